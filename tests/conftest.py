@@ -1,0 +1,52 @@
+"""Fixtures over data captured from real brokers."""
+
+import json
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+DATA = Path(__file__).parent / "data"
+
+
+def vectors(name: str) -> Iterator[Any]:
+    """The JSON lines (or the JSON document) of a golden vector file, named without `.zst`."""
+    with pa.CompressedInputStream(DATA / "vectors" / f"{name}.zst", "zstd") as stream:
+        text = stream.read().decode()
+    return (json.loads(line) for line in text.splitlines()) if ".jsonl" in name else iter([json.loads(text)])
+
+
+@pytest.fixture(scope="session")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Unpacks a capture of a real broker once a session. Read only: copy what a test changes."""
+    unpacked: dict[str, Path] = {}
+
+    def unpack(name: str) -> Path:
+        if name not in unpacked:
+            target = tmp_path_factory.mktemp(name)
+            with (
+                pa.CompressedInputStream(DATA / f"{name}-4.3.0.tar.zst", "zstd") as stream,
+                tarfile.open(fileobj=stream, mode="r|") as archive,
+            ):
+                archive.extractall(target, filter="data")
+            unpacked[name] = target
+        return unpacked[name]
+
+    return unpack
+
+
+@pytest.fixture
+def writable(capture: Callable[[str], Path], tmp_path: Path) -> Callable[[str], Path]:
+    """A copy of part of a capture that a test may change: `writable("tiered-cluster/before")`."""
+
+    def copy(where: str) -> Path:
+        name, _, part = where.partition("/")
+        target = tmp_path / where.replace("/", "-")
+        shutil.copytree(capture(name) / part, target)
+        return target
+
+    return copy

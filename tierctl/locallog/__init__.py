@@ -1,0 +1,1 @@
+"""A broker's log directories: topics, segments, epochs, LSO."""

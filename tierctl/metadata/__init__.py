@@ -1,0 +1,1 @@
+"""RemoteLogMetadataManager: its Protocol, and the metadata topic it is backed by."""

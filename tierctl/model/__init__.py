@@ -1,0 +1,37 @@
+"""The nouns of KIP-405 and KIP-917 as frozen dataclasses; nothing here opens, decodes or decides."""
+
+from tierctl.model.configs import TopicConfig
+from tierctl.model.events import (
+    Dialect,
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+)
+from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
+from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
+from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
+from tierctl.model.tier import IndexType, LogSegmentData
+
+__all__ = [
+    "Dialect",
+    "EpochEntry",
+    "IndexType",
+    "LocalLog",
+    "LocalSegment",
+    "LogSegmentData",
+    "MetadataEvent",
+    "RemoteLogSegmentMetadata",
+    "RemoteLogSegmentMetadataSnapshot",
+    "RemoteLogSegmentMetadataUpdate",
+    "RemoteLogSegmentState",
+    "RemotePartitionDeleteMetadata",
+    "RemotePartitionDeleteState",
+    "TopicConfig",
+    "TopicIdPartition",
+    "TopicPartition",
+    "Uuid",
+    "is_legal_topic_name",
+    "is_valid_transition",
+]

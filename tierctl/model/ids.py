@@ -1,0 +1,102 @@
+"""Identifiers: Kafka's Uuid, TopicPartition and TopicIdPartition."""
+
+import base64
+import binascii
+import re
+from dataclasses import dataclass
+from typing import Self
+
+from tierctl.errors import UsageError
+
+_LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
+
+
+def is_legal_topic_name(name: str) -> bool:
+    """Whether a topic name may ever reach a path or a key (Kafka's Topic.isValid).
+
+    Names read from metadata are data: anything else is only ever printed, escaped.
+    """
+    return _LEGAL_TOPIC.match(name) is not None and name not in {".", ".."}
+
+
+class Uuid(str):
+    """Kafka's Uuid: 16 bytes that print as unpadded base64url (org.apache.kafka.common.Uuid).
+
+    It is the printed form, so it compares, sorts and serialises as what an operator sees;
+    `.bytes` gives the 16 bytes, most significant first.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def from_bytes(cls, raw: bytes | memoryview) -> Self:
+        """The id of 16 bytes; ValueError for any other length."""
+        if len(raw) != 16:
+            raise ValueError(f"a Kafka Uuid has 16 bytes, found {len(raw)}")
+        return cls(base64.urlsafe_b64encode(raw)[:22].decode("ascii"))
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The id an operator typed; UsageError when it is not 22 characters of base64url."""
+        try:
+            raw = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
+        except (UnicodeEncodeError, binascii.Error):
+            raw = b""
+        if len(raw) != 16 or len(text) != 22:
+            raise UsageError(
+                f"not a Kafka id: {text!r}", hint="expected 22 characters of base64url, as 2QZ5FAXaQrqgUzsReWnweA"
+            )
+        return cls.from_bytes(raw)
+
+    @property
+    def bytes(self) -> bytes:
+        """The 16 bytes, most significant first."""
+        return base64.urlsafe_b64decode(self + "==")
+
+
+ZERO_UUID = Uuid("AAAAAAAAAAAAAAAAAAAAAA")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicPartition:
+    """A topic's partition by name; prints as Kafka's `topic-partition`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """From `topic-partition`; UsageError when there is no partition number at the end."""
+        topic, dash, number = text.rpartition("-")
+        if not dash or not topic or not (number.isascii() and number.isdigit()):
+            raise UsageError(f"not a topic partition: {text!r}", hint="expected TOPIC-PARTITION, as orders-1")
+        return cls(topic, int(number))
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TopicIdPartition:
+    """A user partition that a recreated topic of the same name can't be mistaken for.
+
+    Identity is (topic_id, partition); the name goes along for people and paths.
+    Prints as Kafka's `topicId:topic-partition`.
+    """
+
+    topic_id: Uuid
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic_id}:{self.topic}-{self.partition}"
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition by name."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def key(self) -> tuple[Uuid, int]:
+        """What identifies it: names change hands, ids don't."""
+        return (self.topic_id, self.partition)

@@ -1,0 +1,63 @@
+"""A user partition's log directory as facts; `locallog` reads them, `plan` decides from them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from tierctl.model.ids import TopicIdPartition, TopicPartition
+
+
+class EpochEntry(NamedTuple):
+    """One line of a leader-epoch checkpoint (LeaderEpochFileCache's EpochEntry)."""
+
+    epoch: int
+    start_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalSegment:
+    """One segment of a local log.
+
+    `next_base_offset` is None for the active segment. `max_timestamp_ms` is the segment's largest record
+    timestamp (-1: none). Sizes are of files as they are.
+    """
+
+    base_offset: int
+    next_base_offset: int | None
+    size_bytes: int
+    max_timestamp_ms: int
+    log: Path
+    offset_index: Path
+    time_index: Path
+    transaction_index: Path | None
+    producer_snapshot: Path | None
+    """The producer snapshot at `next_base_offset`, which is the one that goes along with the segment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalLog:
+    """One replica's log of a user partition.
+
+    Offsets are Kafka's: `log_start_offset` from log-start-offset-checkpoint, `high_watermark` from
+    replication-offset-checkpoint, `log_end_offset` the next offset to be written,
+    `last_stable_offset` the first offset of the oldest open transaction at or below the high watermark.
+    """
+
+    topic_id_partition: TopicIdPartition
+    directory: Path
+    segments: tuple[LocalSegment, ...]
+    leader_epochs: tuple[EpochEntry, ...]
+    log_start_offset: int
+    high_watermark: int
+    last_stable_offset: int
+    log_end_offset: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition by name."""
+        return self.topic_id_partition.topic_partition
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """Base offset of the first local segment (KIP-405's local-log-start-offset)."""
+        return self.segments[0].base_offset if self.segments else self.log_start_offset

@@ -1,0 +1,73 @@
+"""States of remote segments and partitions, and the transitions Kafka allows.
+
+Members are Kafka's names, so they print and serialise as Kafka prints them; `.id` is the byte on the wire.
+"""
+
+from enum import StrEnum
+from typing import Self
+
+
+class _State(StrEnum):
+    @property
+    def id(self) -> int:
+        """The state's byte on the wire (the enum's order is Kafka's)."""
+        return list(type(self)).index(self)
+
+    @classmethod
+    def for_id(cls, state_id: int) -> Self:
+        """The state of a wire byte; ValueError when Kafka has no such state."""
+        members = list(cls)
+        if not 0 <= state_id < len(members):
+            raise ValueError(f"{cls.__name__} has no id {state_id}")
+        return members[state_id]
+
+
+class RemoteLogSegmentState(_State):
+    """org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState."""
+
+    COPY_SEGMENT_STARTED = "COPY_SEGMENT_STARTED"
+    COPY_SEGMENT_FINISHED = "COPY_SEGMENT_FINISHED"
+    DELETE_SEGMENT_STARTED = "DELETE_SEGMENT_STARTED"
+    DELETE_SEGMENT_FINISHED = "DELETE_SEGMENT_FINISHED"
+
+
+class RemotePartitionDeleteState(_State):
+    """org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteState."""
+
+    DELETE_PARTITION_MARKED = "DELETE_PARTITION_MARKED"
+    DELETE_PARTITION_STARTED = "DELETE_PARTITION_STARTED"
+    DELETE_PARTITION_FINISHED = "DELETE_PARTITION_FINISHED"
+
+
+_S = RemoteLogSegmentState
+_P = RemotePartitionDeleteState
+
+# None is "nothing known yet". Staying in a state is allowed: events are repeated after retries.
+SEGMENT_TRANSITIONS: dict[RemoteLogSegmentState | None, frozenset[RemoteLogSegmentState]] = {
+    None: frozenset({_S.COPY_SEGMENT_STARTED}),
+    _S.COPY_SEGMENT_STARTED: frozenset(
+        {_S.COPY_SEGMENT_STARTED, _S.COPY_SEGMENT_FINISHED, _S.DELETE_SEGMENT_STARTED}
+    ),
+    _S.COPY_SEGMENT_FINISHED: frozenset({_S.COPY_SEGMENT_FINISHED, _S.DELETE_SEGMENT_STARTED}),
+    _S.DELETE_SEGMENT_STARTED: frozenset({_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}),
+    _S.DELETE_SEGMENT_FINISHED: frozenset({_S.DELETE_SEGMENT_FINISHED}),
+}
+
+PARTITION_TRANSITIONS: dict[RemotePartitionDeleteState | None, frozenset[RemotePartitionDeleteState]] = {
+    None: frozenset({_P.DELETE_PARTITION_MARKED}),
+    _P.DELETE_PARTITION_MARKED: frozenset({_P.DELETE_PARTITION_MARKED, _P.DELETE_PARTITION_STARTED}),
+    _P.DELETE_PARTITION_STARTED: frozenset({_P.DELETE_PARTITION_STARTED, _P.DELETE_PARTITION_FINISHED}),
+    _P.DELETE_PARTITION_FINISHED: frozenset({_P.DELETE_PARTITION_FINISHED}),
+}
+
+
+def is_valid_transition(source: RemoteLogSegmentState | None, target: RemoteLogSegmentState) -> bool:
+    """RemoteLogSegmentState.isValidTransition."""
+    return target in SEGMENT_TRANSITIONS[source]
+
+
+def is_valid_partition_transition(
+    source: RemotePartitionDeleteState | None, target: RemotePartitionDeleteState
+) -> bool:
+    """RemotePartitionDeleteState.isValidTransition."""
+    return target in PARTITION_TRANSITIONS[source]

@@ -1,0 +1,1 @@
+"""Records from the tier by offset or time."""

@@ -1,0 +1,1 @@
+"""Rows to table, json, jsonl and csv."""

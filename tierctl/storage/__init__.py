@@ -1,0 +1,1 @@
+"""RemoteStorageManager: its Protocol, the stores behind it, and wrappers of the same Protocol."""

@@ -1,0 +1,73 @@
+"""The contract of a remote tier (KIP-405 RemoteStorageManager, KIP-917)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol
+
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class RemoteObject:
+    """One object as the store lists it; `key` is relative to the tier's root, `/`-separated."""
+
+    key: str
+    size_bytes: int
+
+
+class RemoteStorageManager(Protocol):
+    """Lifecycle of remote segments and their indexes.
+
+    Every attempt to copy a segment has a fresh segment id. Implementations are safe to call from several
+    threads for different segments. All methods raise RemoteStorageError when the store fails.
+    """
+
+    def copy_log_segment_data(
+        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
+    ) -> bytes | None:
+        """Store the segment and its indexes; returns KIP-917's custom metadata or None.
+
+        Idempotent: what an earlier call with the same id left behind is overwritten.
+        Durable when it returns.
+        """
+        ...
+
+    def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
+        """Read back what the store holds and compare size and checksum of every object with the source.
+
+        Raises RemoteStorageError naming the first object that is missing or differs.
+        """
+        ...
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        """The segment's bytes from `start_position` to `end_position`, both inclusive.
+
+        Ends at the end of the segment when `end_position` is None or beyond it.
+        Raises RemoteResourceNotFound when the segment is not there.
+        """
+        ...
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        """One index, whole. Raises RemoteResourceNotFound when there is none of that type."""
+        ...
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """Delete every object of the segment, by exact key, and see that they are gone.
+
+        Idempotent: objects already gone are no error. Returns only when nothing is left.
+        """
+        ...
+
+    def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
+        """The objects the store holds for this segment now, sorted by key; empty when none."""
+        ...
+
+    def list_objects(self) -> Iterator[RemoteObject]:
+        """Every object of the tier, in no particular order, known to tierctl or not."""
+        ...
+
+    def close(self) -> None:
+        """Release connections and files."""
+        ...

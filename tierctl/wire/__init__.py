@@ -1,0 +1,1 @@
+"""Bytes to model and back, pure; no file is opened here."""
