@@ -1,0 +1,5 @@
+"""`python -m tierctl`."""
+
+from tierctl.cli.main import main
+
+main()

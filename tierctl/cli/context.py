@@ -1,0 +1,184 @@
+"""From options to objects: what a command opens, it opens here, only when it needs it.
+
+def segments(ctx: typer.Context, metadata: options.Metadata = None, ...) -> None:
+    with Context.of(ctx) as context:
+        state = context.metadata().refresh()
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import typer
+
+from tierctl.errors import UsageError
+from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
+
+if TYPE_CHECKING:
+    from tierctl.metadata.base import RemoteLogMetadataManager
+    from tierctl.storage.base import RemoteStorageManager
+
+_LATER = ("kafka", "s3", "hdfs", "gs", "abfs", "abfss")
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which user partitions a command is about; an empty set does not narrow."""
+
+    topics: frozenset[str] = frozenset()
+    partitions: frozenset[int] = frozenset()
+    topic_ids: frozenset[Uuid] = frozenset()
+
+    def __contains__(self, partition: TopicIdPartition) -> bool:
+        return self.matches(partition.topic, partition.topic_id, partition.partition)
+
+    def matches(self, topic: str | None, topic_id: str | None, partition: int | None) -> bool:
+        """Whether a user partition is meant."""
+        return (
+            (not self.topics or topic in self.topics)
+            and (not self.partitions or partition in self.partitions)
+            and (not self.topic_ids or topic_id in self.topic_ids)
+        )
+
+    @property
+    def narrows(self) -> bool:
+        """Whether anything is left out."""
+        return bool(self.topics or self.partitions or self.topic_ids)
+
+
+def folder_of(option: str, uri: str) -> Path:
+    """The folder a URI means: file:///dir, file:dir or a plain path; UsageError for anything else."""
+    scheme = urlsplit(uri).scheme if ":" in uri.split("/", 1)[0] else ""
+    if scheme in _LATER:
+        raise UsageError(
+            f"{option} {uri}: {scheme}:// is not in this version",
+            hint=f"use {option} file:///dir or a folder",
+        )
+    if scheme not in {"", "file"}:
+        raise UsageError(f"{option} {uri}: unknown scheme {scheme}:", hint="use file:///dir or a folder")
+    if not scheme:
+        path = uri
+    else:
+        parts = urlsplit(uri)
+        if parts.netloc not in {"", "localhost"}:
+            raise UsageError(
+                f"{option} {uri}: {parts.netloc!r} would be a host",
+                hint=f"three slashes: file:///{parts.netloc}{parts.path}",
+            )
+        path = unquote(uri.split(":", 1)[1].removeprefix("//").removeprefix(parts.netloc))
+    if not path:
+        raise UsageError(f"{option} needs a folder", hint="use file:///dir or a folder")
+    return Path(path).absolute()
+
+
+@dataclass(kw_only=True)
+class Context:
+    """One run's options, and the objects they name; closes what it opened."""
+
+    metadata_uri: str | None = None
+    remote_uri: str | None = None
+    layout: str | None = None
+    log_dir: Sequence[Path] = ()
+    topic_configs_file: Path | None = None
+    state_dir: Path | None = None
+    topic: Sequence[str] = ()
+    partition: Sequence[int] = ()
+    topic_id: Sequence[str] = ()
+    now: int | None = None
+    _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+
+    @classmethod
+    def of(cls, ctx: typer.Context) -> Self:
+        """From the options the command takes; those it doesn't take are as if not given."""
+        given: dict[str, Any] = dict(ctx.params)
+        for option, name in (
+            ("metadata", "metadata_uri"),
+            ("remote", "remote_uri"),
+            ("topic_configs", "topic_configs_file"),
+        ):
+            given[name] = given.pop(option, None)
+        known = {f.name for f in fields(cls) if f.init}
+        return cls(**{name: value for name, value in given.items() if name in known and value is not None})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def _closing(self, opened: C) -> C:
+        self._open.callback(opened.close)
+        return opened
+
+    @property
+    def metadata_folder(self) -> Path:
+        """The folder of --metadata; UsageError when it is not given."""
+        return folder_of("--metadata", _required("--metadata", self.metadata_uri))
+
+    def metadata(self, *, writable: bool = False) -> "RemoteLogMetadataManager":
+        """The RemoteLogMetadataManager over --metadata; `writable` takes the writer's lock."""
+        folder = self.metadata_folder
+        from tierctl.metadata import open_metadata
+
+        return self._closing(open_metadata(folder.as_uri(), state_dir=self.state_dir, writable=writable))
+
+    def remote(self) -> "RemoteStorageManager":
+        """The remote tier of --remote; UsageError when it is not given."""
+        folder = folder_of("--remote", _required("--remote", self.remote_uri))
+        from tierctl.storage import open_remote
+
+        return self._closing(open_remote(folder.as_uri(), layout=self.layout))
+
+    def logs(self) -> list[LocalLog]:
+        """The logs of --log-dir that are selected; UsageError when none is given."""
+        if not self.log_dir:
+            raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
+        from tierctl.locallog import read_log_dirs
+
+        selection = self.selection
+        return [log for log in read_log_dirs(list(self.log_dir)) if log.topic_id_partition in selection]
+
+    def topic_configs(self) -> dict[str, TopicConfig]:
+        """Settings by topic from --topic-configs; empty when it is not given."""
+        if self.topic_configs_file is None:
+            return {}
+        from tierctl.locallog import read_topic_configs
+
+        return read_topic_configs(self.topic_configs_file)
+
+    @property
+    def selection(self) -> Selection:
+        """The user partitions of --topic, --partition and --topic-id."""
+        return Selection(
+            topics=frozenset(self.topic),
+            partitions=frozenset(self.partition),
+            topic_ids=frozenset(Uuid.parse(text) for text in self.topic_id),
+        )
+
+    @property
+    def now_ms(self) -> int:
+        """The time to decide as of: --now, else the clock."""
+        return time.time_ns() // 1_000_000 if self.now is None else self.now
+
+
+def _required(option: str, value: str | None) -> str:
+    if value is None:
+        variable = "TIERCTL_" + option.strip("-").replace("-", "_").upper()
+        raise UsageError(
+            f"{option} is missing", hint=f"give it here, as {variable}, or in a profile of tierctl.toml"
+        )
+    return value

@@ -1,0 +1,270 @@
+"""The command line: puts the commands together, and turns every end of a run into an exit code."""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any, Never
+
+import typer
+from typer.main import get_command
+
+from tierctl import __version__
+from tierctl.cli.config import Defaults, Settings
+from tierctl.errors import ExitCode, TierctlError
+from tierctl.report.terminal import printable
+
+COMMANDS = ("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "cache", "offsets")
+_EVERYWHERE = "Everywhere"
+_COMPLETE = "_TIERCTL_COMPLETE"
+_PIPE_CLOSED = 128 + signal.SIGPIPE
+
+
+class Signalled(BaseException):
+    """A signal asks the process to end; as an exception it lets locks and temporary files be released."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"tierctl {__version__}")
+        raise typer.Exit
+
+
+def _set_profile(ctx: typer.Context, value: str | None) -> None:
+    if value is not None and isinstance(ctx.obj, Settings):
+        ctx.obj.profile = value
+
+
+def _set_config_file(ctx: typer.Context, value: Path | None) -> None:
+    if value is not None and isinstance(ctx.obj, Settings):
+        ctx.obj.config_file = value
+
+
+def _set_verbose(ctx: typer.Context, value: bool) -> None:
+    if value and isinstance(ctx.obj, Settings):
+        ctx.obj.verbose = True
+
+
+def _root(
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            help="Profile of tierctl.toml to take settings from.",
+            is_eager=True,
+            callback=_set_profile,
+            expose_value=False,
+            rich_help_panel=_EVERYWHERE,
+        ),
+    ] = None,
+    config_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--config-file",
+            metavar="FILE",
+            help="Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.",
+            is_eager=True,
+            callback=_set_config_file,
+            expose_value=False,
+            rich_help_panel=_EVERYWHERE,
+        ),
+    ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Show where an error came from.",
+            is_eager=True,
+            callback=_set_verbose,
+            expose_value=False,
+            rich_help_panel=_EVERYWHERE,
+        ),
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Operations toolkit for Apache Kafka tiered storage (KIP-405, KIP-917).
+
+    copy, sweep, delete and apply print a plan and change nothing unless --apply is given.
+    """
+
+
+def build() -> Any:
+    """The whole command tree, ready to parse; imports no heavy library."""
+    app = typer.Typer(
+        name="tierctl",
+        no_args_is_help=True,
+        add_completion=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        epilog="Every option can be set as TIERCTL_<OPTION> in the environment or in tierctl.toml.",
+    )
+    app.callback()(_root)
+    for name in COMMANDS:
+        if find_spec(f"tierctl.cli.{name}") is not None:
+            import_module(f"tierctl.cli.{name}").register(app)
+    root: Any = get_command(app)
+    shared = [p for p in root.params if p.name in {"profile", "config_file", "verbose"}]
+    for command in leaves(root):
+        command.params.extend(shared)
+    for command in [root, *leaves(root)]:
+        for param in command.params:
+            if param.param_type_name == "option":
+                _finish(param)
+    return root
+
+
+def _finish(option: Any) -> None:
+    if option.name != "version":
+        option.envvar = f"TIERCTL_{option.name.upper()}"
+    option.show_envvar = False
+    if option.is_flag:
+        option.metavar = ""
+
+
+def leaves(command: Any) -> Iterator[Any]:
+    """The commands that do something, groups left out."""
+    for child in command.commands.values():
+        if hasattr(child, "commands"):
+            yield from leaves(child)
+        else:
+            yield child
+
+
+def _defaults(command: Any, settings: Settings) -> Defaults:
+    children = getattr(command, "commands", None)
+    if children is None:
+        return Defaults(settings)
+    return Defaults(settings, {name: _defaults(child, settings) for name, child in children.items()})
+
+
+def _fail(settings: Settings, message: str, hint: str | None) -> None:
+    # The traceback comes first: what a person reads last is what happened and what to do.
+    if settings.verbose:
+        traceback.print_exc()
+    typer.echo(f"error: {printable(message)}", err=True)
+    if hint:
+        typer.echo(f"hint: {printable(hint)}", err=True)
+
+
+def _usage_hint(error: Any) -> str:
+    possibilities = sorted(getattr(error, "possibilities", None) or ())
+    if possibilities:
+        return f"did you mean {' or '.join(possibilities)}?"
+    ctx = getattr(error, "ctx", None)
+    return f"see '{_path(ctx) if ctx else 'tierctl'} --help'"
+
+
+def _path(ctx: Any) -> str:
+    return f"{_path(ctx.parent)} {ctx.info_name}" if ctx.parent else str(ctx.info_name)
+
+
+def run(args: Sequence[str]) -> int:
+    """Runs one command line and returns its exit code; only here are errors caught broadly."""
+    root = build()
+    names = {param.name for command in leaves(root) for param in command.params}
+    settings = Settings(option_names=names, environ=os.environ)
+    try:
+        ctx = root.make_context("tierctl", list(args), obj=settings, default_map=_defaults(root, settings))
+        with ctx:
+            result = root.invoke(ctx)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt, Signalled) as e:
+        return _exit_code(e, settings)
+    return int(result or ExitCode.OK)
+
+
+def _exit_code(error: BaseException, settings: Settings) -> int:
+    """The exit code of how a run ended, once what there is to say is said."""
+    message, hint = _what_happened(error)
+    if message:
+        _fail(settings, message, hint)
+    match error:
+        case TierctlError() | typer.Exit() | typer.TyperException():
+            return error.exit_code
+        case BrokenPipeError():
+            return _PIPE_CLOSED
+        case KeyboardInterrupt() | Signalled():
+            return 128 + getattr(error, "number", signal.SIGINT)
+        case OSError():
+            return _file_error_code(error)
+    return ExitCode.INTERNAL
+
+
+def _what_happened(error: BaseException) -> tuple[str, str | None]:
+    """Message and hint; no message when there is nothing to say."""
+    match error:
+        case TierctlError():
+            return error.message, error.hint
+        case typer.TyperException():
+            # Without arguments typer has printed the help already, and has no message.
+            said = (
+                error.message if hasattr(error, "possibilities") else error.message and error.format_message()
+            )
+            return said, _usage_hint(error)
+        case typer.Exit() | BrokenPipeError() | KeyboardInterrupt() | Signalled():
+            return "", None
+        case OSError():
+            return f"{error.filename or 'input/output'}: {error.strerror or error}", None
+    return f"internal: {type(error).__name__}: {error}", "run it again with --verbose for the traceback"
+
+
+def _file_error_code(error: OSError) -> ExitCode:
+    """A path that is not there or not ours is the operator's to mend; a full or failing disk may pass."""
+    match error:
+        case FileNotFoundError():
+            return ExitCode.NOT_FOUND
+        case PermissionError() | IsADirectoryError() | NotADirectoryError() | FileExistsError():
+            return ExitCode.USAGE
+    return ExitCode.RETRYABLE
+
+
+def _on_signal(number: int, _frame: FrameType | None) -> Never:
+    # A second signal ends the process at once.
+    signal.signal(number, signal.SIG_DFL)
+    raise Signalled(number)
+
+
+def main() -> Never:
+    """Entry point of the console script."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _on_signal)
+    for stream in (sys.stdout, sys.stderr):
+        # A locale that can't spell a character must not end a run.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    if _COMPLETE in os.environ:
+        _complete()
+    code = run(sys.argv[1:])
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = _PIPE_CLOSED
+    if code == _PIPE_CLOSED:
+        # The interpreter flushes once more at exit: what nobody reads goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
+
+
+def _complete() -> Never:
+    from typer.completion import get_completion_inspect_parameters
+
+    # Typer teaches the shells' protocols to its parser when asked for the options it would install.
+    get_completion_inspect_parameters()
+    build().main(prog_name="tierctl", complete_var=_COMPLETE)
+    sys.exit(ExitCode.OK)
+
+
+if __name__ == "__main__":
+    main()

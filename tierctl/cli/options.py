@@ -1,0 +1,137 @@
+"""Options that mean the same for every command; a command's signature picks those it takes.
+
+`main` gives each of them an environment variable, TIERCTL_<OPTION>, and a key in tierctl.toml.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+WHERE = "Where things are"
+NARROW = "Which partitions"
+DECIDE = "How to decide"
+APPLY = "Changing things"
+SHOW = "Output"
+
+
+class OutputFormat(StrEnum):
+    """How rows are printed on stdout."""
+
+    TABLE = "table"
+    JSON = "json"
+    JSONL = "jsonl"
+    CSV = "csv"
+
+
+class Layout(StrEnum):
+    """How a segment's objects are named in the tier."""
+
+    KAFKA = "kafka"
+
+
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        "--metadata",
+        metavar="URI",
+        help="Folder with __remote_log_metadata-N/ (file:///dir or a plain path).",
+        rich_help_panel=WHERE,
+    ),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        "--remote",
+        metavar="URI",
+        help="The remote tier (file:///dir or a plain path).",
+        rich_help_panel=WHERE,
+    ),
+]
+RemoteLayout = Annotated[
+    Layout | None,
+    typer.Option(
+        "--layout",
+        help="Names of the objects; kafka is LocalTieredStorage's. Default: what is there.",
+        rich_help_panel=WHERE,
+    ),
+]
+LogDirs = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--log-dir",
+        metavar="DIR",
+        help="A broker's log directory. Repeatable.",
+        rich_help_panel=WHERE,
+    ),
+]
+TopicConfigs = Annotated[
+    Path | None,
+    typer.Option(
+        "--topic-configs",
+        metavar="FILE",
+        help="Topic settings as properties: <topic>.retention.bytes=...",
+        rich_help_panel=WHERE,
+    ),
+]
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help="Keeps what was read, so that the next run reads only what is new.",
+        rich_help_panel=WHERE,
+    ),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="NAME", help="Only this topic. Repeatable.", rich_help_panel=NARROW),
+]
+Partitions = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--partition", metavar="N", min=0, help="Only this partition. Repeatable.", rich_help_panel=NARROW
+    ),
+]
+TopicIds = Annotated[
+    list[str] | None,
+    typer.Option("--topic-id", metavar="ID", help="Only this topic id. Repeatable.", rich_help_panel=NARROW),
+]
+Now = Annotated[
+    int | None,
+    typer.Option(
+        "--now",
+        metavar="MS",
+        min=0,
+        help="Decide as of this time, in milliseconds since 1970. Default: the clock.",
+        rich_help_panel=DECIDE,
+    ),
+]
+Output = Annotated[
+    OutputFormat,
+    typer.Option(
+        "--output", "-o", help="Format of what goes to stdout.", show_default=True, rich_help_panel=SHOW
+    ),
+]
+Apply = Annotated[
+    bool,
+    typer.Option(
+        "--apply", help="Do it. Without this the plan is printed, nothing changes.", rich_help_panel=APPLY
+    ),
+]
+PlanOut = Annotated[
+    Path | None,
+    typer.Option(
+        "--plan-out",
+        metavar="FILE",
+        help="Write the plan as JSON, for 'tierctl apply'.",
+        rich_help_panel=APPLY,
+    ),
+]
+DetailedExitcode = Annotated[
+    bool,
+    typer.Option(
+        "--detailed-exitcode", help="Exit 9 when the plan has something to do.", rich_help_panel=APPLY
+    ),
+]
