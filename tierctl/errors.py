@@ -11,7 +11,8 @@ TierctlError                         1  internal
 ├── MetadataError                    5  the metadata log could not be read or written; trying again may help
 ├── LockedError                      6  another process holds the lock
 ├── CorruptInputError                7  bytes that are not what the format says
-│   └── UnsupportedFormatError       7  a format that is known and refused by name
+│   ├── UnsupportedFormatError       7  a format that is known and refused by name
+│   └── IllegalEventError            7  an event that decodes and that Kafka refuses all the same
 ├── LimitExceeded                    8  a bound such as --max-deletes stopped the run
 ├── NotFoundError                   10  what was asked for does not exist
 └── AuthenticationError             11  the other side refused who we are
@@ -141,6 +142,10 @@ class CorruptInputError(TierctlError):
 
 class UnsupportedFormatError(CorruptInputError):
     """A format that is known, and refused by name."""
+
+
+class IllegalEventError(CorruptInputError):
+    """A metadata event that decodes and that Kafka refuses all the same (its IllegalArgumentException)."""
 
 
 class LimitExceeded(TierctlError):

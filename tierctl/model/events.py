@@ -14,6 +14,9 @@ from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteSta
 
 # (tag number, raw bytes) pairs of a flexible record, kept for re-encoding, in wire order.
 UnknownTags = tuple[tuple[int, bytes], ...]
+# The same within a record, by place: "remote_log_segment_id", "remote_log_segment_id.topic_id_partition",
+# "topic_id_partition" or "segment_leader_epochs.N".
+NestedTags = tuple[tuple[str, UnknownTags], ...]
 
 
 class Dialect(StrEnum):
@@ -60,6 +63,7 @@ class RemoteLogSegmentMetadata(_Event):
     state: RemoteLogSegmentState = RemoteLogSegmentState.COPY_SEGMENT_STARTED
     txn_index_empty: bool = False
     unknown_tags: UnknownTags = ()
+    nested_tags: NestedTags = ()
 
     def with_update(self, update: "RemoteLogSegmentMetadataUpdate") -> Self:
         """RemoteLogSegmentMetadata.createWithUpdates: state, time, writer and custom metadata change."""
@@ -73,9 +77,9 @@ class RemoteLogSegmentMetadata(_Event):
         )
 
     def epoch_end_offset(self, epoch: int) -> int:
-        """Last offset (inclusive) that `epoch` may have in this segment."""
-        later = [start for e, start in self.segment_leader_epochs if e > epoch]
-        return min(later) - 1 if later else self.end_offset
+        """Last offset (inclusive) that `epoch` may have in this segment: the next epoch's start less one."""
+        later = [(e, start) for e, start in dict(self.segment_leader_epochs).items() if e > epoch]
+        return min(later)[1] - 1 if later else self.end_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +95,7 @@ class RemoteLogSegmentMetadataUpdate(_Event):
     state: RemoteLogSegmentState
     custom_metadata: bytes | None = None
     unknown_tags: UnknownTags = ()
+    nested_tags: NestedTags = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +109,7 @@ class RemotePartitionDeleteMetadata(_Event):
     event_timestamp_ms: int
     state: RemotePartitionDeleteState
     unknown_tags: UnknownTags = ()
+    nested_tags: NestedTags = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +130,7 @@ class RemoteLogSegmentMetadataSnapshot:
     state: RemoteLogSegmentState
     txn_index_empty: bool = False
     unknown_tags: UnknownTags = ()
+    nested_tags: NestedTags = ()
 
 
 MetadataEvent = (

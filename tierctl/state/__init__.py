@@ -1,1 +1,17 @@
 """What a broker knows, from events alone: the metadata cache, leader-epoch lineage, offset invariants."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tierctl.state.cache import RemoteLogMetadataCache
+
+__all__ = ["RemoteLogMetadataCache"]
+
+
+def __getattr__(name: str) -> Any:
+    # The cache is made of NumPy columns, which `tierctl --help` has no use for.
+    if name == "RemoteLogMetadataCache":
+        from tierctl.state.cache import RemoteLogMetadataCache
+
+        return RemoteLogMetadataCache
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tierctl.errors import CorruptInputError
-from tierctl.model import RemotePartitionDeleteState, TopicIdPartition, Uuid
+from tierctl.model import MetadataEvent, RemotePartitionDeleteState, TopicIdPartition, Uuid
 from tierctl.state.cache import RemoteLogMetadataCache
+
+# A log full of nonsense must not fill the memory with examples of it.
+ANOMALIES_KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +18,18 @@ class Quarantined:
     metadata_partition: int
     metadata_offset: int
     error: CorruptInputError
+
+
+@dataclass(frozen=True, slots=True)
+class Anomaly:
+    """A well-formed event that a broker drops in silence: its transition is not allowed from where its
+    segment or partition stands, or it updates a segment nobody knows.
+    """
+
+    metadata_partition: int
+    metadata_offset: int
+    topic_id_partition: TopicIdPartition
+    event: MetadataEvent
 
 
 @dataclass(slots=True)
@@ -40,6 +55,15 @@ class TierState:
     partitions: dict[tuple[Uuid, int], PartitionState] = field(default_factory=dict)
     read: dict[int, int] = field(default_factory=dict)
     quarantined: list[Quarantined] = field(default_factory=list)
+    anomalies: list[Anomaly] = field(default_factory=list)
+    """The first ANOMALIES_KEPT of `anomaly_count`."""
+    anomaly_count: int = 0
+
+    def note(self, anomaly: Anomaly) -> None:
+        """Count an anomaly, and keep it while there is room."""
+        self.anomaly_count += 1
+        if len(self.anomalies) < ANOMALIES_KEPT:
+            self.anomalies.append(anomaly)
 
     def partition(self, tip: TopicIdPartition) -> PartitionState | None:
         """The state of one user partition, None when the topic never spoke of it."""
