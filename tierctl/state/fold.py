@@ -21,6 +21,8 @@ from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
 
 _P = RemotePartitionDeleteState
 
+TopicEvent = RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
+
 
 def fold(
     table: pa.Table,
@@ -61,9 +63,7 @@ def _fold_row(row: dict[str, Any], state: TierState, metadata_partition: int, of
     fold_event(event, state, metadata_partition=metadata_partition, metadata_offset=offset)
 
 
-def fold_event(
-    event: MetadataEvent, state: TierState, *, metadata_partition: int, metadata_offset: int
-) -> None:
+def fold_event(event: TopicEvent, state: TierState, *, metadata_partition: int, metadata_offset: int) -> None:
     """Fold one event; raises IllegalEventError for what Kafka refuses."""
     part = _partition(event, state, metadata_partition)
     part.last_event_offset = metadata_offset
