@@ -1,0 +1,37 @@
+# Everything a developer types. An empty clone needs Python 3.11 or newer; tests beside brokers' own tools
+# also need Java 17 and Maven.
+
+PYTHON ?= $(firstword $(foreach v,python3 python3.14 python3.13 python3.12 python3.11,$(shell command -v $(v) >/dev/null 2>&1 && $(v) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(v))))
+JOBS ?= 2
+BIN := .venv/bin
+READY := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench docs
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: $(READY) ## copy, segments, format, sweep, delete and fetch on a captured broker's data
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.demo
+
+test: lint ## Lint, then every test, on both cores
+	$(BIN)/pytest -q -n $(JOBS)
+
+lint: $(READY) ## ruff, mypy --strict, and the one-way import rule
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY) ## Speed of what has to be fast, as ratios to the plain way
+	$(BIN)/pytest -q tests/bench --benchmark-enable --benchmark-only
+
+docs: $(READY) ## Write completions/ and man/ from the commands
+	$(BIN)/python -m tierctl.cli.docs
+
+$(READY): pyproject.toml
+	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
