@@ -1,0 +1,55 @@
+"""What a flat-file store keeps of one user partition (KIP-405, "Internal flat-file store format").
+
+The file's header names the partition, so these carry no topic.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from tierctl.model.ids import Uuid
+from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSegment:
+    """Type 0, RemoteLogSegmentMetadataRecordStored; offsets are inclusive."""
+
+    type: ClassVar[str] = "RemoteLogSegmentMetadata"
+
+    segment_id: Uuid
+    start_offset: int
+    end_offset: int
+    leader_epoch: int
+    max_timestamp_ms: int
+    event_timestamp_ms: int
+    segment_leader_epochs: tuple[tuple[int, int], ...]
+    segment_size_in_bytes: int
+    state: RemoteLogSegmentState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredPartitionState:
+    """Type 1, DeletePartitionStateRecord."""
+
+    type: ClassVar[str] = "DeletePartitionState"
+
+    epoch: int
+    event_timestamp_ms: int
+    state: RemotePartitionDeleteState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredValue:
+    """Type 100, tierctl's own: a metadata topic value of either dialect, byte for byte as it was read.
+
+    It keeps what types 0 and 1 have no room for: broker id, custom metadata, transaction index, tags.
+    """
+
+    type: ClassVar[str] = "MetadataValue"
+
+    metadata_offset: int
+    timestamp_ms: int
+    value: bytes
+
+
+StoredRecord = StoredSegment | StoredPartitionState | StoredValue

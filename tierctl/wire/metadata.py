@@ -1,0 +1,138 @@
+"""Values of `__remote_log_metadata` records: bytes to events and back, in both dialects.
+
+kafka (RemoteLogMetadataSerde): uvarint frame version 1, uvarint apiKey, uvarint record version 0, flexible
+record. kip405 (the KIP's text): uvarint type, uvarint version 0, record without tags. Nothing in a value
+says which it is, so the dialect is the one whose parse uses the value up exactly; kafka when both do.
+
+Every value that decodes encodes to the same bytes. To hold that, three forms that Kafka's reader takes and
+its writer never makes are refused: over-long varints, tags out of order, a transaction flag of another size
+than one byte. Kafka's own checks hold too: a start offset below 0, an end before the start, no epochs and
+unknown states are refused, as no broker can use such a record.
+"""
+
+from typing import TYPE_CHECKING
+
+from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
+from tierctl.model.events import Dialect, MetadataEvent, dialect_of
+from tierctl.wire.codec import RecordCodec, Trace
+from tierctl.wire.primitives import read_uvarint, write_uvarint
+from tierctl.wire.schema import METADATA_RECORDS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FRAME_VERSION = 1
+RECORD_VERSION = 0
+
+CODECS: dict[Dialect, dict[int, RecordCodec]] = {
+    dialect: {schema.api_key: RecordCodec(schema) for schema in schemas}
+    for dialect, schemas in METADATA_RECORDS.items()
+}
+_BY_EVENT = {
+    (dialect, codec.schema.event): codec for dialect, codecs in CODECS.items() for codec in codecs.values()
+}
+
+
+def decode(value: bytes, dialect: str | None = None) -> MetadataEvent:
+    """The event a record's value says; the dialect is found out when it is not given.
+
+    Raises CorruptInputError with the byte, what was expected and what was found; for an unknown frame
+    version, apiKey or record version it is an UnsupportedFormatError that names it.
+    """
+    return decode_traced(bytes(value), None if dialect is None else _dialect(dialect), None)
+
+
+def encode(event: MetadataEvent, dialect: str = Dialect.KAFKA) -> bytes:
+    """The event as a record's value; UsageError when the dialect has no place for it."""
+    return encode_traced(event, _dialect(dialect), None)
+
+
+def decode_column(values: "pa.Array | pa.ChunkedArray") -> "pa.Table":
+    """A whole column of values as a table: see `tierctl.wire.columns.decode_column`."""
+    from tierctl.wire.columns import decode_column as decode_values
+
+    return decode_values(values)
+
+
+def encode_column(table: "pa.Table") -> "pa.Array":
+    """The values of a decoded table: see `tierctl.wire.columns.encode_column`."""
+    from tierctl.wire.columns import encode_column as encode_table
+
+    return encode_table(table)
+
+
+def _dialect(name: str) -> Dialect:
+    try:
+        return Dialect(name)
+    except ValueError:
+        raise UsageError(f"no dialect {name!r}", hint="one of kafka, kip405") from None
+
+
+def decode_traced(value: bytes, dialect: Dialect | None, trace: Trace | None) -> MetadataEvent:
+    """As `decode`; `trace` receives where each field lies."""
+    if dialect is not None:
+        return _decode_as(value, dialect, trace)
+    try:
+        return _decode_as(value, Dialect.KAFKA, trace)
+    except CorruptInputError as error:
+        as_kafka = error
+    if trace is not None:
+        trace.clear()
+    try:
+        return _decode_as(value, Dialect.KIP405, trace)
+    except CorruptInputError as as_kip405:
+        raise _more_plausible(as_kafka, as_kip405) from None
+
+
+def _more_plausible(as_kafka: CorruptInputError, as_kip405: CorruptInputError) -> CorruptInputError:
+    """The error of the parse that got further, with the other as a hint."""
+    kip405_is_further = (as_kip405.at or 0) > (as_kafka.at or 0)
+    told, other, dialect = (
+        (as_kip405, as_kafka, Dialect.KAFKA) if kip405_is_further else (as_kafka, as_kip405, Dialect.KIP405)
+    )
+    told.hint = f"nor is it dialect {dialect}: {other.message}"
+    return told
+
+
+def _decode_as(value: bytes, dialect: Dialect, trace: Trace | None) -> MetadataEvent:
+    codec, at = read_frame(value, dialect)
+    event: MetadataEvent = codec.decode(value, at, trace)
+    return event
+
+
+def read_frame(value: bytes, dialect: Dialect) -> tuple[RecordCodec, int]:
+    """The codec of a value's record and where its body begins."""
+    at = 0
+    if dialect is Dialect.KAFKA:
+        frame, at = read_uvarint(value, 0, "frame version")
+        if frame != FRAME_VERSION:
+            raise UnsupportedFormatError(
+                "metadata record",
+                expected=f"frame version {FRAME_VERSION}",
+                found=f"frame version {frame}",
+                at=0,
+            )
+    codecs = CODECS[dialect]
+    word = "apiKey" if dialect is Dialect.KAFKA else "type"
+    api_key, after_key = read_uvarint(value, at, word)
+    if api_key not in codecs:
+        raise UnsupportedFormatError(
+            "metadata record", expected=f"{word} 0 to {max(codecs)}", found=f"{word} {api_key}", at=at
+        )
+    codec = codecs[api_key]
+    version, body = read_uvarint(value, after_key, "record version")
+    if version != RECORD_VERSION:
+        raise UnsupportedFormatError(
+            codec.schema.name, expected=f"version {RECORD_VERSION}", found=f"version {version}", at=after_key
+        )
+    return codec, body
+
+
+def encode_traced(event: MetadataEvent, dialect: Dialect, trace: Trace | None) -> bytes:
+    """As `encode`; `trace` receives where each field lies."""
+    codec = _BY_EVENT.get((dialect, type(event)))
+    if codec is None or dialect_of(event) is not dialect:
+        raise UsageError(f"a {event.type} of dialect {dialect_of(event)} can't be written as {dialect}")
+    frame = write_uvarint(FRAME_VERSION) if dialect is Dialect.KAFKA else b""
+    head = frame + write_uvarint(codec.schema.api_key) + write_uvarint(RECORD_VERSION)
+    return codec.encode(event, bytearray(head), trace)

@@ -1,0 +1,79 @@
+"""Kafka's variable-length integers, and the errors every reader of bytes raises.
+
+Readers take a buffer and a position and return (value, next position). Every length read is held against
+what remains before anything is taken or allocated. A variable-length integer must be written in as few
+bytes as its value needs: Kafka writes no other form, and a longer one could not be encoded again byte
+for byte, so it is refused rather than silently changed.
+"""
+
+from tierctl.errors import CorruptInputError
+
+_MAX_UVARINT_BYTES = 5
+_MAX_UVARLONG_BYTES = 10
+
+
+def truncated(what: str, *, needed: int, at: int, remaining: int) -> CorruptInputError:
+    """The error for `needed` bytes of `what` at `at` where only `remaining` are left."""
+    plural = "" if needed == 1 else "s"
+    return CorruptInputError(
+        what, expected=f"{needed} byte{plural}", found=f"{max(remaining, 0)} before the end", at=at
+    )
+
+
+def _read_unsigned(buf: bytes, pos: int, what: str, *, max_bytes: int, max_bits: int) -> tuple[int, int]:
+    value = 0
+    for count in range(max_bytes):
+        at = pos + count
+        if at >= len(buf):
+            raise truncated(what, needed=1, at=at, remaining=0)
+        byte = buf[at]
+        value |= (byte & 0x7F) << (7 * count)
+        if byte < 0x80:
+            if value >> max_bits:
+                break
+            if byte == 0 and count:
+                raise CorruptInputError(
+                    what, expected="the shortest form of the number", found=f"{count + 1} bytes", at=pos
+                )
+            return value, at + 1
+    raise CorruptInputError(what, expected=f"a number of {max_bits} bits", found="a longer one", at=pos)
+
+
+def read_uvarint(buf: bytes, pos: int, what: str = "number") -> tuple[int, int]:
+    """An unsigned varint of at most 32 bits (ByteUtils.readUnsignedVarint); CorruptInputError."""
+    if pos < len(buf) and buf[pos] < 0x80:
+        return buf[pos], pos + 1
+    return _read_unsigned(buf, pos, what, max_bytes=_MAX_UVARINT_BYTES, max_bits=32)
+
+
+def write_uvarint(value: int) -> bytes:
+    """An unsigned varint; `value` is not negative."""
+    if 0 <= value < 0x80:
+        return bytes((value,))
+    if value < 0:
+        raise ValueError(f"an unsigned number, found {value}")
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def read_varlong(buf: bytes, pos: int, what: str = "number") -> tuple[int, int]:
+    """A zigzag varint of at most 64 bits (ByteUtils.readVarlong); CorruptInputError."""
+    raw, end = _read_unsigned(buf, pos, what, max_bytes=_MAX_UVARLONG_BYTES, max_bits=64)
+    return (raw >> 1) ^ -(raw & 1), end
+
+
+def write_varlong(value: int) -> bytes:
+    """A zigzag varint of a signed 64-bit `value`."""
+    return write_uvarint((value << 1) ^ (value >> 63))
+
+
+def take(buf: bytes, pos: int, length: int, what: str) -> tuple[bytes, int]:
+    """`length` bytes; CorruptInputError when fewer remain."""
+    end = pos + length
+    if end > len(buf):
+        raise truncated(what, needed=length, at=pos, remaining=len(buf) - pos)
+    return buf[pos:end], end
