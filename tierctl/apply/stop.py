@@ -1,0 +1,59 @@
+"""SIGINT and SIGTERM ask a run to stop before its next side effect."""
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Stop:
+    """Whether somebody asked to stop, and by which signal."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self.signal_number: int | None = None
+
+    def __bool__(self) -> bool:
+        return self._asked.is_set()
+
+    def ask(self, signal_number: int | None = None) -> None:
+        """Ask the run to stop before its next side effect."""
+        self.signal_number = self.signal_number or signal_number
+        self._asked.set()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Sleep, but no longer than until somebody asks to stop; returns whether somebody did."""
+        return self._asked.wait(timeout_seconds)
+
+    @property
+    def exit_code(self) -> int | None:
+        """128 + the signal's number; None when no signal came."""
+        return None if self.signal_number is None else 128 + self.signal_number
+
+
+@contextmanager
+def stop_on_signals(stop: Stop) -> Iterator[Stop]:
+    """Ask `stop` on the first SIGINT or SIGTERM; a second one acts as it always does.
+
+    The old handlers are back afterwards. Main thread only.
+    """
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+
+    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        stop.ask(number)
+        _restore(before)
+
+    for number in STOP_SIGNALS:
+        signal.signal(number, on_signal)
+    try:
+        yield stop
+    finally:
+        _restore(before)
+
+
+def _restore(handlers: dict[signal.Signals, object]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)  # type: ignore[arg-type]

@@ -1,0 +1,40 @@
+"""What a run works with; time, randomness and parallelism come from outside."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tierctl.apply.engine import Engine, LocalEngine
+from tierctl.apply.outcome import Outcome
+from tierctl.apply.stop import Stop
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.model import Uuid
+from tierctl.storage.base import RemoteStorageManager
+
+NOT_A_BROKER_ID = -1
+"""The broker id of events that no broker wrote; Kafka's own ids begin at 0."""
+
+DEFAULT_WAVE_SIZE = 16
+DEFAULT_THREADS = 4
+
+
+def _unreported(outcome: Outcome) -> None:
+    """Nobody watches."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """Everything a run needs besides its plan.
+
+    `clock_ms` gives event timestamps, `new_segment_id` the id of each attempt to copy a segment.
+    `on_outcome` is called once a step, on the driver's thread.
+    """
+
+    remote: RemoteStorageManager
+    metadata: RemoteLogMetadataManager
+    clock_ms: Callable[[], int]
+    new_segment_id: Callable[[], Uuid]
+    broker_id: int = NOT_A_BROKER_ID
+    engine: Engine = field(default_factory=lambda: LocalEngine(DEFAULT_THREADS))
+    wave_size: int = DEFAULT_WAVE_SIZE
+    stop: Stop = field(default_factory=Stop)
+    on_outcome: Callable[[Outcome], None] = _unreported
