@@ -6,6 +6,7 @@ TierctlError                         1  internal
 ├── SafetyRefusal                    4  a rule that protects data said no
 ├── RemoteStorageError               5  the store failed; trying again may help (KIP-405 RemoteStorageException)
 │   ├── RemoteResourceNotFound      10  the object is not there (KIP-405 RemoteResourceNotFoundException)
+│   ├── RemoteObjectDiffers          5  an object is not what was stored; trying the same again won't help
 │   ├── StoreWriteFailed             5  nothing was stored
 │   └── StoreWriteUnknown            5  whether it was stored is not known; never clean up by guess
 ├── MetadataError                    5  the metadata log could not be read or written; trying again may help
@@ -83,6 +84,10 @@ class RemoteResourceNotFound(RemoteStorageError):
     """The object or the segment is not there (KIP-405 RemoteResourceNotFoundException)."""
 
     exit_code = ExitCode.NOT_FOUND
+
+
+class RemoteObjectDiffers(RemoteStorageError):
+    """An object is not what its source is: only a new copy helps."""
 
 
 class StoreWriteFailed(RemoteStorageError):

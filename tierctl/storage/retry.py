@@ -1,0 +1,228 @@
+"""Trying again: a wrapper of the same Protocol, under Kafka's setting names."""
+
+import io
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol, Self, TypeVar
+
+from tierctl.errors import (
+    RemoteObjectDiffers,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreWriteUnknown,
+    UsageError,
+)
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage.base import RemoteObject, RemoteStorageManager
+
+T = TypeVar("T")
+
+BACKOFF_MS = "remote.log.manager.task.retry.backoff.ms"
+BACKOFF_MAX_MS = "remote.log.manager.task.retry.backoff.max.ms"
+JITTER = "remote.log.manager.task.retry.jitter"
+ATTEMPTS_DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetrySettings:
+    """When to try again (RemoteLogManagerConfig's defaults; ExponentialBackoff's formula).
+
+    The wait after the nth failure is backoff_ms·2ⁿ⁻¹, at most `backoff_max_ms`, times a random factor
+    from 1 − jitter to 1 + jitter. Kafka tries for ever; here `attempts` ends it.
+    """
+
+    backoff_ms: int = 500
+    backoff_max_ms: int = 30_000
+    jitter: float = 0.2
+    attempts: int = ATTEMPTS_DEFAULT
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.jitter <= 0.5:
+            raise UsageError(f"{JITTER}={self.jitter} is not between 0 and 0.5")
+        if self.backoff_ms < 0 or self.backoff_max_ms < 0 or self.attempts < 1:
+            raise UsageError(f"{BACKOFF_MS} and {BACKOFF_MAX_MS} can't be negative, nor attempts below 1")
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, str], *, attempts: int = ATTEMPTS_DEFAULT) -> Self:
+        """From Kafka's names and values; UsageError for a value that is no number or out of range."""
+        default = cls()
+        try:
+            return cls(
+                backoff_ms=int(settings.get(BACKOFF_MS, default.backoff_ms)),
+                backoff_max_ms=int(settings.get(BACKOFF_MAX_MS, default.backoff_max_ms)),
+                jitter=float(settings.get(JITTER, default.jitter)),
+                attempts=attempts,
+            )
+        except ValueError as e:
+            raise UsageError(f"remote.log.manager.task.retry.*: {e}") from None
+
+    def wait_ms(self, failures: int, chance: float) -> float:
+        """The wait after the nth failure (from 1); `chance` is a random number from 0 to 1."""
+        term = min(self.backoff_ms * 2.0 ** min(failures - 1, 62), self.backoff_max_ms)
+        return min(term * (1 - self.jitter + 2 * self.jitter * chance), self.backoff_max_ms)
+
+
+def is_retryable(error: RemoteStorageError) -> bool:
+    """Whether the same call may succeed later: what is missing or differs stays so."""
+    return not isinstance(error, (RemoteResourceNotFound, RemoteObjectDiffers))
+
+
+class RetryingStorage:
+    """RemoteStorageManager that repeats failed calls of another one.
+
+    Every operation of the contract is idempotent, so repeating is safe. A copy whose outcome is unknown
+    is repeated only when the store answers what it holds; else StoreWriteUnknown is the result. Streams
+    go on from where they broke. A listing is repeated only before its first object.
+    """
+
+    def __init__(
+        self,
+        inner: RemoteStorageManager,
+        settings: RetrySettings,
+        *,
+        sleep: Callable[[float], None] = time.sleep,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._inner = inner
+        self._settings = settings
+        self._sleep = sleep
+        self._chance = chance
+
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+        """RemoteStorageManager.copy_log_segment_data."""
+
+        def look(error: RemoteStorageError) -> None:
+            if isinstance(error, StoreWriteUnknown):
+                self._look(metadata, error)
+
+        return self._retried(lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=look)
+
+    def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
+        """RemoteStorageManager.verify_log_segment_data."""
+        self._retried(lambda: self._inner.verify_log_segment_data(metadata, data))
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        """RemoteStorageManager.fetch_log_segment."""
+
+        def open_at(position: int) -> BinaryIO:
+            start = start_position + position
+            if end_position is not None and start > end_position:
+                return io.BytesIO()
+            return self._inner.fetch_log_segment(metadata, start, end_position)
+
+        if end_position is not None and end_position < start_position:
+            raise ValueError(f"not a range of positions: {start_position} to {end_position}")
+        return self._stream(open_at)
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        """RemoteStorageManager.fetch_index."""
+
+        def open_at(position: int) -> BinaryIO:
+            stream = self._inner.fetch_index(metadata, index_type)
+            stream.read(position)
+            return stream
+
+        return self._stream(open_at)
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """RemoteStorageManager.delete_log_segment_data."""
+        self._retried(lambda: self._inner.delete_log_segment_data(metadata))
+
+    def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
+        """RemoteStorageManager.objects_of."""
+        return self._retried(lambda: self._inner.objects_of(metadata))
+
+    def list_objects(self) -> Iterator[RemoteObject]:
+        """RemoteStorageManager.list_objects."""
+
+        def begin() -> tuple[RemoteObject | None, Iterator[RemoteObject]]:
+            objects = self._inner.list_objects()
+            return next(objects, None), objects
+
+        first, rest = self._retried(begin)
+        if first is not None:
+            yield first
+            yield from rest
+
+    def close(self) -> None:
+        """RemoteStorageManager.close."""
+        self._inner.close()
+
+    def _look(self, metadata: RemoteLogSegmentMetadata, error: StoreWriteUnknown) -> None:
+        try:
+            self._inner.objects_of(metadata)
+        except RemoteStorageError:
+            raise error from None
+
+    def _stream(self, open_at: Callable[[int], BinaryIO]) -> BinaryIO:
+        resuming = _Resuming(open_at, self._retried)
+        return io.BufferedReader(resuming)
+
+    def _retried(
+        self,
+        call: Callable[[], T],
+        *,
+        before_retry: Callable[[RemoteStorageError], None] | None = None,
+    ) -> T:
+        failures = 0
+        while True:
+            try:
+                return call()
+            except RemoteStorageError as e:
+                failures += 1
+                if failures >= self._settings.attempts or not is_retryable(e):
+                    raise
+                self._sleep(self._settings.wait_ms(failures, self._chance()) / 1000)
+                if before_retry is not None:
+                    before_retry(e)
+
+
+class _Retried(Protocol):
+    def __call__(self, call: Callable[[], T]) -> T: ...
+
+
+class _Resuming(io.RawIOBase):
+    """A stream that is opened again at its position when reading fails."""
+
+    def __init__(self, open_at: Callable[[int], BinaryIO], retried: _Retried) -> None:
+        self._open_at = open_at
+        self._retried = retried
+        self._position = 0
+        self._stream: BinaryIO | None = None
+        self._retried(self._opened)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
+
+        def read() -> bytes:
+            try:
+                return self._opened().read(len(view))
+            except RemoteStorageError:
+                self._drop()
+                raise
+
+        found = self._retried(read)
+        view[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+    def close(self) -> None:
+        self._drop()
+        super().close()
+
+    def _opened(self) -> BinaryIO:
+        if self._stream is None:
+            self._stream = self._open_at(self._position)
+        return self._stream
+
+    def _drop(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
