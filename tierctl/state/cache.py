@@ -158,6 +158,11 @@ class RemoteLogMetadataCache:
             raise RemoteResourceNotFound(f"no metadata of remote segment {segment_id}")
         return metadata
 
+    def next_start_offset(self, epoch: int, offset: int) -> int | None:
+        """Where the first readable segment of `epoch` begins, at or after `offset`."""
+        entry = self._epochs.get(epoch)
+        return min((start for start in entry.offsets if start >= offset), default=None) if entry else None
+
     def leader_epochs(self) -> tuple[int, ...]:
         """Every leader epoch a segment ever named, ascending."""
         return tuple(sorted(self._epochs))
