@@ -26,7 +26,15 @@ from tierctl.model import (
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
 from tierctl.wire.codec import RecordCodec
 from tierctl.wire.metadata import decode
-from tierctl.wire.primitives import read_uvarint, read_varlong, take, truncated, write_uvarint, write_varlong
+from tierctl.wire.primitives import (
+    read_uvarint,
+    read_varlong,
+    shifted,
+    take,
+    truncated,
+    write_uvarint,
+    write_varlong,
+)
 from tierctl.wire.schema import STORED_RECORDS
 
 MAGIC = 0
@@ -127,13 +135,8 @@ def read_entry(data: bytes, start: int) -> FlatEntry:
     try:
         record = _decode_entry(raw)
     except CorruptInputError as found:
-        error = _moved(found, position)
+        error = shifted(found, position)
     return FlatEntry(start=start, position=position, end=end, raw=raw, record=record, error=error)
-
-
-def _moved(error: CorruptInputError, base: int) -> CorruptInputError:
-    at = None if error.at is None else error.at + base
-    return type(error)(error.what, expected=error.expected, found=error.found, at=at, hint=error.hint)
 
 
 def _decode_entry(raw: bytes) -> StoredRecord:

@@ -77,3 +77,11 @@ def take(buf: bytes, pos: int, length: int, what: str) -> tuple[bytes, int]:
     if end > len(buf):
         raise truncated(what, needed=length, at=pos, remaining=len(buf) - pos)
     return buf[pos:end], end
+
+
+def shifted(error: CorruptInputError, base: int) -> CorruptInputError:
+    """The same error as seen from an input in which the decoded bytes begin at `base`."""
+    at = None if error.at is None else error.at + base
+    return type(error)(
+        error.what, expected=error.expected, found=error.found, at=at, source=error.source, hint=error.hint
+    )

@@ -12,7 +12,7 @@ from struct import Struct as Packer
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import Dialect, RemoteLogSegmentMetadataSnapshot, Uuid
 from tierctl.wire.metadata import decode, encode
-from tierctl.wire.primitives import take, truncated
+from tierctl.wire.primitives import shifted, take, truncated
 
 VERSION = 0
 
@@ -71,12 +71,11 @@ def read(data: bytes) -> RemoteLogSnapshot | None:
         while len(entries) < count:
             entry, at = _read_entry(data, at)
             entries.append(entry)
-        if at != len(data):
-            raise CorruptInputError(
-                "remote_log_snapshot", expected="the end", found=f"{len(data) - at} more bytes", at=at
-            )
     except CorruptInputError as error:
         torn = error
+    if torn is None and at != len(data):
+        found = f"{len(data) - at} more bytes"
+        torn = CorruptInputError("remote_log_snapshot", expected="the end", found=found, at=at)
     return RemoteLogSnapshot(
         metadata_partition=partition, metadata_offset=offset, entries=tuple(entries), torn=torn
     )
@@ -107,10 +106,7 @@ def _read_entry(data: bytes, at: int) -> tuple[SnapshotEntry, int]:
     try:
         segment = _decode(raw)
     except CorruptInputError as found:
-        found_at = None if found.at is None else found.at + position
-        error = type(found)(
-            found.what, expected=found.expected, found=found.found, at=found_at, hint=found.hint
-        )
+        error = shifted(found, position)
     return SnapshotEntry(position=position, raw=raw, segment=segment, error=error), end
 
 
