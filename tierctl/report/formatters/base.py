@@ -1,0 +1,134 @@
+"""What a formatter is given, and what it must be."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierctl.report.terminal import printable
+
+_BAD_VALUE_BYTES_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Consecutive records of one metadata partition as columns of equal length.
+
+    `events` is what `tierctl.wire.metadata.decode_column` made of `values`: the columns of
+    `tierctl.model.events.FIELD_ORDER`, `dialect`, and `error`, which is null when the value is good. A value
+    is null for a tombstone, and for bytes that held no readable record, whose `error` says so.
+    `timestamps_ms` is null where it is not known.
+    """
+
+    metadata_partition: int
+    offsets: pa.Int64Array
+    timestamps_ms: pa.Int64Array
+    values: pa.BinaryArray
+    events: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def where(self, mask: pa.BooleanArray) -> "Records":
+        """The records whose mask is true."""
+        return Records(
+            metadata_partition=self.metadata_partition,
+            offsets=self.offsets.filter(mask),
+            timestamps_ms=self.timestamps_ms.filter(mask),
+            values=self.values.filter(mask),
+            events=self.events.filter(mask),
+        )
+
+    def take(self, rows: pa.Int64Array) -> "Records":
+        """The records at these positions, in this order."""
+        return Records(
+            metadata_partition=self.metadata_partition,
+            offsets=self.offsets.take(rows),
+            timestamps_ms=self.timestamps_ms.take(rows),
+            values=self.values.take(rows),
+            events=self.events.take(rows),
+        )
+
+    def rows(self) -> Iterator["Record"]:
+        """One by one, for a formatter that is in no hurry."""
+        columns = zip(
+            self.offsets.to_pylist(),
+            self.timestamps_ms.to_pylist(),
+            self.values.to_pylist(),
+            self.events.column("error").to_pylist(),
+            strict=True,
+        )
+        for offset, timestamp_ms, value, error in columns:
+            yield Record(
+                metadata_partition=self.metadata_partition,
+                metadata_offset=offset,
+                timestamp_ms=timestamp_ms,
+                value=value,
+                error=error,
+            )
+
+    @property
+    def bad_count(self) -> int:
+        """How many of them could not be read."""
+        return len(self) - int(self.events.column("error").null_count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """One record; `value` is None for a tombstone, `error` is None when it can be decoded."""
+
+    metadata_partition: int
+    metadata_offset: int
+    timestamp_ms: int | None
+    value: bytes | None
+    error: str | None
+
+    @property
+    def printable_error(self) -> str:
+        """The error on one line."""
+        return printable(self.error or "")
+
+    @property
+    def value_hex(self) -> str:
+        """The value's bytes, cut when they are many: a bad record prints one line, not a megabyte."""
+        value = self.value or b""
+        rest = len(value) - _BAD_VALUE_BYTES_MAX
+        return value[:_BAD_VALUE_BYTES_MAX].hex() + (f"...({rest} more bytes)" if rest > 0 else "")
+
+
+class Formatter(Protocol):
+    """Turns records into lines of text."""
+
+    def lines(self, records: Records) -> Iterable[str]:
+        """One line a record, in their order, without the line's end.
+
+        Bad records and tombstones get a line too. Text that came from a record goes through
+        `tierctl.report.printable`: topic names are data, and a terminal obeys what it is sent.
+        """
+        ...
+
+
+class FormatterFactory(Protocol):
+    """What an entry point of the group `tierctl.formatters` names."""
+
+    def __call__(self, properties: Mapping[str, str]) -> Formatter:
+        """A formatter with these settings; UsageError for one it doesn't know."""
+        ...
+
+
+def json_text(value: Any) -> str:
+    """A value as ASCII JSON."""
+    return json.dumps(value)
+
+
+def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """A column in one piece."""
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def is_true(mask: Any) -> pa.BooleanArray:
+    """A mask whose unknowns are false."""
+    return as_array(pc.fill_null(mask, False))

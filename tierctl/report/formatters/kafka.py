@@ -1,0 +1,97 @@
+"""`--style kafka`: what Kafka 4.3's own formatter prints (RemoteLogMetadataSerde.RemoteLogMetadataFormatter).
+
+`partition: P, offset: O, value: ` and Java's toString of the event. Records of the kip405 dialect, which
+Kafka can't read, print their leader epoch (or epoch) where Kafka's have the broker id.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierctl.model.events import Dialect
+from tierctl.report.formatters.base import Record, Records, as_array
+from tierctl.report.formatters.shaped import POSITION, ShapedFormatter, no_properties
+from tierctl.report.formatters.text import Template, number_text, pairs_text, template
+
+_HEAD = "partition: <metadata_partition>, offset: <metadata_offset>, value: "
+_PARTITION = "<topic_id>:<topic>-<partition>"
+_SEGMENT_ID = "remoteLogSegmentId=RemoteLogSegmentId{topicIdPartition=" + _PARTITION + ", id=<segment_id>}"
+_SIZES = "segmentLeaderEpochs={<epochs>}, segmentSizeInBytes=<segment_size_in_bytes>"
+
+_KAFKA = {
+    "RemoteLogSegmentMetadata": "RemoteLogSegmentMetadata{" + _SEGMENT_ID + ", startOffset=<start_offset>,"
+    " endOffset=<end_offset>, brokerId=<broker_id>, maxTimestampMs=<max_timestamp_ms>,"
+    " eventTimestampMs=<event_timestamp_ms>, " + _SIZES + ", customMetadata=<optional>, state=<state>,"
+    " txnIdxEmpty=<txn_index_empty>}",
+    "RemoteLogSegmentMetadataUpdate": "RemoteLogSegmentMetadataUpdate{" + _SEGMENT_ID + ","
+    " customMetadata=<optional>, state=<state>, eventTimestampMs=<event_timestamp_ms>, brokerId=<broker_id>}",
+    "RemotePartitionDeleteMetadata": "RemotePartitionDeleteMetadata{topicPartition=" + _PARTITION + ","
+    " state=<state>, eventTimestampMs=<event_timestamp_ms>, brokerId=<broker_id>}",
+    "RemoteLogSegmentMetadataSnapshot": "RemoteLogSegmentMetadataSnapshot{segmentId=<segment_id>,"
+    " startOffset=<start_offset>, endOffset=<end_offset>, maxTimestampMs=<max_timestamp_ms>, " + _SIZES + ","
+    " customMetadata=<optional>, state=<state>, txnIdxEmpty=<txn_index_empty>}",
+}
+_WRITER = "brokerId=<broker_id>"
+
+
+def _text(event_type: str, dialect: Dialect) -> str:
+    text = _KAFKA[event_type]
+    if dialect is Dialect.KAFKA:
+        return text
+    is_delete = event_type == "RemotePartitionDeleteMetadata"
+    return text.replace(_WRITER, "epoch=<epoch>" if is_delete else "leaderEpoch=<leader_epoch>")
+
+
+def _java_map(records: Records) -> pa.StringArray:
+    """Leader epochs as Java prints a TreeMap: by epoch, the last of the same epoch wins."""
+    column = as_array(records.events.column("segment_leader_epochs"))
+    if not _ascending(column):
+        maps = (sorted(dict(pairs).items()) for pairs in column.to_pylist())
+        column = pa.array([[list(pair) for pair in pairs] for pairs in maps], column.type)
+    return pairs_text(column, between=", ", pair=("", "=", ""))
+
+
+def _ascending(column: pa.ListArray) -> bool:
+    epochs = column.flatten().flatten().to_numpy()[::2]
+    starts = column.offsets.to_numpy()
+    first_of_list = np.zeros(len(epochs) + 1, dtype=bool)
+    first_of_list[starts - starts[0]] = True
+    return bool(((np.diff(epochs) > 0) | first_of_list[1:-1]).all()) if len(epochs) > 1 else True
+
+
+def _optional(records: Records) -> pa.StringArray:
+    """Custom metadata as Java prints an Optional of it."""
+    lengths = pc.binary_length(as_array(records.events.column("custom_metadata"))).cast(pa.string())
+    text = pc.binary_join_element_wise("Optional[CustomMetadata{", lengths, " bytes}]", "")
+    return as_array(pc.fill_null(text, "Optional.empty"))
+
+
+def _txn_index_empty(records: Records) -> pa.StringArray:
+    column = as_array(records.events.column("txn_index_empty"))
+    return number_text(pc.fill_null(column, False))
+
+
+class KafkaFormatter(ShapedFormatter):
+    """Lines byte for byte as Kafka's console consumer prints them."""
+
+    makers = POSITION | {
+        "epochs": _java_map,
+        "optional": _optional,
+        "txn_index_empty": _txn_index_empty,
+    }
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        no_properties("kafka", properties)
+
+    def template(self, event_type: str, dialect: Dialect) -> Template:
+        """Kafka's head and the event's toString."""
+        return template(_HEAD + _text(event_type, dialect))
+
+    def other_line(self, record: Record) -> str:
+        """`value: null` for a tombstone; an error and the value's bytes for a bad record."""
+        head = f"partition: {record.metadata_partition}, offset: {record.metadata_offset}, "
+        if record.error is None:
+            return f"{head}value: null"
+        return f"{head}error: {record.printable_error}, bytes: {record.value_hex}"

@@ -1,0 +1,71 @@
+"""Formatters made of one template for each shape of record, filled a column at a time."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierctl.errors import UsageError
+from tierctl.model.events import Dialect
+from tierctl.report.formatters.base import Record, Records, as_array
+from tierctl.report.formatters.text import EventTexts, Template, fill, number_text
+
+Makers = dict[str, Callable[[Records], pa.Array]]
+
+POSITION: Makers = {
+    "metadata_partition": lambda records: pa.array([str(records.metadata_partition)] * len(records)),
+    "metadata_offset": lambda records: number_text(records.offsets),
+}
+
+
+class ShapedFormatter(ABC):
+    """A formatter whose lines depend on type and dialect only; the columns fill the rest."""
+
+    makers: Makers = POSITION
+
+    @abstractmethod
+    def template(self, event_type: str, dialect: Dialect) -> Template:
+        """What a record of this type and dialect looks like; must end up with no null column."""
+
+    @abstractmethod
+    def other_line(self, record: Record) -> str:
+        """The line of a tombstone or a bad record."""
+
+    def lines(self, records: Records) -> Iterator[str]:
+        """One line a record, in their order."""
+        out: list[str | None] = [None] * len(records)
+        for rows, shape in _by_shape(records.events):
+            chosen = records.take(pa.array(rows))
+            if shape is None:
+                texts = [self.other_line(record) for record in chosen.rows()]
+            else:
+                filled = fill(self.template(*shape), EventTexts(chosen, self.makers), len(rows))
+                texts = filled.to_pylist()
+            for row, text in zip(rows.tolist(), texts, strict=True):
+                out[row] = text
+        return (text for text in out if text is not None)
+
+
+Shape = tuple[str, Dialect]
+
+
+def _by_shape(events: pa.Table) -> Iterator[tuple[np.ndarray, Shape | None]]:
+    """Row numbers of each type and dialect; None for rows that hold no event."""
+    types, dialects = (as_array(events.column(name)).cast(pa.string()) for name in ("type", "dialect"))
+    keys = as_array(pc.binary_join_element_wise(types, dialects, "/")).dictionary_encode()
+    codes = pc.fill_null(keys.indices, -1).to_numpy(zero_copy_only=False)
+    for code in np.unique(codes):
+        rows = np.flatnonzero(codes == code)
+        if code < 0:
+            yield rows, None
+        else:
+            event_type, _, dialect = keys.dictionary[int(code)].as_py().partition("/")
+            yield rows, (event_type, Dialect(dialect))
+
+
+def no_properties(style: str, properties: object) -> None:
+    """UsageError when a formatter without settings is given some."""
+    if properties:
+        raise UsageError(f"--style {style} has no properties", hint="they belong to --style kip")
