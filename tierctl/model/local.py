@@ -18,8 +18,9 @@ class EpochEntry(NamedTuple):
 class LocalSegment:
     """One segment of a local log.
 
-    `next_base_offset` is None for the active segment. `max_timestamp_ms` is the segment's largest record
-    timestamp (-1: none). Sizes are of files as they are.
+    `next_base_offset` is None for the active segment. `max_timestamp_ms` is what a broker would write
+    as the copied segment's: its largest record timestamp, or without any when the log file was last changed
+    (LogSegment.largestTimestamp). Sizes are of files as they are.
     """
 
     base_offset: int

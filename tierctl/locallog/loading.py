@@ -1,0 +1,220 @@
+"""A broker's log directories as facts: one LocalLog a partition.
+
+Offsets are found as a broker finds them when it starts on these files (LogManager, LogLoader, UnifiedLog),
+without changing any.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tierctl.errors import CorruptInputError, NotFoundError, TierctlError, UsageError
+from tierctl.locallog.files import (
+    SegmentFiles,
+    list_producer_snapshots,
+    list_segments,
+    parse_partition_folder,
+    read_if_exists,
+)
+from tierctl.locallog.producer_state import last_stable_offset
+from tierctl.locallog.recovery import find_log_end, largest_timestamp_ms
+from tierctl.model.ids import TopicIdPartition, TopicPartition
+from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
+from tierctl.wire.checkpoints import (
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+    read_partition_metadata,
+)
+
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+_OFFSET_MAX = (1 << 63) - 1
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoints:
+    """A log directory's offset checkpoints; a missing file is an empty one, as for a broker."""
+
+    log_start: Mapping[TopicPartition, int]
+    high_watermark: Mapping[TopicPartition, int]
+    recovery_point: Mapping[TopicPartition, int]
+    clean_shutdown: bool
+
+
+OnError = Callable[[Path, TierctlError], None]
+
+
+def read_log_dirs(
+    dirs: Sequence[Path],
+    *,
+    include_internal: bool = False,
+    select: Callable[[TopicPartition], bool] | None = None,
+    on_error: OnError | None = None,
+) -> list[LocalLog]:
+    """Every partition's log in these directories, by partition, then by directory in the order given.
+
+    The same partition in two directories (two brokers') comes out twice: the replica to believe is the one
+    with the latest leader epoch, then the highest log end offset. Internal topics (`__…`) are left out unless
+    asked for, as are folders a broker is deleting or moving. `select` spares reading what nobody asked for.
+
+    A log that can't be read raises; with `on_error` it is reported with its folder and the rest goes on.
+    Raises UsageError when a directory is not one.
+    """
+    logs = []
+    for directory in dict.fromkeys(Path(d) for d in dirs):
+        folders = _partition_folders(directory, include_internal, select)
+        checkpoints = read_checkpoints(directory) if folders else None
+        for partition, folder in folders:
+            if checkpoints is not None:
+                logs += _read_or_report(partition, folder, checkpoints, on_error)
+    return sorted(logs, key=lambda log: log.topic_partition)
+
+
+def _partition_folders(
+    directory: Path, include_internal: bool, select: Callable[[TopicPartition], bool] | None
+) -> list[tuple[TopicPartition, Path]]:
+    if not directory.is_dir():
+        raise UsageError(f"{directory} is no directory", hint="--log-dir takes a broker's log.dirs entry")
+    found = []
+    for folder in directory.iterdir():
+        partition = parse_partition_folder(folder.name)
+        if partition is None or not folder.is_dir():
+            continue
+        if partition.topic.startswith("__") and not include_internal:
+            continue
+        if select is None or select(partition):
+            found.append((partition, folder))
+    return sorted(found)
+
+
+def read_checkpoints(directory: Path) -> Checkpoints:
+    """The checkpoints of a log directory; CorruptInputError names the file that is not one."""
+    return Checkpoints(
+        log_start=_offsets(directory / "log-start-offset-checkpoint"),
+        high_watermark=_offsets(directory / "replication-offset-checkpoint"),
+        recovery_point=_offsets(directory / "recovery-point-offset-checkpoint"),
+        clean_shutdown=(directory / CLEAN_SHUTDOWN).exists(),
+    )
+
+
+def _offsets(path: Path) -> dict[TopicPartition, int]:
+    try:
+        return read_offset_checkpoint(read_if_exists(path) or b"")
+    except CorruptInputError as error:
+        raise error.within(str(path)) from None
+
+
+def _read_or_report(
+    partition: TopicPartition, folder: Path, checkpoints: Checkpoints, on_error: OnError | None
+) -> list[LocalLog]:
+    try:
+        return [read_log(partition, folder, checkpoints)]
+    except TierctlError as error:
+        if on_error is None:
+            raise
+        on_error(folder, error)
+        return []
+
+
+def read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) -> LocalLog:
+    """One partition's log; CorruptInputError or NotFoundError when a file it needs can't be read."""
+    try:
+        return _read_log(partition, folder, checkpoints)
+    except OSError as error:
+        raise NotFoundError(
+            f"{error.filename or folder} can't be read: {error.strerror}",
+            hint="a running broker moves and deletes files: stop it, or copy its directory first",
+        ) from error
+
+
+def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) -> LocalLog:
+    topic_id = _parsed(folder / "partition.metadata", read_partition_metadata)
+    checkpointed_start = checkpoints.log_start.get(partition)
+    segments: tuple[SegmentFiles, ...] = tuple(list_segments(folder))
+    epochs = _leader_epochs(folder)
+    end_offset = checkpointed_start or 0
+    if segments:
+        recovery_point = (
+            _OFFSET_MAX if checkpoints.clean_shutdown else checkpoints.recovery_point.get(partition, 0)
+        )
+        end = find_log_end(segments, recovery_point=recovery_point)
+        segments, end_offset = end.segments, end.end_offset
+        epochs = _with_recovered(epochs, end.epochs)
+    if checkpointed_start is not None and end_offset < checkpointed_start:
+        # A broker starts such a log anew: its segments end before what was already given up for deleted.
+        segments, end_offset, epochs = (), checkpointed_start, ()
+    first = segments[0].base_offset if segments else end_offset
+    log_start = first if checkpointed_start is None else checkpointed_start
+    high_watermark = min(max(checkpoints.high_watermark.get(partition, 0), log_start), end_offset)
+    return LocalLog(
+        topic_id_partition=TopicIdPartition(topic_id, partition.topic, partition.partition),
+        directory=folder,
+        segments=_local_segments(segments, set(list_producer_snapshots(folder))),
+        leader_epochs=_cut_epochs(epochs, log_start, end_offset),
+        log_start_offset=log_start,
+        high_watermark=high_watermark,
+        last_stable_offset=last_stable_offset(
+            folder, segments, log_start_offset=log_start, high_watermark=high_watermark
+        ),
+        log_end_offset=end_offset,
+    )
+
+
+def _parsed(path: Path, parse: Callable[[bytes], T]) -> T:
+    try:
+        return parse(path.read_bytes())
+    except CorruptInputError as error:
+        raise error.within(str(path)) from None
+
+
+def _leader_epochs(folder: Path) -> tuple[EpochEntry, ...]:
+    path = folder / "leader-epoch-checkpoint"
+    return _parsed(path, read_leader_epoch_checkpoint) if path.exists() else ()
+
+
+def _with_recovered(
+    epochs: tuple[EpochEntry, ...], recovered: Iterable[EpochEntry]
+) -> tuple[EpochEntry, ...]:
+    """A broker writes an epoch down after its first batch: after a crash the batches know more."""
+    latest = epochs[-1].epoch if epochs else -1
+    return (*epochs, *(entry for entry in recovered if entry.epoch > latest))
+
+
+def _cut_epochs(
+    epochs: tuple[EpochEntry, ...], log_start_offset: int, log_end_offset: int
+) -> tuple[EpochEntry, ...]:
+    """The epochs of [log start, log end], the first raised to the log start.
+
+    An epoch that begins at the log end stays, though a broker forgets it when it starts: it tells which
+    replica led last.
+    """
+    kept = [entry for entry in epochs if entry.start_offset <= log_end_offset]
+    before = [entry for entry in kept if entry.start_offset <= log_start_offset]
+    first = [EpochEntry(before[-1].epoch, log_start_offset)] if before else []
+    return (*first, *(entry for entry in kept if entry.start_offset > log_start_offset))
+
+
+def _local_segments(segments: Sequence[SegmentFiles], snapshots: set[int]) -> tuple[LocalSegment, ...]:
+    following = [segment.base_offset for segment in segments[1:]]
+    return tuple(
+        _local_segment(segment, next_base, snapshots)
+        for segment, next_base in zip(segments, [*following, None], strict=True)
+    )
+
+
+def _local_segment(segment: SegmentFiles, next_base: int | None, snapshots: set[int]) -> LocalSegment:
+    transaction_index = segment.path(".txnindex")
+    has_snapshot = next_base is not None and next_base in snapshots
+    return LocalSegment(
+        base_offset=segment.base_offset,
+        next_base_offset=next_base,
+        size_bytes=segment.log.stat().st_size,
+        max_timestamp_ms=largest_timestamp_ms(segment, active=next_base is None),
+        log=segment.log,
+        offset_index=segment.path(".index"),
+        time_index=segment.path(".timeindex"),
+        transaction_index=transaction_index if transaction_index.exists() else None,
+        producer_snapshot=segment.directory / f"{next_base:020d}.snapshot" if has_snapshot else None,
+    )

@@ -1,0 +1,49 @@
+"""Whether a broker is using a log directory: it holds a lock on the file `.lock` there while it runs."""
+
+import errno
+import fcntl
+import struct
+import sys
+from pathlib import Path
+
+from tierctl.errors import SafetyRefusal
+
+LOCK_FILE = ".lock"
+
+# struct flock: on Linux (type, whence, start, length, pid), on macOS and the BSDs type and whence come last.
+_FLOCK, _TYPE_AT = ("hhqqi4x", 0) if sys.platform == "linux" else ("qqihh", 3)
+
+
+def is_locked(directory: Path) -> bool:
+    """Whether another process locks the directory, as LogManager does; asks without taking the lock.
+
+    SafetyRefusal when that can't be told.
+    """
+    path = directory / LOCK_FILE
+    try:
+        with path.open("rb") as file:
+            answer = fcntl.fcntl(file.fileno(), fcntl.F_GETLK, _whole_file_write_lock())
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        reason = errno.errorcode.get(error.errno or 0, str(error))
+        raise SafetyRefusal(
+            f"whether a broker uses {directory} can't be told: {path}: {reason}",
+            hint="run as the broker's user, or work on a copy of the directory",
+        ) from error
+    return bool(struct.unpack(_FLOCK, answer)[_TYPE_AT] != fcntl.F_UNLCK)
+
+
+def _whole_file_write_lock() -> bytes:
+    fields = [0, 0, 0, 0, 0]
+    fields[_TYPE_AT] = fcntl.F_WRLCK
+    return struct.pack(_FLOCK, *fields)
+
+
+def ensure_stopped(directory: Path) -> None:
+    """SafetyRefusal when a running broker holds the directory: its files are about to change."""
+    if is_locked(directory):
+        raise SafetyRefusal(
+            f"a running broker holds {directory / LOCK_FILE}",
+            hint="stop the broker, or work on a copy of the directory",
+        )
