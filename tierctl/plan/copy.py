@@ -1,0 +1,200 @@
+"""RLMCopyTask's decisions: which rolled segments of a local log go to the tier next."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from tierctl.errors import UsageError
+from tierctl.model import LocalLog, LocalSegment, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicConfig
+from tierctl.plan.checks import CurrentTopics, newest_replicas, why_behind, why_never_tiered, why_unknown
+from tierctl.plan.dangling import Dangling
+from tierctl.plan.model import Action, Plan, Skip, Step
+from tierctl.plan.steps import LINEAGE_EPOCH
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import Lineage, find_highest_remote_offset
+from tierctl.state.tier import PartitionState, TierState
+
+_S = RemoteLogSegmentState
+
+SEGMENT_SIZE_BYTES_MAX = (1 << 31) - 1
+"""What the metadata's int32 can say."""
+
+COPY_REASON = "rolled, below the last stable offset"
+
+
+@dataclass(slots=True)
+class _Decided:
+    steps: list[Step] = field(default_factory=list)
+    skipped: list[Skip] = field(default_factory=list)
+
+
+def plan_copy(
+    state: TierState,
+    logs: Collection[LocalLog],
+    configs: Mapping[str, TopicConfig],
+    *,
+    clean_dangling_after_ms: int | None = None,
+    now_ms: int | None = None,
+    live_broker_ids: Collection[int] = (),
+) -> Plan:
+    """Copy what brokers would: contiguous from the log start, oldest first, up to the last stable offset.
+
+    One COPY_SEGMENT step a segment; its details carry what a COPY_SEGMENT_STARTED event says, and where the
+    files are. Of several replicas of a partition the newest one is copied from. What can't be copied safely
+    is skipped with a reason; everything after it in that partition waits.
+
+    `clean_dangling_after_ms` (with `now_ms`) adds DELETE_SEGMENT steps for copies begun longer ago than
+    that, at least 24 hours, by a broker that is not among `live_broker_ids`, and never finished.
+    """
+    dangling = _dangling(clean_dangling_after_ms, now_ms, live_broker_ids)
+    decided = _Decided()
+    topics = CurrentTopics.of(logs)
+    for key, log in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
+        part = state.partitions.get(key)
+        reason = _why_not(state, part, log, configs, topics)
+        if reason:
+            decided.skipped.append(Skip.of(log.topic_id_partition, reason))
+            continue
+        _decide(log, part, decided)
+        if part is not None and dangling is not None:
+            steps, skipped = dangling.clean(part)
+            decided.steps += steps
+            decided.skipped += skipped
+    return Plan(
+        command="copy", steps=tuple(decided.steps), read=dict(state.read), skipped=tuple(decided.skipped)
+    )
+
+
+def _dangling(after_ms: int | None, now_ms: int | None, alive: Collection[int]) -> Dangling | None:
+    if after_ms is None:
+        return None
+    if now_ms is None:
+        raise UsageError("a copy's age can't be told without the time", hint="give now_ms")
+    return Dangling(now_ms=now_ms, after_ms=after_ms, alive=alive)
+
+
+def _why_not(
+    state: TierState,
+    part: PartitionState | None,
+    log: LocalLog,
+    configs: Mapping[str, TopicConfig],
+    topics: CurrentTopics,
+) -> str | None:
+    partition = log.topic_id_partition
+    reason = why_never_tiered(partition.topic, configs) or topics.why_not_current(partition)
+    if reason:
+        return reason
+    if part is not None:
+        latest_epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
+        return why_unknown(state, part) or why_behind(part, latest_epoch)
+    if state.quarantined:
+        return "some metadata records could not be understood, and none that could speaks of this partition"
+    return None
+
+
+def _decide(log: LocalLog, part: PartitionState | None, decided: _Decided) -> None:
+    partition = log.topic_id_partition
+    lineage = Lineage(log.leader_epochs)
+    cache = part.cache if part is not None else RemoteLogMetadataCache()
+    copied = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
+    begun = [s for s in cache.list_remote_log_segments() if s.state is _S.COPY_SEGMENT_STARTED]
+    for item in _copies(log, copied):
+        if isinstance(item, str):
+            decided.skipped.append(Skip.of(partition, item))
+        else:
+            decided.steps.append(_with_begun(item, begun))
+
+
+def _with_begun(step: Step, begun: Sequence[RemoteLogSegmentMetadata]) -> Step:
+    """The step with the ids of copies of its offsets that were begun before and never finished."""
+    start, end = step.start_offset or 0, step.end_offset or 0
+    ids = [str(s.segment_id) for s in begun if s.start_offset <= end and s.end_offset >= start]
+    return replace(step, details={**step.details, "begun_copies": ids})
+
+
+def _copies(log: LocalLog, copied: int) -> Iterator[Step | str]:
+    """Steps in order; a string is the reason why it ends there."""
+    if log.last_stable_offset <= 0 or copied >= log.last_stable_offset:
+        return
+    from_offset = max(copied + 1, log.log_start_offset)
+    for segment, following in pairwise(_segments_from(log, from_offset)):
+        if following.base_offset > log.last_stable_offset:
+            yield (
+                f"segments from {segment.base_offset} on wait: they reach above the last stable offset "
+                f"{log.last_stable_offset}"
+            )
+            return
+        reason = _why_not_copied(log, segment, following, from_offset)
+        if reason:
+            yield f"{reason}; nothing from {segment.base_offset} on is copied"
+            return
+        yield _step(log, segment, following.base_offset)
+        from_offset = following.base_offset
+
+
+def _segments_from(log: LocalLog, offset: int) -> tuple[LocalSegment, ...]:
+    """LogSegments.values: from the segment that contains `offset` on.
+
+    A new leader resumes inside a segment when its epoch began there, and copies that segment whole.
+    """
+    first = max((i for i, s in enumerate(log.segments) if s.base_offset <= offset), default=0)
+    return log.segments[first:]
+
+
+def _why_not_copied(
+    log: LocalLog, segment: LocalSegment, following: LocalSegment, from_offset: int
+) -> str | None:
+    if segment.base_offset > from_offset:
+        return f"offsets {from_offset} to {segment.base_offset - 1} are neither in the tier nor in the log"
+    if segment.next_base_offset != following.base_offset:
+        return f"the log has a hole between {segment.next_base_offset} and {following.base_offset}"
+    if segment.producer_snapshot is None:
+        return f"no producer snapshot at offset {following.base_offset}"
+    if segment.size_bytes > SEGMENT_SIZE_BYTES_MAX:
+        return f"segment {segment.base_offset} has {segment.size_bytes} bytes, more than metadata can say"
+    return _why_not_covered(log, segment.base_offset, following.base_offset)
+
+
+def _why_not_covered(log: LocalLog, base_offset: int, next_base_offset: int) -> str | None:
+    """A seek into an epoch that the metadata leave out is out of range, so all of them must be known."""
+    rising = all(
+        a.epoch < b.epoch and a.start_offset <= b.start_offset for a, b in pairwise(log.leader_epochs)
+    )
+    epochs = Lineage(log.leader_epochs).entries_in_range(base_offset, next_base_offset)
+    needed_from = max(base_offset, log.log_start_offset)
+    if not rising or not epochs or epochs[0].start_offset > needed_from:
+        known = ", ".join(f"{epoch}@{start}" for epoch, start in log.leader_epochs) or "none"
+        return f"the leader epochs of segment {base_offset} are not all known (the log has {known})"
+    return None
+
+
+def _step(log: LocalLog, segment: LocalSegment, next_base_offset: int) -> Step:
+    partition = log.topic_id_partition
+    lineage = Lineage(log.leader_epochs)
+    epochs = lineage.entries_in_range(segment.base_offset, next_base_offset)
+    checkpoint = lineage.truncate_from_end(next_base_offset).entries
+    transaction_index = segment.transaction_index
+    return Step(
+        action=Action.COPY_SEGMENT,
+        reason=f"{COPY_REASON} {log.last_stable_offset}",
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        start_offset=segment.base_offset,
+        end_offset=next_base_offset - 1,
+        details={
+            LINEAGE_EPOCH: lineage.entries[-1].epoch,
+            "next_base_offset": next_base_offset,
+            "max_timestamp_ms": segment.max_timestamp_ms,
+            "segment_size_in_bytes": segment.size_bytes,
+            "segment_leader_epochs": [list(entry) for entry in epochs],
+            "leader_epoch_checkpoint": [list(entry) for entry in checkpoint],
+            "txn_index_empty": transaction_index is None,
+            "log_dir": str(log.directory.parent),
+            "log": str(segment.log),
+            "offset_index": str(segment.offset_index),
+            "time_index": str(segment.time_index),
+            "transaction_index": None if transaction_index is None else str(transaction_index),
+            "producer_snapshot": str(segment.producer_snapshot),
+        },
+    )

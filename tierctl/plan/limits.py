@@ -1,0 +1,58 @@
+"""Bounds on how much one run may delete; they stop it before its first side effect."""
+
+from collections import Counter
+
+from tierctl.errors import LimitExceeded
+from tierctl.model import RemoteLogSegmentState, Uuid
+from tierctl.plan.model import Action, Plan, Step
+from tierctl.state.tier import TierState
+
+MAX_DELETES = 10_000
+"""Segments a run may delete unless told otherwise."""
+
+MAX_FRACTION = 0.5
+"""Share of a partition's segments that a sweep may delete unless told otherwise."""
+
+FRACTION_EXEMPT_BELOW = 20
+"""Partitions with fewer segments are exempt from the share: half of very few is soon reached."""
+
+_Key = tuple[Uuid, int]
+
+
+def check_limits(
+    plan: Plan, state: TierState, *, max_deletes: int = MAX_DELETES, max_fraction: float = MAX_FRACTION
+) -> None:
+    """Raise LimitExceeded when `plan` deletes too much.
+
+    `max_deletes` counts every segment of the plan. `max_fraction` is of the partition's segments whose
+    deletion has not begun; it doesn't apply where the whole partition goes, nor to resumed deletions.
+    """
+    deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
+    if len(deletes) > max_deletes:
+        raise LimitExceeded(
+            f"the plan deletes {len(deletes)} segments, more than --max-deletes {max_deletes}",
+            hint="look at the plan, then narrow it or raise --max-deletes",
+        )
+    whole = {step.topic_id_partition.key for step in plan.steps if step.action is Action.DELETE_PARTITION}
+    chosen = Counter(step.topic_id_partition.key for step in deletes if not _resumes(step))
+    for key, count in chosen.items():
+        if key not in whole:
+            _check_fraction(key, count, state, max_fraction)
+
+
+def _resumes(step: Step) -> bool:
+    return step.details.get("state") == RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+
+
+def _check_fraction(key: _Key, count: int, state: TierState, max_fraction: float) -> None:
+    part = state.partitions[key]
+    total = sum(
+        segment.state is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+        for segment in part.cache.list_remote_log_segments()
+    )
+    if total >= FRACTION_EXEMPT_BELOW and count > total * max_fraction:
+        raise LimitExceeded(
+            f"the plan deletes {count} of the {total} segments of {part.topic_id_partition}, "
+            f"more than --max-fraction {max_fraction:g}",
+            hint="look at the plan, then narrow it or raise --max-fraction",
+        )
