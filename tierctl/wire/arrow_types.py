@@ -5,6 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from tierctl.model.events import (
+    Dialect,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentMetadataUpdate,
@@ -28,6 +29,9 @@ class UuidType(pa.ExtensionType):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__(pa.binary(16), "tierctl.uuid")
 
+    def __hash__(self) -> int:
+        return hash(self.extension_name)
+
     def __arrow_ext_serialize__(self) -> bytes:
         return b""
 
@@ -42,7 +46,10 @@ class UuidType(pa.ExtensionType):  # type: ignore[misc]
 UUID = UuidType()
 pa.register_extension_type(UUID)
 
-STATE_NAMES = (*RemoteLogSegmentState, *RemotePartitionDeleteState)
+STATE_NAMES: tuple[RemoteLogSegmentState | RemotePartitionDeleteState, ...] = (
+    *RemoteLogSegmentState,
+    *RemotePartitionDeleteState,
+)
 EVENT_TYPES = (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -50,6 +57,7 @@ EVENT_TYPES = (
     RemoteLogSegmentMetadataSnapshot,
 )
 TYPE_NAMES = tuple(event.type for event in EVENT_TYPES)
+DIALECT_NAMES = tuple(Dialect)
 NAME = pa.dictionary(pa.int8(), pa.string())
 TAG = pa.struct([("place", pa.string()), ("tag", pa.int64()), ("data", pa.binary())])
 

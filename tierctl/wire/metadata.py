@@ -128,11 +128,33 @@ def read_frame(value: bytes, dialect: Dialect) -> tuple[RecordCodec, int]:
     return codec, body
 
 
-def encode_traced(event: MetadataEvent, dialect: Dialect, trace: Trace | None) -> bytes:
-    """As `encode`; `trace` receives where each field lies."""
+def surely_not_kafka(value: bytes) -> bool:
+    """Whether no value that shares a kip405 value's length and structural bytes can be of dialect kafka.
+
+    A kip405 value's frame and the length of its topic name are structural; read as kafka, they give apiKey
+    and the length of the name, and so the fewest bytes that record could have.
+    """
+    try:
+        codec, body = read_frame(value, Dialect.KAFKA)
+    except CorruptInputError:
+        return True
+    name_length = value[body] - 1
+    if name_length >= 0x7F:
+        return False
+    return name_length < 0 or body + codec.min_size + name_length > len(value)
+
+
+def codec_of(event: MetadataEvent, dialect: Dialect) -> RecordCodec:
+    """The codec that writes an event; UsageError when the dialect has no place for it."""
     codec = _BY_EVENT.get((dialect, type(event)))
     if codec is None or dialect_of(event) is not dialect:
         raise UsageError(f"a {event.type} of dialect {dialect_of(event)} can't be written as {dialect}")
+    return codec
+
+
+def encode_traced(event: MetadataEvent, dialect: Dialect, trace: Trace | None) -> bytes:
+    """As `encode`; `trace` receives where each field lies."""
+    codec = codec_of(event, dialect)
     frame = write_uvarint(FRAME_VERSION) if dialect is Dialect.KAFKA else b""
     head = frame + write_uvarint(codec.schema.api_key) + write_uvarint(RECORD_VERSION)
     return codec.encode(event, bytearray(head), trace)
