@@ -5,12 +5,17 @@ DELETE_SEGMENT_STARTED → delete by exact key → see that nothing is left → 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from tierctl.apply.effects import Label, effect
+from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.tools import Tools
 from tierctl.errors import RemoteResourceNotFound, RemoteStorageError, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from tierctl.plan.model import Step
+
+_S = RemoteLogSegmentState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +41,19 @@ class Deletion:
         return self.error is None and not self.stopped
 
 
+def outcome_of(step: Step, deletion: Deletion) -> Outcome:
+    """What the deletion means for the step that asked for it."""
+    if deletion.error is not None:
+        return Outcome(step=step, status=Status.FAILED, error=deletion.error)
+    if deletion.stopped:
+        return Outcome(step=step, status=Status.PENDING, reason=STOPPED)
+    return Outcome(step=step, status=Status.DONE)
+
+
 def segment_update(
-    segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, tools: Tools, custom: bytes | None
+    segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, tools: Tools
 ) -> RemoteLogSegmentMetadataUpdate:
-    """The event that moves `segment` to `state`, written by this run now."""
+    """The event that moves `segment`, its custom metadata included, to `state`; written by this run, now."""
     return RemoteLogSegmentMetadataUpdate(
         topic=segment.topic,
         topic_id=segment.topic_id,
@@ -48,27 +62,38 @@ def segment_update(
         broker_id=tools.broker_id,
         event_timestamp_ms=tools.clock_ms(),
         state=state,
-        custom_metadata=custom,
+        custom_metadata=segment.custom_metadata,
     )
 
 
 def delete_segments(
-    segments: Sequence[RemoteLogSegmentMetadata], tools: Tools, labels: DeletionLabels
+    segments: Sequence[RemoteLogSegmentMetadata],
+    tools: Tools,
+    labels: DeletionLabels,
+    *,
+    custom_metadata_max_bytes: int | None = None,
 ) -> list[Deletion]:
     """Delete `segments` as one wave; results in the same order.
 
+    Events carry the segments' custom metadata, so that whoever resumes a deletion has them, unless they
+    have more than `custom_metadata_max_bytes` (KIP-917: those are never stored).
     A publishing error is raised: what the metadata log holds is then not known, and nothing more may be
     done on that basis.
     """
     if not segments or tools.stop:
         return [Deletion(segment=segment, stopped=True) for segment in segments]
+
+    def publish(
+        chosen: Sequence[RemoteLogSegmentMetadata], state: RemoteLogSegmentState, label: Label
+    ) -> None:
+        events = [segment_update(_storable(s, custom_metadata_max_bytes), state, tools) for s in chosen]
+        if events:
+            with effect(label):
+                tools.metadata.publish(events)
+
     # DELETE_SEGMENT_STARTED is published first: a crash leaves work to resume, never a dangling pointer.
-    _publish(
-        [s for s in segments if s.state is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED],
-        RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
-        tools,
-        labels.started,
-    )
+    begun = _S.DELETE_SEGMENT_STARTED
+    publish([s for s in segments if s.state is not begun], begun, labels.started)
 
     def delete(segment: RemoteLogSegmentMetadata) -> Deletion:
         return _delete_one(segment, tools, labels.delete)
@@ -77,23 +102,14 @@ def delete_segments(
     if tools.stop:
         return [d if d.error else Deletion(segment=d.segment, stopped=True) for d in deletions]
     # Never after a partial error: whoever reads FINISHED may forget the keys.
-    _publish(
-        [d.segment for d in deletions if d.done],
-        RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
-        tools,
-        labels.finished,
-    )
+    publish([d.segment for d in deletions if d.done], _S.DELETE_SEGMENT_FINISHED, labels.finished)
     return deletions
 
 
-def _publish(
-    segments: Sequence[RemoteLogSegmentMetadata], state: RemoteLogSegmentState, tools: Tools, label: Label
-) -> None:
-    if not segments:
-        return
-    events = [segment_update(segment, state, tools, segment.custom_metadata) for segment in segments]
-    with effect(label):
-        tools.metadata.publish(events)
+def _storable(segment: RemoteLogSegmentMetadata, max_bytes: int | None) -> RemoteLogSegmentMetadata:
+    if max_bytes is None or len(segment.custom_metadata or b"") <= max_bytes:
+        return segment
+    return replace(segment, custom_metadata=None)
 
 
 def _delete_one(segment: RemoteLogSegmentMetadata, tools: Tools, label: Label) -> Deletion:
@@ -106,15 +122,14 @@ def _delete_one(segment: RemoteLogSegmentMetadata, tools: Tools, label: Label) -
         return Deletion(segment=segment, error=e)
     except OSError as e:
         return Deletion(segment=segment, error=RemoteStorageError(f"deleting {segment.segment_id}: {e}"))
+    tools.advance(segment.segment_size_in_bytes)
     return Deletion(segment=segment)
 
 
 def _delete_and_look(segment: RemoteLogSegmentMetadata, tools: Tools) -> None:
-    try:
+    # A crash between the delete and FINISHED comes back here: already gone is what was wanted.
+    with suppress(RemoteResourceNotFound):
         tools.remote.delete_log_segment_data(segment)
-    except RemoteResourceNotFound:
-        # A crash between the delete and FINISHED comes back here: already gone is what was wanted.
-        pass
     left = tools.remote.objects_of(segment)
     if left:
         raise RemoteStorageError(

@@ -9,6 +9,8 @@ from tierctl.errors import ExitCode, TierctlError
 from tierctl.model import Uuid
 from tierctl.plan.model import Step
 
+STOPPED = "the run was told to stop"
+
 
 class Status(StrEnum):
     """How a step ended."""
@@ -48,13 +50,15 @@ class Outcome:
 def exit_code(outcomes: Sequence[Outcome], *, quarantined: bool = False) -> int:
     """The run's exit code.
 
-    Every step done: 0, or 7 when some input was quarantined. Every step failed with the same exit code:
-    that one. Anything between: 3.
+    Every step failed with the same exit code: that one; some failed: 3. None failed and some input was
+    quarantined: 7. Something was dropped or is pending: 3. Else 0.
     """
-    failed = [outcome for outcome in outcomes if outcome.status is Status.FAILED]
-    codes = {outcome.error.exit_code if outcome.error else ExitCode.INTERNAL for outcome in failed}
-    if failed and len(codes) == 1 and len(failed) == len(outcomes):
-        return codes.pop()
-    if any(outcome.status is not Status.DONE for outcome in outcomes):
-        return ExitCode.PARTIAL
-    return ExitCode.CORRUPT if quarantined else ExitCode.OK
+    statuses = {outcome.status for outcome in outcomes}
+    if Status.FAILED in statuses:
+        codes = {
+            o.error.exit_code if o.error else ExitCode.INTERNAL for o in outcomes if o.status is Status.FAILED
+        }
+        return ExitCode.PARTIAL if len(codes) > 1 or Status.DONE in statuses else codes.pop()
+    if quarantined:
+        return ExitCode.CORRUPT
+    return ExitCode.OK if statuses <= {Status.DONE} else ExitCode.PARTIAL

@@ -36,24 +36,23 @@ class Stop:
 
 @contextmanager
 def stop_on_signals(stop: Stop) -> Iterator[Stop]:
-    """Ask `stop` on the first SIGINT or SIGTERM; a second one acts as it always does.
+    """Ask `stop` on the first SIGINT or SIGTERM; a second one acts as it did before.
 
     The old handlers are back afterwards. Main thread only.
     """
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
 
-    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         stop.ask(number)
-        _restore(before)
+        restore()
 
     for number in STOP_SIGNALS:
         signal.signal(number, on_signal)
     try:
         yield stop
     finally:
-        _restore(before)
-
-
-def _restore(handlers: dict[signal.Signals, object]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)  # type: ignore[arg-type]
+        restore()

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tierctl.apply.engine import Engine, LocalEngine
-from tierctl.apply.outcome import Outcome
 from tierctl.apply.stop import Stop
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import Uuid
@@ -17,7 +16,7 @@ DEFAULT_WAVE_SIZE = 16
 DEFAULT_THREADS = 4
 
 
-def _unreported(outcome: Outcome) -> None:
+def _unwatched(size_bytes: int) -> None:
     """Nobody watches."""
 
 
@@ -26,7 +25,8 @@ class Tools:
     """Everything a run needs besides its plan.
 
     `clock_ms` gives event timestamps, `new_segment_id` the id of each attempt to copy a segment.
-    `on_outcome` is called once a step, on the driver's thread.
+    `advance` is called with a segment's size when its objects have been stored or deleted, from whichever
+    thread did it.
     """
 
     remote: RemoteStorageManager
@@ -37,4 +37,4 @@ class Tools:
     engine: Engine = field(default_factory=lambda: LocalEngine(DEFAULT_THREADS))
     wave_size: int = DEFAULT_WAVE_SIZE
     stop: Stop = field(default_factory=Stop)
-    on_outcome: Callable[[Outcome], None] = _unreported
+    advance: Callable[[int], None] = _unwatched
