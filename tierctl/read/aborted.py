@@ -1,0 +1,166 @@
+"""Which transactions were aborted, as far as reading must know (RemoteLogManager.addAbortedTransactions)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from tierctl.errors import CorruptInputError
+from tierctl.model import IndexType
+from tierctl.read.indexes import Indexes, Report
+from tierctl.read.source import RemoteSegment
+from tierctl.read.stream import BatchStream
+from tierctl.read.view import Piece, Pieces
+from tierctl.wire.batch_heads import BatchHead
+from tierctl.wire.indexes import AbortedTxn, TransactionIndex
+from tierctl.wire.producer_snapshot import decode_producer_snapshot
+from tierctl.wire.records import ControlType, RecordBatch, control_record
+
+OpenTransactions = dict[int, int]
+"""First offset of each open transaction, by producer id."""
+
+
+class AbortedTransactions:
+    """Answers whether a batch belongs to an aborted transaction, reading no further than it must.
+
+    A transaction's marker, and with it the entry of the transaction index, may lie segments after its
+    records: indexes are collected from the first piece on until everything up to the batch's end is
+    decided, by an entry's last stable offset or by the producer snapshot after a piece.
+    `end_is_decided` says that nothing is open where the last piece ends (because reading ends at the LSO).
+    """
+
+    def __init__(self, pieces: Pieces, indexes: Indexes, report: Report, *, end_is_decided: bool) -> None:
+        self._pieces = pieces
+        self._indexes = indexes
+        self._report = report
+        self._end_is_decided = end_is_decided
+        self._next = 0
+        self._decided = -1
+        self._aborted: dict[int, list[AbortedTxn]] = defaultdict(list)
+        self._open_after: dict[int, OpenTransactions | None] = {-1: {}}
+
+    def is_aborted(self, head: BatchHead) -> bool:
+        """Whether the batch's records belong to a transaction that was aborted."""
+        found = self._aborted.get(head.producer_id, ()) if self.is_decided(head) else ()
+        return any(txn.first_offset <= head.base_offset <= txn.last_offset for txn in found)
+
+    def is_decided(self, head: BatchHead) -> bool:
+        """Whether the batch is in no transaction, or the outcome of its transaction is known."""
+        if not head.is_transactional or head.is_control:
+            return True
+        while head.next_offset > self._decided:
+            piece = self._pieces.get(self._next)
+            if piece is None:
+                return self._end_is_decided
+            self._forget_below(head.base_offset)
+            self._collect(self._next, piece)
+            self._next += 1
+        return True
+
+    def _forget_below(self, offset: int) -> None:
+        """Reading goes up only: what ended before can't matter any more."""
+        for producer_id, entries in list(self._aborted.items()):
+            self._aborted[producer_id] = [txn for txn in entries if txn.last_offset >= offset]
+            if not self._aborted[producer_id]:
+                del self._aborted[producer_id]
+
+    def _collect(self, number: int, piece: Piece) -> None:
+        entries = self._entries(number, piece)
+        for txn in entries:
+            self._aborted[txn.producer_id].append(txn)
+        still_open = self._open_after_piece(number, piece)
+        if still_open is not None:
+            self._decided = max(self._decided, min([piece.to_offset + 1, *still_open.values()]))
+        elif entries:
+            self._decided = max(self._decided, min(piece.to_offset + 1, entries[-1].last_stable_offset))
+
+    def _entries(self, number: int, piece: Piece) -> list[AbortedTxn]:
+        """The aborted transactions whose markers lie in the piece."""
+        found = self._stored_entries(piece)
+        if found is None:
+            return self._scan(number)
+        # Of a segment that diverged above the piece, what it says of the rest is of another lineage.
+        return [txn for txn in found if piece.from_offset <= txn.last_offset <= piece.to_offset]
+
+    def _stored_entries(self, piece: Piece) -> Sequence[AbortedTxn] | None:
+        """None when the segment must be looked through itself: its index is missing or damaged."""
+        segment = piece.segment
+        if isinstance(segment, RemoteSegment) and segment.metadata.txn_index_empty:
+            return ()
+        try:
+            data = self._indexes.raw(segment, IndexType.TRANSACTION)
+            if data:
+                return TransactionIndex.decode(data).entries
+        except CorruptInputError as e:
+            self._report(e.within(f"the transaction index of {segment.name}"))
+            return None
+        # A broker makes the file at the first abort; but metadata did not say that the tier has none.
+        return None if isinstance(segment, RemoteSegment) else ()
+
+    def _open_after_piece(self, number: int, piece: Piece) -> OpenTransactions | None:
+        """Transactions open after the piece, by the producer snapshot there; None when not known."""
+        if number not in self._open_after:
+            self._open_after[number] = self._open_by_snapshot(piece)
+        return self._open_after[number]
+
+    def _open_by_snapshot(self, piece: Piece) -> OpenTransactions | None:
+        if piece.to_offset != piece.segment.end_offset:
+            return None
+        try:
+            data = self._indexes.raw(piece.segment, IndexType.PRODUCER_SNAPSHOT)
+            entries = None if data is None else decode_producer_snapshot(data)
+        except CorruptInputError as e:
+            self._report(e.within(f"the producer snapshot of {piece.segment.name}"))
+            return None
+        if entries is None:
+            return None
+        return {e.producer_id: e.current_txn_first_offset for e in entries if e.current_txn_first_offset >= 0}
+
+    def _scan(self, number: int) -> list[AbortedTxn]:
+        """The entries that the piece's transaction index should have, from its batches."""
+        known = max(
+            at for at, still_open in self._open_after.items() if at < number and still_open is not None
+        )
+        found: list[AbortedTxn] = []
+        for at in range(known + 1, number + 1):
+            piece = self._pieces.get(at)
+            if piece is not None:
+                before = self._open_after[at - 1] or {}
+                found, still_open = scan_transactions(piece, before, self._indexes)
+                # The snapshot also knows what was open before reading began.
+                if self._open_after_piece(at, piece) is None:
+                    self._open_after[at] = still_open
+        return found
+
+
+def scan_transactions(
+    piece: Piece, open_before: OpenTransactions, indexes: Indexes
+) -> tuple[list[AbortedTxn], OpenTransactions]:
+    """The aborted transactions whose markers lie in the piece, and what is open after it.
+
+    `open_before` are those open where the piece begins. The entries are what a broker writes to the
+    transaction index (ProducerStateManager, TransactionIndex).
+    """
+    still_open = dict(open_before)
+    aborted: list[AbortedTxn] = []
+    position = indexes.position_for(piece.segment, piece.from_offset)
+    for batch in BatchStream(piece.segment, position=position):
+        if not isinstance(batch, RecordBatch) or batch.head.last_offset < piece.from_offset:
+            continue
+        head = batch.head
+        if head.base_offset > piece.to_offset:
+            break
+        if not head.is_transactional:
+            continue
+        if not head.is_control:
+            still_open.setdefault(head.producer_id, head.base_offset)
+            continue
+        first = still_open.pop(head.producer_id, None)
+        if first is not None and is_abort(batch):
+            stable = min([head.next_offset, *still_open.values()])
+            aborted.append(AbortedTxn(head.producer_id, first, head.last_offset, stable))
+    return aborted, still_open
+
+
+def is_abort(batch: RecordBatch) -> bool:
+    """Whether a control batch is the marker of an aborted transaction."""
+    marker = next(batch.records(), None)
+    return marker is not None and control_record(marker).type is ControlType.ABORT

@@ -1,0 +1,160 @@
+"""Where to begin reading a segment: by its indexes, or by its batches when those are missing or damaged."""
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
+from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.read.source import LocalFile, RemoteSegment
+from tierctl.read.stream import BatchStream, Damage
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.wire.batch_heads import HEAD, HEAD_SIZE, MAGIC, BatchHead
+from tierctl.wire.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
+from tierctl.wire.records import RecordBatch
+
+Segment = RemoteSegment | LocalFile
+Report = Callable[[TierctlError], None]
+I = TypeVar("I", OffsetIndex, TimeIndex)  # noqa: E741
+
+
+class IndexFetcher(Protocol):
+    """Where indexes of remote segments come from: the bounded cache on disk, or the store itself."""
+
+    def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """One index, whole; a transaction index that isn't there is empty.
+
+        Raises RemoteResourceNotFound, and CorruptInputError when the cache sees that it is damaged.
+        """
+        ...
+
+
+class UncachedIndexes:
+    """IndexFetcher that asks the store every time."""
+
+    def __init__(self, remote: RemoteStorageManager) -> None:
+        self._remote = remote
+
+    def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """IndexFetcher.get."""
+        try:
+            with self._remote.fetch_index(metadata, index_type) as stream:
+                return stream.read()
+        except RemoteResourceNotFound:
+            if index_type is IndexType.TRANSACTION:
+                return b""
+            raise
+
+
+class Indexes:
+    """Offset and time look-ups in segments, local and remote.
+
+    An index that is missing or damaged is built again from the segment's batches, as KIP-405 asks of
+    callers of fetchIndex; damage is reported, once a segment.
+    """
+
+    def __init__(self, fetcher: IndexFetcher, report: Report) -> None:
+        self._fetcher = fetcher
+        self._report = report
+        self._rebuilt: tuple[Segment, OffsetIndex, TimeIndex] | None = None
+
+    def raw(self, segment: Segment, index_type: IndexType) -> bytes | None:
+        """An index as it is stored, None when there is none; CorruptInputError as the fetcher says."""
+        if isinstance(segment, LocalFile):
+            return segment.index(index_type)
+        try:
+            return self._fetcher.get(segment.metadata, index_type)
+        except RemoteResourceNotFound:
+            return None
+
+    def position_for(self, segment: Segment, offset: int) -> int:
+        """A position at or before the batch that holds `offset`, where a batch begins."""
+        if offset <= segment.start_offset:
+            return 0
+        rebuilt = self._rebuilt_of(segment)
+        if rebuilt is None:
+            index = self._stored(segment, IndexType.OFFSET, OffsetIndex.decode)
+            entry = index.lookup(offset) if index else None
+            if entry is not None and self._is_batch_of(segment, entry):
+                return entry.position
+            rebuilt = self._rebuild(segment)
+        return rebuilt[0].lookup(offset).position
+
+    def position_for_time(self, segment: Segment, timestamp_ms: int, from_offset: int) -> int:
+        """A position with no record from `from_offset` on before it that is as late as `timestamp_ms`."""
+        rebuilt = self._rebuilt_of(segment)
+        if rebuilt is None:
+            index = self._stored(segment, IndexType.TIMESTAMP, TimeIndex.decode)
+            entry = index.lookup(timestamp_ms) if index else None
+            if entry is not None and self._is_time_of(segment, entry):
+                return self.position_for(segment, max(from_offset, entry.offset))
+            rebuilt = self._rebuild(segment)
+        offset = max(from_offset, rebuilt[1].lookup(timestamp_ms).offset)
+        return rebuilt[0].lookup(offset).position
+
+    def _stored(self, segment: Segment, index_type: IndexType, decode: Callable[[bytes, int], I]) -> I | None:
+        """None when the index is missing, or damaged, which is reported."""
+        try:
+            data = self.raw(segment, index_type)
+            return None if data is None else decode(data, segment.start_offset)
+        except CorruptInputError as e:
+            self._report(e.within(f"the {index_type.value} index of {segment.name}"))
+            return None
+
+    def _rebuilt_of(self, segment: Segment) -> tuple[OffsetIndex, TimeIndex] | None:
+        if self._rebuilt is None or self._rebuilt[0] != segment:
+            return None
+        return self._rebuilt[1:]
+
+    def _rebuild(self, segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
+        offsets, times = rebuilt_indexes(segment)
+        self._rebuilt = (segment, offsets, times)
+        return offsets, times
+
+    def _is_batch_of(self, segment: Segment, entry: OffsetPosition) -> bool:
+        """Whether the entry points at a batch from which its offset can be reached."""
+        raw = segment.read(entry.position, HEAD_SIZE) if 0 <= entry.position < segment.size_bytes else b""
+        if not raw and entry.position == 0:
+            return True
+        head = BatchHead(0, *HEAD.unpack(raw)) if len(raw) == HEAD_SIZE else None
+        if (
+            head is None
+            or head.magic != MAGIC
+            or not segment.start_offset <= head.base_offset <= entry.offset
+        ):
+            self._report(self._wrong_entry(segment, IndexType.OFFSET, entry))
+            return False
+        return True
+
+    def _is_time_of(self, segment: Segment, entry: TimestampOffset) -> bool:
+        """Whether the batch at the entry's offset is as late as the entry says."""
+        if entry.timestamp_ms < 0:
+            return True
+        position = self.position_for(segment, entry.offset)
+        for piece in BatchStream(segment, position=position):
+            if isinstance(piece, RecordBatch) and piece.head.last_offset >= entry.offset:
+                if piece.head.max_timestamp_ms == entry.timestamp_ms:
+                    return True
+                break
+            if isinstance(piece, Damage):
+                # What the segment lost can't be held against the index.
+                return True
+        self._report(self._wrong_entry(segment, IndexType.TIMESTAMP, entry))
+        return False
+
+    def _wrong_entry(
+        self, segment: Segment, index_type: IndexType, entry: OffsetPosition | TimestampOffset
+    ) -> CorruptInputError:
+        return CorruptInputError(
+            f"{index_type.value} index",
+            expected="entries that agree with the segment",
+            found=str(tuple(entry)),
+            source=segment.name,
+            hint="the index was built again from the segment; copy the segment anew to mend the tier",
+        )
+
+
+def rebuilt_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
+    """Offset and time index built from the segment's batches; what can't be read has no entries."""
+    pieces = BatchStream(segment)
+    heads = (piece.head for piece in pieces if isinstance(piece, RecordBatch))
+    return build_indexes(heads, segment.start_offset)

@@ -1,0 +1,249 @@
+"""Records of one user partition, from the tier and the local log above it, as a consumer would see them."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+from tierctl.errors import CorruptInputError, LimitExceeded, NotFoundError, RemoteResourceNotFound
+from tierctl.read.aborted import AbortedTransactions
+from tierctl.read.indexes import Indexes, IndexFetcher, Report
+from tierctl.read.source import RemoteSegment
+from tierctl.read.stream import BatchStream, Damage
+from tierctl.read.view import PartitionView, Piece
+from tierctl.wire.records import Header, Record, RecordBatch
+
+EPOCH_AT = 12
+"""Where a batch's leader epoch lies in it; the CRC does not cover it."""
+
+
+class Isolation(StrEnum):
+    """Which records a reader may see (Kafka's isolation.level)."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class FetchedRecord(NamedTuple):
+    """A record as a consumer sees it; null keys, values and header values are None."""
+
+    offset: int
+    timestamp_ms: int
+    timestamp_type: str
+    leader_epoch: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[Header, ...]
+
+
+class TimestampAndOffset(NamedTuple):
+    """What a look-up by time found."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class PartitionReader:
+    """Reads one partition. Memory is bounded: segments are read in ranges, in offset order.
+
+    Each offset is answered once, by the segment of the current lineage. What can't be read is given to
+    `report` as an error (a damaged batch with segment and byte, a missing object, offsets that no segment
+    holds), and reading goes on after it. Other errors of the store are raised.
+    """
+
+    def __init__(
+        self,
+        view: PartitionView,
+        fetcher: IndexFetcher,
+        report: Report,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> None:
+        self._view = view
+        self._report = report
+        self._indexes = Indexes(fetcher, report)
+        self._committed_only = isolation is Isolation.READ_COMMITTED
+        self.undecided_offset: int | None = None
+        """Where the last reading of committed records ended early, at a transaction of unknown outcome."""
+
+    @property
+    def end_offset(self) -> int:
+        """Where reading ends, exclusive: the high watermark, or the last stable offset."""
+        stable = self._view.stable_end_offset
+        return stable if self._committed_only and stable is not None else self._view.end_offset
+
+    def read(
+        self, start_offset: int | None = None, until_offset: int | None = None
+    ) -> Iterator[FetchedRecord]:
+        """Records from `start_offset` (None: the log's start) up to, not including, `until_offset`.
+
+        Raises NotFoundError when the start lies outside the log: the broker's OffsetOutOfRange.
+        """
+        start = self._view.log_start_offset if start_offset is None else start_offset
+        self._check_range(start)
+        end = self.end_offset if until_offset is None else min(until_offset, self.end_offset)
+        return self._records(start, end)
+
+    def offset_for_time(self, timestamp_ms: int, from_offset: int | None = None) -> TimestampAndOffset | None:
+        """The first record from `from_offset` on that is as late as `timestamp_ms`, None when there is none.
+
+        That is Kafka's ListOffsets by timestamp: in offset order, control records included.
+        """
+        start = self._view.log_start_offset if from_offset is None else from_offset
+        for piece in self._view.pieces(start):
+            if piece.from_offset >= self.end_offset:
+                return None
+            if _max_timestamp_ms(piece) < timestamp_ms:
+                continue
+            last = min(piece.to_offset, self.end_offset - 1)
+            for batch in self._batches(piece, piece.from_offset, last, timestamp_ms=timestamp_ms):
+                if batch.head.max_timestamp_ms < timestamp_ms:
+                    continue
+                for record in self._decoded(piece, batch):
+                    if record.timestamp_ms >= timestamp_ms and piece.from_offset <= record.offset <= last:
+                        return TimestampAndOffset(record.timestamp_ms, record.offset)
+        return None
+
+    def _check_range(self, start: int) -> None:
+        if self._view.log_start_offset <= start <= self._view.end_offset:
+            return
+        raise NotFoundError(
+            f"offset {start} of {self._view.topic_id_partition.topic_partition} is out of range",
+            hint=f"there are offsets from {self._view.log_start_offset} up to {self._view.end_offset - 1}",
+        )
+
+    def _records(self, start: int, end: int) -> Iterator[FetchedRecord]:
+        pieces = self._view.pieces(start)
+        aborted = AbortedTransactions(
+            pieces, self._indexes, self._report, end_is_decided=self._view.stable_end_offset is not None
+        )
+        expected = start
+        self.undecided_offset = None
+        for piece in pieces:
+            if expected >= end or self.undecided_offset is not None:
+                return
+            if piece.from_offset > expected:
+                self._report(self._hole(expected, min(piece.from_offset, end)))
+            yield from self._records_of(piece, max(piece.from_offset, start), end, aborted)
+            expected = piece.to_offset + 1
+        if expected < end and self.undecided_offset is None:
+            self._report(self._hole(expected, end))
+
+    def _records_of(
+        self, piece: Piece, first: int, end: int, aborted: AbortedTransactions
+    ) -> Iterator[FetchedRecord]:
+        last = min(piece.to_offset, end - 1)
+        for batch in self._batches(piece, first, last):
+            head = batch.head
+            if head.is_control:
+                continue
+            if self._committed_only and not aborted.is_decided(head):
+                self.undecided_offset = head.base_offset
+                return
+            if self._committed_only and aborted.is_aborted(head):
+                continue
+            timestamp_type = "LogAppendTime" if head.is_log_append_time else "CreateTime"
+            for record in self._decoded(piece, batch):
+                if first <= record.offset <= last:
+                    yield FetchedRecord(
+                        record.offset,
+                        record.timestamp_ms,
+                        timestamp_type,
+                        head.partition_leader_epoch,
+                        record.key,
+                        record.value,
+                        record.headers,
+                    )
+
+    def _batches(
+        self, piece: Piece, first: int, last: int, *, timestamp_ms: int | None = None
+    ) -> Iterator[RecordBatch]:
+        """Good batches with offsets in [first, last]; from `timestamp_ms` on, when it is given."""
+        segment = piece.segment
+        try:
+            if timestamp_ms is None:
+                position = self._indexes.position_for(segment, first)
+            else:
+                position = self._indexes.position_for_time(segment, timestamp_ms, first)
+            epochs_agree = True
+            for batch in BatchStream(segment, position=position):
+                if isinstance(batch, Damage):
+                    self._report_damage(piece, batch, first, last)
+                elif batch.head.base_offset > last:
+                    return
+                elif batch.head.last_offset >= first:
+                    epochs_agree = epochs_agree and self._check_epoch(piece, batch)
+                    yield batch
+        except RemoteResourceNotFound as e:
+            self._report(_missing(piece, first, last, e))
+        except NotFoundError as e:
+            self._report(e)
+
+    def _decoded(self, piece: Piece, batch: RecordBatch) -> Iterator[Record]:
+        """The batch's records, up to one that can't be decoded."""
+        try:
+            yield from batch.records()
+        except CorruptInputError as e:
+            error = e.within(piece.segment.name, base=batch.head.position)
+            error.at = batch.head.position if error.at is None else error.at
+            self._report(_losing(error, batch.head.base_offset, batch.head.last_offset))
+        except LimitExceeded as e:
+            self._report(e)
+
+    def _check_epoch(self, piece: Piece, batch: RecordBatch) -> bool:
+        """Whether the batch was written in the epoch that the lineage has there; reports it if not."""
+        head = batch.head
+        expected = self._view.lineage.epoch_for_offset(head.base_offset)
+        if expected is None or head.partition_leader_epoch == expected:
+            return True
+        self._report(
+            CorruptInputError(
+                "leader epoch of a batch",
+                expected=f"{expected} at offset {head.base_offset}",
+                found=str(head.partition_leader_epoch),
+                at=head.position + EPOCH_AT,
+                source=piece.segment.name,
+            )
+        )
+        return False
+
+    def _report_damage(self, piece: Piece, damage: Damage, first: int, last: int) -> None:
+        lost_last = piece.to_offset if damage.next_offset is None else damage.next_offset - 1
+        if damage.first_offset <= last and lost_last >= first:
+            self._report(_losing(damage.error, max(damage.first_offset, first), min(lost_last, last)))
+
+    def _hole(self, first: int, end: int) -> NotFoundError:
+        return NotFoundError(
+            f"offsets {first} to {end - 1} of {self._view.topic_id_partition.topic_partition} are in no "
+            "segment of the current lineage",
+            hint="see tierctl segments --check; with --log-dir the brokers' logs may have them",
+        )
+
+
+def _losing(error: CorruptInputError, first: int, last: int) -> CorruptInputError:
+    """The same error, saying which offsets it may cost."""
+    return type(error)(
+        error.what,
+        expected=error.expected,
+        found=error.found,
+        at=error.at,
+        source=error.source,
+        hint=f"offsets {first} to {last} may be lost there; reading went on after it",
+    )
+
+
+def _missing(piece: Piece, first: int, last: int, cause: RemoteResourceNotFound) -> RemoteResourceNotFound:
+    return RemoteResourceNotFound(
+        f"{piece.segment.name} is not there: offsets {first} to {last} can't be read ({cause.message})",
+        hint="is --remote the right tier? metadata says the segment was copied; reading went on after it",
+    )
+
+
+def _max_timestamp_ms(piece: Piece) -> float:
+    """Largest timestamp of the piece's segment; infinity when it is not known."""
+    segment = piece.segment
+    known = (
+        segment.metadata.max_timestamp_ms
+        if isinstance(segment, RemoteSegment)
+        else segment.segment.max_timestamp_ms
+    )
+    return known if known > 0 else float("inf")

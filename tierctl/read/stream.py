@@ -1,0 +1,178 @@
+"""Record batches of one segment, read in ranges: memory is bounded by a window, not by the segment."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tierctl.errors import CorruptInputError
+from tierctl.read.source import SegmentSource
+from tierctl.wire.batch_heads import HEAD, HEAD_SIZE, MAGIC, BadRange, BatchHead, Piece, TornTail, judge
+from tierctl.wire.records import RecordBatch
+
+CHUNK_BYTES = 1 << 20
+SEARCH_BYTES_MAX = 1 << 24
+"""A window of this many bytes without a provable batch is given up by halves."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """Bytes [position, end) of a segment that hold no readable batch.
+
+    `first_offset` is the first offset that may be lost there, `next_offset` the base offset of the batch
+    that reading goes on with (None: nothing follows in this segment). The error names segment and byte.
+    """
+
+    position: int
+    end: int
+    first_offset: int
+    next_offset: int | None
+    error: CorruptInputError
+
+
+class BatchStream:
+    """Iterates over the batches of a segment from `position` on, in offset order, CRCs checked.
+
+    Heads carry positions in the segment. `expected_offset` (default: the segment's base offset) is the
+    lowest offset the first batch may have. What is no good batch is a `Damage`, and reading goes on after
+    it; so is an end before the segment's size, but for a torn tail of an active segment.
+    Raises RemoteStorageError or NotFoundError when bytes can't be had at all.
+    """
+
+    def __init__(
+        self, source: SegmentSource, *, position: int = 0, expected_offset: int | None = None
+    ) -> None:
+        self._source = source
+        self._expected = source.start_offset if expected_offset is None else expected_offset
+        # The window: `_data` begins at `_base` of the segment, and what comes next at `_at` within it.
+        self._base = position
+        self._data = b""
+        self._at = 0
+        self._ended = False
+
+    @property
+    def _position(self) -> int:
+        return self._base + self._at
+
+    @property
+    def _left(self) -> int:
+        return len(self._data) - self._at
+
+    def __iter__(self) -> Iterator[RecordBatch | Damage]:
+        while self._fill():
+            piece = self._judge()
+            if isinstance(piece, BatchHead):
+                yield self._take(piece)
+            elif isinstance(piece, TornTail) and self._ended and self._source.end_offset is None:
+                return
+            else:
+                yield self._skip(piece)
+        if self._position < self._source.size_bytes:
+            yield self._damage(self._position, self._expected, self._cut_short())
+
+    def _fill(self) -> bool:
+        """Have the whole next batch in the window, and the head after it; False at the end."""
+        self._have(HEAD_SIZE)
+        if self._left >= HEAD_SIZE:
+            head = self._head()
+            # A length that is damage must not make us read the rest of the segment into memory.
+            if head.magic == MAGIC and head.base_offset >= self._expected and self._ends_well(head):
+                self._have(head.size_bytes + HEAD_SIZE)
+        return self._left > 0
+
+    def _head(self) -> BatchHead:
+        return BatchHead(self._at, *HEAD.unpack_from(self._data, self._at))
+
+    def _ends_well(self, head: BatchHead) -> bool:
+        if head.size_bytes <= SEARCH_BYTES_MAX:
+            return True
+        end = self._position + head.size_bytes
+        if end >= self._source.size_bytes:
+            return end == self._source.size_bytes
+        after = self._source.read(end, HEAD_SIZE)
+        return len(after) == HEAD_SIZE and BatchHead(0, *HEAD.unpack(after)).base_offset >= head.next_offset
+
+    def _have(self, length: int) -> None:
+        if self._left >= length or self._ended:
+            return
+        self._base, self._data, self._at = self._position, self._data[self._at :], 0
+        while len(self._data) < length and not self._ended:
+            at = self._base + len(self._data)
+            wanted = min(max(length - len(self._data), CHUNK_BYTES), self._source.size_bytes - at)
+            more = self._source.read(at, wanted)
+            self._data += more
+            self._ended = len(more) < wanted or at + len(more) >= self._source.size_bytes
+
+    def _judge(self) -> Piece:
+        """What comes next in the window; a batch above the segment's last offset is damage too."""
+        piece = judge(self._data, self._at, self._expected)
+        last = self._source.end_offset
+        if isinstance(piece, BatchHead) and last is not None and piece.base_offset > last:
+            return BadRange(
+                position=self._at,
+                end=piece.end,
+                first_offset=self._expected,
+                next_offset=self._expected,
+                error=CorruptInputError(
+                    "record batch",
+                    expected=f"a base offset up to {last}",
+                    found=str(piece.base_offset),
+                    at=self._at,
+                ),
+            )
+        return piece
+
+    def _take(self, head: BatchHead) -> RecordBatch:
+        batch = RecordBatch(
+            head._replace(position=self._position), self._data[self._at + HEAD_SIZE : head.end]
+        )
+        self._expected = head.next_offset
+        self._at = head.end
+        return batch
+
+    def _skip(self, piece: Piece) -> Damage:
+        """Past what is no good batch, to the next provable one or the end."""
+        start, first_offset, error = self._position, self._expected, self._error_of(piece)
+        while not isinstance(piece, BatchHead):
+            if isinstance(piece, BadRange) and piece.next_offset is not None:
+                self._at = piece.end
+                break
+            if self._ended:
+                self._at = len(self._data)
+                break
+            if self._left >= SEARCH_BYTES_MAX:
+                self._at += self._left // 2
+            self._have(self._left + max(self._left, CHUNK_BYTES))
+            piece = self._judge()
+        return self._damage(start, first_offset, error)
+
+    def _damage(self, start: int, first_offset: int, error: CorruptInputError) -> Damage:
+        """Up to where the stream stands now; at the end of the bytes, up to where they should end."""
+        self._have(HEAD_SIZE)
+        if not self._left and self._position < self._source.size_bytes:
+            self._base, self._data, self._at = self._source.size_bytes, b"", 0
+        return Damage(
+            position=start,
+            end=self._position,
+            first_offset=first_offset,
+            next_offset=self._head().base_offset if self._left >= HEAD_SIZE else None,
+            error=error,
+        )
+
+    def _error_of(self, piece: Piece) -> CorruptInputError:
+        if isinstance(piece, BadRange):
+            return piece.error.within(self._source.name, base=self._base)
+        return CorruptInputError(
+            "record batch",
+            expected="a whole batch",
+            found=f"the first {self._left} bytes of one",
+            at=self._position,
+            source=self._source.name,
+        )
+
+    def _cut_short(self) -> CorruptInputError:
+        return CorruptInputError(
+            "segment",
+            expected=f"{self._source.size_bytes} bytes",
+            found=f"{self._position}",
+            at=self._position,
+            source=self._source.name,
+        )

@@ -1,0 +1,129 @@
+"""What there is to read of one user partition: which segment answers for which offsets."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from tierctl.model import LocalLog, TopicIdPartition
+from tierctl.read.indexes import IndexFetcher, Report, Segment
+from tierctl.read.lineage import Replica, choose_replica, lineage_of_tier, newest_segment
+from tierctl.read.source import LocalFile, RemoteSegment
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.storage.base import RemoteStorageManager
+
+
+class Piece(NamedTuple):
+    """The part [from_offset, to_offset], both inclusive, of a segment that answers for these offsets."""
+
+    segment: Segment
+    from_offset: int
+    to_offset: int
+
+
+class Pieces:
+    """Pieces by number, ascending, found one by one as they are asked for."""
+
+    def __init__(self, pieces: Iterator[Piece]) -> None:
+        self._rest = pieces
+        self._found: list[Piece] = []
+
+    def get(self, number: int) -> Piece | None:
+        """The piece of that number, None after the last."""
+        while len(self._found) <= number:
+            piece = next(self._rest, None)
+            if piece is None:
+                return None
+            self._found.append(piece)
+        return self._found[number]
+
+    def __iter__(self) -> Iterator[Piece]:
+        number = 0
+        while (piece := self.get(number)) is not None:
+            yield piece
+            number += 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionView:
+    """One user partition as its current leader would serve it.
+
+    Below `local_start_offset` the tier answers, from there on the chosen replica's log. `log_start_offset`
+    is inclusive; `end_offset` is exclusive: the high watermark, or without a local log the end of the
+    tier. `stable_end_offset` is the last stable offset, None when only the tier is known.
+    """
+
+    topic_id_partition: TopicIdPartition
+    lineage: Lineage
+    log_start_offset: int
+    end_offset: int
+    stable_end_offset: int | None
+    latest_tiered_offset: int
+    """Highest offset copied in this lineage, as brokers answer for latest-tiered; -1 when there is none."""
+    replica: Replica | None
+    cache: RemoteLogMetadataCache
+    remote: RemoteStorageManager
+
+    @property
+    def local_start_offset(self) -> int | None:
+        """First offset that the local log answers for; None without a local log."""
+        if self.replica is None:
+            return None
+        return max(self.replica.log.local_log_start_offset, self.log_start_offset)
+
+    def pieces(self, start_offset: int) -> Pieces:
+        """What answers from `start_offset` on up to the end; holes between pieces have no segment."""
+        return Pieces(self._pieces(max(start_offset, self.log_start_offset)))
+
+    def _pieces(self, start_offset: int) -> Iterator[Piece]:
+        local_start = self.local_start_offset
+        tier_last = (self.end_offset if local_start is None else min(local_start, self.end_offset)) - 1
+        if start_offset <= tier_last:
+            for span in segments_in_lineage(self.cache, self.lineage, start_offset, tier_last):
+                yield Piece(RemoteSegment(span.segment, self.remote), span.from_offset, span.to_offset)
+        if self.replica is not None and local_start is not None:
+            yield from self._local_pieces(self.replica.log, max(start_offset, local_start))
+
+    def _local_pieces(self, log: LocalLog, start_offset: int) -> Iterator[Piece]:
+        for segment in log.segments:
+            following = segment.next_base_offset
+            last = self.end_offset - 1 if following is None else min(following, self.end_offset) - 1
+            first = max(segment.base_offset, start_offset)
+            if first <= last:
+                yield Piece(LocalFile(segment), first, last)
+
+    @classmethod
+    def of(
+        cls,
+        topic_id_partition: TopicIdPartition,
+        cache: RemoteLogMetadataCache,
+        logs: Sequence[LocalLog],
+        *,
+        remote: RemoteStorageManager,
+        fetcher: IndexFetcher,
+        report: Report,
+    ) -> Self:
+        """From the tier's metadata and the replicas' logs of this partition, which may be none."""
+        replica = choose_replica(logs)
+        if replica is not None and replica.lineage:
+            lineage = replica.lineage
+        else:
+            lineage = lineage_of_tier(cache, fetcher, report)
+        if replica is None:
+            first = next(segments_in_lineage(cache, lineage), None)
+            newest = newest_segment(cache.list_remote_log_segments())
+            log_start, end = (first.from_offset, newest.end_offset + 1) if first and newest else (0, 0)
+        else:
+            log_start, end = replica.log.log_start_offset, replica.high_watermark
+        log_end = end if replica is None else replica.log.log_end_offset
+        return cls(
+            topic_id_partition=topic_id_partition,
+            lineage=lineage,
+            log_start_offset=log_start,
+            end_offset=end,
+            stable_end_offset=None if replica is None else min(replica.last_stable_offset, end),
+            latest_tiered_offset=find_highest_remote_offset(cache, lineage, log_end).offset,
+            replica=replica,
+            cache=cache,
+            remote=remote,
+        )
