@@ -243,12 +243,21 @@ def _read_head(
 
 def _implausible(head: BatchHead, available: int, expected: int | None) -> CorruptInputError | None:
     """The first field that can't be right, in the order that tells an operator most."""
-    if head.magic != MAGIC:
-        return _wrong_magic(head.position, head.magic)
     lowest = expected or 0
     codec = head.attributes & COMPRESSION_MASK
     # Every record has its own offset, so there can't be more of them than the batch covers.
     records_max = head.last_offset_delta + 1
+    if (
+        head.magic == MAGIC
+        and HEAD_SIZE - LENGTH_END <= head.length <= available - LENGTH_END
+        and lowest <= head.base_offset <= _OFFSET_MAX
+        and codec <= CompressionType.ZSTD
+        and 0 <= head.record_count <= records_max
+        and records_max > 0
+    ):
+        return None
+    if head.magic != MAGIC:
+        return _wrong_magic(head.position, head.magic)
     bounds = (
         (8, "a length", head.length, HEAD_SIZE - LENGTH_END, available - LENGTH_END),
         (0, "a base offset", head.base_offset, lowest, _OFFSET_MAX),
