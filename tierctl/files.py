@@ -162,9 +162,9 @@ def replace_durably(path: Path, data: bytes, *, backup: bool = False, fs: FileSy
 
 
 @contextmanager
-def exclusive(folder: Path) -> Iterator[None]:
-    """Be the only tierctl that writes in `folder`, by flock on a file of its own; LockedError else."""
-    fd = os.open(folder / OWN_LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+def exclusive(folder: Path, name: str = OWN_LOCK) -> Iterator[None]:
+    """Be the only tierctl that writes in `folder`, by flock on the file `name` there; LockedError else."""
+    fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -15,6 +15,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
+    Uuid,
 )
 from tierctl.state.tier import TierState
 
@@ -60,6 +61,11 @@ class MetadataTopic(Protocol):
     @property
     def partition_count(self) -> int:
         """How many metadata partitions there are; the partitioner depends on it."""
+        ...
+
+    @property
+    def topic_id(self) -> Uuid | None:
+        """The topic's id, None when not known; a topic made anew under the same name has another."""
         ...
 
     def beginning_offsets(self) -> dict[int, int]:

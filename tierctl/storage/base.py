@@ -22,9 +22,7 @@ class RemoteStorageManager(Protocol):
     threads for different segments. All methods raise RemoteStorageError when the store fails.
     """
 
-    def copy_log_segment_data(
-        self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
-    ) -> bytes | None:
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Store the segment and its indexes; returns KIP-917's custom metadata or None.
 
         Idempotent: what an earlier call with the same id left behind is overwritten.

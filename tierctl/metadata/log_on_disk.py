@@ -1,0 +1,204 @@
+"""`__remote_log_metadata` in a folder: made here, or a stopped broker's own log directory.
+
+file:///dir/__remote_log_metadata-0/00000000000000000000.log
+"""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tierctl.errors import CorruptInputError, MetadataError
+from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive
+from tierctl.metadata.base import DEFAULT_METADATA_PARTITIONS, METADATA_TOPIC, MetadataChunk
+from tierctl.metadata.make_topic import make_topic
+from tierctl.metadata.partition_log import PartitionLog
+from tierctl.metadata.partition_writer import PartitionWriter
+from tierctl.model import Uuid
+from tierctl.wire.checkpoints import read_offset_checkpoint, read_partition_metadata
+
+LOCK = ".tierctl-metadata.lock"
+SEGMENT_BYTES_DEFAULT = 1 << 30
+
+_FOLDER = re.compile(re.escape(METADATA_TOPIC) + r"-(0|[1-9]\d{0,8})\Z")
+_LOG_STARTS = "log-start-offset-checkpoint"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class MetadataLogOnDisk:
+    """MetadataTopic over a folder.
+
+    A folder without metadata partitions reads as an empty topic of `partition_count` partitions; opened
+    `writable` they are made. The writer is alone: it holds our lock and, where a broker left one, the
+    broker's. Raises LockedError, SafetyRefusal (a broker is running there), CorruptInputError (a
+    partition's folder is missing: the count decides where events go), MetadataError.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        writable: bool = False,
+        partition_count: int = DEFAULT_METADATA_PARTITIONS,
+        segment_bytes: int = SEGMENT_BYTES_DEFAULT,
+        clock_ms: Callable[[], int] = _now_ms,
+        new_topic_id: Callable[[], Uuid] = lambda: Uuid.from_bytes(os.urandom(16)),
+        fs: FileSystem = PLAIN,
+    ) -> None:
+        self._folder = folder
+        self._writable = writable
+        self._segment_bytes = segment_bytes
+        self._clock_ms = clock_ms
+        self._fs = fs
+        self._writers: dict[int, PartitionWriter] = {}
+        with ExitStack() as held, _translated(f"opening {folder}"):
+            if writable:
+                fs.make_folder(folder)
+                held.enter_context(exclusive(folder, LOCK))
+                held.enter_context(broker_kept_out(folder))
+                make_topic(folder, partitions_in(folder), partition_count, new_topic_id, fs=fs)
+            numbers = _contiguous(folder, partitions_in(folder))
+            starts = _log_starts(folder)
+            self._logs = [
+                PartitionLog(_partition_folder(folder, n), n, log_start_offset=starts.get(n, 0))
+                for n in numbers
+            ]
+            self._held = held.pop_all()
+        self._partition_count = len(self._logs) or partition_count
+
+    @property
+    def partition_count(self) -> int:
+        """MetadataTopic.partition_count."""
+        return self._partition_count
+
+    @property
+    def exists(self) -> bool:
+        """Whether the folder has metadata partitions, or only reads as an empty topic."""
+        return bool(self._logs)
+
+    @property
+    def topic_id(self) -> Uuid | None:
+        """MetadataTopic.topic_id, from `partition.metadata`."""
+        for log in self._logs:
+            path = log.folder / "partition.metadata"
+            if path.is_file():
+                return read_partition_metadata(path.read_bytes())
+        return None
+
+    def beginning_offsets(self) -> dict[int, int]:
+        """MetadataTopic.beginning_offsets."""
+        with _translated(f"reading {self._folder}"):
+            found = {log.partition: log.beginning_offset() for log in self._logs}
+        return found or dict.fromkeys(range(self._partition_count), 0)
+
+    def end_offsets(self) -> dict[int, int]:
+        """MetadataTopic.end_offsets; what was scanned before is not scanned again."""
+        with _translated(f"reading {self._folder}"):
+            found = {log.partition: log.end_offset() for log in self._logs}
+        return found or dict.fromkeys(range(self._partition_count), 0)
+
+    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
+        """MetadataTopic.read."""
+        if self._logs:
+            with _translated(f"reading {self._logs[partition].folder}"):
+                yield from self._logs[partition].read(start_offset, end_offset)
+
+    def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
+        """MetadataTopic.append; on failure none of the records counts."""
+        if not self._writable:
+            raise MetadataError(f"{self._folder} was opened for reading only")
+        values: dict[int, list[bytes]] = {}
+        for partition, value in records:
+            values.setdefault(partition, []).append(value)
+        with _translated(f"appending to {self._folder}"):
+            offsets = self._append(values)
+        taken = {partition: iter(found) for partition, found in offsets.items()}
+        return [next(taken[partition]) for partition, _ in records]
+
+    def _append(self, values: dict[int, list[bytes]]) -> dict[int, list[int]]:
+        timestamp_ms = self._clock_ms()
+        offsets: dict[int, list[int]] = {}
+        done = False
+        try:
+            for partition, mine in values.items():
+                offsets[partition] = self._writer(partition).append(mine, timestamp_ms)
+            for partition in values:
+                self._writers[partition].commit()
+            done = True
+        finally:
+            if not done:
+                self._take_back(values)
+        return offsets
+
+    def _take_back(self, partitions: Iterable[int]) -> None:
+        # The next append opens these logs anew and looks at what is really there.
+        for writer in [self._writers.pop(partition, None) for partition in partitions]:
+            if writer is not None:
+                writer.roll_back()
+                writer.close()
+
+    def _writer(self, partition: int) -> PartitionWriter:
+        if partition not in self._writers:
+            self._writers[partition] = PartitionWriter(
+                self._logs[partition], segment_bytes=self._segment_bytes, fs=self._fs
+            )
+        return self._writers[partition]
+
+    def close(self) -> None:
+        """MetadataTopic.close."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+        self._held.close()
+
+
+@contextmanager
+def _translated(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as e:
+        where = f" ({e.filename})" if e.filename else ""
+        raise MetadataError(
+            f"{doing}: {e.strerror or e}{where}",
+            hint="look at the disk and the folder's mode, then run again",
+        ) from e
+
+
+def _partition_folder(folder: Path, partition: int) -> Path:
+    return folder / f"{METADATA_TOPIC}-{partition}"
+
+
+def partitions_in(folder: Path) -> list[int]:
+    """Numbers of the metadata partitions in a folder, ascending; empty when there is no such folder."""
+    if not folder.is_dir():
+        return []
+    matches = (_FOLDER.match(entry.name) for entry in os.scandir(folder) if entry.is_dir())
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def _contiguous(folder: Path, numbers: list[int]) -> list[int]:
+    missing = sorted(set(range(len(numbers))) - set(numbers))
+    if missing:
+        raise CorruptInputError(
+            f"metadata topic in {folder}",
+            expected=f"{METADATA_TOPIC}-0 to -{numbers[-1]}",
+            found=f"none numbered {missing[0]}",
+            hint="their number decides where events are: bring all partitions together in one folder",
+        )
+    return numbers
+
+
+def _log_starts(folder: Path) -> dict[int, int]:
+    path = folder / _LOG_STARTS
+    if not path.is_file():
+        return {}
+    try:
+        offsets = read_offset_checkpoint(path.read_bytes())
+    except CorruptInputError as e:
+        raise e.within(str(path)) from None
+    return {key.partition: offset for key, offset in offsets.items() if key.topic == METADATA_TOPIC}
