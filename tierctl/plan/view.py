@@ -1,7 +1,7 @@
 """One partition as retention sees it: the tier's side and the log's side put together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tierctl.model import (
@@ -37,6 +37,10 @@ class View:
     log_start_offset: int
     log_end_offset: int
     local_only_bytes: int | None
+
+    def raised_to(self, log_start_offset: int) -> "View":
+        """As of a log that starts at `log_start_offset`, if that is later than where it starts."""
+        return replace(self, log_start_offset=max(self.log_start_offset, log_start_offset))
 
     @cached_property
     def current(self) -> Lineage:
@@ -85,8 +89,8 @@ def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
     return total
 
 
-def view_of_log(part: PartitionState, log: LocalLog, raised_to: int | None) -> View:
-    """The partition with its log at hand; `raised_to` moves the log start up, never down."""
+def view_of_log(part: PartitionState, log: LocalLog, known_log_start: int = 0) -> View:
+    """The partition with its log at hand, which starts at `known_log_start` if that is later."""
     lineage = Lineage(log.leader_epochs)
     highest = find_highest_remote_offset(part.cache, lineage, log.log_end_offset).offset
     local_only = sum(s.size_bytes for s in log.segments if s.base_offset > highest)
@@ -95,26 +99,26 @@ def view_of_log(part: PartitionState, log: LocalLog, raised_to: int | None) -> V
         cache=part.cache,
         segments=tuple(part.cache.list_remote_log_segments()),
         lineage=lineage,
-        known_log_start_offset=log.log_start_offset,
-        log_start_offset=max(log.log_start_offset, raised_to or 0),
+        known_log_start_offset=max(log.log_start_offset, known_log_start),
+        log_start_offset=max(log.log_start_offset, known_log_start),
         log_end_offset=log.log_end_offset,
         # Nothing copied that this lineage knows of: the same bytes may be in both places.
         local_only_bytes=None if highest < 0 else local_only,
     )
 
 
-def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry], raised_to: int | None) -> View:
+def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry], known_log_start: int = 0) -> View:
     """The partition with nothing but a lineage, that of the newest segment's leader-epoch index."""
     lineage = Lineage(entries)
     segments = tuple(part.cache.list_remote_log_segments())
-    start = entries[0].start_offset if entries else 0
+    start = max(entries[0].start_offset if entries else 0, known_log_start)
     return View(
         partition=part.topic_id_partition,
         cache=part.cache,
         segments=segments,
         lineage=lineage,
         known_log_start_offset=start,
-        log_start_offset=max(start, raised_to or 0),
+        log_start_offset=start,
         log_end_offset=max((s.end_offset + 1 for s in segments if s.state is FINISHED), default=0),
         local_only_bytes=None,
     )

@@ -1,0 +1,308 @@
+"""Plans against what real brokers did on the same data."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.plan.tier import read_state
+from tierctl.errors import SafetyRefusal
+from tierctl.locallog import read_log_dirs
+from tierctl.model import (
+    EpochEntry,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicConfig,
+    TopicPartition,
+)
+from tierctl.plan.copy import plan_copy
+from tierctl.plan.limits import check_limits
+from tierctl.plan.model import Plan
+from tierctl.plan.removal import plan_mark, plan_removal
+from tierctl.plan.retention import plan_retention
+from tierctl.state.fold import fold_event
+from tierctl.state.tier import TierState
+from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.metadata import decode
+from tierctl.wire.records import batches
+
+Capture = Callable[[str], Path]
+Segments = dict[str, RemoteLogSegmentMetadata]
+
+CLUSTER_CONFIGS = {
+    "clicks": TopicConfig(retention_bytes=2097152),
+    "metrics": TopicConfig(retention_ms=172800000),
+}
+UNCLEAN_CONFIGS = {topic: TopicConfig(retention_bytes=3145728) for topic in ("payouts", "wallets")}
+
+
+def segments_of(state: TierState) -> Segments:
+    return {s.segment_id: s for part in state for s in part.cache.list_remote_log_segments()}
+
+
+def deleted_between(before: TierState, after: TierState) -> Segments:
+    later = segments_of(after)
+    return {key: s for key, s in segments_of(before).items() if key not in later}
+
+
+def planned(plan: Plan) -> set[str]:
+    ids = [str(step.segment_id) for step in plan.steps]
+    assert len(ids) == len(set(ids))
+    return set(ids)
+
+
+def times_of_deletion(folder: Path, topic_ids: set[str]) -> list[int]:
+    """When the broker decided to delete: the event times of DELETE_SEGMENT_STARTED."""
+    events = [
+        decode(record.value)
+        for log in folder.glob("__remote_log_metadata-*/*.log")
+        for batch in batches(log.read_bytes())
+        for record in batch.records()
+    ]
+    return [
+        event.event_timestamp_ms
+        for event in events
+        if isinstance(event, RemoteLogSegmentMetadataUpdate)
+        and event.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+        and event.topic_id in topic_ids
+    ]
+
+
+def test_copies_exactly_what_the_broker_copied(capture: Capture) -> None:
+    root = capture("untiered-broker")
+    copied = segments_of(read_state(root / "tiered-metadata"))
+    plan = plan_copy(TierState(), read_log_dirs([root / "local"]), {})
+
+    def facts(s: Any) -> tuple[Any, ...]:
+        return (s["topic_id"], s["partition"], s["start_offset"], s["end_offset"], s["segment_leader_epochs"])
+
+    wanted = {
+        (
+            *(s.topic_id, s.partition, s.start_offset, s.end_offset, s.segment_size_in_bytes),
+            *(s.max_timestamp_ms, s.txn_index_empty, s.segment_leader_epochs),
+        )
+        for s in copied.values()
+    }
+    found = {
+        (
+            *(s.topic_id, s.partition, s.start_offset, s.end_offset, s.details["segment_size_in_bytes"]),
+            *(s.details["max_timestamp_ms"], s.details["txn_index_empty"]),
+            tuple(tuple(pair) for pair in s.details["segment_leader_epochs"]),
+        )
+        for s in plan.steps
+    }
+    assert len(plan.steps) == len(copied) == 14
+    assert found == wanted
+    # The open transaction of `ledger` holds back what lies above it, and the plan says so.
+    assert [(skip.topic, "last stable offset" in skip.reason) for skip in plan.skipped] == [("ledger", True)]
+
+
+def test_the_files_of_a_copy_are_those_the_broker_stored(capture: Capture) -> None:
+    root = capture("untiered-broker")
+    copied = {
+        (s.topic_id, s.partition, s.start_offset): s
+        for s in segments_of(read_state(root / "tiered-metadata")).values()
+    }
+    files = {
+        "log": ".log",
+        "offset_index": ".index",
+        "time_index": ".timeindex",
+        "transaction_index": ".txnindex",
+        "producer_snapshot": ".snapshot",
+    }
+    for step in plan_copy(TierState(), read_log_dirs([root / "local"]), {}).steps:
+        s = copied[step.topic_id, step.partition, step.start_offset or 0]
+        folder = root / "tiered-remote/kafka-tiered-storage" / f"{s.topic}-{s.partition}-{s.topic_id}"
+        stem = f"{s.start_offset:020d}-{s.segment_id}"
+        for key, suffix in files.items():
+            stored, local = folder / f"{stem}{suffix}", step.details[key]
+            assert stored.exists() == (local is not None), (key, step)
+            assert local is None or stored.read_bytes() == Path(local).read_bytes(), (key, step)
+        checkpoint = write_leader_epoch_checkpoint(
+            EpochEntry(*pair) for pair in step.details["leader_epoch_checkpoint"]
+        )
+        assert (folder / f"{stem}.leader_epoch_checkpoint").read_bytes() == checkpoint
+
+
+@pytest.mark.parametrize(
+    ("metadata", "log_dirs"),
+    [
+        ("untiered-broker/tiered-metadata", ["untiered-broker/local"]),
+        ("tiered-cluster/before", ["tiered-cluster/before"]),
+        ("tiered-cluster/after", ["tiered-cluster/after"]),
+        (
+            "unclean-leader/before/broker-1",
+            ["unclean-leader/before/broker-1", "unclean-leader/before/broker-2"],
+        ),
+        ("unclean-leader/after/broker-1", ["unclean-leader/after/broker-2"]),
+    ],
+)
+def test_what_a_broker_copied_is_not_copied_again(
+    capture: Capture, metadata: str, log_dirs: list[str]
+) -> None:
+    def path(where: str) -> Path:
+        name, _, rest = where.partition("/")
+        return capture(name) / rest
+
+    plan = plan_copy(read_state(path(metadata)), read_log_dirs([path(d) for d in log_dirs]), {})
+    assert plan.steps == ()
+
+
+def test_sweeps_exactly_what_the_broker_deleted(capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    before, after = read_state(root / "before"), read_state(root / "after")
+    deleted = {key: s for key, s in deleted_between(before, after).items() if s.topic != "shortlived"}
+    first_ms = min(s.event_timestamp_ms for s in segments_of(before).values())
+    times = times_of_deletion(root / "after", {s.topic_id for s in deleted.values()})
+    newest_ms = max(s.event_timestamp_ms for s in segments_of(before).values())
+    now_ms = min(time for time in times if time > newest_ms)
+    assert first_ms < now_ms
+    plan = plan_retention(
+        before,
+        read_log_dirs([root / "before"]),
+        CLUSTER_CONFIGS,
+        now_ms=now_ms,
+        log_start_offsets={TopicPartition("orders", 1): 1500},
+    )
+    assert planned(plan) == set(deleted)
+    assert sorted((s.topic, s.partition, s.start_offset) for s in plan.steps) == [
+        ("clicks", 0, 2400),
+        ("clicks", 1, 2400),
+        ("metrics", 0, 0),
+        ("metrics", 0, 800),
+        ("metrics", 0, 1600),
+        ("orders", 1, 0),
+        ("orders", 1, 600),
+    ]
+    moved = {(s.topic, s.partition): s.details["new_log_start_offset"] for s in plan.steps}
+    # What `GetOffsetShell --time earliest` said afterwards.
+    answers = (root / "answers/after-offsets-earliest.txt").read_text().split()
+    earliest = {(topic, int(p)): int(o) for topic, p, o in (line.split(":") for line in answers)}
+    assert moved == {key: earliest[key] for key in moved}
+    check_limits(plan, before)
+
+
+def test_sweeps_nothing_without_a_limit(capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    logs = read_log_dirs([root / "before"])
+    plan = plan_retention(read_state(root / "before"), logs, {}, now_ms=1 << 52, off_lineage=True)
+    assert plan.steps == ()
+
+
+def test_sweeps_nothing_more_after_the_broker_did(capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    state = read_state(root / "after")
+    now_ms = max(s.event_timestamp_ms for s in segments_of(state).values()) + 60_000
+    plan = plan_retention(state, read_log_dirs([root / "after"]), CLUSTER_CONFIGS, now_ms=now_ms)
+    assert plan.steps == ()
+
+
+def test_a_clock_behind_the_events_is_refused(capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    with pytest.raises(SafetyRefusal, match="the clock says 1000,"):
+        plan_retention(read_state(root / "before"), [], {}, now_ms=1000)
+
+
+LOSERS = {"vYb3dxNaR5eobyDFHg903A", "YKjh5jBvR9ebdjZhpxTgaA"}
+"""The first leader's copies of [432, 575], which the second leader copied again from 432 on."""
+
+
+@pytest.mark.parametrize("brokers", [(1,), (2,), (1, 2)])
+def test_after_an_unclean_election_goes_what_the_brokers_deleted(
+    capture: Capture, brokers: tuple[int, ...]
+) -> None:
+    root = capture("unclean-leader")
+    before, after = read_state(root / "before/broker-1"), read_state(root / "after/broker-1")
+    logs = read_log_dirs([root / f"before/broker-{broker}" for broker in brokers])
+    now_ms = max(s.event_timestamp_ms for s in segments_of(before).values())
+    # The brokers took two steps, at 8 MiB and then at 3 MiB; the second limit alone leads to the same end:
+    # it moves the log start to 1010, which makes epochs 0 and 2 unreferenced.
+    plan = plan_retention(before, logs, UNCLEAN_CONFIGS, now_ms=now_ms, off_lineage=True)
+    deleted = deleted_between(before, after)
+    assert set(deleted) <= planned(plan)
+    # The one difference: brokers forget a segment when another one takes its place in the offset map, and
+    # leave it in topic and store for good. tierctl knows segments by id.
+    assert planned(plan) - set(deleted) == LOSERS
+    assert {
+        s.details["new_log_start_offset"] for s in plan.steps if s.details["breach"] == "off_lineage"
+    } == {1010}
+
+
+def test_nothing_off_lineage_goes_unless_asked_for(capture: Capture) -> None:
+    root = capture("unclean-leader")
+    before, after = read_state(root / "before/broker-1"), read_state(root / "after/broker-1")
+    logs = read_log_dirs([root / "before/broker-1"])
+    now_ms = max(s.event_timestamp_ms for s in segments_of(before).values())
+    assert plan_retention(before, logs, {}, now_ms=now_ms).steps == ()
+    # Without a limit the log start stays where it is, and every epoch is still referenced.
+    assert plan_retention(before, logs, {}, now_ms=now_ms, off_lineage=True).steps == ()
+    plan = plan_retention(before, logs, UNCLEAN_CONFIGS, now_ms=now_ms)
+    divergent = {
+        key
+        for key, s in deleted_between(before, after).items()
+        if s.broker_id == 1 and s.end_offset >= 520 and max(s.segment_leader_epochs)[0] < 4
+    }
+    assert planned(plan) == set(deleted_between(before, after)) - divergent
+    assert not planned(plan) & LOSERS
+
+
+def test_what_the_brokers_leak_goes_when_asked_for(capture: Capture) -> None:
+    root = capture("unclean-leader")
+    after = read_state(root / "after/broker-1")
+    logs = read_log_dirs([root / "after/broker-1", root / "after/broker-2"])
+    now_ms = max(s.event_timestamp_ms for s in segments_of(after).values())
+    assert plan_retention(after, logs, UNCLEAN_CONFIGS, now_ms=now_ms).steps == ()
+    plan = plan_retention(after, logs, UNCLEAN_CONFIGS, now_ms=now_ms, unreferenced_epochs=True)
+    assert planned(plan) == LOSERS
+    assert {s.details["breach"] for s in plan.steps} == {"unreferenced_epochs"}
+
+
+def test_a_deposed_leaders_log_decides_nothing(capture: Capture) -> None:
+    """Broker 1 as it was before it came back: it knows epoch 2, the tier knows 4 and 5."""
+    root = capture("unclean-leader")
+    before = read_state(root / "before/broker-1")
+    [log] = [
+        log for log in read_log_dirs([root / "before/broker-1"]) if log.topic_partition.topic == "wallets"
+    ]
+    deposed = replace_epochs(log, (0, 0), (2, 900))
+    now_ms = max(s.event_timestamp_ms for s in segments_of(before).values())
+    for plan in (
+        plan_retention(before, [deposed], UNCLEAN_CONFIGS, now_ms=now_ms, off_lineage=True),
+        plan_copy(before, [deposed], {}),
+    ):
+        assert not [step for step in plan.steps if step.topic == "wallets"]
+        assert any("the log is behind" in skip.reason for skip in plan.skipped if skip.topic == "wallets")
+
+
+def replace_epochs(log: Any, *epochs: tuple[int, int]) -> Any:
+    return replace(log, leader_epochs=tuple(EpochEntry(*entry) for entry in epochs))
+
+
+def test_removes_a_deleted_topic_and_nothing_else(capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    state = read_state(root / "before")
+    [topic_id] = {p.topic_id_partition.topic_id for p in state if p.topic_id_partition.topic == "shortlived"}
+    marks = plan_mark(state, [topic_id])
+    assert [(s.topic, s.partition) for s in marks.steps] == [("shortlived", 0), ("shortlived", 1)]
+    for offset, step in enumerate(marks.steps):
+        event = RemotePartitionDeleteMetadata(
+            topic=step.topic,
+            topic_id=step.topic_id,
+            partition=step.partition,
+            broker_id=-1,
+            event_timestamp_ms=1,
+            state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+        )
+        at = step.details["metadata_partition"]
+        fold_event(event, state, metadata_partition=at, metadata_offset=1000 + offset)
+    plan = plan_removal(state)
+    deleted = deleted_between(read_state(root / "before"), read_state(root / "after"))
+    assert {s.segment_id for s in plan.steps if s.segment_id} == {
+        key for key, s in deleted.items() if s.topic == "shortlived"
+    }
+    assert {s.topic for s in plan.steps} == {"shortlived"}
