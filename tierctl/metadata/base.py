@@ -31,12 +31,14 @@ DEFAULT_METADATA_PARTITIONS = 50
 class BadRange:
     """Bytes of a metadata partition that hold no readable record.
 
-    `offset` is the first offset that can't be read; reading went on at `next_offset`.
+    `offset` is the first offset that can't be read; reading went on at `next_offset`. A gap has no bytes
+    at all: records were compacted away, or lost.
     """
 
     offset: int
     next_offset: int
     error: CorruptInputError
+    is_gap: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from tierctl.wire.records import BatchHead, Record, TornTail, batch_at
 
 _SEGMENT = re.compile(r"(\d{20})\.log\Z")
 _MARK_BYTES = 1 << 20
+_OFFSET_END = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +156,26 @@ class PartitionLog:
         return found if found is not None else (0, base)
 
 
+def read_segment_file(path: Path, partition: int) -> Iterator[MetadataChunk]:
+    """Every record of one segment file, whatever its name; from the first batch's offset on.
+
+    Raises OSError.
+    """
+    builder = ChunkBuilder(partition, 0, _OFFSET_END)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        expected: int | None = None
+        for placed in place_pieces(fd, 0, 0):
+            if expected is None:
+                expected = placed.piece.base_offset if isinstance(placed.piece, BatchHead) else 0
+                builder.advance(expected)
+            expected = _take(placed, expected, builder, str(path))
+            yield from builder.full()
+    finally:
+        os.close(fd)
+    yield from builder.rest()
+
+
 def _take(placed: Placed, expected: int, builder: ChunkBuilder, source: str) -> int:
     """Hand one piece to the builder; returns the offset expected next."""
     piece = placed.piece
@@ -205,6 +226,7 @@ def _gap(offset: int, next_offset: int, source: str) -> BadRange:
             source=source,
             hint="records were compacted away or lost: nothing in this metadata partition may be deleted",
         ),
+        is_gap=True,
     )
 
 

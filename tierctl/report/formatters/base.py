@@ -3,12 +3,13 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.report.terminal import printable
+from tierctl.wire.metadata import decode_column
 
 _BAD_VALUE_BYTES_MAX = 1024
 
@@ -28,6 +29,31 @@ class Records:
     timestamps_ms: pa.Int64Array
     values: pa.BinaryArray
     events: pa.Table
+
+    @classmethod
+    def of(
+        cls,
+        metadata_partition: int,
+        offsets: pa.Int64Array,
+        timestamps_ms: pa.Int64Array,
+        values: pa.BinaryArray,
+        errors: Mapping[int, str] | None = None,
+    ) -> Self:
+        """The records of a column of values; `errors`, by row, are of rows that hold no value to decode."""
+        events = decode_column(values)
+        if errors:
+            index = events.schema.get_field_index("error")
+            texts = events.column(index).to_pylist()
+            for row, text in errors.items():
+                texts[row] = text
+            events = events.set_column(index, events.schema.field(index), pa.array(texts, pa.string()))
+        return cls(
+            metadata_partition=metadata_partition,
+            offsets=offsets,
+            timestamps_ms=timestamps_ms,
+            values=values,
+            events=events,
+        )
 
     def __len__(self) -> int:
         return len(self.offsets)

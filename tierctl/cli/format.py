@@ -1,0 +1,196 @@
+"""`tierctl format`: the metadata topic as text."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import typer
+
+from tierctl.cli import format_options as own
+from tierctl.cli import options
+from tierctl.cli.context import Context
+from tierctl.cli.times import parse_time_ms
+from tierctl.errors import ExitCode, UsageError
+from tierctl.model import Uuid
+
+if TYPE_CHECKING:
+    from tierctl.cli.format_filter import Filter
+    from tierctl.cli.format_run import Round
+
+_JSON = "json"
+_FLAGS = {
+    "print_partition": "print.partition",
+    "print_message_offset": "print.message.offset",
+    "print_version": "print.version",
+    "print_all_event_value_fields": "print.all.event.value.fields",
+}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `format`."""
+    app.command("format")(format_)
+
+
+def format_(
+    ctx: typer.Context,
+    files: own.Files = None,
+    metadata: options.Metadata = None,
+    input_: own.InputOption = None,
+    order: own.OrderOption = own.Order.PARTITION,
+    follow: own.Follow = False,
+    poll_interval_ms: own.PollInterval = 1000,
+    max_messages: own.MaxMessages = None,
+    style: own.Style = "kafka",
+    property_: own.Property = None,
+    print_partition: own.PrintPartition = False,
+    print_message_offset: own.PrintOffset = False,
+    print_version: own.PrintVersion = False,
+    print_all_event_value_fields: own.PrintAll = False,
+    sep: own.Separator = None,
+    vs: own.ValueSeparator = None,
+    output: own.Rows = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    topic_id: options.TopicIds = None,
+    segment_id: own.SegmentIds = None,
+    state: own.States = None,
+    type_: own.Types = None,
+    from_time: own.FromTime = None,
+    to_time: own.ToTime = None,
+    metadata_partition: own.MetadataPartitions = None,
+    from_offset: own.FromOffset = None,
+    to_offset: own.ToOffset = None,
+) -> ExitCode:
+    """Print the records of the metadata topic, one a line.
+
+    They come from --metadata, from segment files, or as values on stdin (--input).
+
+    A record that can't be read has its line too, the rest goes on, and the exit code is 7.
+    """
+    from tierctl.cli.format_run import Printer, first, pages
+    from tierctl.report.formatters.registry import load
+
+    if output is not None and not _is_default(ctx, "style") and style != _JSON:
+        raise UsageError("--output prints the fields of --style json", hint="leave --style out")
+    formatter = load(_JSON if output else style, _properties(ctx))
+    printer = Printer(formatter, _filter(ctx))
+    by_time = order is own.Order.TIME
+    with Context.of(ctx) as context, ExitStack() as opened:
+        rounds = _rounds(ctx, context, opened)
+        every = (page for streams in rounds for page in pages(streams, printer, by_time=by_time))
+        _write(first(every, max_messages), output, flush=follow)
+    if printer.bad_count:
+        typer.echo(f"{printer.bad_count} records could not be read", err=True)
+        return ExitCode.CORRUPT
+    return ExitCode.OK
+
+
+def _is_default(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "DEFAULT"
+
+
+def _write(pages: Iterable[list[str]], output: options.OutputFormat | None, *, flush: bool) -> None:
+    if output is not None:
+        from tierctl.report import render
+
+        render((json.loads(line) for page in pages for line in page), output)
+        return
+    for page in pages:
+        sys.stdout.writelines(f"{line}\n" for line in page)
+        if flush:
+            sys.stdout.flush()
+
+
+def _properties(ctx: typer.Context) -> dict[str, str]:
+    """What --property says, then what the flags say."""
+    properties = dict(_property(text) for text in ctx.params["property_"] or ())
+    properties |= {name: "true" for option, name in _FLAGS.items() if ctx.params[option]}
+    return properties | {name: ctx.params[name] for name in ("sep", "vs") if ctx.params[name] is not None}
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--property {text}: expected NAME=VALUE", hint="as print.partition=true")
+    return name, value
+
+
+def _filter(ctx: typer.Context) -> "Filter":
+    from tierctl.cli.format_filter import Filter
+
+    given = ctx.params
+    from_time, to_time = given["from_time"], given["to_time"]
+    return Filter(
+        topics=given["topic"] or (),
+        partitions=given["partition"] or (),
+        topic_ids=[Uuid.parse(text) for text in given["topic_id"] or ()],
+        segment_ids=[Uuid.parse(text) for text in given["segment_id"] or ()],
+        states=own.chosen("--state", given["state"], own.STATES),
+        types=own.chosen("--type", given["type_"], own.TYPES),
+        from_time_ms=None if from_time is None else parse_time_ms(from_time),
+        to_time_ms=None if to_time is None else parse_time_ms(to_time),
+        metadata_partitions=given["metadata_partition"] or (),
+        from_offset=given["from_offset"],
+        to_offset=given["to_offset"],
+    )
+
+
+def _rounds(ctx: typer.Context, context: Context, opened: ExitStack) -> Iterator["Round"]:
+    """Where records come from; UsageError when that is nowhere, or two places."""
+    files, kind, uri = ctx.params["files"] or [], ctx.params["input_"], context.metadata_uri
+    if uri is not None and (files or kind is not None):
+        raise UsageError("--metadata and files are two inputs", hint="name one of them")
+    if ctx.params["follow"] and uri is None:
+        raise UsageError("--follow needs --metadata", hint="a file or a pipe is read to its end anyway")
+    if uri is not None:
+        return _topic_rounds(ctx, context)
+    if not files and kind is None:
+        raise UsageError(
+            "nothing to read",
+            hint="name --metadata URI or segment files, or say what stdin holds with --input",
+        )
+    if kind in {None, own.Input.SEGMENT}:
+        return _file_rounds(files)
+    return _value_rounds(kind, files or [Path("-")], opened)
+
+
+def _topic_rounds(ctx: typer.Context, context: Context) -> Iterator["Round"]:
+    """The topic as it is now; followed, one round after another, for ever."""
+    from tierctl.cli.format_input import TopicFolder
+
+    given = ctx.params
+    topic = TopicFolder(
+        folder=context.metadata_folder,
+        partitions=given["metadata_partition"] or (),
+        start_offset=given["from_offset"] or 0,
+        end_offset=None if given["to_offset"] is None else given["to_offset"] + 1,
+    )
+    positions: dict[int, int] = {}
+    yield topic.round(positions)
+    while given["follow"]:
+        time.sleep(given["poll_interval_ms"] / 1000)
+        yield topic.round(positions)
+
+
+def _file_rounds(files: Sequence[Path]) -> Iterator["Round"]:
+    from tierctl.cli.format_input import from_segment
+
+    if not files or Path("-") in files:
+        raise UsageError("segments can't be read from stdin", hint="name the files")
+    yield [from_segment(file) for file in files]
+
+
+def _value_rounds(kind: str, files: Sequence[Path], opened: ExitStack) -> Iterator["Round"]:
+    from tierctl.cli.format_input import from_framed, from_hex
+
+    read = from_hex if kind is own.Input.HEX else from_framed
+    yield [read(_open(file, opened)) for file in files]
+
+
+def _open(file: Path, opened: ExitStack) -> BinaryIO:
+    return sys.stdin.buffer if file == Path("-") else opened.enter_context(file.open("rb"))

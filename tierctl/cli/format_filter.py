@@ -1,0 +1,67 @@
+"""Which metadata records `tierctl format` shows, decided on columns."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import reduce
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierctl.model import Uuid
+from tierctl.report.formatters.base import Records, as_array, is_true
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """What is asked for; an empty collection and None ask nothing. Times and offsets are inclusive.
+
+    Times are the event's own. A tombstone says nothing of an event, so it is shown unless something about
+    events is asked for; a bad record is shown where its metadata partition and offset are asked for, as
+    nobody knows what it said.
+    """
+
+    topics: Collection[str] = ()
+    partitions: Collection[int] = ()
+    topic_ids: Collection[Uuid] = ()
+    segment_ids: Collection[Uuid] = ()
+    states: Collection[str] = ()
+    types: Collection[str] = ()
+    from_time_ms: int | None = None
+    to_time_ms: int | None = None
+    metadata_partitions: Collection[int] = ()
+    from_offset: int | None = None
+    to_offset: int | None = None
+
+    def of(self, records: Records) -> Records:
+        """The records to show."""
+        if self.metadata_partitions and records.metadata_partition not in self.metadata_partitions:
+            return records.where(pa.array([False] * len(records)))
+        if self.from_offset is not None:
+            records = records.where(pc.greater_equal(records.offsets, self.from_offset))
+        if self.to_offset is not None:
+            records = records.where(pc.less_equal(records.offsets, self.to_offset))
+        masks = list(self._masks(records))
+        if not masks:
+            return records
+        is_bad = pc.is_valid(as_array(records.events.column("error")))
+        wanted = reduce(pc.and_, map(is_true, masks))
+        return records.where(is_true(pc.or_(wanted, is_bad)))
+
+    def _masks(self, records: Records) -> Iterator[pa.Array]:
+        events = records.events
+        for name, texts in (("topic", self.topics), ("state", self.states), ("type", self.types)):
+            if texts:
+                column = as_array(events.column(name)).cast(pa.string())
+                yield pc.is_in(column, pa.array(sorted(texts), pa.string()))
+        if self.partitions:
+            column = as_array(events.column("partition"))
+            yield pc.is_in(column, pa.array(sorted(self.partitions), column.type))
+        for name, ids in (("topic_id", self.topic_ids), ("segment_id", self.segment_ids)):
+            if ids:
+                column = as_array(events.column(name)).storage
+                yield pc.is_in(column, pa.array([each.bytes for each in ids], column.type))
+        time_ms = as_array(events.column("event_timestamp_ms"))
+        if self.from_time_ms is not None:
+            yield pc.greater_equal(time_ms, self.from_time_ms)
+        if self.to_time_ms is not None:
+            yield pc.less_equal(time_ms, self.to_time_ms)

@@ -1,0 +1,143 @@
+"""Where `tierctl format` gets records from: the metadata topic, segment files, hex or framed values."""
+
+import struct
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from tierctl.errors import NotFoundError
+from tierctl.metadata.base import METADATA_TOPIC, BadRange, MetadataChunk
+from tierctl.metadata.log_on_disk import partitions_in
+from tierctl.metadata.partition_log import PartitionLog, read_segment_file
+from tierctl.report.formatters.base import Records
+
+_ROWS_A_TIME = 4096
+_LENGTH = struct.Struct(">i")
+_NULL = -1
+# Kafka's message.max.bytes is 1 MiB by default; a length beyond this is not one.
+_VALUE_BYTES_MAX = 64 << 20
+
+
+class _Value(NamedTuple):
+    value: bytes | None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicFolder:
+    """The partitions of the metadata topic that a folder has; a broker need not have all of them.
+
+    `start_offset` and `end_offset` (None: no bound) are metadata offsets, the end exclusive.
+    """
+
+    folder: Path
+    partitions: Collection[int] = ()
+    start_offset: int = 0
+    end_offset: int | None = None
+
+    def round(self, positions: dict[int, int]) -> list[Iterator[Records]]:
+        """One stream for each partition, from `positions` on, which move along as records are read."""
+        if not self.folder.is_dir():
+            raise NotFoundError(
+                f"{self.folder}: no such folder", hint="--metadata names a broker's log directory"
+            )
+        return [
+            self._stream(n, positions)
+            for n in partitions_in(self.folder)
+            if not self.partitions or n in self.partitions
+        ]
+
+    def _stream(self, number: int, positions: dict[int, int]) -> Iterator[Records]:
+        log = PartitionLog(self.folder / f"{METADATA_TOPIC}-{number}", number)
+        start = positions.get(number, self.start_offset)
+        end = log.end_offset() if self.end_offset is None else min(log.end_offset(), self.end_offset)
+        for chunk in log.read(start, end):
+            positions[number] = chunk.next_offset
+            yield from_chunk(chunk)
+
+
+def from_segment(path: Path) -> Iterator[Records]:
+    """The records of one segment file; its folder's name says which metadata partition it is of, else 0."""
+    name, _, number = path.absolute().parent.name.rpartition("-")
+    partition = int(number) if name == METADATA_TOPIC and number.isdigit() else 0
+    return map(from_chunk, read_segment_file(path, partition))
+
+
+def from_chunk(chunk: MetadataChunk) -> Records:
+    """The records of a chunk, with a row for each stretch of bytes that can't be read; gaps have none."""
+    damaged = [bad for bad in chunk.bad if not bad.is_gap]
+    count = len(chunk.offsets)
+    offsets = np.concatenate([chunk.offsets, np.array([bad.offset for bad in damaged], np.int64)])
+    order = np.argsort(offsets, kind="stable")
+    rows, nothing = pa.array(order), [None] * len(damaged)
+    timestamps_ms = pa.concat_arrays([pa.array(chunk.timestamps_ms), pa.array(nothing, pa.int64())])
+    values = pa.concat_arrays([chunk.values, pa.array(nothing, chunk.values.type)])
+    errors = {int(row): _what_is_lost(damaged[order[row] - count]) for row in np.flatnonzero(order >= count)}
+    return Records.of(
+        chunk.metadata_partition,
+        pa.array(offsets[order]),
+        timestamps_ms.take(rows),
+        values.take(rows),
+        errors,
+    )
+
+
+def _what_is_lost(bad: BadRange) -> str:
+    return f"offsets {bad.offset} to {bad.next_offset - 1}: {bad.error}"
+
+
+def from_hex(stream: BinaryIO) -> Iterator[Records]:
+    """One value a line, as hex; offsets count the lines that are not empty."""
+    return _numbered(map(_from_hex_line, filter(bytes.strip, stream)))
+
+
+def _from_hex_line(line: bytes) -> _Value:
+    try:
+        return _Value(bytes.fromhex(line.decode("ascii").strip()))
+    except ValueError:
+        return _Value(None, f"not a line of hex: {line[:80].strip()!r}")
+
+
+def from_framed(stream: BinaryIO) -> Iterator[Records]:
+    """Values behind a 4-byte big-endian length, as `kcat -f '%R%s'` writes them; -1 is a tombstone."""
+    return _numbered(_frames(stream))
+
+
+def _frames(stream: BinaryIO) -> Iterator[_Value]:
+    while head := stream.read(_LENGTH.size):
+        if len(head) < _LENGTH.size:
+            yield _Value(None, f"torn frame: expected {_LENGTH.size} bytes of length, found {len(head)}")
+            return
+        (length,) = _LENGTH.unpack(head)
+        if length == _NULL:
+            yield _Value(None)
+            continue
+        if not 0 <= length <= _VALUE_BYTES_MAX:
+            # Where the next frame begins can't be known, so this is the last line.
+            yield _Value(None, f"a frame of {length} bytes: expected at most {_VALUE_BYTES_MAX}")
+            return
+        value = stream.read(length)
+        if len(value) < length:
+            yield _Value(None, f"torn frame: expected {length} bytes, found {len(value)}: {value[:80].hex()}")
+            return
+        yield _Value(value)
+
+
+def _numbered(values: Iterable[_Value]) -> Iterator[Records]:
+    """Records of partition 0 with offsets from 0 and no time."""
+    remaining = iter(values)
+    start = 0
+    while page := list(islice(remaining, _ROWS_A_TIME)):
+        yield Records.of(
+            0,
+            pa.array(range(start, start + len(page)), pa.int64()),
+            pa.nulls(len(page), pa.int64()),
+            pa.array([each.value for each in page], pa.binary()),
+            {row: each.error for row, each in enumerate(page) if each.error is not None},
+        )
+        start += len(page)
