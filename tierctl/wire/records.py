@@ -45,6 +45,7 @@ __all__ = [
     "Record",
     "RecordBatch",
     "TornTail",
+    "batch_at",
     "batches",
     "control_record",
     "encode_batch",
