@@ -89,13 +89,16 @@ def read_values(
     expected_offset: int | None = None,
     check_crc: bool = True,
     max_bytes: int = DECOMPRESSED_MAX_BYTES,
+    heads: HeadColumns | None = None,
 ) -> ValueColumns:
     """The records with offsets in [start_offset, end_offset), from the batch at `position` on.
 
-    Never raises for bad bytes: what can't be read is in `bad`, and what follows it is still read. Raises
-    LimitExceeded when a batch decompresses to more than `max_bytes`, or the column passes 2 GiB.
+    Never raises for bad bytes: what can't be read is in `bad`, and what follows it is still read; so is a
+    batch that decompresses to more than `max_bytes`. Raises LimitExceeded when the column passes 2 GiB.
+    Who has scanned `buf` already hands in its `heads`.
     """
-    heads = scan_heads(buf, position=position, expected_offset=expected_offset, check_crc=check_crc)
+    if heads is None:
+        heads = scan_heads(buf, position=position, expected_offset=expected_offset, check_crc=check_crc)
     base, following = heads.base_offsets, heads.next_offsets
     wanted = (following > start_offset) & (base < end_offset) & ~heads.is_control
     whole = wanted & (base >= start_offset) & (following <= end_offset)
@@ -200,6 +203,12 @@ def _decode_rows(
             decoded[row] = list(batch_at(buf, head).records(max_bytes=max_bytes))
         except CorruptInputError as error:
             damaged.append(_damaged(head, error))
+            continue
+        except LimitExceeded as error:
+            bomb = CorruptInputError(
+                "record batch", expected=f"at most {max_bytes} bytes of records", found=error.message
+            )
+            damaged.append(_damaged(head, bomb))
             continue
         size += sum(len(record.value or b"") for record in decoded[row])
         if size > _COLUMN_MAX_BYTES:
