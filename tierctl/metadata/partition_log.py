@@ -4,15 +4,13 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.metadata.base import BadRange, MetadataChunk
-from tierctl.metadata.chunks import ChunkBuilder
-from tierctl.metadata.segment_pieces import Placed, place_pieces, skip_to
-from tierctl.wire.records import BadRange as BadBytes
-from tierctl.wire.records import BatchHead, Record, TornTail, batch_at
+from tierctl.errors import CorruptInputError
+from tierctl.metadata.base import MetadataChunk
+from tierctl.metadata.segment_windows import scan_windows, skip_to
+from tierctl.metadata.window_chunks import chunk_of, empty_chunk, gap
 
 _SEGMENT = re.compile(r"(\d{20})\.log\Z")
 _MARK_BYTES = 1 << 20
@@ -38,21 +36,6 @@ class Tail:
         return self.next_offset + (self.damage is not None)
 
 
-@dataclass(slots=True)
-class _Marks:
-    """Places in one segment where a batch is known to begin: (base offset, position), rising."""
-
-    places: list[tuple[int, int]] = field(default_factory=list)
-
-    def note(self, offset: int, position: int) -> None:
-        if not self.places or position >= self.places[-1][1] + _MARK_BYTES:
-            self.places.append((offset, position))
-
-    def before(self, offset: int) -> tuple[int, int] | None:
-        found = bisect_right(self.places, offset, key=lambda place: place[0])
-        return self.places[found - 1] if found else None
-
-
 class PartitionLog:
     """Reads one metadata partition; what it learned of the files is kept for the next call.
 
@@ -64,7 +47,7 @@ class PartitionLog:
         self.folder = folder
         self.partition = partition
         self._log_start_offset = log_start_offset
-        self._marks: dict[int, _Marks] = {}
+        self._marks: dict[int, list[tuple[int, int]]] = {}
         self._tail: Tail | None = None
 
     def segments(self) -> list[int]:
@@ -104,137 +87,59 @@ class PartitionLog:
         return tail
 
     def _scan_tail(self, fd: int, known: Tail) -> Tail:
-        marks = self._marks.setdefault(known.segment_base, _Marks())
+        marks = self._marks.setdefault(known.segment_base, [])
         tail = Tail(known.segment_base, known.position, known.next_offset)
-        for placed in place_pieces(fd, known.position, known.next_offset):
-            piece = placed.piece
-            if isinstance(piece, BatchHead):
-                marks.note(piece.base_offset, placed.position)
-                tail = Tail(known.segment_base, placed.end, piece.next_offset)
-            elif isinstance(piece, TornTail):
-                tail = Tail(tail.segment_base, tail.position, tail.next_offset, torn_bytes=piece.size_bytes)
-            elif piece.next_offset is None:
-                error = piece.error.within(str(self.path(known.segment_base)), base=placed.window_position)
-                tail = Tail(tail.segment_base, tail.position, tail.next_offset, damage=error)
+        for window in scan_windows(fd, known.position, known.next_offset):
+            if not marks or window.position >= marks[-1][1] + _MARK_BYTES:
+                marks.append((window.expected_offset, window.position))
+            torn, bad = window.heads.torn, window.heads.bad
+            damage = None
+            if bad and bad[-1].next_offset is None:
+                damage = bad[-1].error.within(str(self.path(tail.segment_base)), base=window.position)
+            tail = Tail(
+                tail.segment_base,
+                window.good_end if len(window.heads) else tail.position,
+                window.next_offset,
+                torn_bytes=0 if torn is None else torn.size_bytes,
+                damage=damage,
+            )
         return tail
 
     def read(self, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """Records from `start_offset` up to, not including, `end_offset`, in chunks of bounded size."""
-        start = max(start_offset, self.beginning_offset())
+        next_offset = max(start_offset, self.beginning_offset())
         bases = self.segments()
-        builder = ChunkBuilder(self.partition, start, end_offset)
         for base, following in zip(bases, [*bases[1:], None], strict=True):
-            if base >= end_offset or (following is not None and following <= start):
-                continue
-            yield from self._read_segment(base, following, builder)
-        yield from builder.rest()
+            if base < end_offset and (following is None or following > next_offset):
+                for chunk in self._read_segment(base, following, next_offset, end_offset):
+                    next_offset = chunk.next_offset
+                    yield chunk
 
     def _read_segment(
-        self, base: int, following: int | None, builder: ChunkBuilder
+        self, base: int, following: int | None, start_offset: int, end_offset: int
     ) -> Iterator[MetadataChunk]:
         source = str(self.path(base))
+        reached = base
         fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            position, expected = self._seek(fd, base, builder.next_offset)
-            for placed in place_pieces(fd, position, expected):
-                if expected >= builder.end_offset:
-                    break
-                expected = _take(placed, expected, builder, source)
-                yield from builder.full()
+            position, expected = self._seek(fd, base, start_offset)
+            for window in scan_windows(fd, position, expected):
+                chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
+                reached = max(window.next_offset, *(bad.next_offset for bad in chunk.bad), reached)
+                start_offset = chunk.next_offset
+                yield chunk
+                if reached >= end_offset:
+                    return
         finally:
             os.close(fd)
-        if following is not None and expected < min(following, builder.end_offset):
-            builder.bad(_gap(expected, following, source))
+        if following is not None and reached < min(following, end_offset):
+            yield empty_chunk(self.partition, min(following, end_offset), gap(reached, following, source))
 
     def _seek(self, fd: int, base: int, offset: int) -> tuple[int, int]:
         """Position and base offset of a batch at or before `offset`."""
         if offset <= base:
             return 0, base
-        marks = self._marks.get(base)
-        mark = marks.before(offset) if marks else None
-        found = skip_to(fd, mark[1] if mark else 0, offset)
+        marks = self._marks.get(base, [])
+        known = bisect_right(marks, offset, key=lambda mark: mark[0])
+        found = skip_to(fd, marks[known - 1][1] if known else 0, offset)
         return found if found is not None else (0, base)
-
-
-def read_segment_file(path: Path, partition: int) -> Iterator[MetadataChunk]:
-    """Every record of one segment file, whatever its name; from the first batch's offset on.
-
-    Raises OSError.
-    """
-    builder = ChunkBuilder(partition, 0, _OFFSET_END)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        expected: int | None = None
-        for placed in place_pieces(fd, 0, 0):
-            if expected is None:
-                expected = placed.piece.base_offset if isinstance(placed.piece, BatchHead) else 0
-                builder.advance(expected)
-            expected = _take(placed, expected, builder, str(path))
-            yield from builder.full()
-    finally:
-        os.close(fd)
-    yield from builder.rest()
-
-
-def _take(placed: Placed, expected: int, builder: ChunkBuilder, source: str) -> int:
-    """Hand one piece to the builder; returns the offset expected next."""
-    piece = placed.piece
-    if isinstance(piece, TornTail):
-        return expected
-    if isinstance(piece, BadBytes):
-        after = expected + 1 if piece.next_offset is None else piece.next_offset
-        builder.bad(BadRange(expected, after, piece.error.within(source, base=placed.window_position)))
-        return after
-    if piece.base_offset > expected:
-        builder.bad(_gap(expected, piece.base_offset, source))
-    if piece.next_offset > builder.next_offset:
-        _take_records(piece, placed, builder, source)
-    return piece.next_offset
-
-
-def _take_records(head: BatchHead, placed: Placed, builder: ChunkBuilder, source: str) -> None:
-    if head.is_control:
-        builder.advance(head.next_offset)
-        return
-    records: list[Record] = []
-    try:
-        records.extend(batch_at(placed.window, head).records())
-    except CorruptInputError as e:
-        bad = BadRange(head.base_offset, head.next_offset, e.within(f"{source}, {placed.position}"))
-        builder.bad(bad)
-        return
-    except LimitExceeded as e:
-        bad = BadRange(head.base_offset, head.next_offset, _too_large(e, placed, source))
-        builder.bad(bad)
-        return
-    for record in records:
-        if record.offset > builder.next_offset:
-            builder.bad(_gap(builder.next_offset, record.offset, source))
-        builder.record(record)
-    if builder.next_offset < head.next_offset:
-        builder.bad(_gap(builder.next_offset, head.next_offset, source))
-
-
-def _gap(offset: int, next_offset: int, source: str) -> BadRange:
-    return BadRange(
-        offset,
-        next_offset,
-        CorruptInputError(
-            "metadata log",
-            expected=f"offset {offset}",
-            found=f"offset {next_offset}",
-            source=source,
-            hint="records were compacted away or lost: nothing in this metadata partition may be deleted",
-        ),
-        is_gap=True,
-    )
-
-
-def _too_large(error: LimitExceeded, placed: Placed, source: str) -> CorruptInputError:
-    return CorruptInputError(
-        "record batch",
-        expected="records within the limit",
-        found=error.message,
-        at=placed.position,
-        source=source,
-    )

@@ -1,0 +1,107 @@
+"""The batches of one segment file, a window of bytes at a time.
+
+The file is read, not mapped: a writer that truncates a torn tail would take mapped pages away.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tierctl.wire.batch_columns import HeadColumns, scan_heads
+
+WINDOW_BYTES = 8 << 20
+
+_HOP = struct.Struct(">qi")
+_LENGTH_MIN = 49
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Bytes of the file from `position` on and what is in them; positions in `heads` are within `data`.
+
+    `expected_offset` is the offset after everything before the window.
+    """
+
+    data: bytes
+    position: int
+    heads: HeadColumns
+    expected_offset: int
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the window's good batches."""
+        return int(self.heads.next_offsets[-1]) if len(self.heads) else self.expected_offset
+
+    @property
+    def good_end(self) -> int:
+        """Where the last good batch ends in the file; the window's position when it has none."""
+        heads = self.heads
+        return self.position + (int(heads.positions[-1] + heads.sizes_bytes[-1]) if len(heads) else 0)
+
+
+def scan_windows(
+    fd: int, position: int, expected_offset: int, *, window_bytes: int = WINDOW_BYTES
+) -> Iterator[Window]:
+    """Everything from the batch at `position` to the end of the file, each byte in one window only.
+
+    Memory is bounded by the window, unless a batch or a damaged stretch is larger. Raises OSError.
+    """
+    size = os.fstat(fd).st_size
+    span = window_bytes
+    while position < size:
+        data = _read(fd, position, min(span, size - position))
+        heads = scan_heads(data, expected_offset=expected_offset)
+        settled = len(data)
+        if data and position + len(data) < size:
+            heads, settled = _settled(heads, len(data))
+            if settled == 0:
+                span *= 2
+                continue
+        window = Window(data, position, heads, expected_offset)
+        yield window
+        if not data:
+            return
+        expected_offset = window.next_offset
+        position += settled
+        span = window_bytes
+
+
+def _settled(heads: HeadColumns, size: int) -> tuple[HeadColumns, int]:
+    """What more bytes can't change: bytes cut or damaged at the edge may be whole in the next window."""
+    if heads.torn is not None:
+        return replace(heads, torn=None), heads.torn.position
+    if heads.bad and heads.bad[-1].end >= size:
+        return replace(heads, bad=heads.bad[:-1]), heads.bad[-1].position
+    return heads, size
+
+
+def skip_to(fd: int, position: int, offset: int) -> tuple[int, int] | None:
+    """Position and base offset of the last batch from `position` on that begins at or below `offset`.
+
+    Follows the lengths without looking at what the batches hold; None when the first batch begins above
+    `offset`, or when offsets fall on the way, so that the lengths can't be trusted.
+    """
+    size = os.fstat(fd).st_size
+    at, data, base = position, b"", position
+    found: tuple[int, int] | None = None
+    while at + _HOP.size + _LENGTH_MIN <= size:
+        if at + _HOP.size > base + len(data):
+            base, data = at, _read(fd, at, WINDOW_BYTES)
+        batch_offset, length = _HOP.unpack_from(data, at - base)
+        if length < _LENGTH_MIN or at + _HOP.size + length > size or batch_offset > offset:
+            return found
+        if found is not None and batch_offset <= found[1]:
+            return None
+        found = (at, batch_offset)
+        at += _HOP.size + length
+    return found
+
+
+def _read(fd: int, position: int, size_bytes: int) -> bytes:
+    parts = []
+    while size_bytes and (part := os.pread(fd, size_bytes, position)):
+        parts.append(part)
+        position += len(part)
+        size_bytes -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)

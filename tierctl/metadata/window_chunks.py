@@ -1,0 +1,97 @@
+"""A window of a segment as columns of records, with everything that is missing from them named."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError
+from tierctl.metadata.base import BadRange, MetadataChunk
+from tierctl.metadata.segment_windows import Window
+from tierctl.wire.batch_columns import Int64s
+from tierctl.wire.records import BadRange as BadBytes
+from tierctl.wire.value_columns import ValueColumns, read_values
+
+
+def chunk_of(
+    window: Window, partition: int, start_offset: int, end_offset: int, source: str
+) -> MetadataChunk:
+    """The window's records with offsets in [start_offset, end_offset)."""
+    values = read_values(window.data, start_offset, end_offset, heads=window.heads)
+    bad = [*_unreadable(window, values, source), *_gaps(window, values, source)]
+    concerned = (b for b in bad if b.next_offset > start_offset and b.offset < end_offset)
+    ordered = tuple(sorted(concerned, key=lambda b: b.offset))
+    reached = max([window.next_offset, *(b.next_offset for b in ordered)])
+    return MetadataChunk(
+        partition,
+        values.offsets,
+        values.timestamps_ms,
+        values.values,
+        min(max(reached, start_offset), end_offset),
+        ordered,
+    )
+
+
+def empty_chunk(partition: int, next_offset: int, bad: BadRange) -> MetadataChunk:
+    """No records up to `next_offset`, because of `bad`."""
+    nothing = np.empty(0, np.int64)
+    return MetadataChunk(partition, nothing, nothing, pa.array([], pa.binary()), next_offset, (bad,))
+
+
+def gap(offset: int, next_offset: int, source: str) -> BadRange:
+    """Offsets that no batch has."""
+    return BadRange(
+        offset,
+        next_offset,
+        CorruptInputError(
+            "metadata log",
+            expected=f"offset {offset}",
+            found=f"offset {next_offset}",
+            source=source,
+            hint="records were compacted away or lost: nothing in this metadata partition may be deleted",
+        ),
+    )
+
+
+def _unreadable(window: Window, values: ValueColumns, source: str) -> Iterator[BadRange]:
+    for bad in window.heads.bad:
+        yield _lost(bad, window.next_offset, bad.error.within(source, base=window.position))
+    known = {bad.position for bad in window.heads.bad}
+    for bad in values.bad:
+        if bad.position not in known:
+            # Errors of records say where in their batch they are.
+            error = bad.error.within(source, base=window.position + bad.position)
+            yield _lost(bad, window.next_offset, error)
+
+
+def _lost(bad: BadBytes, next_offset: int, error: CorruptInputError) -> BadRange:
+    first = next_offset if bad.first_offset is None else bad.first_offset
+    # What follows unreadable bytes at the end of the log is not known: at least one offset is lost.
+    return BadRange(first, first + 1 if bad.next_offset is None else max(bad.next_offset, first), error)
+
+
+def _gaps(window: Window, values: ValueColumns, source: str) -> Iterator[BadRange]:
+    """Offsets between batches and within them that no record has; compaction or loss, nobody can tell."""
+    heads = window.heads
+    if not len(heads):
+        return
+    base, following = heads.base_offsets, heads.next_offsets
+    unreadable = {b.first_offset for b in (*heads.bad, *values.bad)}
+    before = np.concatenate([[window.expected_offset], following[:-1]])
+    for row in np.flatnonzero(base > before).tolist():
+        if int(before[row]) not in unreadable:
+            yield gap(int(before[row]), int(base[row]), source)
+    sparse = (heads.fields["record_count"] < following - base) & ~heads.is_control
+    for row in np.flatnonzero(sparse).tolist():
+        if int(base[row]) not in unreadable:
+            yield from _missing(int(base[row]), int(following[row]), values.offsets, source)
+
+
+def _missing(offset: int, next_offset: int, offsets: Int64s, source: str) -> Iterator[BadRange]:
+    """The offsets of [offset, next_offset) that are not among `offsets`, as ranges."""
+    present = offsets[np.searchsorted(offsets, offset) : np.searchsorted(offsets, next_offset)]
+    edges = [offset - 1, *present.tolist(), next_offset]
+    for low, high in pairwise(edges):
+        if high > low + 1:
+            yield gap(low + 1, high, source)
