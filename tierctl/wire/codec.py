@@ -300,8 +300,11 @@ class RecordCodec:
         return CorruptInputError(name, expected=expected, found=str(getattr(event, name)), at=position)
 
     def encode(self, event: Any, out: bytearray | None = None, trace: Trace | None = None) -> bytes:
-        """The event's bytes after those in `out`; UsageError for values the format can't hold."""
+        """The event's bytes after those in `out`; UsageError for values it can't hold."""
         out = bytearray() if out is None else out
+        for rule in self.schema.rules:
+            if not rule.holds(event):
+                raise UsageError(f"{rule.field} is {getattr(event, rule.field)!r}: expected {rule.expected}")
         values = self._names(event)
         for step in self._steps:
             step.encode(values, out, trace)

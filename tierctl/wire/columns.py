@@ -1,18 +1,14 @@
 """The columnar codec: a whole Arrow column of metadata values to a table, and back."""
 
 from collections.abc import Iterator
-from dataclasses import fields
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
-from tierctl.model.events import MetadataEvent, RemotePartitionDeleteMetadata, dialect_of
-from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierctl.wire.arrow_types import EVENT_SCHEMA, EVENT_TYPES
+from tierctl.wire.arrow_types import EVENT_SCHEMA
 from tierctl.wire.codec import Trace
-from tierctl.wire.metadata import decode, decode_traced, encode
+from tierctl.wire.metadata import decode, decode_traced
 from tierctl.wire.shapes import Shape, shape_of
 from tierctl.wire.sink import Array, EventSink, Rows, gather
 
@@ -150,34 +146,3 @@ class _LengthGroup:
                 self._sink.put_error(row, str(error))
             else:
                 self._sink.put_event(row, event)
-
-
-def event_at(table: pa.Table, row: int) -> MetadataEvent | None:
-    """One row as an event; None for a tombstone or a row that failed."""
-    values = {name: table.column(name)[row].as_py() for name in EVENT_SCHEMA.names}
-    if values["type"] is None:
-        return None
-    event = next(event for event in EVENT_TYPES if event.type == values["type"])
-    values.update(_tags(values["unknown_tags"] or []))
-    values["segment_leader_epochs"] = tuple(tuple(pair) for pair in values["segment_leader_epochs"] or ())
-    states = RemotePartitionDeleteState if event is RemotePartitionDeleteMetadata else RemoteLogSegmentState
-    values["state"] = states(values["state"])
-    made: MetadataEvent = event(**{f.name: values[f.name] for f in fields(event)})
-    return made
-
-
-def _tags(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The column's tags as an event's `unknown_tags` and `nested_tags`."""
-    places: dict[str, list[tuple[int, bytes]]] = {}
-    for row in rows:
-        places.setdefault(row["place"], []).append((row["tag"], row["data"]))
-    unknown = tuple(places.pop("", ()))
-    return {"unknown_tags": unknown, "nested_tags": tuple((p, tuple(tags)) for p, tags in places.items())}
-
-
-def encode_column(table: pa.Table) -> pa.Array:
-    """The values of a decoded table; null where the row holds no event."""
-    events = [event_at(table, row) for row in range(table.num_rows)]
-    return pa.array(
-        [None if event is None else encode(event, dialect_of(event)) for event in events], pa.binary()
-    )

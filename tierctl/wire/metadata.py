@@ -55,8 +55,8 @@ def decode_column(values: "pa.Array | pa.ChunkedArray") -> "pa.Table":
 
 
 def encode_column(table: "pa.Table") -> "pa.Array":
-    """The values of a decoded table: see `tierctl.wire.columns.encode_column`."""
-    from tierctl.wire.columns import encode_column as encode_table
+    """The values of a decoded table: see `tierctl.wire.column_encode.encode_column`."""
+    from tierctl.wire.column_encode import encode_column as encode_table
 
     return encode_table(table)
 
@@ -79,9 +79,12 @@ def decode_traced(value: bytes, dialect: Dialect | None, trace: Trace | None) ->
     if trace is not None:
         trace.clear()
     try:
-        return _decode_as(value, Dialect.KIP405, trace)
+        event = _decode_as(value, Dialect.KIP405, trace)
     except CorruptInputError as as_kip405:
         raise _more_plausible(as_kafka, as_kip405) from None
+    if _is_cut_segment(value):
+        raise as_kafka
+    return event
 
 
 def _more_plausible(as_kafka: CorruptInputError, as_kip405: CorruptInputError) -> CorruptInputError:
@@ -142,6 +145,40 @@ def surely_not_kafka(value: bytes) -> bool:
     if name_length >= 0x7F:
         return False
     return name_length < 0 or body + codec.min_size + name_length > len(value)
+
+
+def cut_segment_marks(value: bytes) -> tuple[int, ...]:
+    """Positions of bytes that are all 0 in a kafka segment record cut where it has a kip405 update's length.
+
+    Cut within its end offset, such a record reads as an update of a topic whose name is one byte longer, with
+    everything up to the segment id moved by that byte. () when the value can't be one.
+    """
+    if not value.startswith(b"\x01\x00\x00"):
+        return ()
+    length, at = read_uvarint(value, 3)
+    topic_id = at + length - 1
+    partition = topic_id + 16
+    tags = partition + 4
+    segment_tags = tags + 1 + 16
+    end_offset = segment_tags + 1 + 8
+    return (partition, tags, segment_tags) if end_offset < len(value) < end_offset + 8 else ()
+
+
+def _is_cut_segment(value: bytes) -> bool:
+    """Whether a kip405 update is rather a kafka segment record that was cut.
+
+    Its partition would be below 2^24 and it would have no tags; what is left of its end offset would begin as
+    its start offset does, or one higher. In an update these are bytes of a random id, of the partition, of the
+    leader epoch and of the time: they agree by chance once in billions.
+    """
+    marks = cut_segment_marks(value)
+    if not marks or any(value[mark] for mark in marks):
+        return False
+    start = marks[-1] + 1
+    end = start + 8
+    left = len(value) - end
+    high_start = int.from_bytes(value[start : start + left], "big")
+    return int.from_bytes(value[end:], "big") - high_start in (0, 1)
 
 
 def codec_of(event: MetadataEvent, dialect: Dialect) -> RecordCodec:

@@ -13,7 +13,7 @@ import numpy as np
 from tierctl.model.events import Dialect, MetadataEvent, dialect_of
 from tierctl.wire.arrow_types import STATE_NAMES
 from tierctl.wire.codec import Span, Trace
-from tierctl.wire.metadata import codec_of, surely_not_kafka
+from tierctl.wire.metadata import codec_of, cut_segment_marks, surely_not_kafka
 from tierctl.wire.schema import Fixed, Rule, Variable
 from tierctl.wire.sink import Array, Kind, kind_of
 
@@ -36,6 +36,8 @@ class Shape:
     first_state: int
     """How many states there are, and where the first of them is in STATE_NAMES."""
     rules: tuple[Rule, ...]
+    marks: tuple[int, ...]
+    """Where a row that is 0 in all of them may be something else (`cut_segment_marks`)."""
 
     def matches(self, values: Array) -> Array:
         """Which rows of a matrix of bytes have this shape."""
@@ -50,8 +52,11 @@ class Shape:
         fields = values.view(self.layout)[:, 0]
         columns = {name: fields[name] for name in self.layout.names or () if name != EPOCHS}
         good = self._good(columns)
+        if self.marks:
+            good &= values[:, self.marks].any(axis=1)
         for name, (position, width) in self.texts.items():
-            columns[name] = values[:, position : position + width]
+            # A copy, because the sink keeps it: a view would keep all of `values`.
+            columns[name] = values[:, position : position + width].copy()
         # Bytes above 0x7f may or may not be UTF-8.
         if "topic" in columns and (columns["topic"] > 0x7F).any():
             good &= (columns["topic"] <= 0x7F).all(axis=1)
@@ -103,6 +108,7 @@ def shape_of(value: bytes, event: MetadataEvent, trace: Trace) -> Shape | None:
         len(states),
         STATE_NAMES.index(states[0]),
         codec.schema.rules,
+        cut_segment_marks(value) if dialect is Dialect.KIP405 else (),
     )
 
 
