@@ -1,7 +1,9 @@
-"""One user partition's segments as a broker's cache holds them (RemoteLogMetadataCache)."""
+"""One user partition's segments as a broker's cache holds them (RemoteLogMetadataCache), in columns."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from typing import Final, Self
+
+import numpy as np
 
 from tierctl.errors import IllegalEventError, RemoteResourceNotFound
 from tierctl.model import (
@@ -11,35 +13,13 @@ from tierctl.model import (
     Uuid,
     is_valid_transition,
 )
+from tierctl.state.columns import TXN_INDEX_EMPTY, LazySegmentColumns, Loader, SegmentColumns
+from tierctl.state.epoch_index import EpochIndex, java_order
+from tierctl.state.ids import Rows
+from tierctl.state.java_hash import segment_hash
 
 _S = RemoteLogSegmentState
-
-
-@dataclass(slots=True)
-class _EpochState:
-    """RemoteLogLeaderEpochState: `offsets` are those of readable segments, the rest is unreferenced."""
-
-    offsets: dict[int, Uuid] = field(default_factory=dict)
-    unreferenced: dict[Uuid, None] = field(default_factory=dict)
-    highest_offset: int | None = None
-
-    def finished(self, start_offset: int, segment_id: Uuid, end_offset: int) -> None:
-        if self.highest_offset is None or self.highest_offset <= end_offset:
-            for start in [start for start in self.offsets if start >= start_offset]:
-                self.unreferenced[self.offsets.pop(start)] = None
-        self.offsets[start_offset] = segment_id
-        self.unreferenced.pop(segment_id, None)
-        if self.highest_offset is None or end_offset > self.highest_offset:
-            self.highest_offset = end_offset
-
-    def delete_started(self, start_offset: int, segment_id: Uuid) -> None:
-        if self.offsets.get(start_offset) == segment_id:
-            del self.offsets[start_offset]
-        self.unreferenced[segment_id] = None
-
-    def floor(self, offset: int) -> Uuid | None:
-        start = max((start for start in self.offsets if start <= offset), default=None)
-        return None if start is None else self.offsets[start]
+_DEAD_ROWS_KEPT: Final = 1024
 
 
 class RemoteLogMetadataCache:
@@ -47,144 +27,230 @@ class RemoteLogMetadataCache:
 
     The answers are those of org.apache.kafka.server.log.remote.metadata.storage.RemoteLogMetadataCache.
     `initialized=False` is a cache that history is still loaded into: updates of unknown segments are
-    dropped there, because what they speak of was deleted before.
+    dropped there, because what they speak of was deleted before. A segment takes about 72 bytes, 12 more
+    for each further leader epoch.
     """
 
-    def __init__(self, *, initialized: bool = True) -> None:
+    __slots__ = ("_columns", "_dangling", "_dead", "_epochs", "_generation", "_reshaped", "initialized")
+
+    def __init__(
+        self, *, initialized: bool = True, columns: SegmentColumns | LazySegmentColumns | None = None
+    ) -> None:
         self.initialized = initialized
-        self._segments: dict[Uuid, RemoteLogSegmentMetadata] = {}
-        self._epochs: dict[int, _EpochState] = {}
+        self._columns = SegmentColumns() if columns is None else columns
+        self._epochs: dict[int, EpochIndex] = {}
+        self._dead = 0
+        self._generation = 0
+        # Segments added again with other epochs before they were copied: the former epochs keep naming them.
+        self._reshaped: set[bytes] = set()
+        self._dangling: dict[bytes, list[int]] = {}
+
+    @classmethod
+    def lazy(cls, load: Loader, *, initialized: bool = True) -> Self:
+        """A cache that holds offset, epochs, id, state and file position only, about 40 bytes a segment.
+
+        Everything else comes from `load(position)`, which gives the segment of the entry at that position
+        of a file. Every event needs the `position` of an entry that has the segment as the event leaves it.
+        """
+        return cls(initialized=initialized, columns=LazySegmentColumns(load))
 
     def __len__(self) -> int:
-        return len(self._segments)
+        return len(self._columns) - self._dead
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the columns and indexes hold, room to grow not counted."""
+        return self._columns.nbytes + sum(4 * len(index.rows) for index in self._epochs.values())
 
     def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
         """The segment of that id, in whatever state; None when unknown or deleted."""
-        return self._segments.get(segment_id)
+        row = self._columns.ids.find(segment_id.bytes)
+        return None if row < 0 else self._columns.metadata(row)
 
-    def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
+    def add(self, metadata: RemoteLogSegmentMetadata, *, position: int | None = None) -> bool:
         """addCopyInProgressSegment: whether the event was taken; False when it was dropped in silence.
 
-        Raises IllegalEventError unless the state is COPY_SEGMENT_STARTED.
+        Raises IllegalEventError unless the state is COPY_SEGMENT_STARTED and the segment can be one.
         """
-        if metadata.state is not _S.COPY_SEGMENT_STARTED:
-            raise IllegalEventError(
-                f"segment {metadata.segment_id}", expected="COPY_SEGMENT_STARTED first", found=metadata.state
-            )
-        _check_ranges(metadata)
-        existing = self._segments.get(metadata.segment_id)
-        if not is_valid_transition(existing.state if existing else None, metadata.state):
+        check_new_segment(metadata)
+        columns, segment_id = self._columns, metadata.segment_id.bytes
+        row = columns.ids.find(segment_id)
+        if not is_valid_transition(None if row < 0 else columns.state(row), metadata.state):
             return False
+        if row < 0:
+            row = columns.append(metadata, position)
+            self._restore_dangling(segment_id, row)
+        else:
+            if dict(columns.leader_epochs(row)).keys() != dict(metadata.segment_leader_epochs).keys():
+                self._reshaped.add(segment_id)
+            columns.replace(row, metadata, position)
         for epoch in dict(metadata.segment_leader_epochs):
-            self._epochs.setdefault(epoch, _EpochState()).unreferenced[metadata.segment_id] = None
-        self._segments[metadata.segment_id] = metadata
+            self._epoch(epoch).add_unreferenced(row)
         return True
 
-    def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
+    def update(self, update: RemoteLogSegmentMetadataUpdate, *, position: int | None = None) -> bool:
         """updateRemoteLogSegmentMetadata: whether the event was taken; False when dropped in silence.
 
         Raises RemoteResourceNotFound for a segment that is not there (unless history is being loaded) and
         IllegalEventError for an allowed update to COPY_SEGMENT_STARTED.
         """
-        existing = self._segments.get(update.segment_id)
-        if existing is None:
+        columns, state = self._columns, update.state
+        row = columns.ids.find(update.segment_id.bytes)
+        if row < 0:
             if not self.initialized:
                 return False
             raise RemoteResourceNotFound(f"no metadata of remote segment {update.segment_id}")
-        if not is_valid_transition(existing.state, update.state):
+        if not is_valid_transition(columns.state(row), state):
             return False
-        if update.state is _S.COPY_SEGMENT_STARTED:
+        if state is _S.COPY_SEGMENT_STARTED:
             raise IllegalEventError(
-                f"update of segment {update.segment_id}", expected="a later state", found=update.state
+                f"update of segment {update.segment_id}", expected="a later state", found=state
             )
-        self._apply(existing.with_update(update))
+        if state is not _S.DELETE_SEGMENT_FINISHED:
+            columns.update(row, update, position)
+        self._apply(row, state)
         return True
 
-    def _apply(self, metadata: RemoteLogSegmentMetadata) -> None:
-        segment_id = metadata.segment_id
-        for epoch, start_offset in sorted(dict(metadata.segment_leader_epochs).items()):
-            entry = self._epochs.setdefault(epoch, _EpochState())
-            if metadata.state is _S.COPY_SEGMENT_FINISHED:
-                entry.finished(start_offset, segment_id, metadata.epoch_end_offset(epoch))
-            elif metadata.state is _S.DELETE_SEGMENT_STARTED:
-                entry.delete_started(start_offset, segment_id)
+    def _apply(self, row: int, state: RemoteLogSegmentState) -> None:
+        for epoch, start_offset in dict(self._columns.leader_epochs(row)).items():
+            index = self._epoch(epoch)
+            if state is _S.COPY_SEGMENT_FINISHED:
+                index.finished(row, start_offset, self._epoch_end(row, epoch))
+            elif state is _S.DELETE_SEGMENT_STARTED:
+                index.delete_started(row, start_offset)
             else:
-                entry.unreferenced.pop(segment_id, None)
-        if metadata.state is _S.DELETE_SEGMENT_FINISHED:
-            del self._segments[segment_id]
-        else:
-            self._segments[segment_id] = metadata
+                index.delete_finished(row)
+        if state is _S.DELETE_SEGMENT_FINISHED:
+            self._remove(row)
+
+    def _epoch(self, epoch: int) -> EpochIndex:
+        index = self._epochs.get(epoch)
+        if index is None:
+            index = self._epochs[epoch] = EpochIndex(epoch, self._columns)
+        return index
+
+    def _epoch_end(self, row: int, epoch: int) -> int:
+        """The last offset that `epoch` may have in the segment: the next epoch's start less one."""
+        epochs = self._columns.leader_epochs(row)
+        if len(epochs) > 1:
+            later = [(other, start) for other, start in dict(epochs).items() if other > epoch]
+            if later:
+                return min(later)[1] - 1
+        return self._columns.end_offset(row)
+
+    def _remove(self, row: int) -> None:
+        segment_id = self._columns.ids.id_of(row)
+        if segment_id in self._reshaped:
+            self._reshaped.discard(segment_id)
+            naming = [index for index in self._epochs.values() if row in index.unreferenced]
+            self._dangling[segment_id] = [index.epoch for index in naming]
+            for index in naming:
+                del index.unreferenced[row]
+        self._columns.kill(row)
+        self._dead += 1
+        if self._dead > _DEAD_ROWS_KEPT and 8 * self._dead > len(self._columns):
+            self.compact()
+
+    def _restore_dangling(self, segment_id: bytes, row: int) -> None:
+        epochs = self._dangling.pop(segment_id, None)
+        if epochs:
+            self._reshaped.add(segment_id)
+            for epoch in epochs:
+                self._epochs[epoch].add_unreferenced(row)
+
+    def compact(self) -> None:
+        """Give back what deleted segments held; happens by itself once an eighth of the rows are theirs."""
+        rows = self._columns.live_rows()
+        numbers = np.full(len(self._columns), -1, dtype=np.int64)
+        numbers[rows] = np.arange(len(rows))
+        for index in self._epochs.values():
+            index.renumber(numbers)
+        self._columns.keep(rows)
+        self._dead = 0
+        self._generation += 1
 
     def remote_log_segment_metadata(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
         """The readable segment that holds `offset` in leader epoch `epoch`."""
-        entry = self._epochs.get(epoch)
-        segment_id = entry.floor(offset) if entry else None
-        if segment_id is None:
-            return None
-        metadata = self._segments[segment_id]
-        return metadata if offset <= metadata.epoch_end_offset(epoch) else None
+        row = self._find(epoch, offset)
+        return None if row < 0 else self._columns.metadata(row)
+
+    def _find(self, epoch: int, offset: int) -> int:
+        index = self._epochs.get(epoch)
+        row = -1 if index is None else index.floor(offset)
+        return row if row >= 0 and offset <= self._epoch_end(row, epoch) else -1
 
     def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The first readable segment of `epoch` at or after `offset` whose transaction index is not empty."""
-        metadata = self.remote_log_segment_metadata(epoch, offset)
-        while metadata is not None and metadata.txn_index_empty:
-            if metadata.end_offset < offset:
-                return None
-            offset = metadata.end_offset + 1
-            metadata = self.remote_log_segment_metadata(epoch, offset)
-        return metadata
+        """The first segment in an unbroken run from `offset` on whose transaction index is not empty.
+
+        The run is of readable segments of `epoch`, each from the offset after the one before it.
+        """
+        row = self._find(epoch, offset)
+        while row >= 0 and self._columns.flags[row] & TXN_INDEX_EMPTY:
+            following = self._columns.end_offset(row) + 1
+            # Epochs that reach beyond their segment's end would lead back to the same segment for ever.
+            row = self._find(epoch, following) if following > offset else -1
+            offset = following
+        return None if row < 0 else self._columns.metadata(row)
+
+    def next_start_offset(self, epoch: int, offset: int) -> int | None:
+        """Where the first readable segment of `epoch` begins, at or after `offset`."""
+        index = self._epochs.get(epoch)
+        row = -1 if index is None else index.ceiling(offset)
+        return None if row < 0 else self._columns.epoch_start(row, epoch)
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
         """Highest offset ever copied in `epoch`; deleting segments never lowers it."""
-        entry = self._epochs.get(epoch)
-        return entry.highest_offset if entry else None
+        index = self._epochs.get(epoch)
+        return None if index is None else index.highest_offset
 
     def list_remote_log_segments(self, epoch: int | None = None) -> Iterator[RemoteLogSegmentMetadata]:
         """Segments not yet deleted: of one epoch by start offset, or all in order of arrival.
 
-        Raises RemoteResourceNotFound, as Kafka, when the epoch still names a segment that is gone.
+        Of those with equal start offsets the readable one comes first, the others in the order of Kafka's
+        hash set. What is deleted while the iterator runs is left out. Raises RemoteResourceNotFound, as
+        Kafka, when the epoch still names a segment that is gone.
         """
         if epoch is None:
-            return iter(list(self._segments.values()))
-        entry = self._epochs.get(epoch)
-        if entry is None:
-            return iter(())
-        ids = [segment_id for _, segment_id in sorted(entry.offsets.items())] + list(entry.unreferenced)
-        return iter(sorted((self._of(segment_id) for segment_id in ids), key=lambda m: m.start_offset))
+            return self._metadata_of(self._columns.live_rows())
+        if any(epoch in epochs for epochs in self._dangling.values()):
+            raise RemoteResourceNotFound(f"leader epoch {epoch} names a segment without metadata")
+        index = self._epochs.get(epoch)
+        return iter(()) if index is None else self._metadata_of(self._listed(index))
 
-    def _of(self, segment_id: Uuid) -> RemoteLogSegmentMetadata:
-        metadata = self._segments.get(segment_id)
-        if metadata is None:
-            raise RemoteResourceNotFound(f"no metadata of remote segment {segment_id}")
-        return metadata
+    def _listed(self, index: EpochIndex) -> Rows:
+        rows = index.readable()
+        if not index.unreferenced:
+            return rows
+        ids, partition = self._columns.ids, self._columns.partition
+        assert partition is not None
+        others = java_order(lambda row: segment_hash(partition, ids.id_of(row)), index)
+        rows = np.concatenate([rows, np.array(others, dtype=np.int64)])
+        starts = np.asarray(self._columns.starts)[rows]
+        return rows[np.argsort(starts, kind="stable")]
 
-    def next_start_offset(self, epoch: int, offset: int) -> int | None:
-        """Where the first readable segment of `epoch` begins, at or after `offset`."""
-        entry = self._epochs.get(epoch)
-        return min((start for start in entry.offsets if start >= offset), default=None) if entry else None
+    def _metadata_of(self, rows: Rows) -> Iterator[RemoteLogSegmentMetadata]:
+        columns, generation = self._columns, self._generation
+        ids = columns.ids.as_words()[rows]
+        for row, words in zip(rows.tolist(), ids, strict=True):
+            # Rows are renumbered when many segments were deleted, ids are not.
+            at = row if generation == self._generation else columns.ids.find(words.tobytes())
+            if at >= 0 and not columns.is_dead(at):
+                yield columns.metadata(at)
 
     def leader_epochs(self) -> tuple[int, ...]:
-        """Every leader epoch a segment ever named, ascending."""
+        """Every leader epoch that a segment ever named, ascending."""
         return tuple(sorted(self._epochs))
 
-    def is_referenced(self, segment_id: Uuid, epoch: int) -> bool:
-        """Whether reads of `epoch` can reach the segment."""
-        entry = self._epochs.get(epoch)
-        return entry is not None and segment_id in entry.offsets.values()
 
-
-def _check_ranges(metadata: RemoteLogSegmentMetadata) -> None:
-    """RemoteLogSegmentMetadata's constructor: what no segment can be."""
+def check_new_segment(metadata: RemoteLogSegmentMetadata) -> None:
+    """addCopyInProgressSegment's and RemoteLogSegmentMetadata's own checks; raises IllegalEventError."""
     what = f"segment {metadata.segment_id}"
-    if metadata.start_offset < 0:
-        raise IllegalEventError(
-            what, expected="a start offset of at least 0", found=str(metadata.start_offset)
-        )
-    if metadata.end_offset < metadata.start_offset:
-        raise IllegalEventError(
-            what,
-            expected=f"an end offset of at least {metadata.start_offset}",
-            found=str(metadata.end_offset),
-        )
+    start, end = metadata.start_offset, metadata.end_offset
+    if start < 0:
+        raise IllegalEventError(what, expected="a start offset of at least 0", found=str(start))
+    if end < start:
+        raise IllegalEventError(what, expected=f"an end offset of at least {start}", found=str(end))
     if not metadata.segment_leader_epochs:
         raise IllegalEventError(what, expected="at least one leader epoch", found="none")
+    if metadata.state is not _S.COPY_SEGMENT_STARTED:
+        raise IllegalEventError(what, expected="COPY_SEGMENT_STARTED first", found=metadata.state)

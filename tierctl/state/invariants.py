@@ -37,7 +37,7 @@ class FindingKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be; offsets are inclusive. `segment_id` is None for no one segment."""
+    """One thing that is not as it should be; offsets are inclusive; `segment_id` is None for none of them."""
 
     kind: FindingKind
     severity: Severity

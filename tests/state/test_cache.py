@@ -1,0 +1,216 @@
+"""The cache answers as Kafka's does: on Kafka's own histories, and on any other."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.errors import IllegalEventError, RemoteResourceNotFound, TierctlError, UsageError
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, Uuid
+from tierctl.state import RemoteLogMetadataCache
+from tierctl.wire.metadata import decode
+
+from tests.conftest import vectors
+from tests.state.histories import ORDERS, S, finished, histories, segment_id, started, updated
+from tests.state.reference import ReferenceCache
+
+JAVA_NAMES = {
+    IllegalEventError: "IllegalArgumentException",
+    RemoteResourceNotFound: "RemoteResourceNotFoundException",
+}
+HISTORIES = list(vectors("cache.jsonl"))
+PROBED_OFFSETS = range(-1, 62)
+
+
+class LazyPair:
+    """A lazy cache and the file its entries are in."""
+
+    def __init__(self, *, initialized: bool = True) -> None:
+        self.file: list[RemoteLogSegmentMetadata] = []
+        self.cache = RemoteLogMetadataCache.lazy(self.file.__getitem__, initialized=initialized)
+
+    def add(self, event: RemoteLogSegmentMetadata) -> bool:
+        self.file.append(event)
+        return self.cache.add(event, position=len(self.file) - 1)
+
+    def update(self, event: RemoteLogSegmentMetadataUpdate) -> bool:
+        known = self.cache.get(event.segment_id)
+        if known is not None:
+            self.file.append(known.with_update(event))
+        return self.cache.update(event, position=len(self.file) - 1)
+
+
+def take(cache: Any, event: MetadataEvent) -> bool | str:
+    """What the cache says to an event: taken, dropped, or the Java exception's name."""
+    try:
+        return cache.add(event) if isinstance(event, RemoteLogSegmentMetadata) else cache.update(event)
+    except TierctlError as e:
+        return JAVA_NAMES[type(e)]
+
+
+def listed(cache: Any, epoch: int) -> list[RemoteLogSegmentMetadata] | str:
+    try:
+        return list(cache.list_remote_log_segments(epoch))
+    except RemoteResourceNotFound:
+        return "RemoteResourceNotFoundException"
+
+
+def id_of(metadata: RemoteLogSegmentMetadata | None) -> Uuid | None:
+    return None if metadata is None else metadata.segment_id
+
+
+@pytest.mark.parametrize("lazy", [False, True], ids=["full", "lazy"])
+@pytest.mark.parametrize("history", HISTORIES, ids=range(len(HISTORIES)))
+def test_answers_as_kafka(history: dict[str, Any], lazy: bool) -> None:
+    pair = LazyPair() if lazy else None
+    cache = pair.cache if pair else RemoteLogMetadataCache()
+    said = [take(pair or cache, decode(bytes.fromhex(event["hex"]))) for event in history["events"]]
+    assert [s if isinstance(s, str) else None for s in said] == [
+        event["error"] for event in history["events"]
+    ]
+    everything = sorted([m.segment_id, m.state] for m in cache.list_remote_log_segments())
+    assert everything == history["list_all"]
+    for epoch_text, answers in history["by_epoch"].items():
+        epoch = int(epoch_text)
+        assert cache.highest_offset_for_epoch(epoch) == answers["highest_offset"]
+        assert [m.segment_id for m in cache.list_remote_log_segments(epoch)] == answers["list"]
+        for offset, found, with_txn_index in answers["find"]:
+            assert id_of(cache.remote_log_segment_metadata(epoch, offset)) == found
+            assert id_of(cache.next_segment_with_txn_index(epoch, offset)) == with_txn_index
+
+
+def assert_same_answers(cache: RemoteLogMetadataCache, reference: ReferenceCache) -> None:
+    key: Callable[[RemoteLogSegmentMetadata], str] = lambda m: m.segment_id  # noqa: E731
+    assert len(cache) == len(reference)
+    assert sorted(cache.list_remote_log_segments(), key=key) == sorted(
+        reference.list_remote_log_segments(), key=key
+    )
+    assert cache.leader_epochs() == reference.leader_epochs()
+    for epoch in (*reference.leader_epochs(), 99):
+        assert cache.highest_offset_for_epoch(epoch) == reference.highest_offset_for_epoch(epoch)
+        ours, theirs = listed(cache, epoch), listed(reference, epoch)
+        if isinstance(ours, str) or isinstance(theirs, str):
+            assert ours == theirs
+        else:
+            assert sorted(ours, key=key) == sorted(theirs, key=key)
+            assert [m.start_offset for m in ours] == [m.start_offset for m in theirs]
+        for offset in PROBED_OFFSETS:
+            at = (epoch, offset)
+            assert cache.remote_log_segment_metadata(*at) == reference.remote_log_segment_metadata(*at)
+            assert cache.next_segment_with_txn_index(*at) == reference.next_segment_with_txn_index(*at)
+            assert cache.next_start_offset(*at) == reference.next_start_offset(*at)
+
+
+@given(histories(), st.booleans(), st.booleans())
+@settings(max_examples=150, deadline=None)
+def test_columns_lazy_entries_and_dictionaries_agree(
+    history: list[MetadataEvent], initialized: bool, compacting: bool
+) -> None:
+    reference = ReferenceCache(initialized=initialized)
+    full, lazy = RemoteLogMetadataCache(initialized=initialized), LazyPair(initialized=initialized)
+    for event in history:
+        said = take(reference, event)
+        assert take(full, event) == said
+        assert take(lazy, event) == said
+        if compacting:
+            full.compact()
+            lazy.cache.compact()
+    assert_same_answers(full, reference)
+    assert_same_answers(lazy.cache, reference)
+
+
+def test_is_exported_by_its_room() -> None:
+    import tierctl.state
+
+    assert tierctl.state.RemoteLogMetadataCache is RemoteLogMetadataCache
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = tierctl.state.nonsense
+
+
+def cache_of(*events: MetadataEvent) -> RemoteLogMetadataCache:
+    cache = RemoteLogMetadataCache()
+    assert all(take(cache, event) is True for event in events)
+    return cache
+
+
+def test_later_copy_supersedes_what_it_covers_and_forgets_what_it_overwrites() -> None:
+    superseded = cache_of(*finished(1, 0, 100), *finished(2, 0, 200))
+    assert [m.segment_id for m in superseded.list_remote_log_segments(0)] == [segment_id(2), segment_id(1)]
+    assert id_of(superseded.remote_log_segment_metadata(0, 50)) == segment_id(2)
+    forgotten = cache_of(*finished(1, 0, 100), *finished(2, 101, 200), *finished(3, 0, 100))
+    assert [m.segment_id for m in forgotten.list_remote_log_segments(0)] == [segment_id(3), segment_id(2)]
+    assert forgotten.get(segment_id(1)) is not None
+    assert forgotten.highest_offset_for_epoch(0) == 200
+
+
+def test_highest_offset_outlives_deletion() -> None:
+    cache = cache_of(
+        *finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)
+    )
+    assert cache.highest_offset_for_epoch(0) == 9
+    assert len(cache) == 0
+
+
+def test_epoch_that_names_a_segment_gone_is_refused_until_it_is_back() -> None:
+    moved = [started(1, 0, 9, ((0, 0),)), started(1, 0, 9, ((1, 0),))]
+    deletion = [updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)]
+    cache = cache_of(*moved, *deletion)
+    with pytest.raises(RemoteResourceNotFound):
+        cache.list_remote_log_segments(0)
+    assert take(cache, started(1, 0, 9, ((2, 0),))) is True
+    assert [m.segment_id for m in cache.list_remote_log_segments(0)] == [segment_id(1)]
+
+
+def test_epoch_reaching_beyond_its_segment_does_not_search_for_ever() -> None:
+    cache = cache_of(*finished(1, 0, 9, ((0, 0), (1, 100)), txn_index_empty=True))
+    assert cache.next_segment_with_txn_index(0, 50) is None
+
+
+@pytest.mark.parametrize(
+    ("event", "expected"),
+    [
+        (started(1, -1, 5), "start offset"),
+        (started(1, 5, 4), "end offset"),
+        (started(1, 0, 9, state=S.COPY_SEGMENT_FINISHED), "COPY_SEGMENT_STARTED"),
+        (started(1, 0, 9, segment_leader_epochs=()), "leader epoch"),
+    ],
+    ids=["negative start", "ends before it starts", "not a first event", "no epochs"],
+)
+def test_what_can_be_no_segment_is_refused(event: RemoteLogSegmentMetadata, expected: str) -> None:
+    with pytest.raises(IllegalEventError, match=expected):
+        RemoteLogMetadataCache().add(event)
+
+
+def test_deleting_while_listing_leaves_out_what_went() -> None:
+    count = 3000
+    cache = cache_of(*(event for n in range(count) for event in finished(n, n, n)))
+    seen = []
+    for metadata in cache.list_remote_log_segments():
+        number = int.from_bytes(metadata.segment_id.bytes, "big")
+        seen.append(number)
+        for victim in (number, count - 1 - number):
+            for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+                take(cache, updated(victim, state))
+    assert seen == list(range(count // 2))
+    assert len(cache) == 0
+
+
+def test_lazy_cache_wants_positions_and_keeps_little() -> None:
+    lazy = RemoteLogMetadataCache.lazy(lambda position: pytest.fail(f"read {position}"))
+    with pytest.raises(UsageError, match="position"):
+        lazy.add(started(1, 0, 9))
+    full, lazy = RemoteLogMetadataCache(), RemoteLogMetadataCache.lazy(lambda p: started(p, p, p))
+    for number in range(10_000):
+        full.add(started(number, number, number))
+        lazy.add(started(number, number, number), position=number)
+    assert lazy.nbytes / 10_000 < 45
+    assert full.nbytes / 10_000 < 75
+    assert id_of(lazy.get(segment_id(77))) == segment_id(77)
+
+
+def test_partition_of_every_segment_is_kept() -> None:
+    other = started(2, 10, 19, topic="renamed")
+    cache = cache_of(started(1, 0, 9), other)
+    assert cache.get(segment_id(2)) == other
+    assert next(cache.list_remote_log_segments()).topic_id_partition == ORDERS
