@@ -142,7 +142,7 @@ def test_kip_short_form(name: str, kind: str, expected: str) -> None:
                 "print.version": "true",
                 "sep": " | ",
             },
-            "partition:3 | message-offset:7 | type:RemoteLogSegmentMetadataUpdate | version:0 | event-value:{",
+            "partition:3 | message-offset:7 | type:RemoteLogSegmentMetadataUpdate | version:0 | event-value:",
         ),
         ({"sep": "<topic>"}, "type:RemoteLogSegmentMetadataUpdate<topic>event-value:{"),
     ],

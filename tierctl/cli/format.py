@@ -98,7 +98,8 @@ def _write(pages: Iterable[list[str]], output: options.OutputFormat | None, *, f
     if output is not None:
         from tierctl.report import render
 
-        render((json.loads(line) for page in pages for line in page), output)
+        rows = (json.loads(line) for page in pages for line in page)
+        render(rows, output, own.COLUMNS, table_columns=own.TABLE_COLUMNS)
         return
     for page in pages:
         sys.stdout.writelines(f"{line}\n" for line in page)

@@ -13,7 +13,8 @@ import pyarrow as pa
 from tierctl.errors import NotFoundError
 from tierctl.metadata.base import METADATA_TOPIC, BadRange, MetadataChunk
 from tierctl.metadata.log_on_disk import partitions_in
-from tierctl.metadata.partition_log import PartitionLog, read_segment_file
+from tierctl.metadata.partition_log import PartitionLog
+from tierctl.metadata.segment_file import read_segment_file
 from tierctl.report.formatters.base import Records
 
 _ROWS_A_TIME = 4096

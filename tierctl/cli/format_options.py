@@ -17,6 +17,7 @@ from tierctl.model import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
+from tierctl.model.events import FIELD_ORDER
 
 _STYLE = "How a record is written"
 _INPUT = "What is read"
@@ -37,6 +38,13 @@ class Order(StrEnum):
     PARTITION = "partition"
     TIME = "time"
 
+
+_POSITION = ("metadata_partition", "metadata_offset", "timestamp_ms")
+COLUMNS = (*FIELD_ORDER, "dialect", *_POSITION, "error", "value")
+TABLE_COLUMNS = (
+    *_POSITION,
+    *("type", "topic", "partition", "segment_id", "start_offset", "end_offset", "state", "error"),
+)
 
 STATES = tuple(str(state) for state in (*RemoteLogSegmentState, *RemotePartitionDeleteState))
 TYPES = tuple(

@@ -51,6 +51,7 @@ def gap(offset: int, next_offset: int, source: str) -> BadRange:
             source=source,
             hint="records were compacted away or lost: nothing in this metadata partition may be deleted",
         ),
+        is_gap=True,
     )
 
 

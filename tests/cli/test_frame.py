@@ -1,0 +1,234 @@
+"""What every command does the same: help, settings, errors, exit codes, pipes, signals."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl import __version__
+from tierctl.cli.main import COMMANDS, build, leaves
+
+from tests.cli.shell import environment, tierctl
+
+HEAVY = ("pyspark", "boto3", "confluent_kafka", "pyarrow", "numpy", "pandas")
+Capture = Callable[[str], Path]
+
+
+def test_version() -> None:
+    ran = tierctl("--version")
+    assert (ran.code, ran.out, ran.err) == (0, f"tierctl {__version__}\n", "")
+
+
+def test_help_lists_every_command() -> None:
+    ran = tierctl("--help")
+    assert ran.code == 0
+    for name in COMMANDS:
+        assert f" {name} " in ran.out
+
+
+@pytest.mark.parametrize("args", [["--help"], *([name, "--help"] for name in COMMANDS)])
+def test_help_imports_nothing_heavy(args: list[str]) -> None:
+    script = (
+        "import sys\n"
+        "from tierctl.cli.main import run\n"
+        f"code = run({args!r})\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
+        "sys.exit(code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, env=environment(), check=False, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+def test_completion_imports_nothing_heavy() -> None:
+    env = environment(_TIERCTL_COMPLETE="complete_bash", COMP_WORDS="tierctl fo", COMP_CWORD="1")
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "tierctl"],
+        capture_output=True,
+        env=env,
+        check=False,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (0, "format\n")
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert imported.isdisjoint(HEAVY)
+    assert "typer" in imported
+
+
+@pytest.mark.parametrize(
+    ("args", "message", "hint"),
+    [
+        (["fromat"], "'fromat'", "format"),
+        (["format", "--metdata", "x"], "--metdata", "did you mean --metadata?"),
+        (["format"], "nothing to read", "--metadata URI"),
+        (["format", "--style", "nope", "--input", "hex"], "no style 'nope'", "json, kafka, kip"),
+        (
+            ["format", "--metadata", "kafka://localhost:9092"],
+            "kafka:// is not in this version",
+            "file:///dir",
+        ),
+        (["format", "--metadata", "gopher://x"], "unknown scheme gopher:", "file:///dir"),
+        (["format", "--metadata", "file://var/x"], "'var' would be a host", "file:///var/x"),
+        (["format", "--metadata", "x", "--topic-id", "abc"], "not a Kafka id: 'abc'", "22 characters"),
+        (["format", "--metadata", "x", "--partition", "a"], "--partition", "tierctl format --help"),
+        (["format", "--metadata", "x", "--from-time", "noon"], "not a time: 'noon'", "milliseconds"),
+    ],
+)
+def test_usage_errors(args: list[str], message: str, hint: str) -> None:
+    ran = tierctl(*args)
+    assert (ran.code, ran.out) == (2, "")
+    error, *rest = ran.err.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
+    assert hint in ran.err
+    assert len(rest) <= 1
+
+
+def test_no_arguments_prints_help() -> None:
+    ran = tierctl()
+    assert ran.code == 2
+    assert "Usage: tierctl" in ran.out + ran.err
+
+
+def test_hostile_text_in_an_error_is_escaped() -> None:
+    ran = tierctl("format", "--style", "\x1b[31mred", "--input", "hex")
+    assert "\x1b" not in ran.err
+    assert "x1b[31mred" in ran.err
+
+
+def test_every_option_has_its_environment_variable() -> None:
+    for command in leaves(build()):
+        for param in command.params:
+            if param.param_type_name == "option":
+                assert param.envvar == f"TIERCTL_{param.opts[0].strip('-').replace('-', '_').upper()}", (
+                    param.opts
+                )
+
+
+@pytest.fixture
+def metadata(capture: Capture) -> Path:
+    return capture("tiered-cluster") / "after"
+
+
+def count(*args: object, **options: object) -> int:
+    ran = tierctl("format", *args, **options)  # type: ignore[arg-type]
+    assert ran.code == 0, ran.err
+    return len(ran.lines)
+
+
+def test_settings_come_from_command_line_environment_and_profile(metadata: Path, tmp_path: Path) -> None:
+    """The command line wins over the environment, which wins over the profile."""
+    file = tmp_path / "tierctl.toml"
+    file.write_text(
+        'profile = "one"\n'
+        f'[profiles.one]\nmetadata = "{metadata.as_uri()}"\nmax-messages = 3\n'
+        f'[profiles.two]\nmetadata = "{metadata}"\nmax_messages = 5\ntopic = ["orders", "clicks"]\n'
+    )
+    env = environment(TIERCTL_MAX_MESSAGES="7")
+    assert count(cwd=tmp_path) == 3
+    assert count("--profile", "two", cwd=tmp_path) == 5
+    assert count("--profile", "two", cwd=tmp_path, env=env) == 7
+    assert count("--max-messages", 9, cwd=tmp_path, env=env) == 9
+    assert count("--config-file", file) == 3
+    assert count(env=environment(TIERCTL_CONFIG_FILE=str(file), TIERCTL_PROFILE="two")) == 5
+    rows = tierctl("--profile", "two", "format", "--style", "json", cwd=tmp_path).lines
+    assert {json.loads(row)["topic"] for row in rows} <= {"orders", "clicks"}
+
+
+def test_the_home_folder_has_settings_too(metadata: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "home" / ".config" / "tierctl"
+    folder.mkdir(parents=True)
+    (folder / "tierctl.toml").write_text(f'[profiles.default]\nmetadata = "{metadata}"\nmax-messages = 2\n')
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert count(cwd=elsewhere, env=environment(HOME=str(tmp_path / "home"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "args", "message"),
+    [
+        ("metadata = ", [], "not TOML"),
+        ('[profiles.default]\nmetdata = "x"\n', [], "did you mean 'metadata'?"),
+        ('[profiles.a]\nmetadata = "x"\n', ["--profile", "b"], "profiles there: a"),
+        ("profiles = 3\n", [], "'profiles' must be tables"),
+        ("[profiles.default.metadata]\nx = 1\n", [], "expected text"),
+    ],
+)
+def test_bad_settings_say_what_is_wrong(text: str, args: list[str], message: str, tmp_path: Path) -> None:
+    (tmp_path / "tierctl.toml").write_text(text)
+    ran = tierctl("format", *args, cwd=tmp_path)
+    assert ran.code == 2
+    assert message in ran.err
+
+
+def test_a_profile_without_a_file(tmp_path: Path) -> None:
+    ran = tierctl("format", "--profile", "x", cwd=tmp_path)
+    assert (ran.code, "no profile 'x'" in ran.err) == (2, True)
+
+
+def test_runs_with_an_empty_environment(metadata: Path, tmp_path: Path) -> None:
+    assert count("--metadata", metadata, env={}, cwd=tmp_path) == 118
+
+
+def test_a_topic_name_no_locale_can_spell(metadata: Path) -> None:
+    ran = tierctl("format", "--metadata", metadata, env=environment(LC_ALL="C", PYTHONIOENCODING="ascii"))
+    assert ran.code == 0
+
+
+def test_a_file_that_can_not_be_read(tmp_path: Path) -> None:
+    ran = tierctl("format", tmp_path)
+    assert ran.code == 2
+    assert ran.err == f"error: {tmp_path}: Is a directory\n"
+    ran = tierctl("format", tmp_path / "missing.log")
+    assert ran.code == 10
+    assert ran.err == f"error: {tmp_path}/missing.log: No such file or directory\n"
+
+
+def test_a_closed_pipe_ends_a_run_in_silence(metadata: Path) -> None:
+    command = (
+        f"'{sys.executable}' -m tierctl format --metadata '{metadata}' | head -n 1; echo ${{PIPESTATUS[0]}}"
+    )
+    done = subprocess.run(
+        ["bash", "-c", command], capture_output=True, env=environment(), text=True, check=True, timeout=60
+    )
+    assert done.stderr == ""
+    first, status = done.stdout.splitlines()
+    assert first.startswith("partition: ")
+    assert status in {"0", str(128 + signal.SIGPIPE)}
+
+
+def test_output_nobody_reads_ends_a_run_in_silence(metadata: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-m", "tierctl", "format", "--metadata", metadata],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        check=False,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_a_run_in_silence(number: signal.Signals, metadata: Path) -> None:
+    args = ["format", "--metadata", str(metadata), "--follow"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tierctl", *args],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        for _ in range(118):
+            assert process.stdout.readline().startswith("partition: ")
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (128 + number, "", "")
