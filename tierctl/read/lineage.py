@@ -77,8 +77,8 @@ def lineage_of_tier(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report
         report(_not_of(newest, lineage, source))
     except CorruptInputError as e:
         report(e.within(source))
-    except RemoteResourceNotFound as e:
-        report(e)
+    except RemoteResourceNotFound:
+        return lineage_of_segments(cache.list_remote_log_segments())
     return lineage_of_segments(cache.list_remote_log_segments())
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from tierctl.model import LocalLog, TopicIdPartition
+from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.read.indexes import IndexFetcher, Report, Segment
 from tierctl.read.lineage import Replica, choose_replica, lineage_of_tier, newest_segment
 from tierctl.read.source import LocalFile, RemoteSegment
@@ -70,6 +70,11 @@ class PartitionView:
         if self.replica is None:
             return None
         return max(self.replica.log.local_log_start_offset, self.log_start_offset)
+
+    def remote_segment_for(self, offset: int) -> RemoteLogSegmentMetadata | None:
+        """The remote segment that answers for an offset, whether or not a local log has it too."""
+        span = next(segments_in_lineage(self.cache, self.lineage, offset, offset), None)
+        return span.segment if span is not None else None
 
     def pieces(self, start_offset: int) -> Pieces:
         """What answers from `start_offset` on up to the end; holes between pieces have no segment."""

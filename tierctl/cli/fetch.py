@@ -1,0 +1,168 @@
+"""`tierctl fetch`: records, segments and indexes from the tier."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tierctl.cli import fetch_options as own
+from tierctl.cli import options
+from tierctl.cli.context import Context
+from tierctl.cli.reading import Tier, logs_if_given, note, read_state, show_problem
+from tierctl.cli.times import parse_time_ms
+from tierctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from tierctl.read.partitions import Readable
+    from tierctl.read.problems import Problems
+    from tierctl.read.reader import PartitionReader
+    from tierctl.read.view import PartitionView
+
+_EARLIEST = "earliest"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `fetch`."""
+    app.command("fetch")(fetch)
+
+
+def fetch(
+    ctx: typer.Context,
+    metadata: options.Metadata = None,
+    remote: options.Remote = None,
+    layout: options.RemoteLayout = None,
+    log_dir: options.LogDirs = None,
+    state_dir: options.StateDir = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    topic_id: options.TopicIds = None,
+    offset: own.Offset = _EARLIEST,
+    until_offset: own.UntilOffset = None,
+    from_time: own.FromTime = None,
+    to_time: own.ToTime = None,
+    max_records: own.MaxRecords = None,
+    isolation: own.Isolation = own.IsolationLevel.READ_UNCOMMITTED,
+    output: own.Rows = None,
+    binary: own.Binary = own.BinaryForm.AUTO,
+    raw_segment: own.RawSegment = None,
+    index: own.Index = None,
+    auxiliary_state: own.AuxiliaryState = None,
+    out: own.Out = None,
+) -> ExitCode:
+    """Print records from the tier, and with --log-dir from the local log above it.
+
+    Without --topic: of every partition in turn. Each offset comes once, from the segment of the current
+    leader epochs: those of the logs, else those of the newest remote segment. What can't be read is
+    reported on stderr, the rest goes on, and the exit code is 7 (damage) or 10 (missing).
+    """
+    from tierctl.read.problems import Problems
+
+    _check(ctx)
+    problems = Problems(show_problem)
+    with Context.of(ctx) as context:
+        if raw_segment is not None or index is not None:
+            from tierctl.cli.fetch_objects import fetch_object
+
+            fetch_object(ctx, context, problems)
+        elif auxiliary_state is not None:
+            from tierctl.cli.fetch_objects import fetch_auxiliary_state
+
+            fetch_auxiliary_state(ctx, context, problems)
+        else:
+            _fetch_records(ctx, context, problems)
+    return problems.exit_code
+
+
+def _check(ctx: typer.Context) -> None:
+    """UsageError for options that contradict each other."""
+    given = ctx.params
+    if given["from_time"] is not None and given["offset"] != _EARLIEST:
+        raise UsageError("--offset and --from-time both say where to begin", hint="give one of them")
+    if given["auxiliary_state"] is not None and (given["raw_segment"] or given["index"]):
+        raise UsageError("--auxiliary-state, --raw-segment and --index are different things to fetch")
+    if given["out"] is not None and not (
+        given["raw_segment"] or given["index"] or given["auxiliary_state"] is not None
+    ):
+        raise UsageError("--out is for --raw-segment, --index and --auxiliary-state", hint="redirect stdout")
+
+
+def chosen_partitions(context: Context, problems: "Problems") -> list["Readable"]:
+    """The partitions that the options mean."""
+    from tierctl.read.partitions import readable_partitions
+
+    state = read_state(context, problems)
+    by_name = bool(context.topic) and not context.topic_id
+    return readable_partitions(state, logs_if_given(context), context.selection, by_name=by_name)
+
+
+def _fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:
+    from tierctl.read import rows
+    from tierctl.report import render
+
+    tier = Tier.of(context)
+    encode = rows.encoder(rows.Binary(ctx.params["binary"]))
+
+    def every() -> Iterator[dict[str, Any]]:
+        for readable in chosen_partitions(context, problems):
+            for record in _records(ctx, tier, readable, problems):
+                yield rows.record_row(readable.topic_id_partition, record, encode)
+
+    render(
+        islice(every(), ctx.params["max_records"]),
+        ctx.params["output"] or options.OutputFormat.JSONL,
+        rows.COLUMNS,
+        table_columns=rows.TABLE_COLUMNS,
+    )
+
+
+def _records(ctx: typer.Context, tier: Tier, readable: "Readable", problems: "Problems") -> Iterator[Any]:
+    from tierctl.read.reader import Isolation, PartitionReader
+
+    view = tier.view(readable, problems)
+    reader = PartitionReader(
+        view, tier.fetcher, problems.report, isolation=Isolation(ctx.params["isolation"])
+    )
+    start = _start(ctx, view, reader)
+    if start is None:
+        return
+    yield from reader.read(start, _until(ctx, reader, start))
+    if reader.undecided_offset is not None:
+        note(
+            f"{readable.topic_id_partition.topic_partition} ends at offset {reader.undecided_offset} for "
+            "read_committed: how its transaction ended is not in the tier; --log-dir may tell"
+        )
+
+
+def _start(ctx: typer.Context, view: "PartitionView", reader: "PartitionReader") -> int | None:
+    """Where to begin; None when no record is as late as --from-time."""
+    if ctx.params["from_time"] is not None:
+        found = reader.offset_for_time(parse_time_ms(ctx.params["from_time"]))
+        return None if found is None else found.offset
+    return offset_of(ctx.params["offset"], view)
+
+
+def offset_of(text: str, view: "PartitionView") -> int:
+    """The offset an operator named; UsageError when it is none."""
+    local_start = view.local_start_offset
+    named = {
+        _EARLIEST: view.log_start_offset,
+        "earliest-local": view.end_offset if local_start is None else local_start,
+        "latest-tiered": view.latest_tiered_offset,
+        "latest": view.end_offset,
+    }
+    if text in named:
+        return max(named[text], view.log_start_offset)
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise UsageError(f"--offset {text}: not an offset", hint=f"expected a number or {', '.join(named)}")
+
+
+def _until(ctx: typer.Context, reader: "PartitionReader", start: int) -> int | None:
+    until: int | None = ctx.params["until_offset"]
+    if ctx.params["to_time"] is None:
+        return until
+    later = reader.offset_for_time(parse_time_ms(ctx.params["to_time"]) + 1, start)
+    if later is None:
+        return until
+    return later.offset if until is None else min(until, later.offset)

@@ -1,0 +1,280 @@
+"""`tierctl segments`: what the tier holds, and whether it is as it should be."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tierctl.cli import options
+from tierctl.cli.context import Context
+from tierctl.cli.reading import Tier, logs_if_given, read_state, show_problem
+from tierctl.cli.times import parse_time_ms
+from tierctl.errors import ExitCode, NotFoundError, UsageError
+from tierctl.model import RemoteLogSegmentMetadata
+from tierctl.model.events import printed
+
+if TYPE_CHECKING:
+    from tierctl.read.partitions import Readable
+    from tierctl.read.problems import Problems
+
+COLUMNS = (
+    "topic",
+    "topic_id",
+    "partition",
+    "segment_id",
+    "start_offset",
+    "end_offset",
+    "broker_id",
+    "max_timestamp_ms",
+    "event_timestamp_ms",
+    "segment_leader_epochs",
+    "segment_size_in_bytes",
+    "custom_metadata",
+    "state",
+    "txn_index_empty",
+)
+SIZE_COLUMNS = ("topic", "topic_id", "partitions", "segments", "log_bytes", "objects", "object_bytes")
+FINDING_COLUMNS = (
+    "severity",
+    "kind",
+    "topic",
+    "topic_id",
+    "partition",
+    "segment_id",
+    "start_offset",
+    "end_offset",
+    "message",
+)
+_FIND = "Which segments"
+
+All = Annotated[
+    bool,
+    typer.Option("--all", help="Those whose deletion finished, too.", rich_help_panel=_FIND),
+]
+Epoch = Annotated[
+    int | None,
+    typer.Option(
+        "--epoch",
+        metavar="E",
+        min=0,
+        help="With --offset: the segment a broker reads for both.",
+        rich_help_panel=_FIND,
+    ),
+]
+Offset = Annotated[
+    int | None,
+    typer.Option("--offset", metavar="N", min=0, help="See --epoch.", rich_help_panel=_FIND),
+]
+Time = Annotated[
+    str | None,
+    typer.Option(
+        "--time",
+        metavar="TIME",
+        help="The first segment of the current leader epochs with a record as late as this; "
+        "milliseconds or ISO 8601.",
+        rich_help_panel=_FIND,
+    ),
+]
+Sizes = Annotated[
+    bool,
+    typer.Option(
+        "--sizes",
+        help="Sizes by topic; with --remote of all objects, not only of the logs.",
+        rich_help_panel=options.SHOW,
+    ),
+]
+Check = Annotated[
+    bool,
+    typer.Option(
+        "--check",
+        help="What is wrong: offsets, gaps, doubled and divergent segments. "
+        "Exit 3 when there is more than information.",
+        rich_help_panel=options.SHOW,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `segments`."""
+    app.command("segments")(segments)
+
+
+def segments(
+    ctx: typer.Context,
+    metadata: options.Metadata = None,
+    remote: options.Remote = None,
+    layout: options.RemoteLayout = None,
+    log_dir: options.LogDirs = None,
+    state_dir: options.StateDir = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    topic_id: options.TopicIds = None,
+    all_: All = False,
+    epoch: Epoch = None,
+    offset: Offset = None,
+    time: Time = None,
+    sizes: Sizes = False,
+    check: Check = False,
+    now: options.Now = None,
+    output: options.Output = options.OutputFormat.TABLE,
+) -> ExitCode:
+    """List remote segments, find one, sum them up, or check them.
+
+    A listing is sorted by topic, partition, start offset and the time of the last event. Metadata records
+    that can't be read are reported on stderr, and the exit code is 7.
+    """
+    from tierctl.read.problems import Problems
+
+    _require(ctx)
+    problems = Problems(show_problem)
+    with Context.of(ctx) as context:
+        if check:
+            return _check(context, problems, output)
+        found = list(_found(ctx, context, problems))
+        if sizes:
+            _render(_size_rows(found, context), output, SIZE_COLUMNS)
+        else:
+            _render(map(segment_row, sorted(found, key=_order)), output, COLUMNS)
+    return problems.exit_code
+
+
+def _require(ctx: typer.Context) -> None:
+    """UsageError for options that contradict each other."""
+    given = ctx.params
+    if (given["epoch"] is None) != (given["offset"] is None):
+        raise UsageError("--epoch and --offset go together", hint="give both, or --time")
+    if given["epoch"] is not None and given["time"] is not None:
+        raise UsageError("--epoch with --offset, and --time, find a segment each", hint="give one of them")
+    finding = given["epoch"] is not None or given["time"] is not None
+    if sum((finding, given["all_"], given["check"])) > 1:
+        raise UsageError("--all, --check and finding one segment exclude each other")
+    if given["sizes"] and (finding or given["check"]):
+        raise UsageError("--sizes sums up a listing", hint="narrow it with --topic or --partition")
+
+
+def _render(rows: Iterable[dict[str, Any]], output: options.OutputFormat, columns: tuple[str, ...]) -> None:
+    from tierctl.report import render
+
+    render(rows, output, columns)
+
+
+def segment_row(segment: RemoteLogSegmentMetadata) -> dict[str, Any]:
+    """A segment as a row of COLUMNS; what its dialect does not have is None."""
+    shown = printed(segment)
+    return {name: shown.get(name) for name in COLUMNS}
+
+
+def _order(segment: RemoteLogSegmentMetadata) -> tuple[str, int, int, int, str, str]:
+    return (
+        segment.topic,
+        segment.partition,
+        segment.start_offset,
+        segment.event_timestamp_ms,
+        segment.topic_id,
+        segment.segment_id,
+    )
+
+
+def _found(ctx: typer.Context, context: Context, problems: "Problems") -> Iterator[RemoteLogSegmentMetadata]:
+    """The segments that the options mean, in no order."""
+    state = read_state(context, problems)
+    chosen = [part for part in state if part.topic_id_partition in context.selection]
+    if ctx.params["epoch"] is not None:
+        epoch, offset = ctx.params["epoch"], ctx.params["offset"]
+        answers = (part.cache.remote_log_segment_metadata(epoch, offset) for part in chosen)
+        yield from _required(answers, f"no segment holds offset {offset} of leader epoch {epoch}")
+        return
+    if ctx.params["time"] is not None:
+        time_ms = parse_time_ms(ctx.params["time"])
+        yield from _required(_by_time(context, problems, time_ms), f"no segment is as late as {time_ms}")
+        return
+    for part in chosen:
+        yield from part.cache.list_remote_log_segments()
+    if ctx.params["all_"]:
+        yield from _deleted(context)
+
+
+def _required(
+    answers: Iterable[RemoteLogSegmentMetadata | None], message: str
+) -> list[RemoteLogSegmentMetadata]:
+    found = [answer for answer in answers if answer is not None]
+    if not found:
+        raise NotFoundError(message, hint="see tierctl segments for what there is")
+    return found
+
+
+def _deleted(context: Context) -> Iterator[RemoteLogSegmentMetadata]:
+    from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+    from tierctl.read.history import deleted_segments
+
+    topic = MetadataLogOnDisk(context.metadata_folder)
+    try:
+        for segment in deleted_segments(topic, topic.end_offsets()):
+            if segment.topic_id_partition in context.selection:
+                yield segment
+    finally:
+        topic.close()
+
+
+def _partitions(context: Context, problems: "Problems") -> "list[Readable]":
+    from tierctl.read.partitions import tiered_partitions
+
+    return tiered_partitions(read_state(context, problems), logs_if_given(context), context.selection)
+
+
+def _by_time(
+    context: Context, problems: "Problems", time_ms: int
+) -> Iterator[RemoteLogSegmentMetadata | None]:
+    """Of each partition the first segment of its lineage that may hold a record as late as `time_ms`."""
+    from tierctl.read.check import current_lineage
+    from tierctl.state.lineage import segments_in_lineage
+
+    tier = Tier.of(context) if context.remote_uri is not None else None
+    for readable in _partitions(context, problems):
+        lineage = current_lineage(readable, tier.fetcher if tier else None, problems.report)
+        spans = segments_in_lineage(readable.cache, lineage)
+        yield next((span.segment for span in spans if span.segment.max_timestamp_ms >= time_ms), None)
+
+
+def _size_rows(found: Iterable[RemoteLogSegmentMetadata], context: Context) -> list[dict[str, Any]]:
+    """Sums by topic id; objects are None without --remote."""
+    remote = context.remote() if context.remote_uri is not None else None
+    by_topic: dict[tuple[str, str], list[RemoteLogSegmentMetadata]] = defaultdict(list)
+    for segment in found:
+        by_topic[segment.topic, segment.topic_id].append(segment)
+    rows = []
+    for (topic, topic_id), segments in sorted(by_topic.items()):
+        objects = [o for segment in segments for o in remote.objects_of(segment)] if remote else None
+        rows.append(
+            {
+                "topic": topic,
+                "topic_id": topic_id,
+                "partitions": len({segment.partition for segment in segments}),
+                "segments": len(segments),
+                "log_bytes": sum(segment.segment_size_in_bytes for segment in segments),
+                "objects": None if objects is None else len(objects),
+                "object_bytes": None if objects is None else sum(o.size_bytes for o in objects),
+            }
+        )
+    return rows
+
+
+def _check(context: Context, problems: "Problems", output: options.OutputFormat) -> ExitCode:
+    from tierctl.read.check import check_partition
+    from tierctl.state.invariants import Severity
+
+    tier = Tier.of(context) if context.remote_uri is not None else None
+    findings = [
+        finding
+        for readable in _partitions(context, problems)
+        for finding in check_partition(
+            readable, tier.fetcher if tier else None, problems.report, now_ms=context.now_ms
+        )
+    ]
+    _render((asdict(finding) for finding in findings), output, FINDING_COLUMNS)
+    if problems.exit_code is not ExitCode.OK:
+        return problems.exit_code
+    serious = any(finding.severity is not Severity.INFO for finding in findings)
+    return ExitCode.PARTIAL if serious else ExitCode.OK

@@ -1,0 +1,36 @@
+"""Indexes as rows: what is in them, for people."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from tierctl.model import EpochEntry, IndexType
+from tierctl.wire.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.indexes import (
+    AbortedTxn,
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+    TransactionIndex,
+)
+from tierctl.wire.producer_snapshot import ProducerEntry, decode_producer_snapshot
+
+
+def index_rows(
+    data: bytes, index_type: IndexType, base_offset: int
+) -> tuple[tuple[str, ...], Iterable[dict[str, Any]]]:
+    """Column names and one row an entry, in the index's order; CorruptInputError as the formats say."""
+    columns: tuple[str, ...]
+    entries: Iterable[Any]
+    match index_type:
+        case IndexType.OFFSET:
+            columns, entries = OffsetPosition._fields, OffsetIndex.decode(data, base_offset)
+        case IndexType.TIMESTAMP:
+            columns, entries = TimestampOffset._fields, TimeIndex.decode(data, base_offset)
+        case IndexType.TRANSACTION:
+            columns, entries = AbortedTxn._fields, TransactionIndex.decode(data).entries
+        case IndexType.PRODUCER_SNAPSHOT:
+            columns, entries = ProducerEntry._fields, decode_producer_snapshot(data)
+        case IndexType.LEADER_EPOCH:
+            columns, entries = EpochEntry._fields, read_leader_epoch_checkpoint(data)
+    return columns, (entry._asdict() for entry in entries)

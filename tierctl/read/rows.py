@@ -1,0 +1,95 @@
+"""Records as rows: fields of JSON and columns of tables."""
+
+import base64
+import hashlib
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Any
+
+from tierctl.model import TopicIdPartition
+from tierctl.read.reader import FetchedRecord
+
+COLUMNS = (
+    "topic",
+    "topic_id",
+    "partition",
+    "offset",
+    "timestamp_ms",
+    "timestamp_type",
+    "leader_epoch",
+    "key",
+    "key_encoding",
+    "value",
+    "value_encoding",
+    "headers",
+)
+TABLE_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "leader_epoch", "key", "value", "headers")
+
+
+class Binary(StrEnum):
+    """How bytes are written as text."""
+
+    AUTO = "auto"
+    UTF8 = "utf8"
+    BASE64 = "base64"
+    HEX = "hex"
+    SHA256 = "sha256"
+
+
+Encoded = tuple[str | None, str | None]
+"""Text and the name of its encoding; both None for null."""
+
+
+def encoder(binary: Binary) -> Callable[[bytes | None], Encoded]:
+    """Writes bytes as text: `auto` is the text itself where the bytes are UTF-8, base64 where not.
+
+    `utf8` writes bytes that are not UTF-8 as escapes, so it can't be undone; `sha256` is the digest in hex.
+    """
+    if binary is Binary.AUTO:
+        return _auto
+    write = _WRITERS[binary]
+    return lambda data: (None, None) if data is None else (write(data), str(binary))
+
+
+def _auto(data: bytes | None) -> Encoded:
+    if data is None:
+        return None, None
+    try:
+        return data.decode("utf-8"), str(Binary.UTF8)
+    except UnicodeDecodeError:
+        return base64.b64encode(data).decode("ascii"), str(Binary.BASE64)
+
+
+_WRITERS: dict[Binary, Callable[[bytes], str]] = {
+    Binary.UTF8: lambda data: data.decode("utf-8", errors="backslashreplace"),
+    Binary.BASE64: lambda data: base64.b64encode(data).decode("ascii"),
+    Binary.HEX: bytes.hex,
+    Binary.SHA256: lambda data: hashlib.sha256(data).hexdigest(),
+}
+
+
+def record_row(
+    partition: TopicIdPartition, record: FetchedRecord, encode: Callable[[bytes | None], Encoded]
+) -> dict[str, Any]:
+    """One record as a JSON-ready object with the keys of COLUMNS, in their order."""
+    key, key_encoding = encode(record.key)
+    value, value_encoding = encode(record.value)
+    return {
+        "topic": partition.topic,
+        "topic_id": partition.topic_id,
+        "partition": partition.partition,
+        "offset": record.offset,
+        "timestamp_ms": record.timestamp_ms,
+        "timestamp_type": record.timestamp_type,
+        "leader_epoch": record.leader_epoch,
+        "key": key,
+        "key_encoding": key_encoding,
+        "value": value,
+        "value_encoding": value_encoding,
+        "headers": [_header(name, data, encode) for name, data in record.headers],
+    }
+
+
+def _header(name: str, data: bytes | None, encode: Callable[[bytes | None], Encoded]) -> dict[str, Any]:
+    value, value_encoding = encode(data)
+    return {"key": name, "value": value, "value_encoding": value_encoding}
