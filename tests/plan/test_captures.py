@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from tests.plan.tier import read_state
 from tierctl.errors import SafetyRefusal
 from tierctl.locallog import read_log_dirs
 from tierctl.model import (
@@ -30,6 +28,8 @@ from tierctl.state.tier import TierState
 from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode
 from tierctl.wire.records import batches
+
+from tests.plan.tier import read_state
 
 Capture = Callable[[str], Path]
 Segments = dict[str, RemoteLogSegmentMetadata]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
-
 from tierctl.model import (
     EpochEntry,
     LocalLog,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.state.tier import PartitionState, TierState
+from tierctl.wire.partitioner import metadata_partition
 
 INTERNAL_TOPICS = frozenset(
     {
@@ -40,6 +41,21 @@ def why_unknown(state: TierState, part: PartitionState) -> str | None:
     if part.delete_state is not None:
         return f"the partition is being deleted ({part.delete_state})"
     return None
+
+
+def why_maybe_unheard_of(state: TierState, partition: TopicIdPartition) -> str | None:
+    """Why metadata that never speak of a partition don't mean that the tier has nothing of it.
+
+    What could not be understood may have spoken of it, where its metadata partition can't be told or is the
+    one with such records.
+    """
+    bad = {quarantined.metadata_partition for quarantined in state.quarantined}
+    count = len(state.read)
+    if set(state.read) == set(range(count)) and count:
+        bad &= {metadata_partition(partition.topic_id, partition.partition, count)}
+    if not bad:
+        return None
+    return f"metadata partition {min(bad)} has records that could not be understood, maybe of this partition"
 
 
 def why_behind(part: PartitionState, latest_epoch: int) -> str | None:

@@ -13,7 +13,14 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicConfig,
 )
-from tierctl.plan.checks import CurrentTopics, newest_replicas, why_behind, why_never_tiered, why_unknown
+from tierctl.plan.checks import (
+    CurrentTopics,
+    newest_replicas,
+    why_behind,
+    why_maybe_unheard_of,
+    why_never_tiered,
+    why_unknown,
+)
 from tierctl.plan.dangling import Dangling
 from tierctl.plan.model import Action, Plan, Skip, Step
 from tierctl.plan.steps import LINEAGE_EPOCH
@@ -94,9 +101,7 @@ def _why_not(
     if part is not None:
         latest_epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
         return why_unknown(state, part) or why_behind(part, latest_epoch)
-    if state.quarantined:
-        return "some metadata records could not be understood, and none that could speaks of this partition"
-    return None
+    return why_maybe_unheard_of(state, partition)
 
 
 def _decide(log: LocalLog, part: PartitionState | None, decided: _Decided) -> None:

@@ -1,0 +1,288 @@
+"""RLMCopyTask's decisions, case by case."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tierctl.errors import CorruptInputError, UsageError
+from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition
+from tierctl.plan.copy import plan_copy
+from tierctl.plan.model import Action, Plan
+from tierctl.state.tier import Quarantined, TierState
+from tierctl.wire.partitioner import metadata_partition
+
+from tests.plan.tier import (
+    DAY_MS,
+    NOW_MS,
+    OTHER_ID,
+    PARTITION,
+    S,
+    advance,
+    local_log,
+    segment,
+    segment_id,
+    tier,
+)
+
+
+def ranges(plan: Plan) -> list[tuple[int | None, int | None]]:
+    return [(s.start_offset, s.end_offset) for s in plan.steps if s.action is Action.COPY_SEGMENT]
+
+
+def reasons(plan: Plan) -> str:
+    return "\n".join(skip.reason for skip in plan.skipped)
+
+
+BASES = [0, 100, 200, 300]
+
+CASES: list[tuple[str, dict[str, Any], list[Any], list[tuple[int, int]], str]] = [
+    ("all rolled segments", {}, [], [(0, 99), (100, 199), (200, 299)], ""),
+    ("after what is copied", {}, [segment(1, 0, 99)], [(100, 199), (200, 299)], ""),
+    (
+        "next base offset at the last stable offset",
+        {"last_stable_offset": 200},
+        [],
+        [(0, 99), (100, 199)],
+        "segments from 200 on wait",
+    ),
+    ("next base offset above it", {"last_stable_offset": 199}, [], [(0, 99)], "segments from 100 on wait"),
+    ("nothing is stable", {"last_stable_offset": 0}, [], [], ""),
+    ("all stable offsets are copied", {"last_stable_offset": 200}, [segment(1, 0, 200)], [], ""),
+    ("from the log start", {"log_start_offset": 200}, [], [(200, 299)], ""),
+    ("a log start inside a segment", {"log_start_offset": 150}, [], [(100, 199), (200, 299)], ""),
+    ("copied up to inside a segment", {}, [segment(1, 0, 149)], [(100, 199), (200, 299)], ""),
+    ("no producer snapshot", {"no_snapshot_at": 200}, [], [(0, 99)], "no producer snapshot at offset 200"),
+    ("no leader epochs", {"epochs": ()}, [], [], "leader epochs of segment 0 are not all known"),
+    ("epochs begin late", {"epochs": ((3, 150),)}, [], [], "are not all known (the log has 3@150)"),
+    ("epochs go back", {"epochs": ((3, 0), (1, 50))}, [], [], "are not all known (the log has 3@0, 1@50)"),
+    (
+        "the epoch that began below the log start is known from there",
+        {"epochs": ((3, 150),), "log_start_offset": 150},
+        [],
+        [(100, 199), (200, 299)],
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("log", "copied", "wanted", "reason"), [c[1:] for c in CASES], ids=[c[0] for c in CASES]
+)
+def test_which_segments_are_copied(
+    log: dict[str, Any], copied: list[Any], wanted: list[tuple[int, int]], reason: str
+) -> None:
+    plan = plan_copy(tier(*copied), [local_log(BASES, 350, **log)], {})
+    assert ranges(plan) == wanted
+    assert reason in reasons(plan)
+    assert bool(reason) == bool(plan.skipped)
+
+
+def test_local_segments_that_begin_above_the_tier_are_not_copied() -> None:
+    """A hole is never filled, and brokers delete what lies before it."""
+    plan = plan_copy(tier(segment(1, 0, 99)), [local_log([200, 300], 350)], {})
+    assert ranges(plan) == []
+    assert "offsets 100 to 199 are neither in the tier nor in the log" in reasons(plan)
+
+
+def test_a_hole_between_local_segments_ends_the_copy() -> None:
+    log = local_log(BASES, 350)
+    torn = (log.segments[0], replace(log.segments[1], next_base_offset=150), *log.segments[2:])
+    plan = plan_copy(TierState(), [replace(log, segments=torn)], {})
+    assert ranges(plan) == [(0, 99)]
+    assert "the log has a hole between 150 and 200" in reasons(plan)
+
+
+def test_a_segment_larger_than_metadata_can_say_ends_the_copy() -> None:
+    plan = plan_copy(TierState(), [local_log(BASES, 350, sizes=[1, 1 << 31, 1, 1])], {})
+    assert ranges(plan) == [(0, 99)]
+    assert "2147483648 bytes" in reasons(plan)
+
+
+def test_a_new_leader_copies_the_segment_across_the_divergence_whole() -> None:
+    """What epoch 0 copied above 150 is not in the lineage, so copying resumes inside [100, 199]."""
+    state = tier(segment(1, 0, 99), segment(2, 100, 199), segment(3, 200, 299, (0, 200), (2, 250)))
+    plan = plan_copy(state, [local_log(BASES, 350, epochs=((0, 0), (4, 150)))], {})
+    assert ranges(plan) == [(100, 199), (200, 299)]
+    first, second = plan.steps
+    assert first.details["segment_leader_epochs"] == [[0, 100], [4, 150]]
+    assert first.details["leader_epoch_checkpoint"] == [[0, 0], [4, 150]]
+    assert second.details["segment_leader_epochs"] == [[4, 200]]
+
+
+def test_epochs_that_begin_at_the_next_base_offset_belong_to_the_next_segment() -> None:
+    plan = plan_copy(TierState(), [local_log(BASES, 350, epochs=((0, 0), (1, 100), (2, 130), (5, 200)))], {})
+    assert [s.details["segment_leader_epochs"] for s in plan.steps] == [
+        [[0, 0]],
+        [[1, 100], [2, 130]],
+        [[5, 200]],
+    ]
+    assert [s.details["leader_epoch_checkpoint"] for s in plan.steps] == [
+        [[0, 0]],
+        [[0, 0], [1, 100], [2, 130]],
+        [[0, 0], [1, 100], [2, 130], [5, 200]],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("topic", "config", "reason"),
+    [
+        ("orders", TopicConfig(cleanup_policy=frozenset({"compact"})), "compacted topics can't be tiered"),
+        (
+            "orders",
+            TopicConfig(cleanup_policy=frozenset({"compact", "delete"})),
+            "cleanup.policy has compact",
+        ),
+        ("orders", TopicConfig(remote_storage_enable=False), "remote.storage.enable=false"),
+        ("__consumer_offsets", TopicConfig(), "internal topics are never tiered"),
+        ("orders", TopicConfig(remote_storage_enable=True), ""),
+    ],
+)
+def test_topics_that_are_never_tiered(topic: str, config: TopicConfig, reason: str) -> None:
+    log = local_log(BASES, 350, partition=replace(PARTITION, topic=topic))
+    plan = plan_copy(TierState(), [log], {topic: config})
+    assert (reason in reasons(plan), bool(plan.steps)) == (True, not reason)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "winner"),
+    [
+        ({"epochs": ((0, 0),)}, {"epochs": ((0, 0), (2, 300))}, "/logs/b2"),
+        ({"epochs": ((0, 0), (2, 300)), "end": 320}, {"epochs": ((0, 0),), "end": 900}, "/logs/b1"),
+        ({"end": 350}, {"end": 360}, "/logs/b2"),
+        ({"end": 360}, {"end": 350}, "/logs/b1"),
+    ],
+)
+def test_of_two_replicas_the_newest_is_copied(
+    one: dict[str, Any], other: dict[str, Any], winner: str
+) -> None:
+    logs = [
+        local_log(BASES, facts.pop("end", 350), directory=directory, **facts)
+        for facts, directory in ((dict(one), "/logs/b1"), (dict(other), "/logs/b2"))
+    ]
+    for order in (logs, logs[::-1]):
+        plan = plan_copy(TierState(), order, {})
+        assert {step.details["log_dir"] for step in plan.steps} == {winner}
+
+
+def test_two_topics_of_one_name_are_told_apart_by_nobody() -> None:
+    other = local_log(BASES, 350, partition=TopicIdPartition(OTHER_ID, "orders", 0), directory="/logs/b2")
+    plan = plan_copy(TierState(), [local_log(BASES, 350), other], {})
+    assert plan.steps == ()
+    assert "2 topics of this name" in reasons(plan)
+
+
+def test_metadata_that_are_not_understood_decide_nothing() -> None:
+    state = tier(segment(1, 0, 99))
+    state.quarantined.append(Quarantined(0, 7, CorruptInputError("record", expected="a", found="b")))
+    plan = plan_copy(state, [local_log(BASES, 350)], {})
+    assert plan.steps == ()
+    assert "could not be understood" in reasons(plan)
+
+
+@pytest.mark.parametrize(
+    ("read", "bad", "copies"),
+    [
+        ({0: 9, 1: 9, 2: 9}, 1, False),
+        ({0: 9, 1: 9, 2: 9}, 2, True),
+        ({0: 9, 1: 9, 2: 9}, None, True),
+        # How many metadata partitions there are can't be told: any of them may be this partition's.
+        ({0: 9, 2: 9}, 1, False),
+    ],
+)
+def test_a_partition_no_understood_record_speaks_of(
+    read: dict[int, int], bad: int | None, copies: bool
+) -> None:
+    """Kafka's partitioner puts partition 0 of the topic into metadata partition 1 of 3."""
+    assert metadata_partition(PARTITION.topic_id, 0, 3) == 1
+    state = TierState(read=read)
+    if bad is not None:
+        state.quarantined.append(Quarantined(bad, 7, CorruptInputError("record", expected="a", found="b")))
+    plan = plan_copy(state, [local_log(BASES, 350)], {})
+    assert bool(plan.steps) == copies
+    assert ("could not be understood" in reasons(plan)) != copies
+
+
+def test_a_log_behind_the_tier_is_not_copied() -> None:
+    state = tier(segment(1, 0, 99), segment(2, 100, 199, (3, 100)))
+    plan = plan_copy(state, [local_log(BASES, 350, epochs=((0, 0), (2, 120)))], {})
+    assert plan.steps == ()
+    assert "the log is behind: its latest leader epoch is 2, the tier knows epoch 3" in reasons(plan)
+
+
+def test_a_second_run_goes_on_where_the_first_was_killed() -> None:
+    log = local_log(BASES, 350)
+    state = TierState()
+    for number, step in enumerate(plan_copy(state, [log], {}).steps):
+        assert step.start_offset is not None
+        assert step.end_offset is not None
+        begun = segment(10 + number, step.start_offset, step.end_offset)
+        advance(state, begun)
+        # Killed between STARTED and FINISHED: it is copied again under another id.
+        assert ranges(plan_copy(state, [log], {}))[0] == (step.start_offset, step.end_offset)
+        advance(state, replace(begun, segment_id=segment_id(20 + number)), S.COPY_SEGMENT_FINISHED)
+    assert plan_copy(state, [log], {}).steps == ()
+
+
+def test_copies_begun_before_are_named() -> None:
+    state = tier(segment(1, 0, 99))
+    advance(state, segment(2, 100, 199))
+    first, second = plan_copy(state, [local_log(BASES, 350)], {}).steps
+    assert first.details["begun_copies"] == [segment_id(2)]
+    assert second.details["begun_copies"] == []
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "alive", "reason"),
+    [
+        (DAY_MS + 1, (), None),
+        (DAY_MS, (), "may still be under way"),
+        (-1, (), "may still be under way"),
+        (DAY_MS + 1, (7, 1), "begun by broker 1, which is alive"),
+    ],
+)
+def test_dangling_copies_are_cleaned_when_old_and_orphaned(
+    age_ms: int, alive: tuple[int, ...], reason: str | None
+) -> None:
+    state = tier(segment(1, 0, 99), segment(2, 100, 199))
+    advance(state, segment(3, 100, 199, event_timestamp_ms=NOW_MS - age_ms))
+    logs = [local_log([0, 100, 200], 250)]
+    assert plan_copy(state, logs, {}).steps == ()
+    plan = plan_copy(state, logs, {}, clean_dangling_after_ms=DAY_MS, now_ms=NOW_MS, live_broker_ids=alive)
+    if reason is None:
+        [step] = plan.steps
+        assert (step.action, step.segment_id, step.reason) == (
+            Action.DELETE_SEGMENT,
+            segment_id(3),
+            "dangling copy",
+        )
+    else:
+        assert plan.steps == ()
+        assert reason in reasons(plan)
+
+
+@pytest.mark.parametrize(("after_ms", "now_ms"), [(DAY_MS - 1, NOW_MS), (DAY_MS, None)])
+def test_dangling_copies_need_a_day_and_a_clock(after_ms: int, now_ms: int | None) -> None:
+    with pytest.raises(UsageError):
+        plan_copy(TierState(), [], {}, clean_dangling_after_ms=after_ms, now_ms=now_ms)
+
+
+def test_details_carry_what_a_started_event_says() -> None:
+    log = replace(local_log([0, 100], 150), leader_epochs=(EpochEntry(0, 0), EpochEntry(1, 60)))
+    [step] = plan_copy(TierState(), [log], {}).steps
+    assert Plan.loads(plan_copy(TierState(), [log], {}).dumps()).steps == (step,)
+    assert dict(step.details) == {
+        "lineage_epoch": 1,
+        "next_base_offset": 100,
+        "max_timestamp_ms": NOW_MS,
+        "segment_size_in_bytes": 100,
+        "segment_leader_epochs": [[0, 0], [1, 60]],
+        "leader_epoch_checkpoint": [[0, 0], [1, 60]],
+        "txn_index_empty": True,
+        "log_dir": "/logs/b1",
+        "log": "/logs/b1/orders-0/00000000000000000000.log",
+        "offset_index": "/logs/b1/orders-0/00000000000000000000.index",
+        "time_index": "/logs/b1/orders-0/00000000000000000000.timeindex",
+        "transaction_index": None,
+        "producer_snapshot": "/logs/b1/orders-0/00000000000000000100.snapshot",
+        "begun_copies": [],
+    }
