@@ -142,7 +142,7 @@ def _lines(data: bytes, what: str) -> list[_Line]:
         lines.append(_Line(raw.removesuffix(b"\r").decode("utf-8"), number, at))
         at += len(raw) + 1
     last = lines.pop()
-    if last.text:
+    if last.at != len(data):
         raise last.corrupt(what, "a newline at the end of the line")
     return lines
 

@@ -85,6 +85,8 @@ def _gzip(data: bytes) -> bytes:
 def _stream(kind: CompressionType, name: str, data: bytes, max_bytes: int) -> bytes:
     import pyarrow as pa
 
+    if not data:
+        raise _wrong(kind, f"a complete {name} frame", "nothing", 0)
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
             out: bytes = stream.read(max_bytes + 1)
@@ -130,7 +132,7 @@ def _unsnappy(data: bytes, max_bytes: int) -> bytes:
     left = max_bytes
     at = 0
     while at < len(data):
-        if data.startswith(_XERIAL_MAGIC, at):
+        if data.startswith(_XERIAL_MAGIC, at) and at + len(_XERIAL_HEADER) <= len(data):
             at += len(_XERIAL_HEADER)
             continue
         if at + 4 > len(data):
