@@ -302,12 +302,12 @@ class RecordCodec:
     def encode(self, event: Any, out: bytearray | None = None, trace: Trace | None = None) -> bytes:
         """The event's bytes after those in `out`; UsageError for values it can't hold."""
         out = bytearray() if out is None else out
-        for rule in self.schema.rules:
-            if not rule.holds(event):
-                raise UsageError(f"{rule.field} is {getattr(event, rule.field)!r}: expected {rule.expected}")
         values = self._names(event)
         for step in self._steps:
             step.encode(values, out, trace)
+        for rule in self.schema.rules:
+            if not rule.holds(event):
+                raise UsageError(f"{rule.field} is {getattr(event, rule.field)!r}: expected {rule.expected}")
         return bytes(out)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model.events import Dialect, MetadataEvent, dialect_of
+from tierctl.model.ids import is_legal_topic_name
 from tierctl.wire.codec import RecordCodec, Trace
 from tierctl.wire.primitives import read_uvarint, write_uvarint
 from tierctl.wire.schema import METADATA_RECORDS
@@ -81,20 +82,29 @@ def decode_traced(value: bytes, dialect: Dialect | None, trace: Trace | None) ->
     try:
         event = _decode_as(value, Dialect.KIP405, trace)
     except CorruptInputError as as_kip405:
-        raise _more_plausible(as_kafka, as_kip405) from None
+        raise _more_plausible(value, as_kafka, as_kip405) from None
     if _is_cut_segment(value):
         raise as_kafka
     return event
 
 
-def _more_plausible(as_kafka: CorruptInputError, as_kip405: CorruptInputError) -> CorruptInputError:
-    """The error of the parse that got further, with the other as a hint."""
-    kip405_is_further = (as_kip405.at or 0) > (as_kafka.at or 0)
-    told, other, dialect = (
-        (as_kip405, as_kafka, Dialect.KAFKA) if kip405_is_further else (as_kafka, as_kip405, Dialect.KIP405)
-    )
-    told.hint = f"nor is it dialect {dialect}: {other.message}"
-    return told
+def _more_plausible(
+    value: bytes, as_kafka: CorruptInputError, as_kip405: CorruptInputError
+) -> CorruptInputError:
+    """The error to tell, with the other dialect's as a hint.
+
+    It is the KIP's for type 0, which as a frame version was never written to this topic, and when that
+    parse found a legal name and got further.
+    """
+    length = int.from_bytes(value[2:4], "big")
+    name = value[4 : 4 + length]
+    has_name = len(name) == length and is_legal_topic_name(name.decode("ascii", "replace"))
+    got_further = (as_kip405.at or 0) > (as_kafka.at or 0)
+    if (has_name and got_further) or value.startswith(b"\0"):
+        as_kip405.hint = f"nor is it dialect kafka: {as_kafka.message}"
+        return as_kip405
+    as_kafka.hint = f"nor is it dialect kip405: {as_kip405.message}"
+    return as_kafka
 
 
 def _decode_as(value: bytes, dialect: Dialect, trace: Trace | None) -> MetadataEvent:
@@ -167,9 +177,9 @@ def cut_segment_marks(value: bytes) -> tuple[int, ...]:
 def _is_cut_segment(value: bytes) -> bool:
     """Whether a kip405 update is rather a kafka segment record that was cut.
 
-    Its partition would be below 2^24 and it would have no tags; what is left of its end offset would begin as
-    its start offset does, or one higher. In an update these are bytes of a random id, of the partition, of the
-    leader epoch and of the time: they agree by chance once in billions.
+    Its partition would be below 2^24 and it would have no tags; what is left of its end offset would begin
+    as its start offset does, or one higher. In an update these are bytes of a random id, of the partition, of
+    the leader epoch and of the time: they agree by chance once in billions.
     """
     marks = cut_segment_marks(value)
     if not marks or any(value[mark] for mark in marks):
