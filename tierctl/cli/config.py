@@ -11,7 +11,7 @@ A profile's keys are option names, with - or _. What the command line or the env
 
 import difflib
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from tierctl.errors import UsageError
 
 FILE_NAME = "tierctl.toml"
+_ABOUT_SETTINGS = frozenset({"profile", "config_file", "verbose"})
 
 
 def default_config_files(environ: Mapping[str, str]) -> list[Path]:
@@ -101,26 +102,30 @@ def _as_typed(file: Path, key: str, value: Any) -> Any:
 
 
 class Defaults(Mapping[str, Any]):
-    """What typer asks for an option's default: a leaf answers from the profile, a group by its commands."""
+    """What typer asks for an option's default, or for the defaults of a group's command.
 
-    def __init__(self, settings: Settings, commands: Mapping[str, "Defaults"] | None = None) -> None:
+    `keys` are the profile's names of a command's options. A group's own options have no defaults: which
+    file and profile are meant can't come from the profile.
+    """
+
+    def __init__(
+        self, settings: Settings, *, keys: Mapping[str, str], commands: Mapping[str, "Defaults"]
+    ) -> None:
         self._settings = settings
+        self._keys = keys
         self._commands = commands
 
     def __getitem__(self, name: str) -> Any:
-        if self._commands is not None:
+        if self._commands:
             return self._commands[name]
-        # Which file and profile are meant can't come from the profile.
-        value = None if name in {"profile", "config_file", "verbose", "help"} else self._settings.get(name)
+        key = self._keys[name]
+        value = None if key in _ABOUT_SETTINGS else self._settings.get(key)
         if value is None:
             raise KeyError(name)
         return value
 
-    def __iter__(self) -> Any:
-        return iter(self._commands or ())
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands or self._keys)
 
     def __len__(self) -> int:
-        return len(self._commands or ())
-
-    def __bool__(self) -> bool:
-        return True
+        return len(self._commands or self._keys)

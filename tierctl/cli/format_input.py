@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tierctl.errors import NotFoundError
+from tierctl.errors import NotFoundError, UsageError
 from tierctl.metadata.base import METADATA_TOPIC, BadRange, MetadataChunk
 from tierctl.metadata.log_on_disk import partitions_in
 from tierctl.metadata.partition_log import PartitionLog
@@ -64,6 +64,8 @@ class TopicFolder:
 
 def from_segment(path: Path) -> Iterator[Records]:
     """The records of one segment file; its folder's name says which metadata partition it is of, else 0."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder", hint="a folder is read with --metadata")
     name, _, number = path.absolute().parent.name.rpartition("-")
     partition = int(number) if name == METADATA_TOPIC and number.isdigit() else 0
     return map(from_chunk, read_segment_file(path, partition))

@@ -119,15 +119,20 @@ def build() -> Any:
     for command in leaves(root):
         command.params.extend(shared)
     for command in [root, *leaves(root)]:
-        for param in command.params:
-            if param.param_type_name == "option":
-                _finish(param)
+        for option in _options(command):
+            _finish(option)
     return root
+
+
+def key_of(option: Any) -> str:
+    """An option's name in tierctl.toml, and behind TIERCTL_ in the environment: --log-dir is log_dir."""
+    long = next(name for name in option.opts if name.startswith("--"))
+    return str(long.removeprefix("--").replace("-", "_"))
 
 
 def _finish(option: Any) -> None:
     if option.name != "version":
-        option.envvar = f"TIERCTL_{option.name.upper()}"
+        option.envvar = f"TIERCTL_{key_of(option).upper()}"
     option.show_envvar = False
     if option.is_flag:
         option.metavar = ""
@@ -142,11 +147,17 @@ def leaves(command: Any) -> Iterator[Any]:
             yield child
 
 
+def _options(command: Any) -> list[Any]:
+    return [param for param in command.params if param.param_type_name == "option"]
+
+
 def _defaults(command: Any, settings: Settings) -> Defaults:
-    children = getattr(command, "commands", None)
-    if children is None:
-        return Defaults(settings)
-    return Defaults(settings, {name: _defaults(child, settings) for name, child in children.items()})
+    children = getattr(command, "commands", {})
+    return Defaults(
+        settings,
+        keys={option.name: key_of(option) for option in _options(command)},
+        commands={name: _defaults(child, settings) for name, child in children.items()},
+    )
 
 
 def _fail(settings: Settings, message: str, hint: str | None) -> None:
@@ -173,7 +184,7 @@ def _path(ctx: Any) -> str:
 def run(args: Sequence[str]) -> int:
     """Runs one command line and returns its exit code; only here are errors caught broadly."""
     root = build()
-    names = {param.name for command in leaves(root) for param in command.params}
+    names = {key_of(option) for command in leaves(root) for option in _options(command)}
     settings = Settings(option_names=names, environ=os.environ)
     try:
         ctx = root.make_context("tierctl", list(args), obj=settings, default_map=_defaults(root, settings))

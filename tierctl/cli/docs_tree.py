@@ -1,0 +1,96 @@
+"""The commands as facts, for man pages and completions."""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+
+_FILES = frozenset({"FILE", "DIR", "URI"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option or argument; `choices` are its values where they are few, `default` is None for none."""
+
+    names: tuple[str, ...]
+    metavar: str
+    help: str
+    panel: str
+    choices: tuple[str, ...]
+    is_repeatable: bool
+    default: str | None
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether it takes no value."""
+        return not self.metavar
+
+    @property
+    def takes_file(self) -> bool:
+        """Whether its value is a path."""
+        return self.metavar in _FILES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The program, a group or a command; `path` is what is typed after tierctl."""
+
+    path: tuple[str, ...]
+    help: str
+    options: tuple[Option, ...]
+    arguments: tuple[Option, ...]
+    children: tuple["Node", ...]
+
+    @property
+    def summary(self) -> str:
+        """The first line of the help, without its full stop."""
+        return self.help.partition("\n")[0].removesuffix(".")
+
+    def walk(self) -> Iterator["Node"]:
+        """This one and everything below."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def tree(command: Any, path: tuple[str, ...] = ()) -> Node:
+    """What `main.build` put together."""
+    ctx = typer.Context(command, info_name=" ".join(("tierctl", *path)))
+    params = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
+    return Node(
+        path=path,
+        help=inspect.cleandoc(command.help or ""),
+        options=tuple(_option(param, ctx) for param in params if param.param_type_name == "option"),
+        arguments=tuple(_option(param, ctx) for param in params if param.param_type_name == "argument"),
+        children=tuple(
+            tree(child, (*path, name)) for name, child in getattr(command, "commands", {}).items()
+        ),
+    )
+
+
+def _option(param: Any, ctx: typer.Context) -> Option:
+    is_flag = bool(getattr(param, "is_flag", False))
+    choices = () if is_flag else tuple(item.value for item in param.shell_complete(ctx, ""))
+    return Option(
+        names=(*param.opts, *param.secondary_opts),
+        metavar="" if is_flag else _metavar(param, choices),
+        help=" ".join((param.help or "").split()),
+        panel=getattr(param, "rich_help_panel", None) or "Options",
+        choices=choices,
+        is_repeatable=bool(param.multiple or param.nargs == -1),
+        default=_default(param, is_flag=is_flag),
+    )
+
+
+def _metavar(param: Any, choices: tuple[str, ...]) -> str:
+    return str(
+        param.metavar or "|".join(choices) or param.opts[-1].removeprefix("--").replace("-", "_").upper()
+    )
+
+
+def _default(param: Any, *, is_flag: bool) -> str | None:
+    if is_flag or not param.show_default or param.default in (None, "", ()) or callable(param.default):
+        return None
+    return str(param.default)
