@@ -3,17 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS, WAVE_SIZE
 from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.stop import Stop
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import Uuid
 from tierctl.storage.base import RemoteStorageManager
-
-NOT_A_BROKER_ID = -1
-"""The broker id of events that no broker wrote; Kafka's own ids begin at 0."""
-
-DEFAULT_WAVE_SIZE = 16
-DEFAULT_THREADS = 4
 
 
 def _unwatched(size_bytes: int) -> None:
@@ -34,7 +29,7 @@ class Tools:
     clock_ms: Callable[[], int]
     new_segment_id: Callable[[], Uuid]
     broker_id: int = NOT_A_BROKER_ID
-    engine: Engine = field(default_factory=lambda: LocalEngine(DEFAULT_THREADS))
-    wave_size: int = DEFAULT_WAVE_SIZE
+    engine: Engine = field(default_factory=lambda: LocalEngine(THREADS))
+    wave_size: int = WAVE_SIZE
     stop: Stop = field(default_factory=Stop)
     advance: Callable[[int], None] = _unwatched

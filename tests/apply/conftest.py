@@ -1,0 +1,79 @@
+"""Runs of tierctl, in this process or in one that may be killed, over small parts of real captures."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.apply.zygote import __file__ as ZYGOTE
+from tierctl.cli.main import run as run_main
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One run: its exit code (negative: the signal that ended it), and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def tierctl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
+    """Runs a command line in this process: `tierctl("copy", "--log-dir", dir)`."""
+
+    def run(*args: object) -> Ran:
+        capfd.readouterr()
+        code = run_main([str(arg) for arg in args])
+        captured = capfd.readouterr()
+        return Ran(code, captured.out, captured.err)
+
+    return run
+
+
+class Zygote:
+    """The process that forks runs which may die."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._process = subprocess.Popen(
+            [sys.executable, ZYGOTE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def __call__(self, *args: object, kills: list[list[Any]] | None = None, files: int | None = None) -> Ran:
+        out, err = self._folder / "out", self._folder / "err"
+        job = {"argv": [str(arg) for arg in args], "kills": kills or [], "files": files}
+        job |= {"out": str(out), "err": str(err)}
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(json.dumps(job), file=self._process.stdin, flush=True)
+        answer = json.loads(self._process.stdout.readline())
+        return Ran(answer["status"], out.read_text(), err.read_text())
+
+    def close(self) -> None:
+        self._process.communicate()
+
+
+def met(ran: Ran) -> dict[tuple[str, str], int]:
+    """How often each side effect of an undisturbed run was begun ("before") and done ("after")."""
+    return {(label, moment): count for label, moment, count in json.loads(ran.err.splitlines()[-1])}
+
+
+@pytest.fixture(scope="session")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    """Runs a command line in a process of its own that a test may kill."""
+    zygote = Zygote(tmp_path_factory.mktemp("zygote"))
+    yield zygote
+    zygote.close()

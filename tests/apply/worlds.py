@@ -1,0 +1,84 @@
+"""Small worlds cut from real captures, and what must hold of them whatever was killed."""
+
+import shutil
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.metadata import open_metadata
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
+from tierctl.state.tier import TierState
+from tierctl.storage import open_remote
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A tier: its metadata folder, its objects, and the log directory it is copied from."""
+
+    metadata: Path
+    remote: Path
+    logs: Path
+    state_dir: Path
+
+    @property
+    def where(self) -> tuple[object, ...]:
+        """The options that name it."""
+        return ("--metadata", self.metadata.as_uri(), "--remote", self.remote.as_uri())
+
+    def clone(self, target: Path) -> "World":
+        """A copy that may be changed."""
+        parts = {}
+        for name in ("metadata", "remote", "logs", "state_dir"):
+            source = getattr(self, name)
+            parts[name] = target / name
+            if source.is_dir():
+                shutil.copytree(source, parts[name])
+        return World(**parts)
+
+    def state(self) -> TierState:
+        """The metadata as they are."""
+        manager = open_metadata(self.metadata.as_uri())
+        try:
+            return manager.refresh()
+        finally:
+            manager.close()
+
+    def segments(self) -> list[RemoteLogSegmentMetadata]:
+        """Every segment not deleted, in whatever state."""
+        return [segment for part in self.state() for segment in part.cache.list_remote_log_segments()]
+
+    def objects(self) -> dict[str, bytes]:
+        """The tier's files."""
+        files = (path for path in self.remote.rglob("*") if path.is_file())
+        return {path.relative_to(self.remote).as_posix(): path.read_bytes() for path in files}
+
+    def facts(self) -> Counter[tuple[object, ...]]:
+        """What a broker would see, ids and times left out: finished segments and deleted partitions."""
+        state = self.state()
+        finished = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        facts: Counter[tuple[object, ...]] = Counter()
+        for part in state:
+            tip = part.topic_id_partition
+            for segment in part.cache.list_remote_log_segments():
+                if segment.state is finished:
+                    facts[(tip, segment.start_offset, segment.end_offset, segment.segment_leader_epochs)] += 1
+            if part.delete_state is not None:
+                facts[(tip, part.delete_state)] += 1
+        return facts
+
+
+def check_durable(world: World) -> None:
+    """No FINISHED without its objects; no object of a segment that is FINISHED being deleted."""
+    remote = open_remote(world.remote.as_uri())
+    for segment in world.segments():
+        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            suffixes = {obj.key.rsplit(".", 1)[1] for obj in remote.objects_of(segment)}
+            wanted = {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
+            assert wanted <= suffixes, f"{segment.segment_id} is FINISHED, but has only {suffixes}"
+
+
+def check_deleted(world: World) -> None:
+    """Partitions whose deletion is FINISHED have no segment left."""
+    for part in world.state():
+        if part.delete_state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            assert not list(part.cache.list_remote_log_segments())

@@ -1,0 +1,91 @@
+"""Runs tierctl command lines in forked processes, each of which may kill itself around a side effect.
+
+Python and its libraries are loaded once; a fork costs milliseconds. One JSON object a line on stdin:
+{"argv": [...], "kills": [[label, moment, nth]], "files": nth | null, "out": file, "err": file}
+and one on stdout for each: {"status": exit code, or the negative number of the signal that ended it}.
+`kills` end the process by SIGKILL at the nth time a side effect is about to begin or has just ended;
+`files` at the nth change of a file, wherever in the program. The last line of `err` lists what was met.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from typing import Any
+
+_LOCK = threading.Lock()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _watch_effects(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
+    from tierctl.apply import effects
+
+    wanted = {(label, moment): nth for label, moment, nth in kills}
+
+    def observe(label: str, moment: str) -> None:
+        with _LOCK:
+            met[label, moment] += 1
+            if met[label, moment] == wanted.get((label, moment)):
+                _die()
+
+    effects.observe(observe)
+
+
+def _watch_files(nth: int | None, met: Counter[tuple[str, str]]) -> None:
+    from tierctl import files
+
+    def observe(operation: str, path: object) -> None:
+        with _LOCK:
+            met["file", "changes"] += 1
+            if met["file", "changes"] == nth:
+                _die()
+
+    files.PLAIN._observe = observe
+
+
+def _child(job: dict[str, Any]) -> int:
+    for stream, name in ((1, "out"), (2, "err")):
+        fd = os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        os.dup2(fd, stream)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", closefd=False)
+    met: Counter[tuple[str, str]] = Counter()
+    _watch_effects(job["kills"], met)
+    _watch_files(job["files"], met)
+    from tierctl.cli.main import run
+
+    code = run(job["argv"])
+    sys.stdout.flush()
+    print(json.dumps([[*key, count] for key, count in met.items()]), file=sys.stderr, flush=True)
+    return code
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    import pyarrow.compute  # noqa: F401
+    import tierctl.cli.main
+    import tierctl.locallog
+    import tierctl.metadata
+    import tierctl.plan.copy
+    import tierctl.storage  # noqa: F401
+
+    for line in sys.stdin:
+        job = json.loads(line)
+        child = os.fork()
+        if child == 0:
+            code = 99
+            try:
+                code = _child(job)
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        print(json.dumps({"status": os.waitstatus_to_exitcode(status)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

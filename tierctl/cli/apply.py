@@ -1,0 +1,124 @@
+"""`tierctl apply PLAN`: carries out a plan that was kept, as far as it still holds."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
+from tierctl.cli import mutation_options as own
+from tierctl.cli import options
+from tierctl.cli.mutation import Mutation, mutation
+from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.plan.model import Action, Plan, Skip, Step
+
+if TYPE_CHECKING:
+    from tierctl.plan.checks import CurrentTopics
+    from tierctl.state.tier import TierState
+
+_COMMANDS = ("copy", "sweep", "delete")
+
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="What --plan-out wrote.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `apply`."""
+    app.command("apply")(apply_plan)
+
+
+def apply_plan(
+    ctx: typer.Context,
+    plan: PlanFile,
+    metadata: options.Metadata = None,
+    remote: options.Remote = None,
+    layout: options.RemoteLayout = None,
+    log_dir: options.LogDirs = None,
+    state_dir: options.StateDir = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    topic_id: options.TopicIds = None,
+    force: own.Force = False,
+    max_deletes: own.MaxDeletes = None,
+    max_fraction: own.MaxFraction = None,
+    output: options.Output = options.OutputFormat.TABLE,
+    plan_out: options.PlanOut = None,
+    detailed_exitcode: options.DetailedExitcode = False,
+    apply: options.Apply = False,
+    allow_live_brokers: own.AllowLiveBrokers = False,
+    custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
+    broker_id: own.BrokerId = NOT_A_BROKER_ID,
+    wave_size: own.WaveSize = WAVE_SIZE,
+    threads: own.Threads = THREADS,
+    attempts: own.Attempts = ATTEMPTS,
+    config: own.Config = None,
+    broker_configs: own.BrokerConfigs = None,
+) -> int:
+    """Carry out a plan of copy, sweep or delete.
+
+    Every step is held against the metadata, and against --log-dir, as they are now; what changed since is
+    left out. Without --apply what is left of the plan is printed.
+    """
+    kept = _load(plan)
+    with mutation(ctx, fence_logs=kept.command != "delete") as run:
+        state = run.refresh()
+        checked = run.narrowed(_still_holds(run, kept, state))
+        match kept.command:
+            case "copy":
+                return run.conclude(checked, run.copy_options)
+            case "sweep":
+                return run.conclude(
+                    checked, lambda: run.sweep_options({}), check=lambda: run.check_limits(checked, state)
+                )
+            case _:
+                return run.conclude(checked, run.removal_options)
+
+
+def _load(file: Path) -> Plan:
+    try:
+        plan = Plan.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(f"{file}: {e}") from e
+    if plan.command not in _COMMANDS:
+        raise UsageError(
+            f"{file}: a plan of {plan.command!r}", hint=f"expected one of {', '.join(_COMMANDS)}"
+        )
+    return plan
+
+
+def _still_holds(run: Mutation, plan: Plan, state: "TierState") -> Plan:
+    from tierctl.plan.checks import CurrentTopics
+    from tierctl.plan.validity import recheck
+
+    if plan.command == "copy" and not run.context.log_dir:
+        raise UsageError("--log-dir is missing", hint="a plan of copy needs the directories it was made from")
+    topics = CurrentTopics.of(run.read_logs())
+    checked = recheck(plan, state)
+    skipped = [Skip.of(d.step.topic_id_partition, d.reason, d.step.segment_id) for d in checked.dropped]
+    kept: list[Step] = []
+    for step in checked.plan.steps:
+        reason = _why_not_current(run, step, topics) if plan.command != "delete" else None
+        if reason:
+            skipped.append(Skip.of(step.topic_id_partition, reason, step.segment_id))
+        else:
+            kept.append(step)
+    _refuse_current(run, kept, topics)
+    return replace(checked.plan, steps=tuple(kept), skipped=(*checked.plan.skipped, *skipped))
+
+
+def _why_not_current(run: Mutation, step: Step, topics: "CurrentTopics") -> str | None:
+    if step.topic_id_partition.topic_partition in run.unreadable:
+        return "its log can't be read"
+    return topics.why_not_current(step.topic_id_partition)
+
+
+def _refuse_current(run: Mutation, steps: Sequence[Step], topics: "CurrentTopics") -> None:
+    """A topic may have come back, or never have gone, since somebody wanted it marked."""
+    current = {topic_id for ids in topics.ids.values() for topic_id in ids}
+    marks = {step.topic_id for step in steps if step.action is Action.MARK_PARTITION}
+    if marks & current and not run.params["force"]:
+        raise SafetyRefusal(
+            f"the log directories still have a topic with id {', '.join(sorted(marks & current))}",
+            hint="delete the topic first; --force marks it all the same",
+        )

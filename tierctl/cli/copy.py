@@ -1,0 +1,65 @@
+"""`tierctl copy`: rolled segments from brokers' log directories to the tier."""
+
+import typer
+
+from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
+from tierctl.cli import mutation_options as own
+from tierctl.cli import options
+from tierctl.cli.mutation import Mutation, mutation
+from tierctl.errors import UsageError
+from tierctl.plan.model import Plan
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `copy`."""
+    app.command("copy")(copy)
+
+
+def copy(
+    ctx: typer.Context,
+    metadata: options.Metadata = None,
+    remote: options.Remote = None,
+    layout: options.RemoteLayout = None,
+    log_dir: options.LogDirs = None,
+    topic_configs: options.TopicConfigs = None,
+    state_dir: options.StateDir = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    topic_id: options.TopicIds = None,
+    now: options.Now = None,
+    clean_dangling: own.CleanDangling = False,
+    output: options.Output = options.OutputFormat.TABLE,
+    plan_out: options.PlanOut = None,
+    detailed_exitcode: options.DetailedExitcode = False,
+    apply: options.Apply = False,
+    allow_live_brokers: own.AllowLiveBrokers = False,
+    custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
+    broker_id: own.BrokerId = NOT_A_BROKER_ID,
+    wave_size: own.WaveSize = WAVE_SIZE,
+    threads: own.Threads = THREADS,
+    attempts: own.Attempts = ATTEMPTS,
+    config: own.Config = None,
+    broker_configs: own.BrokerConfigs = None,
+) -> int:
+    """Copy rolled segments below the last stable offset to the tier, as a broker would.
+
+    A second run copies nothing; a run that was killed is made good by the next. Events of tierctl carry
+    broker id -1, which is no broker's.
+    """
+    if not log_dir:
+        raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
+    with mutation(ctx) as run:
+        return run.conclude(run.narrowed(_plan(run, clean_dangling=clean_dangling)), run.copy_options)
+
+
+def _plan(run: Mutation, *, clean_dangling: bool) -> Plan:
+    from tierctl.plan.copy import plan_copy
+    from tierctl.plan.dangling import DANGLING_AGE_MS_MIN
+
+    return plan_copy(
+        run.refresh(),
+        run.read_logs(),
+        run.context.topic_configs(),
+        clean_dangling_after_ms=DANGLING_AGE_MS_MIN if clean_dangling else None,
+        now_ms=run.context.now_ms,
+    )

@@ -1,0 +1,262 @@
+"""What every command that changes things has in common: fences, a plan to show, a run, outcomes to show."""
+
+import time
+import uuid
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tierctl.cli.context import Context
+from tierctl.cli.plans import (
+    progress,
+    report_quarantined,
+    report_skipped,
+    say,
+    show_outcomes,
+    show_plan,
+    write_plan,
+)
+from tierctl.errors import ExitCode, LimitExceeded, TierctlError, UsageError
+from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
+from tierctl.plan.model import Plan, Skip
+
+if TYPE_CHECKING:
+    from tierctl.apply.journal import Journal
+    from tierctl.apply.run import Options
+    from tierctl.apply.stop import Stop
+    from tierctl.apply.tools import Tools
+    from tierctl.metadata.base import RemoteLogMetadataManager
+    from tierctl.state.tier import TierState
+    from tierctl.storage.base import RemoteStorageManager
+
+CUSTOM_METADATA_MAX_BYTES = "remote.log.metadata.custom.metadata.max.bytes"
+
+
+@dataclass(kw_only=True)
+class Mutation:
+    """One run of a command that may change things.
+
+    Opened by `mutation`; with --apply the fences are up and the metadata are writable.
+    """
+
+    params: Mapping[str, Any]
+    context: Context
+    metadata: "RemoteLogMetadataManager"
+    unreadable: set[TopicPartition] = field(default_factory=set)
+
+    @property
+    def apply(self) -> bool:
+        """Whether --apply was given."""
+        return bool(self.params["apply"])
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """Broker settings of --broker-configs and --config, the latter winning."""
+        from tierctl.locallog import read_properties
+
+        file = self.params.get("broker_configs")
+        settings = read_properties(file) if file else {}
+        for text in self.params.get("config") or ():
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise UsageError(f"--config {text}: expected NAME=VALUE")
+            settings[name.strip()] = value.strip()
+        return settings
+
+    def refresh(self) -> "TierState":
+        """The metadata, read to their end."""
+        return self.metadata.refresh()
+
+    def read_logs(self, partitions: Collection[TopicPartition] | None = None) -> list[LocalLog]:
+        """The logs of --log-dir, by --topic and --partition or of `partitions` only; all ids of a name.
+
+        A log that can't be read is reported, remembered in `unreadable`, and the rest goes on.
+        """
+        from tierctl.locallog import read_log_dirs
+
+        context = self.context
+
+        def wanted(partition: TopicPartition) -> bool:
+            if partitions is not None:
+                return partition in partitions
+            return (not context.topic or partition.topic in context.topic) and (
+                not context.partition or partition.partition in context.partition
+            )
+
+        def report(folder: Path, error: TierctlError) -> None:
+            say(f"unreadable: {folder}: {error.message}")
+            self.unreadable.add(TopicPartition.parse(folder.name))
+
+        return read_log_dirs(list(context.log_dir), select=wanted, on_error=report)
+
+    def narrowed(self, plan: Plan) -> Plan:
+        """What the plan says of the selected partitions whose log could be read."""
+        selection = self.context.selection
+        steps = [step for step in plan.steps if step.topic_id_partition in selection]
+        skips = [skip for skip in plan.skipped if skip.topic_id_partition in selection]
+        unread = {
+            step.topic_id_partition for step in steps if _name(step.topic_id_partition) in self.unreadable
+        }
+        kept = [step for step in steps if step.topic_id_partition not in unread]
+        skips += [Skip.of(partition, "its log can't be read") for partition in sorted(unread)]
+        return replace(plan, steps=tuple(kept), skipped=tuple(skips))
+
+    def copy_options(self) -> "Options":
+        """What copying needs besides the plan."""
+        from tierctl.apply.copy import CUSTOM_METADATA_MAX_BYTES as DEFAULT_MAX_BYTES
+        from tierctl.apply.run import Options
+
+        given = self.params.get("custom_metadata_max_bytes")
+        setting = self.settings.get(CUSTOM_METADATA_MAX_BYTES, str(DEFAULT_MAX_BYTES))
+        try:
+            max_bytes = int(setting) if given is None else int(given)
+        except ValueError:
+            raise UsageError(f"{CUSTOM_METADATA_MAX_BYTES}={setting!r} is not a whole number") from None
+        return Options(read_logs=self.read_logs, custom_metadata_max_bytes=max_bytes)
+
+    def sweep_options(self, log_starts: "Mapping[TopicIdPartition, int]") -> "Options":
+        """What sweeping needs besides the plan; `log_starts` are those that were asked for."""
+        from tierctl.apply.run import Options
+
+        journal = self.journal
+        return Options(
+            log_starts=log_starts, raise_log_starts=None if journal is None else journal.raise_log_starts
+        )
+
+    def removal_options(self) -> "Options":
+        """What partition deletes need besides the plan."""
+        from tierctl.apply.run import Options
+
+        journal = self.journal
+        return Options(commit_processed=None if journal is None else journal.commit_processed)
+
+    @cached_property
+    def journal(self) -> "Journal | None":
+        """What --state-dir keeps of earlier runs."""
+        from tierctl.apply.journal import Journal
+
+        return None if self.context.state_dir is None else Journal(self.context.state_dir)
+
+    def check_limits(self, plan: Plan, state: "TierState") -> None:
+        """LimitExceeded when the plan deletes more than --max-deletes or --max-fraction allow."""
+        from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
+
+        deletes, fraction = self.params.get("max_deletes"), self.params.get("max_fraction")
+        check_limits(
+            plan,
+            state,
+            max_deletes=MAX_DELETES if deletes is None else deletes,
+            max_fraction=MAX_FRACTION if fraction is None else fraction,
+        )
+
+    def conclude(
+        self,
+        plan: Plan,
+        options: "Callable[[], Options]",
+        *,
+        check: Callable[[], None] | None = None,
+        stop: "Stop | None" = None,
+    ) -> int:
+        """Show `plan`, or with --apply carry it out and show what became of it; the exit code.
+
+        `check` raises LimitExceeded for a plan that may not be carried out; without --apply it only warns.
+        With `stop` somebody else already listens to signals.
+        """
+        bad = report_quarantined(self.metadata.state) or bool(self.unreadable)
+        report_skipped(plan)
+        write_plan(plan, self.params.get("plan_out"))
+        if self.apply:
+            if check is not None:
+                check()
+            return self._carry_out(plan, options, bad=bad, stop=stop)
+        show_plan(plan, self.params["output"])
+        _warn(check)
+        if bad:
+            return ExitCode.CORRUPT
+        pending = bool(plan.steps) and self.params["detailed_exitcode"]
+        return ExitCode.PLAN_PENDING if pending else ExitCode.OK
+
+    def _carry_out(
+        self, plan: Plan, options: "Callable[[], Options]", *, bad: bool, stop: "Stop | None"
+    ) -> int:
+        from tierctl.apply.outcome import exit_code
+        from tierctl.apply.run import run
+        from tierctl.apply.stop import Stop, stop_on_signals
+
+        with ExitStack() as listening, progress(plan) as advance:
+            if stop is None:
+                stop = listening.enter_context(stop_on_signals(Stop()))
+            outcomes = run(plan, self.tools(stop, advance), options())
+        show_outcomes(plan, outcomes, self.params["output"])
+        bad = bad or bool(self.metadata.state.quarantined)
+        return stop.exit_code or exit_code(outcomes, quarantined=bad)
+
+    def tools(self, stop: "Stop", advance: Callable[[int], None]) -> "Tools":
+        """What a run works with: the clock, fresh random ids, threads."""
+        from tierctl.apply.engine import LocalEngine
+        from tierctl.apply.tools import Tools
+
+        return Tools(
+            remote=self.remote,
+            metadata=self.metadata,
+            clock_ms=lambda: time.time_ns() // 1_000_000,
+            new_segment_id=new_segment_id,
+            broker_id=self.params["broker_id"],
+            engine=LocalEngine(self.params["threads"]),
+            wave_size=self.params["wave_size"],
+            stop=stop,
+            advance=advance,
+        )
+
+    @cached_property
+    def remote(self) -> "RemoteStorageManager":
+        """The tier, its failed calls repeated as the retry settings say."""
+        from tierctl.storage.retry import RetryingStorage, RetrySettings
+
+        retry = RetrySettings.from_settings(self.settings, attempts=self.params["attempts"])
+        return RetryingStorage(self.context.remote(), retry)
+
+
+def _warn(check: Callable[[], None] | None) -> None:
+    try:
+        if check is not None:
+            check()
+    except LimitExceeded as e:
+        say(f"--apply would refuse this: {e.message}")
+
+
+def _name(partition: TopicIdPartition) -> TopicPartition:
+    return partition.topic_partition
+
+
+def new_segment_id() -> Uuid:
+    """A random id, never one that begins with '-': Kafka's Uuid.randomUuid, so that no tool takes it for an
+    option.
+    """
+    while True:
+        candidate = Uuid.from_bytes(uuid.uuid4().bytes)
+        if not candidate.startswith("-"):
+            return candidate
+
+
+@contextmanager
+def mutation(ctx: typer.Context, *, fence_logs: bool = True) -> Iterator[Mutation]:
+    """Open what the command's options name; with --apply behind the fences, and for writing.
+
+    LockedError when another tierctl is at work, SafetyRefusal when a broker runs on a --log-dir, unless
+    --allow-live-brokers or not `fence_logs`.
+    """
+    apply = bool(ctx.params["apply"])
+    with Context.of(ctx) as context, ExitStack() as held:
+        if apply:
+            from tierctl.apply.lock import fenced
+
+            fence_logs = fence_logs and not ctx.params["allow_live_brokers"]
+            held.enter_context(fenced(context.log_dir if fence_logs else ()))
+        metadata = context.metadata(writable=apply)
+        yield Mutation(params=ctx.params, context=context, metadata=metadata)

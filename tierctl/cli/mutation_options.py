@@ -1,0 +1,175 @@
+"""Options of the commands that change things, beside those every command shares."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tierctl.cli.options import APPLY, DECIDE
+
+HOW = "How it is done"
+
+WaveSize = Annotated[
+    int,
+    typer.Option(
+        "--wave-size",
+        metavar="N",
+        min=1,
+        help="Segments that are published, moved and confirmed together.",
+        show_default=True,
+        rich_help_panel=HOW,
+    ),
+]
+Threads = Annotated[
+    int,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        max=256,
+        help="Segments that are stored or deleted at the same time.",
+        show_default=True,
+        rich_help_panel=HOW,
+    ),
+]
+BrokerId = Annotated[
+    int,
+    typer.Option(
+        "--broker-id",
+        metavar="ID",
+        min=-1,
+        help="Written into events as their author; -1 is no broker's.",
+        show_default=True,
+        rich_help_panel=HOW,
+    ),
+]
+Config = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--config",
+        metavar="NAME=VALUE",
+        help="A broker setting: remote.log.manager.task.retry.backoff.ms (500), "
+        "remote.log.manager.task.retry.backoff.max.ms (30000), remote.log.manager.task.retry.jitter (0.2), "
+        "remote.log.metadata.custom.metadata.max.bytes (128). Repeatable.",
+        rich_help_panel=HOW,
+    ),
+]
+BrokerConfigs = Annotated[
+    Path | None,
+    typer.Option(
+        "--broker-configs",
+        metavar="FILE",
+        help="A broker's server.properties, to take these settings from.",
+        rich_help_panel=HOW,
+    ),
+]
+Attempts = Annotated[
+    int,
+    typer.Option(
+        "--attempts",
+        metavar="N",
+        min=1,
+        help="How often a call to the store is tried before the segment fails.",
+        show_default=True,
+        rich_help_panel=HOW,
+    ),
+]
+AllowLiveBrokers = Annotated[
+    bool,
+    typer.Option(
+        "--allow-live-brokers",
+        help="Go on although a broker runs on a --log-dir and may do the same work.",
+        rich_help_panel=APPLY,
+    ),
+]
+CustomMetadataMaxBytes = Annotated[
+    int | None,
+    typer.Option(
+        "--custom-metadata-max-bytes",
+        metavar="N",
+        min=0,
+        help="KIP-917's limit; a segment with more stops its partition. Default: the setting, else 128.",
+        rich_help_panel=HOW,
+    ),
+]
+CleanDangling = Annotated[
+    bool,
+    typer.Option(
+        "--clean-dangling",
+        help="Also delete what copies begun over 24 hours ago and never finished have left.",
+        rich_help_panel=DECIDE,
+    ),
+]
+LogStartOffsets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--log-start-offset",
+        metavar="TOPIC-PARTITION=OFFSET",
+        help="Raise a partition's log start offset, as DeleteRecords does. Repeatable.",
+        rich_help_panel=DECIDE,
+    ),
+]
+OffLineage = Annotated[
+    bool,
+    typer.Option(
+        "--off-lineage",
+        help="Also delete segments that diverged from the lineage, once its start has passed their epochs.",
+        rich_help_panel=DECIDE,
+    ),
+]
+UnreferencedEpochs = Annotated[
+    bool,
+    typer.Option(
+        "--unreferenced-epochs",
+        help="Also delete segments of epochs older than any the log knows.",
+        rich_help_panel=DECIDE,
+    ),
+]
+MaxDeletes = Annotated[
+    int | None,
+    typer.Option(
+        "--max-deletes",
+        metavar="N",
+        min=0,
+        help="Segments a run may delete; more stop it before the first, with exit code 8. Default: 10000.",
+        rich_help_panel=DECIDE,
+    ),
+]
+MaxFraction = Annotated[
+    float | None,
+    typer.Option(
+        "--max-fraction",
+        metavar="F",
+        min=0,
+        max=1,
+        help="Share of a partition's segments a run may delete, where it has 20 or more. Default: 0.5.",
+        rich_help_panel=DECIDE,
+    ),
+]
+Mark = Annotated[
+    bool,
+    typer.Option(
+        "--mark",
+        help="Publish DELETE_PARTITION_MARKED for a deleted topic: --topic-id, or a --topic with one id.",
+        rich_help_panel=DECIDE,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Mark a topic although a --log-dir still has it.",
+        rich_help_panel=DECIDE,
+    ),
+]
+Interval = Annotated[
+    int | None,
+    typer.Option(
+        "--interval",
+        metavar="[MS]",
+        min=1,
+        help="Run again and again, this long after the last run has ended. Without a value: "
+        "3600000, the default of remote.partition.remover.task.interval.ms.",
+        rich_help_panel=HOW,
+    ),
+]

@@ -1,0 +1,162 @@
+"""`tierctl sweep`: retention over the tier."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+import typer
+
+from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
+from tierctl.cli import mutation_options as own
+from tierctl.cli import options
+from tierctl.cli.mutation import Mutation, mutation
+from tierctl.cli.plans import say
+from tierctl.errors import TierctlError, UsageError
+from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, TopicPartition, Uuid
+from tierctl.plan.model import Plan
+
+if TYPE_CHECKING:
+    from tierctl.state.tier import PartitionState, TierState
+
+_Key = tuple[Uuid, int]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `sweep`."""
+    app.command("sweep")(sweep)
+
+
+def sweep(
+    ctx: typer.Context,
+    metadata: options.Metadata = None,
+    remote: options.Remote = None,
+    layout: options.RemoteLayout = None,
+    log_dir: options.LogDirs = None,
+    topic_configs: options.TopicConfigs = None,
+    state_dir: options.StateDir = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    topic_id: options.TopicIds = None,
+    now: options.Now = None,
+    log_start_offset: own.LogStartOffsets = None,
+    off_lineage: own.OffLineage = False,
+    unreferenced_epochs: own.UnreferencedEpochs = False,
+    max_deletes: own.MaxDeletes = None,
+    max_fraction: own.MaxFraction = None,
+    output: options.Output = options.OutputFormat.TABLE,
+    plan_out: options.PlanOut = None,
+    detailed_exitcode: options.DetailedExitcode = False,
+    apply: options.Apply = False,
+    allow_live_brokers: own.AllowLiveBrokers = False,
+    broker_id: own.BrokerId = NOT_A_BROKER_ID,
+    wave_size: own.WaveSize = WAVE_SIZE,
+    threads: own.Threads = THREADS,
+    attempts: own.Attempts = ATTEMPTS,
+    config: own.Config = None,
+    broker_configs: own.BrokerConfigs = None,
+) -> int:
+    """Delete from the tier what retention and the log start offset say, as a broker would.
+
+    The oldest segments of each partition's lineage, up to the first that nothing says; deletions that were
+    begun are resumed. Settings come from --topic-configs: what they don't say is unlimited. Without a
+    partition's --log-dir its lineage is read from the newest remote segment, and retention.bytes deletes
+    nothing.
+    """
+    with mutation(ctx) as run:
+        state = run.refresh()
+        logs = run.read_logs()
+        asked = dict(map(_log_start, log_start_offset or ()))
+        current = _current_partitions(state, logs)
+        plan = run.narrowed(_plan(run, state, logs, asked | _kept_log_starts(run, current, logs, asked)))
+        return run.conclude(
+            plan,
+            lambda: run.sweep_options({current[named]: offset for named, offset in asked.items()}),
+            check=lambda: run.check_limits(plan, state),
+        )
+
+
+def _log_start(text: str) -> tuple[TopicPartition, int]:
+    partition, equals, offset = text.partition("=")
+    if not equals or not (offset.isascii() and offset.isdigit()):
+        raise UsageError(
+            f"--log-start-offset {text}: expected TOPIC-PARTITION=OFFSET", hint="as orders-1=1500"
+        )
+    return TopicPartition.parse(partition), int(offset)
+
+
+def _current_partitions(
+    state: "TierState", logs: Collection[LocalLog]
+) -> dict[TopicPartition, TopicIdPartition]:
+    """What each name means now; names that may mean several topics are left out."""
+    from tierctl.plan.checks import CurrentTopics
+
+    topics = CurrentTopics.of(logs)
+    known = {part.topic_id_partition for part in state if part.delete_state is None}
+    known |= {log.topic_id_partition for log in logs}
+    current = [partition for partition in known if topics.why_not_current(partition) is None]
+    times = Counter(partition.topic_partition for partition in current)
+    return {p.topic_partition: p for p in current if times[p.topic_partition] == 1}
+
+
+def _kept_log_starts(
+    run: Mutation,
+    current: Mapping[TopicPartition, TopicIdPartition],
+    logs: Collection[LocalLog],
+    asked: Mapping[TopicPartition, int],
+) -> dict[TopicPartition, int]:
+    """What earlier sweeps raised log starts to; nothing that the log itself does not reach."""
+    if run.journal is None:
+        return {}
+    kept = run.journal.log_starts()
+    ends = {log.topic_partition: log.high_watermark for log in logs}
+    starts = {named: kept.get(partition.key, 0) for named, partition in current.items()}
+    return {
+        named: max(start, asked.get(named, 0))
+        for named, start in starts.items()
+        if 0 < start <= ends.get(named, start)
+    }
+
+
+def _plan(
+    run: Mutation, state: "TierState", logs: Collection[LocalLog], log_starts: Mapping[TopicPartition, int]
+) -> Plan:
+    from tierctl.plan.retention import plan_retention
+
+    return plan_retention(
+        state,
+        logs,
+        run.context.topic_configs(),
+        now_ms=run.context.now_ms,
+        log_start_offsets=log_starts,
+        lineages=_lineages(run, state, logs),
+        off_lineage=run.params["off_lineage"],
+        unreferenced_epochs=run.params["unreferenced_epochs"],
+    )
+
+
+def _lineages(
+    run: Mutation, state: "TierState", logs: Collection[LocalLog]
+) -> dict[_Key, tuple[EpochEntry, ...]]:
+    """Lineages of selected partitions without a log at hand, from the tier; what can't be read has none."""
+    known = {log.topic_id_partition.key for log in logs}
+    found: dict[_Key, tuple[EpochEntry, ...]] = {}
+    for part in state:
+        partition = part.topic_id_partition
+        if partition.key in known or partition not in run.context.selection or part.delete_state is not None:
+            continue
+        try:
+            found[partition.key] = _lineage_of_tier(run, part)
+        except TierctlError as e:
+            say(f"no lineage of {partition}: {e.message}")
+    return found
+
+
+def _lineage_of_tier(run: Mutation, part: "PartitionState") -> tuple[EpochEntry, ...]:
+    from tierctl.read.lineage import newest_segment
+    from tierctl.wire.checkpoints import read_leader_epoch_checkpoint
+
+    newest = newest_segment(part.cache.list_remote_log_segments())
+    if newest is None:
+        return ()
+    with run.remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:
+        return read_leader_epoch_checkpoint(stream.read())
