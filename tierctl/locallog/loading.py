@@ -6,6 +6,7 @@ without changing any.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
@@ -197,10 +198,10 @@ def _cut_epochs(
 
 
 def _local_segments(segments: Sequence[SegmentFiles], snapshots: set[int]) -> tuple[LocalSegment, ...]:
-    following = [segment.base_offset for segment in segments[1:]]
+    following: list[int | None] = [segment.base_offset for segment in segments[1:]]
     return tuple(
         _local_segment(segment, next_base, snapshots)
-        for segment, next_base in zip(segments, [*following, None], strict=True)
+        for segment, next_base in zip_longest(segments, following)
     )
 
 

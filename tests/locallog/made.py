@@ -1,0 +1,67 @@
+"""Log directories made in tests."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tierctl.locallog.files import SegmentFiles
+from tierctl.model import EpochEntry, TopicPartition, Uuid
+from tierctl.wire.checkpoints import (
+    write_leader_epoch_checkpoint,
+    write_offset_checkpoint,
+    write_partition_metadata,
+)
+from tierctl.wire.indexes import build_indexes
+from tierctl.wire.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from tierctl.wire.records import Record, encode_batch, scan
+
+TOPIC_ID = Uuid("WXLMw9uDS32Q2fp63a9ugA")
+PARTITION = TopicPartition("made", 0)
+TIME_MS = 1_700_000_000_000
+
+
+def batch(offset: int, count: int = 1, *, epoch: int = 0, size: int = 30) -> bytes:
+    records = [Record(at, TIME_MS + at, None, b"v" * size) for at in range(offset, offset + count)]
+    return encode_batch(records, partition_leader_epoch=epoch)
+
+
+def write_log(
+    directory: Path,
+    segments: Sequence[Sequence[bytes]],
+    *,
+    partition: TopicPartition = PARTITION,
+    high_watermark: int | None = None,
+    recovery_point: int | None = None,
+    log_start: int | None = None,
+    epochs: Sequence[EpochEntry] = (EpochEntry(0, 0),),
+    snapshots: Mapping[int, Sequence[ProducerEntry]] | None = None,
+    interval_bytes: int = 200,
+) -> Path:
+    """A partition of these segments (their batches) in `directory`; gives the partition's folder.
+
+    Segments must not be empty but for the last, which is then named by the end of the one before.
+    """
+    folder = directory / str(partition)
+    folder.mkdir(parents=True)
+    end = 0
+    for batches in segments:
+        data = b"".join(batches)
+        base = next(scan(data)).base_offset if data else end
+        files = SegmentFiles(folder, base)
+        files.log.write_bytes(data)
+        offsets, times = build_indexes(scan(data), base, interval_bytes=interval_bytes)
+        files.path(".index").write_bytes(offsets.data)
+        files.path(".timeindex").write_bytes(times.data)
+        end = max((head.next_offset for head in scan(data)), default=base)
+    for offset, entries in (snapshots or {}).items():
+        (folder / f"{offset:020d}.snapshot").write_bytes(encode_producer_snapshot(entries))
+    (folder / "leader-epoch-checkpoint").write_bytes(write_leader_epoch_checkpoint(epochs))
+    (folder / "partition.metadata").write_bytes(write_partition_metadata(TOPIC_ID))
+    _checkpoint(directory, "replication", partition, end if high_watermark is None else high_watermark)
+    _checkpoint(directory, "recovery-point", partition, end if recovery_point is None else recovery_point)
+    _checkpoint(directory, "log-start", partition, log_start)
+    return folder
+
+
+def _checkpoint(directory: Path, kind: str, partition: TopicPartition, offset: int | None) -> None:
+    entries = {} if offset is None else {partition: offset}
+    (directory / f"{kind}-offset-checkpoint").write_bytes(write_offset_checkpoint(entries))

@@ -1,0 +1,155 @@
+"""The last stable offset, against a reading of whole logs that knows neither snapshots nor indexes."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.locallog import read_log_dirs
+from tierctl.locallog.producer_state import OpenTransactions
+from tierctl.model import LocalLog
+from tierctl.wire.indexes import TransactionIndex
+from tierctl.wire.producer_snapshot import ProducerEntry
+from tierctl.wire.records import ControlType, Record, encode_batch, scan
+
+from tests.locallog.made import PARTITION, TIME_MS, batch, write_log
+from tests.wire_log.samples import marker
+
+# What a history is made of: (kind, producer); every step takes one offset.
+Step = tuple[str, int]
+
+
+def _encode(offset: int, kind: str, producer: int) -> bytes:
+    if kind == "plain":
+        return batch(offset)
+    if kind == "data":
+        record = Record(offset, TIME_MS + offset, None, b"t" * 20)
+        return encode_batch(
+            [record], producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True
+        )
+    if kind == "cleaned":
+        return encode_batch(
+            [], base_offset=offset, last_offset=offset, producer_id=producer, transactional=True, control=True
+        )
+    return marker(offset, ControlType.ABORT if kind == "abort" else ControlType.COMMIT, producer)
+
+
+def _open_at(history: list[Step], offset: int) -> dict[int, int]:
+    """By producer, where its transaction open at `offset` began."""
+    began: dict[int, int] = {}
+    for at, (kind, producer) in enumerate(history[:offset]):
+        if kind == "data":
+            began.setdefault(producer, at)
+        elif kind in {"abort", "commit"}:
+            began.pop(producer, None)
+    return began
+
+
+def _snapshot(history: list[Step], offset: int) -> list[ProducerEntry]:
+    began = _open_at(history, offset)
+    return [ProducerEntry(p, 0, 0, offset - 1, 0, TIME_MS, 3, began.get(p, -1)) for p in range(1, 4)]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Step], list[int], list[int], int]:
+    kinds = st.sampled_from(["plain", "data", "data", "abort", "commit", "commit", "cleaned"])
+    history = draw(st.lists(st.tuples(kinds, st.integers(1, 3)), min_size=1, max_size=60))
+    inside = st.integers(1, len(history))
+    rolls = sorted(draw(st.sets(inside, max_size=4)) - {len(history)})
+    return history, rolls, sorted(draw(st.sets(inside, max_size=4))), draw(st.integers(0, len(history)))
+
+
+def _write(directory: Path, history: list[Step], rolls: list[int], snapshots: list[int], mark: int) -> Path:
+    bounds = [0, *rolls, len(history)]
+    segments = [[_encode(at, *history[at]) for at in range(start, end)] for start, end in pairwise(bounds)]
+    return write_log(
+        directory,
+        segments,
+        high_watermark=mark,
+        snapshots={offset: _snapshot(history, offset) for offset in snapshots},
+    )
+
+
+def _read(directory: Path) -> LocalLog:
+    (log,) = read_log_dirs([directory])
+    return log
+
+
+@settings(max_examples=120, deadline=None)
+@given(made=histories(), broken=st.integers(0, 3))
+def test_the_oldest_open_transaction_at_the_high_watermark(
+    made: tuple[list[Step], list[int], list[int], int], broken: int
+) -> None:
+    history, rolls, snapshots, mark = made
+    with TemporaryDirectory() as name:
+        folder = _write(Path(name), history, rolls, snapshots, mark)
+        for path in sorted(folder.glob("*.snapshot"), reverse=True)[:broken]:
+            path.write_bytes(path.read_bytes()[:-1])
+        log = _read(Path(name))
+    assert log.log_end_offset == len(history)
+    assert log.last_stable_offset == min([*_open_at(history, mark).values(), mark])
+
+
+def test_captured_logs(capture: Callable[[str], Path]) -> None:
+    unclean = capture("unclean-leader")
+    brokers = [unclean / stage / name for stage in ("before", "after") for name in ("broker-1", "broker-2")]
+    stages = [capture("untiered-broker") / "local", *brokers]
+    compared = 0
+    for log in read_log_dirs(stages):
+        if log.local_log_start_offset > log.log_start_offset:
+            continue
+        transactions = OpenTransactions()
+        for segment in log.segments:
+            data = segment.log.read_bytes()
+            for head in scan(data):
+                if head.base_offset < log.high_watermark:
+                    transactions.append(data, head)
+        first = transactions.first_offset
+        assert log.last_stable_offset == (log.high_watermark if first is None else first), log.topic_partition
+        compared += 1
+    assert compared >= 5
+
+
+def test_aborted_transactions_are_those_in_the_brokers_indexes(capture: Callable[[str], Path]) -> None:
+    folder = capture("untiered-broker") / "local" / "ledger-0"
+    transactions = OpenTransactions()
+    for path in sorted(folder.glob("*.log")):
+        data = path.read_bytes()
+        aborted = [found for head in scan(data) if (found := transactions.append(data, head)) is not None]
+        index = path.with_suffix(".txnindex")
+        expected = TransactionIndex.decode(index.read_bytes()).entries if index.exists() else ()
+        assert tuple(aborted) == expected, path.name
+
+
+def test_a_broken_batch_leaves_what_follows_undecided(tmp_path: Path) -> None:
+    """Its marker may be the one that is missing: nothing from there on may leave the broker."""
+    history: list[Step] = [("data", 1), ("plain", 0), ("commit", 1), ("plain", 0), ("data", 2), ("commit", 2)]
+    folder = _write(tmp_path, history, [4], [], 6)
+    path = folder / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[list(scan(bytes(data)))[3].position + 50] ^= 1
+    path.write_bytes(data)
+    assert _read(tmp_path).last_stable_offset == 3
+
+
+def test_a_marker_nobody_can_read_decides_nothing(tmp_path: Path) -> None:
+    bad = encode_batch(
+        [Record(1, TIME_MS, b"\x00", b"")], producer_id=1, producer_epoch=0, transactional=True, control=True
+    )
+    write_log(tmp_path, [[_encode(0, "data", 1), bad, batch(2)]])
+    assert _read(tmp_path).last_stable_offset == 0
+
+
+@pytest.mark.parametrize(("log_start", "expected"), [(0, 0), (1, 1), (3, 5)])
+def test_what_lies_below_the_log_start_is_forgotten(tmp_path: Path, log_start: int, expected: int) -> None:
+    history: list[Step] = [("data", 1), ("data", 1), ("data", 1), ("plain", 0), ("plain", 0)]
+    directory = tmp_path / "logs"
+    folder = _write(directory, history, [], [], 5)
+    (directory / "log-start-offset-checkpoint").write_text(f"0\n1\n{PARTITION.topic} 0 {log_start}\n")
+    assert _read(directory).last_stable_offset == expected
+    # A snapshot at or below the log start is what a broker throws away.
+    (folder / f"{log_start:020d}.snapshot").write_bytes(b"junk")
+    assert _read(directory).last_stable_offset == expected

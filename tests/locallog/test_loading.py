@@ -1,0 +1,323 @@
+"""Log directories as facts: captured ones against what brokers made of them, damaged ones as in recovery."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.errors import CorruptInputError, NotFoundError, TierctlError, UsageError
+from tierctl.locallog import read_log_dirs
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicPartition,
+)
+from tierctl.wire.metadata import decode
+from tierctl.wire.records import Record, batches, encode_batch, scan
+
+from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, batch, write_log
+
+Tree = Callable[[str], Path]
+
+
+def _one(directory: Path, partition: TopicPartition = PARTITION) -> LocalLog:
+    (log,) = (log for log in read_log_dirs([directory]) if log.topic_partition == partition)
+    return log
+
+
+def test_an_untiered_broker(capture: Tree) -> None:
+    logs = {str(log.topic_partition): log for log in read_log_dirs([capture("untiered-broker") / "local"])}
+    assert sorted(logs) == ["bills-0", "bills-1", "events-0", "ledger-0"]
+    ledger = logs["ledger-0"]
+    assert ledger.topic_id_partition.topic_id == "WXLMw9uDS32Q2fp63a9ugA"
+    assert [s.base_offset for s in ledger.segments] == [0, 697, 1394, 2091, 2788, 3481, 4081, 4681]
+    assert [s.next_base_offset for s in ledger.segments] == [697, 1394, 2091, 2788, 3481, 4081, 4681, None]
+    assert (ledger.log_start_offset, ledger.high_watermark, ledger.log_end_offset) == (0, 4781, 4781)
+    assert ledger.leader_epochs == (EpochEntry(0, 0), EpochEntry(2, 2050))
+    assert [s.transaction_index is not None for s in ledger.segments] == [True] * 5 + [False] * 3
+    assert [s.producer_snapshot.name[:20].lstrip("0") for s in ledger.segments if s.producer_snapshot] == [
+        "697", "1394", "2091", "2788", "3481", "4081", "4681",
+    ]  # fmt: skip
+    assert ledger.segments[0].size_bytes == 1028483
+    assert {str(p): log.last_stable_offset for p, log in logs.items()} == {
+        "bills-0": 3500, "bills-1": 3500, "events-0": 5000, "ledger-0": 3280,
+    }  # fmt: skip
+
+
+def test_largest_timestamps_are_those_brokers_wrote_down(capture: Tree) -> None:
+    root = capture("untiered-broker")
+    logs = {log.topic_id_partition: log for log in read_log_dirs([root / "local"])}
+    compared = 0
+    for path in (root / "tiered-metadata").rglob("*.log"):
+        for found in batches(path.read_bytes()):
+            for record in found.records():
+                event = decode(record.value or b"")
+                if not isinstance(event, RemoteLogSegmentMetadata):
+                    continue
+                segments = {s.base_offset: s for s in logs[event.topic_id_partition].segments}
+                segment = segments[event.start_offset]
+                assert segment.max_timestamp_ms == event.max_timestamp_ms
+                assert segment.size_bytes == event.segment_size_in_bytes
+                assert segment.next_base_offset == event.end_offset + 1
+                compared += event.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    assert compared == 14
+
+
+def test_a_tiered_broker_and_its_log_start(capture: Tree) -> None:
+    """After retention and DeleteRecords the log start lies in the tier, below the local segments."""
+    before, after = (
+        {str(log.topic_partition): log for log in read_log_dirs([capture("tiered-cluster") / stage])}
+        for stage in ("before", "after")
+    )
+    assert set(before) - set(after) == {"shortlived-0", "shortlived-1"}
+    assert {name: log.log_start_offset for name, log in after.items()} == {
+        "clicks-0": 3200, "clicks-1": 3200, "metrics-0": 2400, "orders-0": 0, "orders-1": 1500, "orders-2": 0,
+        "payments-0": 0,
+    }  # fmt: skip
+    orders = after["orders-1"]
+    assert (orders.local_log_start_offset, orders.log_end_offset) == (3000, 3667)
+    assert orders.leader_epochs == (EpochEntry(0, 1500), EpochEntry(2, 2000), EpochEntry(4, 3667))
+
+
+def test_the_same_partition_of_two_brokers_comes_out_twice(capture: Tree) -> None:
+    root = capture("unclean-leader") / "before"
+    dirs = [root / "broker-1", root / "broker-2", root / "broker-1"]
+    logs = read_log_dirs(dirs, select=lambda partition: partition.topic == "wallets")
+    assert [log.directory.parent.name for log in logs] == ["broker-1", "broker-2"]
+    assert [log.leader_epochs[-1] for log in logs] == [EpochEntry(5, 1220), EpochEntry(6, 1550)]
+
+
+def test_internal_topics_only_when_asked_for(capture: Tree) -> None:
+    directory = capture("tiered-cluster") / "before"
+    assert not any(log.topic_partition.topic.startswith("__") for log in read_log_dirs([directory]))
+    internal = [
+        log
+        for log in read_log_dirs([directory], include_internal=True)
+        if log.topic_partition.topic[0] == "_"
+    ]
+    assert [str(log.topic_partition) for log in internal] == [f"__remote_log_metadata-{n}" for n in range(5)]
+
+
+def test_foreign_files_and_folders_on_their_way_are_none_of_ours(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, [[batch(0)], [batch(1)]])
+    for name in (
+        "made-0.5bdc1fcf2ea94c4aa0b0b1a8-delete", "made-1.5bdc1fcf2ea94c4aa0b0b1a8-future",
+        "made-2.5bdc1fcf2ea94c4aa0b0b1a8-stray", "lost+found", "nodash", "made-x", "made-01", "ma de-0",
+        "..-0", "made-99999999999",
+    ):  # fmt: skip
+        (tmp_path / name).mkdir()
+    (tmp_path / "file-3").write_text("a file")
+    (tmp_path / ".lock").touch()
+    for name in ("notes.txt", "00000000000000000000.log.deleted", "00000000000000000007.log.swap", "1.log",
+                 "99999999999999999999.log", "leader-epoch-checkpoint.tmp"):  # fmt: skip
+        (folder / name).write_text("junk")
+    assert [s.base_offset for s in _one(tmp_path).segments] == [0, 1]
+    assert len(read_log_dirs([tmp_path])) == 1
+
+
+def test_what_no_directory_is(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no directory"):
+        read_log_dirs([tmp_path / "missing"])
+    assert read_log_dirs([tmp_path]) == []
+
+
+def _segments() -> list[list[bytes]]:
+    return [[batch(n, 2) for n in range(base, base + 20, 2)] for base in (0, 20, 40)]
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "log_start", "expected"),
+    [
+        (60, None, (0, 60)),
+        (35, None, (0, 35)),
+        (99, None, (0, 60)),
+        (0, None, (0, 0)),
+        (35, 7, (7, 35)),
+        (3, 7, (7, 7)),
+    ],
+)
+def test_offsets_from_checkpoints(
+    tmp_path: Path, high_watermark: int, log_start: int | None, expected: tuple[int, int]
+) -> None:
+    write_log(tmp_path, _segments(), high_watermark=high_watermark, log_start=log_start)
+    log = _one(tmp_path)
+    assert (log.log_start_offset, log.high_watermark) == expected
+    assert log.log_end_offset == 60
+    assert log.last_stable_offset == log.high_watermark
+
+
+def test_without_checkpoints_nothing_is_known_to_be_replicated(tmp_path: Path) -> None:
+    write_log(tmp_path, _segments()[1:])
+    for path in tmp_path.glob("*-checkpoint"):
+        path.unlink()
+    log = _one(tmp_path)
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (20, 20, 60)
+
+
+def test_a_log_start_beyond_the_end_starts_the_log_anew(tmp_path: Path) -> None:
+    write_log(tmp_path, _segments(), log_start=61)
+    log = _one(tmp_path)
+    assert (log.segments, log.leader_epochs) == ((), ())
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset, log.last_stable_offset) == (61,) * 4
+
+
+def test_an_empty_active_segment_ends_where_it_begins(tmp_path: Path) -> None:
+    write_log(tmp_path, [*_segments(), []])
+    log = _one(tmp_path)
+    assert log.log_end_offset == 60
+    assert [s.base_offset for s in log.segments] == [0, 20, 40, 60]
+
+
+@pytest.mark.parametrize(
+    ("entries", "log_start", "expected"),
+    [
+        ([(0, 0), (2, 15), (5, 60)], None, [(0, 0), (2, 15), (5, 60)]),
+        ([(0, 0), (2, 15), (5, 61)], None, [(0, 0), (2, 15)]),
+        ([(0, 0), (2, 15), (5, 40)], 15, [(2, 15), (5, 40)]),
+        ([(0, 0), (2, 15), (5, 40)], 30, [(2, 30), (5, 40)]),
+        ([(2, 15)], 3, [(2, 15)]),
+        ([], None, [(0, 0)]),
+    ],
+)
+def test_epochs_are_cut_to_the_log(
+    tmp_path: Path, entries: list[tuple[int, int]], log_start: int | None, expected: list[tuple[int, int]]
+) -> None:
+    epochs = [EpochEntry(*entry) for entry in entries]
+    write_log(tmp_path, _segments(), epochs=epochs, log_start=log_start, recovery_point=0)
+    assert list(_one(tmp_path).leader_epochs) == [EpochEntry(*entry) for entry in expected]
+
+
+def test_epochs_of_unflushed_batches_are_recovered(tmp_path: Path) -> None:
+    active = [batch(40, epoch=1), batch(41, epoch=3), batch(42, epoch=3), batch(43, epoch=4)]
+    write_log(
+        tmp_path, [*_segments()[:2], active], epochs=[EpochEntry(0, 0), EpochEntry(1, 40)], recovery_point=40
+    )
+    assert _one(tmp_path).leader_epochs == (
+        EpochEntry(0, 0), EpochEntry(1, 40), EpochEntry(3, 41), EpochEntry(4, 43),
+    )  # fmt: skip
+
+
+def test_every_truncation_of_the_active_segment(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, _segments(), high_watermark=50)
+    path = folder / "00000000000000000040.log"
+    data = path.read_bytes()
+    ends = {0: 40} | {head.end: head.next_offset for head in scan(data)}
+    for cut in range(0, len(data), 5):
+        path.write_bytes(data[:cut])
+        log = _one(tmp_path)
+        assert log.log_end_offset == max(offset for end, offset in ends.items() if end <= cut)
+        assert log.high_watermark == min(50, log.log_end_offset)
+
+
+# An entry at a place where no batch begins.
+_NOWHERE = bytes.fromhex("000000010000000100000002000000337fffffff7fffffff")
+_DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut": lambda data: data[:-3],
+    "zeros": lambda data: bytes(len(data)),
+    "garbage": lambda data: b"\xff" * len(data),
+    "allocated ahead": lambda data: data + bytes(2400),
+    "empty": lambda _: b"",
+}
+
+
+@pytest.mark.parametrize(
+    ("suffix", "damage"),
+    [(suffix, damage) for suffix in (".index", ".timeindex") for damage in ("missing", *_DAMAGES)]
+    + [(".index", "nowhere")],
+)
+@pytest.mark.parametrize("base", [20, 40])
+def test_a_damaged_index_costs_time_only(tmp_path: Path, suffix: str, damage: str, base: int) -> None:
+    folder = write_log(tmp_path, _segments())
+    whole = _one(tmp_path)
+    path = folder / f"{base:020d}{suffix}"
+    data = path.read_bytes()
+    assert len(data) >= 24
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(_NOWHERE if damage == "nowhere" else _DAMAGES[damage](data))
+    assert _one(tmp_path) == whole
+
+
+def test_a_time_index_that_lags_behind_the_active_segment(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, _segments())
+    (folder / "00000000000000000040.timeindex").write_bytes(b"")
+    assert _one(tmp_path).segments[-1].max_timestamp_ms == TIME_MS + 59
+
+
+def test_without_timestamps_the_files_time_counts(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, [[encode_batch([Record(0, -1, None, b"v")])], [batch(1)]])
+    os.utime(folder / "00000000000000000000.log", ns=(0, 1_234_567_890_000_000))
+    assert _one(tmp_path).segments[0].max_timestamp_ms == 1_234_567_890
+
+
+def _break(folder: Path, base: int, batch_number: int) -> None:
+    path = folder / f"{base:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[list(scan(bytes(data)))[batch_number].position + 40] ^= 4
+    path.write_bytes(data)
+
+
+def test_a_broken_unflushed_segment_ends_the_log(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, _segments(), recovery_point=20)
+    _break(folder, 20, 3)
+    log = _one(tmp_path)
+    assert [s.base_offset for s in log.segments] == [0, 20]
+    assert log.segments[-1].next_base_offset is None
+    assert (log.log_end_offset, log.high_watermark) == (26, 26)
+
+
+@pytest.mark.parametrize("how", ["recovery point", "clean shutdown"])
+def test_flushed_segments_are_not_read_again(tmp_path: Path, how: str) -> None:
+    """What a broker trusts is trusted; a copy checks every byte anyway."""
+    folder = write_log(tmp_path, _segments(), recovery_point=40 if how == "recovery point" else 0)
+    if how == "clean shutdown":
+        (tmp_path / ".kafka_cleanshutdown").touch()
+    _break(folder, 20, 3)
+    log = _one(tmp_path)
+    assert (len(log.segments), log.log_end_offset) == (3, 60)
+
+
+@pytest.mark.parametrize("name", ["partition.metadata", "leader-epoch-checkpoint"])
+def test_one_bad_partition_does_not_hide_the_others(tmp_path: Path, name: str) -> None:
+    write_log(tmp_path, _segments(), partition=TopicPartition("good", 3))
+    folder = write_log(tmp_path, _segments())
+    data = (folder / name).read_bytes()
+    reported: list[tuple[Path, TierctlError]] = []
+    for cut in range(1, len(data)):
+        (folder / name).write_bytes(data[:cut])
+        with pytest.raises(CorruptInputError) as caught:
+            read_log_dirs([tmp_path])
+        assert caught.value.source == str(folder / name)
+        reported.clear()
+        logs = read_log_dirs([tmp_path], on_error=lambda where, error: reported.append((where, error)))
+        assert [str(log.topic_partition) for log in logs] == ["good-3"]
+        assert [where for where, _ in reported] == [folder]
+
+
+def test_a_partition_without_a_topic_id_says_so(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, _segments())
+    (folder / "partition.metadata").unlink()
+    with pytest.raises(NotFoundError, match=r"partition\.metadata"):
+        read_log_dirs([tmp_path])
+
+
+def test_a_bad_checkpoint_is_named(tmp_path: Path) -> None:
+    write_log(tmp_path, _segments())
+    (tmp_path / "replication-offset-checkpoint").write_bytes(b"0\n1\nmade 0 x\n")
+    with pytest.raises(CorruptInputError, match="replication-offset-checkpoint"):
+        read_log_dirs([tmp_path])
+
+
+def test_nothing_is_changed(tmp_path: Path) -> None:
+    write_log(tmp_path, _segments(), recovery_point=0)
+
+    def state() -> list[tuple[str, int, int]]:
+        return sorted((str(p), p.stat().st_mtime_ns, p.stat().st_size) for p in tmp_path.rglob("*"))
+
+    before = state()
+    read_log_dirs([tmp_path])
+    assert state() == before
+    assert _one(tmp_path).topic_id_partition.topic_id == TOPIC_ID

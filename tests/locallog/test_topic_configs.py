@@ -1,0 +1,89 @@
+"""Topic settings from a .properties file."""
+
+import logging
+from pathlib import Path
+
+import pytest
+from tierctl.errors import UsageError
+from tierctl.locallog import read_properties, read_topic_configs
+from tierctl.locallog.topic_configs import TOPIC_SETTINGS, split_topic_setting
+from tierctl.model import TopicConfig
+
+
+def _file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "topics.properties"
+    path.write_text(text)
+    return path
+
+
+def test_settings_by_topic(tmp_path: Path) -> None:
+    path = _file(
+        tmp_path,
+        """
+        # what the cluster had
+        clicks.retention.bytes=2097152
+        clicks.remote.storage.enable : true
+        my.dotted.topic.local.retention.ms = 1
+        metrics.retention.ms=172800000
+        metrics.retention.ms=172800001
+        metrics.compression.type=lz4
+        """,
+    )
+    assert read_topic_configs(path) == {
+        "clicks": TopicConfig(retention_bytes=2097152, remote_storage_enable=True),
+        "my.dotted.topic": TopicConfig(local_retention_ms=1),
+        "metrics": TopicConfig(retention_ms=172800001),
+    }
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        ("clicks.retention.ms", ("clicks", "retention.ms")),
+        ("clicks.local.retention.ms", ("clicks", "local.retention.ms")),
+        ("a.b.c.segment.bytes", ("a.b.c", "segment.bytes")),
+        ("retention.ms", ("retention.ms", None)),
+        ("clicks.retention", ("clicks.retention", None)),
+        ("nothing", ("nothing", None)),
+    ],
+)
+def test_the_longest_setting_wins(key: str, expected: tuple[str, str | None]) -> None:
+    assert split_topic_setting(key) == expected
+
+
+@pytest.mark.parametrize("setting", sorted(TOPIC_SETTINGS))
+def test_every_setting_splits(setting: str) -> None:
+    assert split_topic_setting(f"a.topic.{setting}") == ("a.topic", setting)
+
+
+def test_unknown_settings_are_ignored_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = _file(tmp_path, "clicks.retention.byte=5\nclicks.retention.ms=7\n")
+    with caplog.at_level(logging.WARNING):
+        assert read_topic_configs(path) == {"clicks": TopicConfig(retention_ms=7)}
+    assert "line 1: 'clicks.retention.byte'" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("clicks.retention.ms=soon", "topic clicks: retention.ms"),
+        ("../x.retention.ms=1", "line 1.*no topic name"),
+        ("\n.retention.ms=1", "line 2.*no topic name"),
+        ("a.retention.ms=\\u12", "line 1"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        read_topic_configs(_file(tmp_path, text))
+
+
+def test_files_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="can't be read"):
+        read_topic_configs(tmp_path / "missing")
+
+
+def test_plain_properties(tmp_path: Path) -> None:
+    path = _file(tmp_path, "bootstrap.servers=localhost:9092\nssl.keystore.password=a\\:b\n")
+    assert read_properties(path) == {"bootstrap.servers": "localhost:9092", "ssl.keystore.password": "a:b"}
