@@ -1,1 +1,5 @@
 """RemoteLogMetadataManager: its Protocol, and the metadata topic it is backed by."""
+
+from tierctl.metadata.open import open_metadata, open_metadata_topic
+
+__all__ = ["open_metadata", "open_metadata_topic"]

@@ -7,12 +7,13 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError, MetadataError
 from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive
 from tierctl.metadata.base import DEFAULT_METADATA_PARTITIONS, METADATA_TOPIC, MetadataChunk
+from tierctl.metadata.disk_errors import translated
 from tierctl.metadata.make_topic import make_topic
 from tierctl.metadata.partition_log import PartitionLog
 from tierctl.metadata.partition_writer import PartitionWriter
@@ -56,7 +57,7 @@ class MetadataLogOnDisk:
         self._clock_ms = clock_ms
         self._fs = fs
         self._writers: dict[int, PartitionWriter] = {}
-        with ExitStack() as held, _translated(f"opening {folder}"):
+        with ExitStack() as held, translated(f"opening {folder}"):
             if writable:
                 fs.make_folder(folder)
                 held.enter_context(exclusive(folder, LOCK))
@@ -92,20 +93,20 @@ class MetadataLogOnDisk:
 
     def beginning_offsets(self) -> dict[int, int]:
         """MetadataTopic.beginning_offsets."""
-        with _translated(f"reading {self._folder}"):
+        with translated(f"reading {self._folder}"):
             found = {log.partition: log.beginning_offset() for log in self._logs}
         return found or dict.fromkeys(range(self._partition_count), 0)
 
     def end_offsets(self) -> dict[int, int]:
         """MetadataTopic.end_offsets; what was scanned before is not scanned again."""
-        with _translated(f"reading {self._folder}"):
+        with translated(f"reading {self._folder}"):
             found = {log.partition: log.end_offset() for log in self._logs}
         return found or dict.fromkeys(range(self._partition_count), 0)
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """MetadataTopic.read."""
         if self._logs:
-            with _translated(f"reading {self._logs[partition].folder}"):
+            with translated(f"reading {self._logs[partition].folder}"):
                 yield from self._logs[partition].read(start_offset, end_offset)
 
     def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
@@ -115,7 +116,7 @@ class MetadataLogOnDisk:
         values: dict[int, list[bytes]] = {}
         for partition, value in records:
             values.setdefault(partition, []).append(value)
-        with _translated(f"appending to {self._folder}"):
+        with translated(f"appending to {self._folder}"):
             offsets = self._append(values)
         taken = {partition: iter(found) for partition, found in offsets.items()}
         return [next(taken[partition]) for partition, _ in records]
@@ -155,18 +156,6 @@ class MetadataLogOnDisk:
             writer.close()
         self._writers.clear()
         self._held.close()
-
-
-@contextmanager
-def _translated(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as e:
-        where = f" ({e.filename})" if e.filename else ""
-        raise MetadataError(
-            f"{doing}: {e.strerror or e}{where}",
-            hint="look at the disk and the folder's mode, then run again",
-        ) from e
 
 
 def _partition_folder(folder: Path, partition: int) -> Path:

@@ -1,0 +1,136 @@
+"""One user partition's flat-file cache, `<topic>-<partition>-<topicId>.rlmcache`, read and extended."""
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError
+from tierctl.files import BACKUP_SUFFIX, FileSystem, write_durably
+from tierctl.metadata.state_manifest import CacheEntry
+from tierctl.model import TopicIdPartition, Uuid, is_legal_topic_name
+from tierctl.model.stored import StoredValue
+from tierctl.wire import flatfile
+from tierctl.wire.crc import crc32c
+from tierctl.wire.metadata import decode_column
+
+SUFFIX = ".rlmcache"
+REWRITE_BYTES_MAX = 1 << 18
+"""Smaller caches are written anew, so that their header is current; larger ones are appended to."""
+
+_NAME_BYTES_MAX = 240
+_NAME = re.compile(r"(?P<topic>.{1,249})-(?P<partition>\d{1,10})-(?P<id>[A-Za-z0-9_-]{22})\.rlmcache\Z")
+
+
+def cache_name(partition: TopicIdPartition) -> str | None:
+    """The file's name; None when the partition's name must not, or can't, be part of a path."""
+    if not is_legal_topic_name(partition.topic) or partition.partition < 0:
+        return None
+    name = f"{partition.topic}-{partition.partition}-{partition.topic_id}{SUFFIX}"
+    return name if len(name) <= _NAME_BYTES_MAX else None
+
+
+def partition_of(name: str) -> TopicIdPartition | None:
+    """Whose cache a file is, by its name."""
+    match = _NAME.match(name)
+    if match is None or not is_legal_topic_name(match["topic"]):
+        return None
+    return TopicIdPartition(Uuid(match["id"]), match["topic"], int(match["partition"]))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedCache:
+    """A cache's events as they were vouched for, and where the next entry goes."""
+
+    offsets: list[int]
+    table: pa.Table
+    end: int
+
+
+def load_cache(path: Path, partition: TopicIdPartition, entry: CacheEntry) -> LoadedCache:
+    """The events that `entry` vouches for; what a crash left behind them is passed over.
+
+    Raises CorruptInputError when they are not all there, damaged, or somebody else's; OSError.
+    """
+    data = path.read_bytes()
+    try:
+        found = flatfile.read(data)
+        start = flatfile.read_header(data)[1]
+    except CorruptInputError as e:
+        raise e.within(str(path)) from None
+    vouched = found.entries[: entry.events]
+    end = vouched[-1].end if vouched else start
+    crc = crc32c(data[start:end])
+    if len(vouched) < entry.events:
+        raise _wrong(path, f"{entry.events} entries", f"{len(vouched)}")
+    if crc != entry.crc:
+        raise _wrong(path, f"CRC-32C {entry.crc:#010x}", f"{crc:#010x}")
+    records = [e.record for e in vouched if isinstance(e.record, StoredValue)]
+    table = decode_column(pa.array([record.value for record in records], pa.binary()))
+    offsets = [record.metadata_offset for record in records]
+    _check(path, partition, entry, offsets, table)
+    return LoadedCache(offsets, table, end)
+
+
+def _check(
+    path: Path, partition: TopicIdPartition, entry: CacheEntry, offsets: list[int], table: pa.Table
+) -> None:
+    """That the events are this partition's, and end where they should."""
+    ids, numbers = set(table.column("topic_id").to_pylist()), set(table.column("partition").to_pylist())
+    if (ids, numbers) != ({partition.topic_id}, {partition.partition}):
+        raise _wrong(
+            path, f"events of {partition}", f"topic ids {sorted(map(str, ids))}, partitions {numbers}"
+        )
+    if len(offsets) != entry.events or offsets[-1] != entry.last_offset:
+        raise _wrong(path, f"{entry.events} values up to offset {entry.last_offset}", f"{len(offsets)}")
+
+
+@dataclass(frozen=True, slots=True)
+class Extension:
+    """Encoded entries of one user partition; `last_offset` is the metadata offset of the last."""
+
+    partition: TopicIdPartition
+    entries: bytes
+    last_offset: int
+
+
+def extend_cache(path: Path, end: int, extension: Extension, *, fs: FileSystem) -> int:
+    """Add entries at byte `end`, durably; returns the new end.
+
+    With `end` 0 the file is made, and what had its name is kept as `.bak`. The manifest vouches for the
+    old entries until it is written anew, so a crash in between loses nothing. Raises OSError.
+    """
+    old, entries, partition = b"", extension.entries, extension.partition
+    if end == 0 and path.exists():
+        fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
+    elif end > REWRITE_BYTES_MAX:
+        _append(path, end, entries, fs)
+        return end + len(entries)
+    elif end:
+        data = path.read_bytes()
+        old = data[flatfile.read_header(data)[1] : end]
+    header = flatfile.encode_header(
+        flatfile.FlatFileHeader(
+            topic=partition.topic, topic_id=partition.topic_id, metadata_topic_offset=extension.last_offset
+        )
+    )
+    write_durably(path, [header, old, entries], fs=fs)
+    return len(header) + len(old) + len(entries)
+
+
+def _append(path: Path, end: int, entries: bytes, fs: FileSystem) -> None:
+    fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if os.fstat(fd).st_size > end:
+            fs.truncate(fd, end, path)
+        os.lseek(fd, end, os.SEEK_SET)
+        fs.write(fd, entries, path)
+        fs.sync(fd, path)
+    finally:
+        os.close(fd)
+
+
+def _wrong(path: Path, expected: str, found: str) -> CorruptInputError:
+    return CorruptInputError("cache", expected=expected, found=found, source=str(path))

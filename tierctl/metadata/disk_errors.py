@@ -1,0 +1,27 @@
+"""OSErrors of the metadata room as MetadataError, in one place."""
+
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tierctl.errors import MetadataError
+
+_HINTS = {
+    errno.ENOSPC: "the disk is full: free space, then run again",
+    errno.EDQUOT: "the quota is used up: raise it, then run again",
+    errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
+    errno.EACCES: "this user may not do that: check owner and mode of the folder",
+    errno.EPERM: "this user may not do that: check owner and mode of the folder",
+    errno.EROFS: "the folder is mounted read-only",
+}
+
+
+@contextmanager
+def translated(doing: str) -> Iterator[None]:
+    """Raise MetadataError, saying what was being done and what helps, for an OSError in the body."""
+    try:
+        yield
+    except OSError as e:
+        where = f" ({e.filename})" if e.filename else ""
+        hint = _HINTS.get(e.errno or 0, "look at the disk, then run again")
+        raise MetadataError(f"{doing}: {e.strerror or e}{where}", hint=hint) from e

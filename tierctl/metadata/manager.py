@@ -1,0 +1,209 @@
+"""TopicBasedRemoteLogMetadataManager: what a broker knows of its tier, over any MetadataTopic."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError, MetadataError
+from tierctl.metadata.base import MetadataChunk, MetadataTopic
+from tierctl.metadata.state_dir import StateDirectory
+from tierctl.metadata.strays import strays
+from tierctl.metadata.transitions import Transitions
+from tierctl.model import (
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+)
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.fold import fold
+from tierctl.state.tier import Quarantined, TierState
+from tierctl.wire.metadata import decode_column, encode
+from tierctl.wire.partitioner import metadata_partition
+
+
+class TopicBasedRemoteLogMetadataManager:
+    """RemoteLogMetadataManager over `topic`; with `state_dir` it goes on from what an earlier run kept.
+
+    A metadata partition whose history isn't complete, or isn't understood, is in `state.quarantined`.
+    One thread publishes.
+    """
+
+    def __init__(self, topic: MetadataTopic, *, state_dir: StateDirectory | None = None) -> None:
+        self._topic = topic
+        self._state_dir = state_dir
+        self._state = TierState()
+        if state_dir is not None:
+            state_dir.load(self._state, topic)
+            for partition, begin in state_dir.began_at.items():
+                self._quarantine(partition, 0, "records from offset 0 on", f"records from offset {begin} on")
+
+    @property
+    def state(self) -> TierState:
+        """RemoteLogMetadataManager.state."""
+        return self._state
+
+    @property
+    def read_offsets(self) -> Mapping[int, int]:
+        """RemoteLogMetadataManager.read_offsets."""
+        return dict(self._state.read)
+
+    def refresh(self) -> TierState:
+        """RemoteLogMetadataManager.refresh; what was read is kept in the state directory."""
+        self._catch_up(range(self._topic.partition_count))
+        if self._state_dir is not None:
+            self._state_dir.commit(self._state)
+        return self._state
+
+    def _catch_up(self, partitions: Iterable[int]) -> None:
+        begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
+        for partition in partitions:
+            start = self._start(partition, begins[partition], ends[partition])
+            self._state.read[partition] = start
+            for chunk in self._topic.read(partition, start, ends[partition]):
+                self._fold(chunk)
+
+    def _start(self, partition: int, begin: int, end: int) -> int:
+        """Where to read on; that records before it are lost, or that the log was cut, is quarantined."""
+        position = self._state.read.get(partition, 0)
+        if position < begin:
+            if self._state_dir is not None:
+                self._state_dir.began_at[partition] = begin
+            self._quarantine(
+                partition, position, f"records from offset {position} on", f"records from offset {begin} on"
+            )
+        if position > end:
+            self._quarantine(partition, end, f"an end at or after {position}", f"an end at {end}")
+        return max(position, begin)
+
+    def _quarantine(self, partition: int, offset: int, expected: str, found: str) -> None:
+        error = CorruptInputError(
+            f"metadata partition {partition}",
+            expected=expected,
+            found=found,
+            hint="its history is not complete, so nothing in it may be deleted",
+        )
+        known = {(q.metadata_partition, q.metadata_offset, q.error.message) for q in self._state.quarantined}
+        if (partition, offset, error.message) not in known:
+            self._state.quarantined.append(Quarantined(partition, offset, error))
+
+    def _fold(self, chunk: MetadataChunk) -> None:
+        partition = chunk.metadata_partition
+        table = decode_column(chunk.values)
+        if self._state_dir is not None:
+            chunk, table = self._state_dir.take(chunk, table)
+        fold(
+            table,
+            self._state,
+            metadata_partition=partition,
+            metadata_offsets=chunk.offsets.tolist(),
+            next_offset=chunk.next_offset,
+        )
+        for bad in chunk.bad:
+            self._state.quarantined.append(Quarantined(partition, bad.offset, bad.error))
+        for stray in strays(table, partition, self._topic.partition_count):
+            self._quarantine(
+                partition,
+                int(chunk.offsets[0]),
+                f"events of {stray} in metadata partition {self.metadata_partition(stray)}",
+                f"some from offset {chunk.offsets[0]} on",
+            )
+
+    def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """RemoteLogMetadataManager.add_remote_log_segment_metadata."""
+        self.publish([metadata])
+
+    def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> None:
+        """RemoteLogMetadataManager.update_remote_log_segment_metadata."""
+        self.publish([update])
+
+    def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
+        """RemoteLogMetadataManager.put_remote_partition_delete_metadata."""
+        self.publish([metadata])
+
+    def publish(self, events: Sequence[MetadataEvent]) -> None:
+        """RemoteLogMetadataManager.publish; every transition is checked before the first is published."""
+        records = [(self._partition_of(event), encode(event)) for event in events]
+        self._catch_up({partition for partition, _ in records})
+        transitions = Transitions(self._state)
+        for event in events:
+            transitions.check(event)
+        if records:
+            self._read_back(records, self._topic.append(records))
+
+    def _read_back(self, records: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> None:
+        """Fold our own events as anybody would read them, and see that they are what was sent."""
+        sent = {
+            (partition, offset): value for (partition, value), offset in zip(records, offsets, strict=True)
+        }
+        ends = {partition: offset + 1 for partition, offset in sorted(sent)}
+        for partition, end_offset in ends.items():
+            for chunk in self._topic.read(partition, self._state.read[partition], end_offset):
+                for offset, value in _records_of(chunk):
+                    if sent.get((partition, offset)) == value:
+                        del sent[partition, offset]
+                self._fold(chunk)
+        if sent:
+            raise MetadataError(
+                f"published events were not read back from {sorted(sent)} (metadata partition, offset)",
+                hint="does somebody else write to this metadata topic? nothing more is done",
+            )
+
+    def _partition_of(self, event: MetadataEvent) -> int:
+        if isinstance(event, RemoteLogSegmentMetadataSnapshot):
+            raise MetadataError("a snapshot record is no event of the metadata topic")
+        return self.metadata_partition(event.topic_id_partition)
+
+    def remote_log_segment_metadata(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """RemoteLogMetadataManager.remote_log_segment_metadata."""
+        cache = self._cache(partition)
+        return None if cache is None else cache.remote_log_segment_metadata(epoch, offset)
+
+    def next_segment_with_txn_index(
+        self, partition: TopicIdPartition, epoch: int, offset: int
+    ) -> RemoteLogSegmentMetadata | None:
+        """RemoteLogMetadataManager.next_segment_with_txn_index."""
+        cache = self._cache(partition)
+        return None if cache is None else cache.next_segment_with_txn_index(epoch, offset)
+
+    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
+        """RemoteLogMetadataManager.highest_offset_for_epoch."""
+        cache = self._cache(partition)
+        return None if cache is None else cache.highest_offset_for_epoch(epoch)
+
+    def list_remote_log_segments(
+        self, partition: TopicIdPartition, epoch: int | None = None
+    ) -> Iterator[RemoteLogSegmentMetadata]:
+        """RemoteLogMetadataManager.list_remote_log_segments."""
+        cache = self._cache(partition)
+        return iter(()) if cache is None else cache.list_remote_log_segments(epoch)
+
+    def remote_log_size(self, partition: TopicIdPartition, epoch: int) -> int:
+        """RemoteLogMetadataManager.remote_log_size."""
+        return sum(s.segment_size_in_bytes for s in self.list_remote_log_segments(partition, epoch))
+
+    def metadata_partition(self, partition: TopicIdPartition) -> int:
+        """RemoteLogMetadataManager.metadata_partition."""
+        return metadata_partition(partition.topic_id, partition.partition, self._topic.partition_count)
+
+    def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache | None:
+        known = self._state.partition(partition)
+        return None if known is None else known.cache
+
+    def close(self) -> None:
+        """RemoteLogMetadataManager.close; what publishing read back is kept first."""
+        try:
+            if self._state_dir is not None:
+                self._state_dir.commit(self._state)
+                self._state_dir.close()
+        finally:
+            self._topic.close()
+
+
+def _records_of(chunk: MetadataChunk) -> Iterable[tuple[int, bytes | None]]:
+    values: pa.Array = chunk.values
+    return zip(chunk.offsets.tolist(), values.to_pylist(), strict=True)

@@ -1,0 +1,89 @@
+"""What a state directory's caches must hold to be trusted: how much, up to where, and its checksum.
+
+Caches alone can't say that one of them is missing or behind; this small file can. It is written after the
+caches and before `_rlmm_committed_offsets`, whole or not at all.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from tierctl.errors import CorruptInputError
+
+MANIFEST = "_tierctl_caches"
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheEntry:
+    """What one cache holds: all `events` of its user partition up to `last_offset`, and their CRC-32C.
+
+    The CRC is over the entries as they lie in the file, without the header.
+    """
+
+    metadata_partition: int
+    last_offset: int
+    events: int
+    crc: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Manifest:
+    """All caches by file name, and for which metadata topic they were made.
+
+    `read` is the next offset by metadata partition up to which the caches hold everything; `began_at` is
+    where reading began when that was above 0: what lies before is lost.
+    """
+
+    topic_id: str | None
+    metadata_partitions: int
+    read: dict[int, int] = field(default_factory=dict)
+    began_at: dict[int, int] = field(default_factory=dict)
+    caches: dict[str, CacheEntry] = field(default_factory=dict)
+
+    def dumps(self) -> bytes:
+        """The file's bytes."""
+        raw = {
+            "version": VERSION,
+            "topic_id": self.topic_id,
+            "metadata_partitions": self.metadata_partitions,
+            "read": self.read,
+            "began_at": self.began_at,
+            "caches": {
+                name: [entry.metadata_partition, entry.last_offset, entry.events, entry.crc]
+                for name, entry in sorted(self.caches.items())
+            },
+        }
+        return (json.dumps(raw) + "\n").encode()
+
+    @classmethod
+    def loads(cls, data: bytes) -> Self:
+        """From `dumps`; CorruptInputError for anything else."""
+        try:
+            raw = json.loads(data)
+            _require(raw["version"] == VERSION, f"version {raw['version']}")
+            return cls(
+                topic_id=raw["topic_id"],
+                metadata_partitions=int(raw["metadata_partitions"]),
+                read=_numbers(raw["read"]),
+                began_at=_numbers(raw["began_at"]),
+                caches={str(name): _entry(entry) for name, entry in raw["caches"].items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            raise CorruptInputError(
+                "list of caches", expected=f"version {VERSION} as JSON", found=f"{type(e).__name__}: {e}"
+            ) from e
+
+
+def _require(holds: bool, found: str) -> None:
+    if not holds:
+        raise ValueError(found)
+
+
+def _numbers(raw: dict[str, Any]) -> dict[int, int]:
+    return {int(key): int(value) for key, value in raw.items()}
+
+
+def _entry(raw: list[Any]) -> CacheEntry:
+    partition, last_offset, events, crc = (int(value) for value in raw)
+    return CacheEntry(metadata_partition=partition, last_offset=last_offset, events=events, crc=crc)
