@@ -38,10 +38,15 @@ class Dangling:
             )
 
     def clean(self, part: PartitionState) -> tuple[list[Step], list[Skip]]:
-        """Steps that delete the partition's dangling copies, and why the others are left."""
+        """Steps that delete the partition's dangling copies, and why the others are left.
+
+        A clean-up that was begun and not finished is resumed.
+        """
         steps: list[Step] = []
         skipped: list[Skip] = []
         for segment in part.cache.list_remote_log_segments():
+            if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
+                steps.append(delete_step(segment, "resume of DELETE_SEGMENT_STARTED", breach="resume"))
             if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
                 continue
             reason = self._why_not(segment)
