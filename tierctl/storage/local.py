@@ -191,7 +191,7 @@ class LocalTieredStorage:
     def _remove_if_empty(self, folder: Path) -> None:
         # An empty folder costs nothing: failing to remove it must not make a done deletion fail.
         with suppress(OSError):
-            if not any(os.scandir(folder)):
+            if not any(folder.iterdir()):
                 self._fs.rmdir(folder)
                 self._fs.sync_folder(self._base)
 
