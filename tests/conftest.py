@@ -10,6 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.kafka import kafka
+
+__all__ = ["kafka"]
+
 DATA = Path(__file__).parent / "data"
 
 
