@@ -58,6 +58,16 @@ class RemoteLogMetadataCache:
         return len(self._columns) - self._dead
 
     @property
+    def columns(self) -> SegmentColumns | LazySegmentColumns:
+        """The segments' rows, for the bulk fold."""
+        return self._columns
+
+    @property
+    def has_reshaped(self) -> bool:
+        """Whether a segment changed its leader epochs on the way: only the one-by-one fold knows how."""
+        return bool(self._reshaped or self._dangling)
+
+    @property
     def nbytes(self) -> int:
         """Bytes that the columns and indexes hold, room to grow not counted."""
         return self._columns.nbytes + sum(4 * len(index.rows) for index in self._epochs.values())
@@ -85,7 +95,7 @@ class RemoteLogMetadataCache:
                 self._reshaped.add(segment_id)
             columns.replace(row, metadata, position)
         for epoch in dict(metadata.segment_leader_epochs):
-            self._epoch(epoch).add_unreferenced(row)
+            self.epoch_index(epoch).add_unreferenced(row)
         return True
 
     def update(self, update: RemoteLogSegmentMetadataUpdate, *, position: int | None = None) -> bool:
@@ -113,7 +123,7 @@ class RemoteLogMetadataCache:
 
     def _apply(self, row: int, state: RemoteLogSegmentState) -> None:
         for epoch, start_offset in dict(self._columns.leader_epochs(row)).items():
-            index = self._epoch(epoch)
+            index = self.epoch_index(epoch)
             if state is _S.COPY_SEGMENT_FINISHED:
                 index.finished(row, start_offset, self._epoch_end(row, epoch))
             elif state is _S.DELETE_SEGMENT_STARTED:
@@ -123,7 +133,8 @@ class RemoteLogMetadataCache:
         if state is _S.DELETE_SEGMENT_FINISHED:
             self._remove(row)
 
-    def _epoch(self, epoch: int) -> EpochIndex:
+    def epoch_index(self, epoch: int) -> EpochIndex:
+        """What one leader epoch holds, for the bulk fold; made when there is none."""
         index = self._epochs.get(epoch)
         if index is None:
             index = self._epochs[epoch] = EpochIndex(epoch, self._columns)
@@ -147,7 +158,11 @@ class RemoteLogMetadataCache:
             for index in naming:
                 del index.unreferenced[row]
         self._columns.kill(row)
-        self._dead += 1
+        self.count_dead(1)
+
+    def count_dead(self, count: int) -> None:
+        """Note that `count` rows died, and give back what they hold once it is an eighth of all."""
+        self._dead += count
         if self._dead > _DEAD_ROWS_KEPT and 8 * self._dead > len(self._columns):
             self.compact()
 

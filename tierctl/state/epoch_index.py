@@ -63,8 +63,7 @@ class EpochIndex:
                 self.removed -= 1
         self._put(row, start_offset)
         self.unreferenced.pop(row, None)
-        if self.highest_offset is None or end_offset > self.highest_offset:
-            self.highest_offset = end_offset
+        self.raise_highest_offset(end_offset)
 
     def _put(self, row: int, start_offset: int) -> None:
         rows = self.rows
@@ -84,9 +83,12 @@ class EpochIndex:
         if at < len(self.rows) and self.rows[at] == row:
             self.rows[at] = ~row
             self.removed += 1
-            if self.removed > 64 and 8 * self.removed > len(self.rows):
-                self.purge()
+            self._purge_when_due()
         self.add_unreferenced(row)
+
+    def _purge_when_due(self) -> None:
+        if self.removed > 64 and 8 * self.removed > len(self.rows):
+            self.purge()
 
     def delete_finished(self, row: int) -> None:
         """The segment is gone."""
@@ -109,6 +111,25 @@ class EpochIndex:
             self.purge()
         at = bisect_left(self.rows, offset, key=self.start_of)
         return next((self.rows[i] for i in range(at, len(self.rows)) if self.rows[i] >= 0), -1)
+
+    def append_many(self, rows: Rows) -> None:
+        """Readable segments that begin above all others, in order."""
+        self.rows.frombytes(rows.astype(np.int32).tobytes())
+
+    def raise_highest_offset(self, offset: int) -> None:
+        """A segment was copied up to this offset."""
+        if self.highest_offset is None or offset > self.highest_offset:
+            self.highest_offset = offset
+
+    def take_out(self, rows: Rows) -> None:
+        """Segments that can't be read any more, as far as they are among the readable ones."""
+        if len(rows) and self.rows:
+            slots = view(self.rows)
+            leaving = np.isin(slots, rows)
+            np.invert(slots, out=slots, where=leaving)
+            self.removed += int(leaving.sum())
+            del slots
+            self._purge_when_due()
 
     def readable(self) -> Rows:
         """Readable rows, by where the epoch starts in them."""

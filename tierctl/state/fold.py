@@ -1,27 +1,41 @@
 """Folds decoded metadata events into the state of the tier."""
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, IllegalEventError
 from tierctl.model import (
-    MetadataEvent,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentMetadataUpdate,
-    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
-    Uuid,
+    TopicIdPartition,
 )
+from tierctl.model.events import MetadataEvent
 from tierctl.model.states import is_valid_partition_transition
+from tierctl.state.bulk import DROPPED, TAKEN, apply_events
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.event_columns import (
+    ERROR,
+    TOMBSTONE,
+    UPDATE,
+    EventColumns,
+    Int64s,
+    event_columns,
+    events_of,
+)
+from tierctl.state.ids import Rows
 from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
 
-_P = RemotePartitionDeleteState
+__all__ = ["events_of", "fold", "fold_event"]
 
-TopicEvent = RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
+_P = RemotePartitionDeleteState
+# Below this, columns cost more than they save.
+_LEAST_BULK_EVENTS: Final = 256
 
 
 def fold(
@@ -29,56 +43,128 @@ def fold(
     state: TierState,
     *,
     metadata_partition: int,
-    metadata_offsets: Sequence[int],
+    metadata_offsets: Sequence[int] | Int64s,
     next_offset: int | None = None,
+    least_bulk_events: int = _LEAST_BULK_EVENTS,
 ) -> None:
     """Fold records of one metadata partition, in offset order, into `state`.
 
     `table` is what wire.metadata.decode_column made of them; `metadata_offsets` are theirs, row by row.
     A row with an error goes to `state.quarantined`, as does one that Kafka would refuse; a tombstone is
     passed over; an event that Kafka drops in silence is an anomaly. `next_offset` (default: after the last
-    row) is where reading goes on.
+    row) is where reading goes on. User partitions with fewer than `least_bulk_events` go one by one.
     """
-    for offset, row in zip(metadata_offsets, table.to_pylist(), strict=True):
-        try:
-            _fold_row(row, state, metadata_partition, int(offset))
-        except CorruptInputError as e:
-            state.quarantined.append(Quarantined(metadata_partition, int(offset), e))
-    last = int(metadata_offsets[-1]) + 1 if len(metadata_offsets) else 0
+    chunk = _Chunk(event_columns(table), np.asarray(metadata_offsets, dtype=np.int64), metadata_partition)
+    chunk.fold(state, least_bulk_events)
+    last = int(chunk.offsets[-1]) + 1 if len(chunk.offsets) else 0
     state.read[metadata_partition] = max(state.read.get(metadata_partition, 0), last, next_offset or 0)
 
 
-def _fold_row(row: dict[str, Any], state: TierState, metadata_partition: int, offset: int) -> None:
-    if row["error"] is not None:
-        raise CorruptInputError("metadata record", expected="a metadata record", found=row["error"])
-    if row["type"] is None:
-        return
-    event = event_of(row)
-    if not isinstance(
-        event, RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate | RemotePartitionDeleteMetadata
-    ):
-        raise IllegalEventError(
-            "metadata record", expected="an event of the metadata topic", found=row["type"]
-        )
-    fold_event(event, state, metadata_partition=metadata_partition, metadata_offset=offset)
-
-
-def fold_event(event: TopicEvent, state: TierState, *, metadata_partition: int, metadata_offset: int) -> None:
+def fold_event(
+    event: MetadataEvent, state: TierState, *, metadata_partition: int, metadata_offset: int
+) -> None:
     """Fold one event; raises IllegalEventError for what Kafka refuses."""
-    part = _partition(event, state, metadata_partition)
-    part.last_event_offset = metadata_offset
+    if not _fold_event(event, state, metadata_partition, metadata_offset):
+        partition = partition_of(event)
+        state.note(Anomaly(metadata_partition, metadata_offset, partition, event))
+
+
+def partition_of(event: MetadataEvent) -> TopicIdPartition:
+    """The user partition of an event; IllegalEventError for one that the metadata topic can't have."""
+    if isinstance(event, RemoteLogSegmentMetadataSnapshot):
+        raise IllegalEventError(
+            "metadata record", expected="an event of the metadata topic", found="an entry of a snapshot file"
+        )
+    return event.topic_id_partition
+
+
+class _Chunk:
+    """Consecutive records of one metadata partition on their way into the state."""
+
+    def __init__(self, events: EventColumns, offsets: Int64s, metadata_partition: int) -> None:
+        self.events = events
+        self.offsets = offsets
+        self.metadata_partition = metadata_partition
+        self.quarantined: list[Quarantined] = []
+        self.anomalies: list[Anomaly] = []
+
+    def fold(self, state: TierState, least_bulk_events: int) -> None:
+        for row in np.flatnonzero(self.events.kinds == ERROR).tolist():
+            found = self.events.table.column("error")[row].as_py()
+            self._quarantine(row, CorruptInputError("record", expected="a metadata event", found=found))
+        of_segments = np.flatnonzero(self.events.kinds <= UPDATE)
+        owners = self.events.owners[of_segments]
+        many = np.flatnonzero(np.bincount(owners) >= least_bulk_events)
+        one_by_one = ~np.isin(self.events.owners, many) | (self.events.kinds > UPDATE)
+        for owner in many.tolist():
+            rows = of_segments[owners == owner]
+            if not self._fold_partition(rows, state):
+                one_by_one[rows] = True
+        self._fold_rows(np.flatnonzero(one_by_one & (self.events.kinds < TOMBSTONE)), state)
+        state.quarantined += sorted(self.quarantined, key=lambda q: q.metadata_offset)
+        for anomaly in sorted(self.anomalies, key=lambda a: a.metadata_offset):
+            state.note(anomaly)
+
+    def _fold_rows(self, rows: Rows, state: TierState) -> None:
+        for row, event in zip(rows.tolist(), self.events.events(rows), strict=True):
+            try:
+                if not _fold_event(event, state, self.metadata_partition, int(self.offsets[row])):
+                    self._note(row, event)
+            except CorruptInputError as e:
+                self._quarantine(row, e)
+
+    def _fold_partition(self, rows: Rows, state: TierState) -> bool:
+        """Folds one user partition's events at once; False when they have to go one by one."""
+        first = self.events.event(int(rows[0]))
+        part = _partition(partition_of(first), state, self.metadata_partition)
+        outcomes = apply_events(part.cache, self.events, rows)
+        if outcomes is None:
+            return False
+        part.last_event_offset = max(part.last_event_offset, int(self.offsets[rows[-1]]))
+        for row, outcome in zip(rows[outcomes != TAKEN].tolist(), outcomes[outcomes != TAKEN], strict=True):
+            event = self.events.event(row)
+            if outcome == DROPPED:
+                self._note(row, event)
+            else:
+                self._quarantine(row, _refusal(event))
+        return True
+
+    def _note(self, row: int, event: MetadataEvent) -> None:
+        self.anomalies.append(
+            Anomaly(self.metadata_partition, int(self.offsets[row]), partition_of(event), event)
+        )
+
+    def _quarantine(self, row: int, error: CorruptInputError) -> None:
+        self.quarantined.append(Quarantined(self.metadata_partition, int(self.offsets[row]), error))
+
+
+def _refusal(event: MetadataEvent) -> CorruptInputError:
+    """The error with which a cache refuses the event whatever it holds, or where it updates to STARTED."""
+    cache = RemoteLogMetadataCache()
+    if isinstance(event, RemoteLogSegmentMetadata):
+        try:
+            cache.add(event)
+        except CorruptInputError as e:
+            return e
+    found = getattr(event, "state", type(event).__name__)
+    return IllegalEventError("update of a segment", expected="a later state", found=str(found))
+
+
+def _fold_event(
+    event: MetadataEvent, state: TierState, metadata_partition: int, metadata_offset: int
+) -> bool:
+    """Whether the event was taken."""
+    part = _partition(partition_of(event), state, metadata_partition)
+    part.last_event_offset = max(part.last_event_offset, metadata_offset)
     if isinstance(event, RemotePartitionDeleteMetadata):
-        taken = _advance(part, event.state, metadata_offset)
-    elif isinstance(event, RemoteLogSegmentMetadata):
-        taken = part.cache.add(event)
-    else:
-        taken = part.cache.update(event)
-    if not taken:
-        state.note(Anomaly(metadata_partition, metadata_offset, part.topic_id_partition, event))
+        return _advance(part, event.state, metadata_offset)
+    if isinstance(event, RemoteLogSegmentMetadata):
+        return part.cache.add(event)
+    assert isinstance(event, RemoteLogSegmentMetadataUpdate)
+    return part.cache.update(event)
 
 
-def _partition(event: TopicEvent, state: TierState, metadata_partition: int) -> PartitionState:
-    tip = event.topic_id_partition
+def _partition(tip: TopicIdPartition, state: TierState, metadata_partition: int) -> PartitionState:
     part = state.partitions.get(tip.key)
     if part is None:
         part = PartitionState(tip, metadata_partition, RemoteLogMetadataCache(initialized=False))
@@ -87,6 +173,7 @@ def _partition(event: TopicEvent, state: TierState, metadata_partition: int) -> 
 
 
 def _advance(part: PartitionState, target: RemotePartitionDeleteState, metadata_offset: int) -> bool:
+    """RemotePartitionDeleteState's transitions; a repeated MARKED keeps the first one's offset."""
     if not is_valid_partition_transition(part.delete_state, target):
         return False
     if target is _P.DELETE_PARTITION_MARKED and part.delete_marked_offset is None:
@@ -95,36 +182,3 @@ def _advance(part: PartitionState, target: RemotePartitionDeleteState, metadata_
         part.delete_marked_offset = None
     part.delete_state = target
     return True
-
-
-def event_of(row: dict[str, Any]) -> MetadataEvent:
-    """The model's event of one row of a decoded table."""
-    common = {"topic": row["topic"], "topic_id": Uuid(row["topic_id"]), "partition": row["partition"]}
-    common |= {"event_timestamp_ms": row["event_timestamp_ms"], "broker_id": row["broker_id"]}
-    if row["type"] == RemotePartitionDeleteMetadata.type:
-        return RemotePartitionDeleteMetadata(
-            **common, epoch=row["epoch"], state=RemotePartitionDeleteState(row["state"])
-        )
-    common |= {
-        "segment_id": Uuid(row["segment_id"]),
-        "leader_epoch": row["leader_epoch"],
-        "custom_metadata": row["custom_metadata"],
-        "state": RemoteLogSegmentState(row["state"]),
-    }
-    if row["type"] == RemoteLogSegmentMetadataUpdate.type:
-        return RemoteLogSegmentMetadataUpdate(**common)
-    return RemoteLogSegmentMetadata(
-        **common,
-        start_offset=row["start_offset"],
-        end_offset=row["end_offset"],
-        max_timestamp_ms=row["max_timestamp_ms"],
-        segment_leader_epochs=tuple((epoch, start) for epoch, start in row["segment_leader_epochs"]),
-        segment_size_in_bytes=row["segment_size_in_bytes"],
-        txn_index_empty=bool(row["txn_index_empty"]),
-    )
-
-
-def events_of(table: pa.Table) -> Iterator[MetadataEvent | None]:
-    """The model's events of a decoded table, row by row; None for tombstones and rows with an error."""
-    for row in table.to_pylist():
-        yield None if row["error"] is not None or row["type"] is None else event_of(row)
