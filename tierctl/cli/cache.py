@@ -1,6 +1,8 @@
 """`tierctl cache`: flat-file caches, tierctl's own and brokers'."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +11,14 @@ import typer
 from tierctl.cli import options
 from tierctl.cli.context import Context
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, UsageError
+
+
+class Header(StrEnum):
+    """The two headers a flat file can have."""
+
+    NAMED = "named"
+    UNNAMED = "unnamed"
+
 
 Files = Annotated[
     list[Path] | None,
@@ -28,7 +38,37 @@ _SHOWN_IN_TABLE = (
     *("file", "position", "type", "topic", "partition", "segment_id", "start_offset", "end_offset"),
     *("state", "error"),
 )
+_BUILT = (
+    "file",
+    "topic",
+    "topic_id",
+    "partition",
+    "metadata_partition",
+    "last_offset",
+    "entries",
+    "size_bytes",
+)
+_COMPACTED = ("action", "file", "entries", "kept", "size_bytes", "new_size_bytes", "reason")
 _VERIFIED = ("file", "status", "form", "entries", "size_bytes", "position", "detail")
+
+
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Write flat files of KIP-405 there, instead of a state directory's caches.",
+        rich_help_panel=options.WHERE,
+    ),
+]
+HeaderOption = Annotated[
+    Header,
+    typer.Option(
+        "--header",
+        help="With --out: with the topic's name in the header, or as early revisions of the KIP without.",
+        rich_help_panel=options.SHOW,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -36,6 +76,8 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="Look at, check and make flat-file caches (KIP-405).")
     group.command("show")(show)
     group.command("verify")(verify)
+    group.command("build")(build)
+    group.command("compact")(compact)
     app.add_typer(group, name="cache")
 
 
@@ -90,9 +132,17 @@ def verify(
     from tierctl.report import render
 
     bad: list[str] = []
-    rows = (row for path in _paths(ctx) for row in _verified(path, bad))
-    render(rows, output, _VERIFIED)
+    rows = chain.from_iterable(_verified(path, bad) for path in _paths(ctx))
+    render(chain(rows, _missing(state_dir, bad)), output, _VERIFIED)
     return ExitCode.CORRUPT if bad else ExitCode.OK
+
+
+def _missing(state_dir: Path | None, bad: list[str]) -> Iterator[dict[str, Any]]:
+    from tierctl.cli.cache_check import missing
+
+    for error in missing(state_dir) if state_dir else ():
+        bad.append(error.message)
+        yield {"file": str(state_dir), "status": "missing", "detail": error.message}
 
 
 def _verified(path: Path, bad: list[str]) -> Iterator[dict[str, Any]]:
@@ -117,6 +167,70 @@ def _verified(path: Path, bad: list[str]) -> Iterator[dict[str, Any]]:
         yield row | {"status": _status(error), "position": error.at, "detail": error.message}
     if not found:
         yield row | {"status": "ok", "position": None, "detail": None}
+
+
+def build(
+    ctx: typer.Context,
+    metadata: options.Metadata = None,
+    state_dir: options.StateDir = None,
+    out: Out = None,
+    header: HeaderOption = Header.NAMED,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    topic_id: options.TopicIds = None,
+    output: options.Output = options.OutputFormat.TABLE,
+) -> ExitCode:
+    """Make caches from the metadata topic: a state directory's, or with --out flat files of KIP-405.
+
+    The KIP's entries have no room for broker ids, custom metadata and transaction marks; what has its name
+    is kept as .bak.
+    """
+    from tierctl.cli.cache_build import flat_files, state_caches
+    from tierctl.report import render
+
+    if (state_dir is None) == (out is None):
+        raise UsageError("where to?", hint="name --state-dir or --out, one of them")
+    with Context.of(ctx) as context:
+        manager = context.metadata()
+        state = manager.refresh()
+        damaged = [
+            f"metadata partition {bad.metadata_partition}: {bad.error.message}" for bad in state.quarantined
+        ]
+        if out is not None:
+            chosen = [part for part in state if part.topic_id_partition in context.selection]
+            rows: Iterable[dict[str, Any]] = flat_files(chosen, out, named=header is Header.NAMED)
+    if state_dir is not None:
+        rows = state_caches(state_dir)
+    render(rows, output, _BUILT)
+    for text in damaged:
+        typer.echo(f"not complete: {text}", err=True)
+    return ExitCode.CORRUPT if damaged else ExitCode.OK
+
+
+def compact(
+    ctx: typer.Context,
+    files: Files = None,
+    state_dir: options.StateDir = None,
+    log_dir: options.LogDirs = None,
+    apply: options.Apply = False,
+    detailed_exitcode: options.DetailedExitcode = False,
+    output: options.Output = options.OutputFormat.TABLE,
+) -> ExitCode:
+    """Leave out of caches what no answer depends on: segments that are gone, entries said again later.
+
+    The old file is kept as .bak. A cache with damage is left as it is, and the exit code is 7.
+    """
+    from tierctl.cli.cache_rewrite import plan_rewrite, rewrite
+    from tierctl.report import render
+
+    plans = [plan_rewrite(path) for path in _paths(ctx)]
+    pending = [plan for plan in plans if plan.compacted is not None]
+    if apply:
+        rewrite(pending)
+    render((plan.row() for plan in plans), output, _COMPACTED)
+    if any(plan.is_damaged for plan in plans):
+        return ExitCode.CORRUPT
+    return ExitCode.PLAN_PENDING if pending and detailed_exitcode and not apply else ExitCode.OK
 
 
 def _status(error: CorruptInputError) -> str:

@@ -2,20 +2,44 @@
 
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 
-from tierctl.cli.cache_files import CacheFile
+from tierctl.cli.cache_files import CacheFile, manifest_of, vouched
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.cache_file import partition_of
+from tierctl.metadata.cache_file import load_cache, partition_of
 from tierctl.model import RemoteLogSegmentMetadataSnapshot
 from tierctl.model.stored import StoredValue
 from tierctl.wire.metadata import decode
 
 
 def findings(file: CacheFile) -> Iterator[CorruptInputError]:
-    """Damage of its bytes, entries that are somebody else's, offsets that fall, a name that lies."""
-    yield from file.errors
+    """Damage of its bytes, entries that are somebody else's, offsets that fall, a name that lies.
+
+    A state directory's cache is held against what its manifest vouches for, and no further.
+    """
+    trusted = vouched(file)
+    yield from trusted.errors
     yield from _name(file)
-    yield from _values(file)
+    yield from _values(trusted)
+    yield from _manifest(file)
+
+
+def missing(folder: Path) -> Iterator[CorruptInputError]:
+    """Caches that a state directory vouches for and doesn't have."""
+    for name in sorted(manifest_of(folder).caches):
+        if not (folder / name).exists():
+            yield CorruptInputError("state directory", expected=f"cache {name}", found="no such file")
+
+
+def _manifest(file: CacheFile) -> Iterator[CorruptInputError]:
+    entry = manifest_of(file.path.parent).caches.get(file.path.name)
+    partition = partition_of(file.path.name)
+    if entry is None or partition is None:
+        return
+    try:
+        load_cache(file.path, partition, entry)
+    except CorruptInputError as error:
+        yield error
 
 
 def _name(file: CacheFile) -> Iterator[CorruptInputError]:

@@ -1,13 +1,14 @@
 """Flat-file caches of every kind as one thing: tierctl's own, the KIP's, and Kafka 3's snapshots."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.cache_file import SUFFIX, partition_of
+from tierctl.metadata.state_manifest import MANIFEST, Manifest
 from tierctl.model import MetadataEvent, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.events import dialect_of, printed
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
@@ -185,3 +186,22 @@ def owner_of(file: CacheFile) -> TopicIdPartition | None:
     if file.topic is None or file.topic_id is None or file.partition is None:
         return None
     return TopicIdPartition(file.topic_id, file.topic, file.partition)
+
+
+def manifest_of(folder: Path) -> Manifest:
+    """What a state directory vouches for; nothing in another folder. Raises CorruptInputError, OSError."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        return Manifest(topic_id=None, metadata_partitions=0)
+    try:
+        return Manifest.loads(path.read_bytes())
+    except CorruptInputError as error:
+        raise error.within(str(path)) from None
+
+
+def vouched(file: CacheFile) -> CacheFile:
+    """A state directory's cache as far as it is vouched for: what a crash left behind that is passed over."""
+    entry = manifest_of(file.path.parent).caches.get(file.path.name)
+    if entry is None:
+        return file
+    return replace(file, entries=file.entries[: entry.events], torn=None)
