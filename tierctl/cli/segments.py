@@ -206,10 +206,10 @@ def _required(
 
 
 def _deleted(context: Context) -> Iterator[RemoteLogSegmentMetadata]:
-    from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+    from tierctl.metadata import open_metadata_topic
     from tierctl.read.history import deleted_segments
 
-    topic = MetadataLogOnDisk(context.metadata_folder)
+    topic = open_metadata_topic(context.metadata_folder.as_uri())
     try:
         for segment in deleted_segments(topic, topic.end_offsets()):
             if segment.topic_id_partition in context.selection:

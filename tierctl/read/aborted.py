@@ -49,11 +49,20 @@ class AbortedTransactions:
         while head.next_offset > self._decided:
             piece = self._pieces.get(self._next)
             if piece is None:
-                return self._end_is_decided
+                return self._end_is_decided or head.next_offset <= self._decided_by_scan(self._next - 1)
             self._forget_below(head.base_offset)
             self._collect(self._next, piece)
             self._next += 1
         return True
+
+    def _decided_by_scan(self, last: int) -> int:
+        """Where the first transaction begins that is open after the last piece, snapshot or not."""
+        piece = self._pieces.get(last)
+        if piece is not None and self._open_after_piece(last, piece) is None:
+            self._scan(last)
+            still_open = self._open_after[last] or {}
+            self._decided = max(self._decided, min([piece.to_offset + 1, *still_open.values()]))
+        return self._decided
 
     def _forget_below(self, offset: int) -> None:
         """Reading goes up only: what ended before can't matter any more."""

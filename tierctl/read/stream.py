@@ -76,7 +76,16 @@ class BatchStream:
             # A length that is damage must not make us read the rest of the segment into memory.
             if head.magic == MAGIC and head.base_offset >= self._expected and self._ends_well(head):
                 self._have(head.size_bytes + HEAD_SIZE)
+                if head.base_offset > self._expected:
+                    self._have_follower(head)
         return self._left > 0
+
+    def _have_follower(self, head: BatchHead) -> None:
+        """After a gap the next batch is the proof of this one's offset, so it has to be there whole."""
+        if self._left >= head.size_bytes + HEAD_SIZE:
+            follower = BatchHead(0, *HEAD.unpack_from(self._data, self._at + head.size_bytes))
+            if 0 < follower.size_bytes <= SEARCH_BYTES_MAX:
+                self._have(head.size_bytes + follower.size_bytes)
 
     def _head(self) -> BatchHead:
         return BatchHead(self._at, *HEAD.unpack_from(self._data, self._at))
@@ -87,8 +96,13 @@ class BatchStream:
         end = self._position + head.size_bytes
         if end >= self._source.size_bytes:
             return end == self._source.size_bytes
-        after = self._source.read(end, HEAD_SIZE)
-        return len(after) == HEAD_SIZE and BatchHead(0, *HEAD.unpack(after)).base_offset >= head.next_offset
+        raw = self._source.read(end, HEAD_SIZE)
+        if len(raw) < HEAD_SIZE:
+            return False
+        after = BatchHead(0, *HEAD.unpack(raw))
+        last = self._source.end_offset
+        in_range = head.next_offset <= after.base_offset and (last is None or after.base_offset <= last)
+        return after.magic == MAGIC and in_range
 
     def _have(self, length: int) -> None:
         if self._left >= length or self._ended:
@@ -102,10 +116,10 @@ class BatchStream:
             self._ended = len(more) < wanted or at + len(more) >= self._source.size_bytes
 
     def _judge(self) -> Piece:
-        """What comes next in the window; a batch above the segment's last offset is damage too."""
+        """What comes next in the window; a batch that goes above the segment's last offset is damage too."""
         piece = judge(self._data, self._at, self._expected)
         last = self._source.end_offset
-        if isinstance(piece, BatchHead) and last is not None and piece.base_offset > last:
+        if isinstance(piece, BatchHead) and last is not None and piece.last_offset > last:
             return BadRange(
                 position=self._at,
                 end=piece.end,
@@ -113,8 +127,8 @@ class BatchStream:
                 next_offset=self._expected,
                 error=CorruptInputError(
                     "record batch",
-                    expected=f"a base offset up to {last}",
-                    found=str(piece.base_offset),
+                    expected=f"offsets up to {last}",
+                    found=f"{piece.base_offset} to {piece.last_offset}",
                     at=self._at,
                 ),
             )

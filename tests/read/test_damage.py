@@ -1,0 +1,340 @@
+"""Damaged and missing objects: what is reported, and that the rest is read all the same."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.read.index_rows import index_rows
+from tierctl.read.indexes import rebuilt_indexes
+from tierctl.read.reader import Isolation
+from tierctl.read.source import RemoteSegment
+from tierctl.storage.index_cache import RemoteIndexCache
+from tierctl.storage.layout import INDEX_SUFFIXES
+
+from tests.read import brute
+from tests.read.test_reader import logs_of
+from tests.read.tier import Tier, as_answers
+
+Capture = Callable[[str], Path]
+
+
+@pytest.fixture
+def tier_of(capture: Capture, tmp_path: Path) -> Callable[[str], Tier]:
+    """A tier with a copy of one partition's objects, for a test to damage."""
+
+    def open_copy(topic: str, name: str = "tiered-cluster", *where: str) -> Tier:
+        root = capture(name)
+        metadata, remote = where or ("before", "before-remote")
+        logs = [] if where else [root / metadata]
+        for folder in (root / remote).glob(f"*/{topic}-0-*"):
+            shutil.copytree(folder, tmp_path / "remote" / folder.parent.name / folder.name)
+        return Tier.of(root / metadata, tmp_path / "remote", *logs)
+
+    return open_copy
+
+
+def heads(log: Path) -> list[tuple[int, int, int]]:
+    """(position, first offset, last offset) of every batch."""
+    found: list[tuple[int, int, int]] = []
+    data = log.read_bytes()
+    at = 0
+    while at < len(data):
+        base = int.from_bytes(data[at : at + 8], "big")
+        found.append((at, base, base + int.from_bytes(data[at + 23 : at + 27], "big")))
+        at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+    return found
+
+
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x10
+    path.write_bytes(data)
+
+
+def everything(tier: Tier, topic: str) -> list[tuple[int, int, str | None, str | None]]:
+    return as_answers(tier.reader(topic).read())
+
+
+def test_a_flipped_bit_costs_one_batch_and_is_reported_with_byte_and_offset(
+    tier_of: Callable[[str], Tier],
+) -> None:
+    tier = tier_of("orders")
+    healthy = everything(tier, "orders")
+    log = tier.object(tier.segments("orders")[1], ".log")
+    position, first, last = heads(log)[1]
+    flip(log, position + 200)
+
+    assert everything(tier, "orders") == [a for a in healthy if not first <= a[0] <= last]
+    (error,) = tier.problems
+    assert isinstance(error, CorruptInputError)
+    assert position <= (error.at or -1) < position + 300
+    assert tier.segments("orders")[1].segment_id in error.message
+    assert error.hint is not None
+    assert f"offsets {first} to {last} may be lost" in error.hint
+
+
+def test_a_flipped_leader_epoch_is_reported_and_costs_nothing(tier_of: Callable[[str], Tier]) -> None:
+    tier = tier_of("orders")
+    healthy = everything(tier, "orders")
+    log = tier.object(tier.segments("orders")[0], ".log")
+    position, first, _ = heads(log)[1]
+    flip(log, position + 13)
+
+    assert everything(tier, "orders") == healthy
+    (error,) = tier.problems
+    assert isinstance(error, CorruptInputError)
+    assert error.at == position + 12
+    assert f"at offset {first}" in error.message
+
+
+@pytest.mark.parametrize("kept", [0, 1, 100, 50_000, 400_000])
+def test_a_cut_segment_object_costs_its_tail(tier_of: Callable[[str], Tier], kept: int) -> None:
+    tier = tier_of("clicks")
+    healthy = everything(tier, "clicks")
+    segment = tier.segments("clicks")[1]
+    log = tier.object(segment, ".log")
+    batches = heads(log)
+    log.write_bytes(log.read_bytes()[:kept])
+    ends = [*[position for position, _, _ in batches[1:]], segment.segment_size_in_bytes]
+    lost = next(first for (_, first, _), end in zip(batches, ends, strict=True) if end > kept)
+
+    assert everything(tier, "clicks") == [a for a in healthy if not lost <= a[0] <= segment.end_offset]
+    (error,) = tier.problems
+    assert isinstance(error, CorruptInputError)
+    assert error.hint is not None
+    assert f"offsets {lost} to {segment.end_offset} may be lost" in error.hint
+
+
+def test_a_missing_segment_object_is_not_found_and_the_rest_is_read(tier_of: Callable[[str], Tier]) -> None:
+    tier = tier_of("metrics")
+    healthy = everything(tier, "metrics")
+    segment = tier.segments("metrics")[2]
+    tier.object(segment, ".log").unlink()
+
+    found = everything(tier, "metrics")
+
+    assert found == [a for a in healthy if not segment.start_offset <= a[0] <= segment.end_offset]
+    (error,) = tier.problems
+    assert isinstance(error, RemoteResourceNotFound)
+    assert f"offsets {segment.start_offset} to {segment.end_offset}" in error.message
+    assert error.hint
+
+
+def seeks(segment: RemoteLogSegmentMetadata) -> list[int]:
+    span = segment.end_offset - segment.start_offset
+    return [segment.start_offset + span * part // 10 for part in range(11)]
+
+
+def check_seeks(tier: Tier, topic: str, segment: RemoteLogSegmentMetadata) -> None:
+    expected = [r.answer for r in brute.visible(brute.decode_files(logs_of(tier, topic, 0)))]
+    for offset in seeks(segment):
+        wanted = [a for a in expected if offset <= a[0] < offset + 5]
+        assert as_answers(tier.reader(topic).read(offset, offset + 5)) == wanted
+
+
+@pytest.mark.parametrize("index", [IndexType.OFFSET, IndexType.TIMESTAMP])
+def test_a_missing_index_costs_nothing(tier_of: Callable[[str], Tier], index: IndexType) -> None:
+    tier = tier_of("orders")
+    segment = tier.segments("orders")[1]
+    tier.object(segment, INDEX_SUFFIXES[index]).unlink()
+    check_seeks(tier, "orders", segment)
+    check_times(tier, "orders")
+    assert tier.problems == []
+
+
+OFFSET_INDEX_DAMAGE = {
+    "cut": lambda data: data[:-3],
+    "not rising": lambda data: data[8:16] + data[:8] + data[16:],
+    "no position of a batch": lambda data: data[:7] + bytes([data[7] ^ 8]) + data[8:],
+    "position beyond the end": lambda data: data[:-4] + b"\x7f\xff\xff\xff",
+}
+
+
+@pytest.mark.parametrize("damage", OFFSET_INDEX_DAMAGE)
+def test_a_damaged_offset_index_costs_nothing_and_is_reported(
+    tier_of: Callable[[str], Tier], damage: str
+) -> None:
+    tier = tier_of("orders")
+    segment = tier.segments("orders")[1]
+    path = tier.object(segment, ".index")
+    path.write_bytes(OFFSET_INDEX_DAMAGE[damage](path.read_bytes()))
+    check_seeks(tier, "orders", segment)
+    assert tier.problems
+    assert all(isinstance(error, CorruptInputError) for error in tier.problems)
+    assert all(segment.segment_id in error.message for error in tier.problems)
+
+
+def check_times(tier: Tier, topic: str, step: int = 41) -> None:
+    records = brute.decode_files(logs_of(tier, topic, 0))
+    reader = tier.reader(topic)
+    first, last = records[0].timestamp_ms, max(r.timestamp_ms for r in records)
+    for timestamp_ms in [first - 1, *range(first, last + 1, max((last - first) // step, 1)), last, last + 1]:
+        expected = next((r for r in records if r.timestamp_ms >= timestamp_ms), None)
+        found = reader.offset_for_time(timestamp_ms)
+        if expected is not None:
+            assert found is not None
+            assert (found.offset, found.timestamp_ms) == (expected.offset, expected.timestamp_ms)
+        else:
+            assert found is None or found.offset > records[-1].offset
+
+
+TIME_INDEX_DAMAGE = {
+    "cut": lambda data: data[:-5],
+    "not rising": lambda data: data[12:24] + data[:12] + data[24:],
+    "no time of its batch": lambda data: data[:7] + bytes([data[7] ^ 1]) + data[8:],
+}
+
+
+@pytest.mark.parametrize("damage", TIME_INDEX_DAMAGE)
+def test_a_damaged_time_index_costs_nothing_and_is_reported(
+    tier_of: Callable[[str], Tier], damage: str
+) -> None:
+    tier = tier_of("orders")
+    for segment in tier.segments("orders"):
+        path = tier.object(segment, ".timeindex")
+        path.write_bytes(TIME_INDEX_DAMAGE[damage](path.read_bytes()))
+    check_times(tier, "orders")
+    assert tier.problems
+    assert all(isinstance(error, CorruptInputError) for error in tier.problems)
+
+
+@pytest.mark.parametrize("topic", ["orders", "clicks", "metrics", "payments"])
+def test_look_up_by_time_is_the_first_record_as_late(capture: Capture, topic: str) -> None:
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / "before", root / "before-remote", root / "before")
+    check_times(tier, topic, step=150)
+    assert tier.problems == []
+
+
+@pytest.mark.parametrize("topic", ["payments", "shortlived"])
+def test_rebuilt_indexes_are_those_the_broker_wrote(capture: Capture, topic: str) -> None:
+    """Where the broker appended batch by batch; what was one request can't be seen in a segment."""
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / "before", root / "before-remote")
+    remote = tier.view(topic).remote
+    for segment in tier.segments(topic):
+        offsets, times = rebuilt_indexes(RemoteSegment(segment, remote))
+        assert offsets.data == tier.object(segment, ".index").read_bytes()
+        assert times.data == tier.object(segment, ".timeindex").read_bytes()
+
+
+@pytest.mark.parametrize("topic", ["orders", "clicks", "metrics"])
+def test_rebuilt_indexes_lead_to_the_batch_of_every_offset(capture: Capture, topic: str) -> None:
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / "before", root / "before-remote")
+    remote = tier.view(topic).remote
+    for segment in tier.segments(topic):
+        offsets, _ = rebuilt_indexes(RemoteSegment(segment, remote))
+        for position, first, last in heads(tier.object(segment, ".log")):
+            assert offsets.lookup(last).position == position
+            assert offsets.lookup(first).position <= position
+
+
+def committed_of(tier: Tier, topic: str) -> list[tuple[int, int, str | None, str | None]]:
+    return as_answers(tier.reader(topic, isolation=Isolation.READ_COMMITTED).read())
+
+
+@pytest.mark.parametrize(
+    ("topic", "where"),
+    [("payments", ()), ("ledger", ("untiered-broker", "tiered-metadata", "tiered-remote"))],
+)
+@pytest.mark.parametrize("lost", [(".txnindex",), (".txnindex", ".snapshot"), (".snapshot",)])
+@pytest.mark.parametrize("damaged", [False, True])
+def test_what_was_aborted_is_known_without_transaction_indexes(
+    tier_of: Callable[..., Tier], topic: str, where: tuple[str, ...], lost: tuple[str, ...], damaged: bool
+) -> None:
+    tier = tier_of(topic, *where)
+    healthy = committed_of(tier, topic)
+    assert tier.problems == []
+    for suffix in lost:
+        for path in tier.remote_folder.rglob(f"*{suffix}"):
+            if damaged:
+                path.write_bytes(path.read_bytes()[:-1])
+            else:
+                path.unlink()
+
+    assert committed_of(tier, topic) == healthy
+    assert bool(tier.problems) is damaged
+    reader = tier.reader(topic, isolation=Isolation.READ_COMMITTED)
+    for segment in tier.segments(topic)[1:]:
+        start = segment.start_offset - 5
+        wanted = [a for a in healthy if start <= a[0] < start + 60]
+        assert as_answers(reader.read(start, start + 60)) == wanted
+
+
+@pytest.mark.parametrize("damage", ["missing", "of another segment", "torn"])
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_the_lineage_is_put_together_from_metadata_when_the_leader_epoch_index_is_lost(
+    capture: Capture, tmp_path: Path, stage: str, damage: str
+) -> None:
+    root = capture("unclean-leader") / stage
+    shutil.copytree(root / "remote", tmp_path / "remote")
+    tier = Tier.of(root / "broker-1", tmp_path / "remote")
+    healthy = everything(tier, "wallets")
+    newest = max(tier.segments("wallets"), key=lambda s: (max(s.segment_leader_epochs), s.end_offset))
+    path = tier.object(newest, ".leader_epoch_checkpoint")
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(b"0\n1\n0 0\n" if damage == "of another segment" else b"0\n9\n0 0\n")
+
+    assert everything(tier, "wallets") == healthy
+    assert len(tier.problems) == (0 if damage == "missing" else 1)
+
+
+def test_offsets_that_no_segment_holds_are_reported(tier_of: Callable[[str], Tier]) -> None:
+    tier = tier_of("orders")
+    healthy = everything(tier, "orders")
+    hole = tier.segments("orders")[2]
+    part = tier.partition("orders")
+    update = {"broker_id": 1, "event_timestamp_ms": 1, "segment_id": hole.segment_id}
+    from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+
+    tip = part.topic_id_partition
+    part.cache.update(
+        RemoteLogSegmentMetadataUpdate(
+            topic=tip.topic,
+            topic_id=tip.topic_id,
+            partition=tip.partition,
+            state=RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+            **update,
+        )
+    )
+    found = everything(tier, "orders")
+    assert found == [a for a in healthy if not hole.start_offset <= a[0] <= hole.end_offset]
+    (error,) = tier.problems
+    assert f"offsets {hole.start_offset} to {hole.end_offset}" in error.message
+
+
+def test_indexes_are_fetched_once_through_the_cache(tier_of: Callable[[str], Tier], tmp_path: Path) -> None:
+    tier = tier_of("orders")
+    caches: list[RemoteIndexCache] = []
+
+    def cached(view: object) -> RemoteIndexCache:
+        caches.append(RemoteIndexCache(tmp_path / "state", tier.view("orders").remote))
+        return caches[-1]
+
+    segment = tier.segments("orders")[1]
+    for _ in range(2):
+        reader = tier.reader("orders", fetcher=cached)
+        for offset in seeks(segment):
+            assert next(reader.read(offset)).offset == offset
+    assert [cache.fetches for cache in caches] == [1, 0]
+
+
+@pytest.mark.parametrize("index_type", list(IndexType))
+def test_indexes_as_rows_have_every_entry(capture: Capture, index_type: IndexType) -> None:
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / "before", root / "before-remote")
+    segment = tier.segments("payments")[1]
+    data = tier.object(segment, INDEX_SUFFIXES[index_type]).read_bytes()
+    columns, rows = index_rows(data, index_type, segment.start_offset)
+    listed = list(rows)
+    sizes = {IndexType.OFFSET: 8, IndexType.TIMESTAMP: 12, IndexType.TRANSACTION: 34}
+    if index_type in sizes:
+        assert len(listed) == len(data) // sizes[index_type]
+    assert listed
+    assert all(tuple(row) == columns for row in listed)

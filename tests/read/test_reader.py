@@ -1,0 +1,216 @@
+"""Records read from captured tiers and logs, against stock consumers and a brute-force decoder."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.errors import NotFoundError
+from tierctl.model import RemoteLogSegmentState
+from tierctl.read.reader import Isolation
+from tierctl.state.tier import TierState
+
+from tests.read import brute
+from tests.read.tier import Tier, as_answers, metadata_values, state_of
+
+Capture = Callable[[str], Path]
+
+TIERED = [
+    (stage, topic, partition)
+    for stage, topics in (
+        ("before", {"orders": 3, "clicks": 2, "metrics": 1, "payments": 1, "shortlived": 2}),
+        ("after", {"orders": 3, "clicks": 2, "metrics": 1, "payments": 1}),
+    )
+    for topic, partitions in topics.items()
+    for partition in range(partitions)
+]
+
+
+def logs_of(tier: Tier, topic: str, partition: int) -> list[Path]:
+    """The .log objects of a partition's readable segments."""
+    readable = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    return [tier.object(s, ".log") for s in tier.segments(topic, partition) if s.state is readable]
+
+
+@pytest.mark.parametrize(("stage", "topic", "partition"), TIERED)
+def test_every_record_of_every_remote_segment(
+    capture: Capture, stage: str, topic: str, partition: int
+) -> None:
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / stage, root / f"{stage}-remote")
+    expected = brute.visible(brute.decode_files(logs_of(tier, topic, partition)))
+
+    found = list(tier.reader(topic, partition).read())
+
+    assert [(r.offset, r.timestamp_ms, r.leader_epoch, r.key, r.value, r.headers) for r in found] == [
+        (r.offset, r.timestamp_ms, r.epoch, r.key, r.value, r.headers) for r in expected
+    ]
+    assert found
+    assert tier.problems == []
+
+
+@pytest.mark.parametrize(("stage", "topic", "partition"), TIERED)
+def test_the_local_log_goes_on_where_the_tier_ends(
+    capture: Capture, stage: str, topic: str, partition: int
+) -> None:
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / stage, root / f"{stage}-remote", root / stage)
+    view = tier.view(topic, partition)
+    local = sorted((root / stage / f"{topic}-{partition}").glob("*.log"))
+    everything = brute.visible(brute.decode_files(logs_of(tier, topic, partition) + local))
+    expected = [r.answer for r in everything if view.log_start_offset <= r.offset < view.end_offset]
+
+    assert as_answers(tier.reader(topic, partition).read()) == expected
+    assert tier.problems == []
+
+
+OFFSETS = {
+    "earliest": lambda view: view.log_start_offset,
+    "earliest-local": lambda view: view.local_start_offset,
+    "latest-tiered": lambda view: view.latest_tiered_offset,
+    "latest": lambda view: view.end_offset,
+}
+
+
+@pytest.mark.parametrize("name", OFFSETS)
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_named_offsets_are_those_brokers_answer(capture: Capture, stage: str, name: str) -> None:
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / stage, root / f"{stage}-remote", root / stage)
+    for line in (root / "answers" / f"{stage}-offsets-{name}.txt").read_text().splitlines():
+        topic, partition, offset = line.rsplit(":", 2)
+        assert OFFSETS[name](tier.view(topic, int(partition))) == int(offset), line
+
+
+def unclean(capture: Capture, stage: str) -> Tier:
+    root = capture("unclean-leader") / stage
+    return Tier.of(root / "broker-1", root / "remote", root / "broker-1", root / "broker-2")
+
+
+UNCLEAN = [
+    ("before", "3-before", "wallets"),
+    ("before", "3-before", "payouts"),
+    ("after", "5-after", "wallets"),
+    ("after", "5-after", "payouts"),
+]
+
+
+@pytest.mark.parametrize(("stage", "answer", "topic"), UNCLEAN)
+def test_after_an_unclean_election_a_scan_is_what_a_consumer_read(
+    capture: Capture, stage: str, answer: str, topic: str
+) -> None:
+    tier = unclean(capture, stage)
+    expected = brute.answers(capture("unclean-leader") / "answers" / f"{answer}-{topic}-0.jsonl")
+
+    assert as_answers(tier.reader(topic).read()) == expected
+    assert tier.problems == []
+
+
+@pytest.mark.parametrize(("stage", "answer", "topic"), UNCLEAN)
+def test_after_an_unclean_election_every_seek_is_what_a_consumer_read(
+    capture: Capture, stage: str, answer: str, topic: str
+) -> None:
+    tier = unclean(capture, stage)
+    expected = brute.answers(capture("unclean-leader") / "answers" / f"{answer}-{topic}-0.jsonl")
+    view, reader = tier.view(topic), tier.reader(topic)
+    borders = {start for segment in tier.segments(topic) for _, start in segment.segment_leader_epochs}
+    borders |= {segment.end_offset for segment in tier.segments(topic)}
+    borders |= {entry.start_offset for log in tier.logs for entry in log.leader_epochs}
+    offsets = {border + step for border in borders for step in (-1, 0, 1)}
+    offsets = {o for o in offsets if view.log_start_offset <= o < view.end_offset}
+    assert len(offsets) > 10
+
+    for offset in sorted(offsets):
+        wanted = [answer for answer in expected if offset <= answer[0] < offset + 30]
+        assert as_answers(reader.read(offset, offset + 30)) == wanted, offset
+    assert tier.problems == []
+
+
+@pytest.mark.parametrize("topic", ["wallets", "payouts"])
+@pytest.mark.parametrize(("answer", "epoch"), [("1-a-alone", 2), ("2-b-unclean", 4), ("3-before", 5)])
+def test_without_a_log_the_newest_segment_knows_the_lineage(
+    capture: Capture, topic: str, answer: str, epoch: int
+) -> None:
+    """The metadata log is cut where the tier had just got as far as it had at that stage."""
+    root = capture("unclean-leader")
+    tiered = (root / "answers" / f"{answer}-offsets-latest-tiered.txt").read_text().splitlines()
+    last = next(int(line.rsplit(":", 1)[1]) for line in tiered if line.startswith(topic))
+    expected = [a for a in brute.answers(root / "answers" / f"{answer}-{topic}-0.jsonl") if a[0] <= last]
+    values = metadata_values(root / "before" / "broker-1")
+
+    tier = Tier(TierState(), root / "before" / "remote")
+    for value in values:
+        state_of([value], tier.state)
+        if not any(p.topic_id_partition.topic == topic for p in tier.state):
+            continue
+        view = tier.view(topic)
+        latest = view.lineage.latest
+        if latest is not None and latest.epoch == epoch and view.end_offset == last + 1:
+            assert as_answers(tier.reader(topic).read()) == expected
+            return
+    pytest.fail(f"the tier never got to {last} in epoch {epoch}")
+
+
+TRANSACTIONAL = [
+    ("tiered-cluster", ("before", "before-remote", "before"), "payments"),
+    ("tiered-cluster", ("after", "after-remote", "after"), "payments"),
+    ("untiered-broker", ("tiered-metadata", "tiered-remote", "local"), "ledger"),
+]
+
+
+@pytest.mark.parametrize(("name", "folders", "topic"), TRANSACTIONAL)
+def test_read_committed_leaves_out_what_was_aborted(
+    capture: Capture, name: str, folders: tuple[str, str, str], topic: str
+) -> None:
+    metadata, remote, local = (capture(name) / folder for folder in folders)
+    tier = Tier.of(metadata, remote, local)
+    files = logs_of(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
+    everything = brute.decode_files(files)
+    expected = brute.committed(everything)
+    assert len(expected) < len(brute.visible(everything))
+
+    assert as_answers(tier.reader(topic, isolation=Isolation.READ_COMMITTED).read()) == [
+        r.answer for r in expected
+    ]
+    assert tier.problems == []
+
+
+@pytest.mark.parametrize(("name", "folders", "topic"), TRANSACTIONAL)
+def test_read_committed_from_any_offset(
+    capture: Capture, name: str, folders: tuple[str, str, str], topic: str
+) -> None:
+    """A seek into an aborted transaction, whose marker may lie in a later segment, shows none of it."""
+    metadata, remote, local = (capture(name) / folder for folder in folders)
+    tier = Tier.of(metadata, remote, local)
+    files = logs_of(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
+    expected = [r.answer for r in brute.committed(brute.decode_files(files))]
+    reader = tier.reader(topic, isolation=Isolation.READ_COMMITTED)
+    starts = [s.start_offset for s in tier.segments(topic)]
+    offsets = {*range(0, reader.end_offset, 97), *(o + step for o in starts for step in (-7, -1, 0, 1, 7))}
+
+    for offset in sorted(o for o in offsets if 0 <= o < reader.end_offset):
+        wanted = [answer for answer in expected if offset <= answer[0] < offset + 40]
+        assert as_answers(reader.read(offset, offset + 40)) == wanted, offset
+
+
+@pytest.mark.parametrize(("name", "folders", "topic"), TRANSACTIONAL)
+def test_read_committed_of_the_tier_alone_ends_where_it_can_not_know(
+    capture: Capture, name: str, folders: tuple[str, str, str], topic: str
+) -> None:
+    metadata, remote, _ = (capture(name) / folder for folder in folders)
+    tier = Tier.of(metadata, remote)
+    everything = brute.decode_files(logs_of(tier, topic, 0))
+    reader = tier.reader(topic, isolation=Isolation.READ_COMMITTED)
+
+    assert as_answers(reader.read()) == [r.answer for r in brute.committed(everything)]
+    assert tier.problems == []
+
+
+@pytest.mark.parametrize("offset", [-1, 1551, 10**12])
+def test_an_offset_outside_the_log_is_not_found(capture: Capture, offset: int) -> None:
+    with pytest.raises(NotFoundError, match="out of range") as e:
+        unclean(capture, "before").reader("wallets").read(offset)
+    assert "0 up to 1549" in (e.value.hint or "")
+
+
+def test_the_end_of_the_log_is_in_range_and_has_no_records(capture: Capture) -> None:
+    assert list(unclean(capture, "before").reader("wallets").read(1550)) == []

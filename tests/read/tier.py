@@ -1,0 +1,99 @@
+"""Opens captured tiers for reading, from their metadata logs as they lie on disk."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+
+import pyarrow as pa
+from tierctl.errors import TierctlError
+from tierctl.locallog import read_log_dirs
+from tierctl.model import LocalLog, RemoteLogSegmentMetadata
+from tierctl.read.indexes import IndexFetcher, UncachedIndexes
+from tierctl.read.reader import FetchedRecord, Isolation, PartitionReader
+from tierctl.read.view import PartitionView
+from tierctl.state.fold import fold
+from tierctl.state.tier import PartitionState, TierState
+from tierctl.storage import open_remote
+from tierctl.wire.metadata import decode_column
+from tierctl.wire.records import batches
+
+
+def metadata_values(folder: Path) -> list[tuple[int, int, bytes | None]]:
+    """(metadata partition, offset, value) of every record, partition after partition."""
+    return [
+        (int(log.parent.name.rpartition("-")[2]), record.offset, record.value)
+        for log in sorted(folder.glob("__remote_log_metadata-*/*.log"))
+        for batch in batches(log.read_bytes())
+        if not batch.head.is_control
+        for record in batch.records()
+    ]
+
+
+def state_of(values: Iterable[tuple[int, int, bytes | None]], state: TierState | None = None) -> TierState:
+    state = state or TierState()
+    for partition, records in groupby(values, key=itemgetter(0)):
+        _, offsets, column = zip(*records, strict=True)
+        table = decode_column(pa.array(column, pa.binary()))
+        fold(table, state, metadata_partition=partition, metadata_offsets=offsets)
+    return state
+
+
+@dataclass
+class Tier:
+    """A captured tier and what reading it reported."""
+
+    state: TierState
+    remote_folder: Path
+    logs: list[LocalLog] = field(default_factory=list)
+    problems: list[TierctlError] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, metadata: Path, remote: Path, *log_dirs: Path) -> "Tier":
+        logs = read_log_dirs(list(log_dirs)) if log_dirs else []
+        return cls(state_of(metadata_values(metadata)), remote, logs)
+
+    def partition(self, topic: str, partition: int = 0) -> PartitionState:
+        wanted = (topic, partition)
+        return next(
+            p for p in self.state if (p.topic_id_partition.topic, p.topic_id_partition.partition) == wanted
+        )
+
+    def view(self, topic: str, partition: int = 0) -> PartitionView:
+        part = self.partition(topic, partition)
+        remote = open_remote(self.remote_folder.as_uri())
+        return PartitionView.of(
+            part.topic_id_partition,
+            part.cache,
+            [log for log in self.logs if log.topic_id_partition == part.topic_id_partition],
+            remote=remote,
+            fetcher=UncachedIndexes(remote),
+            report=self.problems.append,
+        )
+
+    def reader(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        fetcher: Callable[[PartitionView], IndexFetcher] | None = None,
+    ) -> PartitionReader:
+        view = self.view(topic, partition)
+        indexes = UncachedIndexes(view.remote) if fetcher is None else fetcher(view)
+        return PartitionReader(view, indexes, self.problems.append, isolation=isolation)
+
+    def segments(self, topic: str, partition: int = 0) -> list[RemoteLogSegmentMetadata]:
+        found = self.partition(topic, partition).cache.list_remote_log_segments()
+        return sorted(found, key=lambda s: s.start_offset)
+
+    def object(self, segment: RemoteLogSegmentMetadata, suffix: str) -> Path:
+        (found,) = self.remote_folder.glob(f"*/*/*{segment.segment_id}{suffix}")
+        return found
+
+
+def as_answers(records: Iterable[FetchedRecord]) -> list[tuple[int, int, str | None, str | None]]:
+    from tests.read.brute import sha
+
+    return [(r.offset, r.timestamp_ms, sha(r.key), sha(r.value)) for r in records]
