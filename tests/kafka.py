@@ -91,7 +91,8 @@ class KafkaRelease:
 
     def dump_log(self, segment: Path, *options: str) -> str:
         """What kafka-dump-log prints of a segment or index."""
-        return self.run("org.apache.kafka.tools.DumpLogSegments", "--files", str(segment), *options)
+        package = "kafka" if self.version.startswith("3.") else "org.apache.kafka"
+        return self.run(f"{package}.tools.DumpLogSegments", "--files", str(segment), *options)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

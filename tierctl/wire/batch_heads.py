@@ -43,6 +43,7 @@ _SEARCH_COST_MAX = 8
 # A file system may grow a file before it writes the data: a last batch ending in so many zeros is unwritten.
 _UNWRITTEN_MIN = 16
 _CHUNK = 1 << 20
+_OLD_MESSAGE_MIN = 14
 
 
 class CompressionType(IntEnum):
@@ -228,6 +229,8 @@ def read_head(buf: Buffer, position: int = 0) -> BatchHead:
 def _read_head(
     buf: Buffer, position: int, expected: int | None, check_crc: bool
 ) -> BatchHead | CorruptInputError:
+    if _is_old_message(buf, position):
+        return _wrong_magic(position, buf[position + MAGIC_AT])
     if len(buf) - position < HEAD_SIZE:
         return _wrong(position, f"{HEAD_SIZE} bytes of a head", f"{len(buf) - position}")
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
@@ -239,6 +242,14 @@ def _read_head(
         if computed != head.crc:
             return _wrong(position + 17, f"CRC-32C {computed:#010x}", f"{head.crc:#010x}")
     return head
+
+
+def _is_old_message(buf: Buffer, position: int) -> bool:
+    """Whether a complete message of magic 0 or 1 lies here; the smallest has 14 bytes after its length."""
+    rest = len(buf) - position - LENGTH_END
+    if rest < _OLD_MESSAGE_MIN or buf[position + MAGIC_AT] >= MAGIC:
+        return False
+    return bool(_OLD_MESSAGE_MIN <= _LENGTH.unpack_from(buf, position + 8)[0] <= rest)
 
 
 def _implausible(head: BatchHead, available: int, expected: int | None) -> CorruptInputError | None:
@@ -327,6 +338,8 @@ def _search(buf: Buffer, position: int, expected: int | None) -> BatchHead | Non
 def _is_torn(buf: Buffer, position: int, expected: int | None) -> bool:
     """Whether the bytes to the end are what a stopped writer leaves behind."""
     rest = len(buf) - position
+    if _is_old_message(buf, position):
+        return False
     if rest < HEAD_SIZE:
         return True
     head = BatchHead(position, *HEAD.unpack_from(buf, position))
