@@ -6,8 +6,8 @@ says which it is, so the dialect is the one whose parse uses the value up exactl
 
 Every value that decodes encodes to the same bytes. To hold that, four forms that Kafka's reader takes and
 its writer never makes are refused: over-long varints, tags out of order or twice, a transaction flag of
-another size than one byte, a topic name that is not UTF-8. Kafka's own checks hold too: a start offset below 0, an end before the start, no epochs and
-unknown states are refused, as no broker can use such a record.
+another size than one byte, a topic name that is not UTF-8. Kafka's own checks hold too: a start offset below
+0, an end before the start, no epochs and unknown states are refused, as no broker can use such a record.
 """
 
 from typing import TYPE_CHECKING
