@@ -54,7 +54,14 @@ CASES: list[tuple[str, dict[str, Any], list[Any], list[tuple[int, int]], str]] =
     ("no producer snapshot", {"no_snapshot_at": 200}, [], [(0, 99)], "no producer snapshot at offset 200"),
     ("no leader epochs", {"epochs": ()}, [], [], "leader epochs of segment 0 are not all known"),
     ("epochs begin late", {"epochs": ((3, 150),)}, [], [], "are not all known (the log has 3@150)"),
-    ("epochs go back", {"epochs": ((3, 0), (1, 50))}, [], [], "are not all known (the log has 3@0, 1@50)"),
+    ("epochs begin inside", {"epochs": ((3, 50),)}, [], [], "are not all known (the log has 3@50)"),
+    (
+        "epochs go back",
+        {"epochs": ((0, 0), (3, 50), (1, 80))},
+        [],
+        [],
+        "are not all known (the log has 0@0, 3@50, 1@80)",
+    ),
     (
         "the epoch that began below the log start is known from there",
         {"epochs": ((3, 150),), "log_start_offset": 150},
@@ -243,7 +250,7 @@ def test_copies_begun_before_are_named() -> None:
 def test_dangling_copies_are_cleaned_when_old_and_orphaned(
     age_ms: int, alive: tuple[int, ...], reason: str | None
 ) -> None:
-    state = tier(segment(1, 0, 99), segment(2, 100, 199))
+    state = tier(segment(1, 0, 99, event_timestamp_ms=1), segment(2, 100, 199, event_timestamp_ms=1))
     advance(state, segment(3, 100, 199, event_timestamp_ms=NOW_MS - age_ms))
     logs = [local_log([0, 100, 200], 250)]
     assert plan_copy(state, logs, {}).steps == ()

@@ -16,6 +16,7 @@ from tierctl.model import (
 )
 from tierctl.plan.model import Plan
 from tierctl.plan.retention import plan_retention
+from tierctl.plan.view import view_of_log
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import Quarantined, TierState
 
@@ -79,6 +80,22 @@ def test_size_counts_local_segments_above_the_tier_only() -> None:
     log = local_log([800, 900, 1000, 1020], 1050, sizes=[70, 70, 70, 30])
     assert numbers(sweep(tier(*TEN), TopicConfig(retention_bytes=1001), logs=[log])) == []
     assert numbers(sweep(tier(*TEN), TopicConfig(retention_bytes=1000), logs=[log])) == [0]
+
+
+def test_size_counts_a_segment_of_one_record_that_is_copied_once() -> None:
+    """The last copied offset is 999, where a local segment begins and ends."""
+    state = tier(*TEN[:9], segment(9, 900, 998), segment(10, 999, 999, size=1))
+    log = local_log([900, 999, 1000], 1050, sizes=[100, 50, 100])
+    assert numbers(sweep(state, TopicConfig(retention_bytes=1002), logs=[log])) == []
+    assert numbers(sweep(state, TopicConfig(retention_bytes=1001), logs=[log])) == [0]
+
+
+def test_the_size_is_not_known_when_it_is_not_known_what_is_copied() -> None:
+    """KAFKA-20732: every local segment would count as not copied."""
+    state = tier(segment(1, 0, 99, (3, 0)))
+    [part] = state
+    assert view_of_log(part, LOG).size_bytes is None
+    assert view_of_log(part, replace(LOG, leader_epochs=(EpochEntry(3, 0),))).size_bytes == 200
 
 
 def test_size_does_not_count_what_is_below_the_log_start_or_being_deleted() -> None:
@@ -216,12 +233,18 @@ def test_nothing_expires_beyond_a_hole() -> None:
     state = tier(*(s for s in TEN if s.start_offset not in {300, 400}))
     plan = sweep(state, TopicConfig(retention_ms=DAY_MS))
     assert numbers(plan) == [0, 1, 2]
-    assert "a hole from 300 to 499" in reasons(plan)
+    assert "a hole from 300 to 499: nothing beyond it expires in this run" in reasons(plan)
     # The operator's way on: everything below a log start goes, holes or not.
     raised = {TopicPartition("orders", 0): 600}
     assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS), log_start_offsets=raised)) == [
         *(0, 1, 2, 5, 6, 7, 8, 9)
     ]
+
+
+def test_what_is_being_deleted_is_no_hole() -> None:
+    state = tier(*TEN)
+    advance(state, TEN[3], S.DELETE_SEGMENT_STARTED)
+    assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS))) == [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
 
 
 def test_a_hole_nobody_is_waiting_beyond_is_not_mentioned() -> None:

@@ -30,7 +30,8 @@ def expire(view: View, config: TopicConfig, now_ms: int) -> Expiry:
     """What retention.ms, retention.bytes and the log start offset delete of the current lineage.
 
     From the oldest live segment on, up to the first that neither limit breaches or that a hole comes
-    before; then whatever of the lineage lies wholly below the log start this leads to.
+    before; then whatever of the lineage lies wholly below the log start this leads to. The hole keeps one
+    run from going on beyond it unseen; raising the log start above it is the operator's way on.
     """
     excess_bytes, notes = _excess(view, config)
     limits = _Limits(config, now_ms, excess_bytes)
@@ -43,7 +44,7 @@ def expire(view: View, config: TopicConfig, now_ms: int) -> Expiry:
             break
         hole = None if covered is None else _hole(view, covered + 1, segment.start_offset - 1)
         if hole:
-            notes.append(f"the tier has a hole {hole}: nothing beyond it expires")
+            notes.append(f"the tier has a hole {hole}: nothing beyond it expires in this run")
             break
         reason = facts.pop("reason")
         covered = max(segment.end_offset, -1 if covered is None else covered)
@@ -90,9 +91,9 @@ class _Limits:
         return None
 
     def _is_too_old(self, segment: RemoteLogSegmentMetadata) -> bool:
-        if self._config.retention_ms < 0 or not 0 < segment.max_timestamp_ms <= self._now_ms:
-            return False
-        return segment.max_timestamp_ms < self._now_ms - self._config.retention_ms
+        # No timestamp, or one in the future, says nothing about age.
+        cutoff_ms = self._now_ms - self._config.retention_ms
+        return self._config.retention_ms >= 0 and 0 < segment.max_timestamp_ms < cutoff_ms
 
     def _time_facts(self) -> dict[str, Any]:
         limit_ms = self._config.retention_ms
@@ -114,12 +115,20 @@ class _Limits:
 
 
 def _hole(view: View, from_offset: int, to_offset: int) -> str | None:
-    """The first offsets of a range that no read of this lineage can get from the tier."""
+    """The offsets of a range, from the first that the tier has in no segment of this lineage on.
+
+    What is being deleted is no hole: it goes with the rest.
+    """
+    if from_offset > to_offset:
+        return None
+    spans = [(s.start_offset, s.end_offset) for s in view.segments if s.state is DELETE_STARTED]
+    readable = segments_in_lineage(view.cache, view.current, from_offset, to_offset)
+    spans += [(span.from_offset, span.to_offset) for span in readable]
     at = from_offset
-    for span in segments_in_lineage(view.cache, view.current, from_offset, to_offset):
-        if span.from_offset > at:
+    for start, end in sorted(spans):
+        if start > at:
             break
-        at = span.to_offset + 1
+        at = max(at, end + 1)
     return f"from {at} to {to_offset}" if at <= to_offset else None
 
 

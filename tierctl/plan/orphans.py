@@ -23,6 +23,7 @@ def orphan_steps(
         return []
     steps = []
     for segment, breach in _orphans(view, earliest.epoch):
+        # What is of the lineage and has such epochs lies below the log start, and is taken already.
         if segment.segment_id in taken or (breach == "off_lineage" and not off_lineage):
             continue
         facts = {"breach": breach, "earliest_epoch": earliest.epoch, **view.decided_in}
@@ -45,5 +46,5 @@ def _orphans(view: View, earliest_epoch: int) -> Iterator[tuple[RemoteLogSegment
             continue
         if known is not None and newest < known.epoch:
             yield segment, "unreferenced_epochs"
-        elif not view.lineage.contains(segment, view.log_end_offset):
+        else:
             yield segment, "off_lineage"
