@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.apply.zygote import __file__ as ZYGOTE
 from tierctl.cli.main import run as run_main
+
+from tests.apply.zygote import __file__ as ZYGOTE
 
 
 @dataclass(frozen=True, slots=True)

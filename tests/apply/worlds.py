@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierctl.metadata import open_metadata
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.state.tier import TierState
 from tierctl.storage import open_remote
@@ -82,3 +83,22 @@ def check_deleted(world: World) -> None:
     for part in world.state():
         if part.delete_state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
             assert not list(part.cache.list_remote_log_segments())
+
+
+LOG = "bills-0"
+NEWER = ("00000000000000002400", "00000000000000003000", "00000000000000003500")
+RETENTION = "bills.retention.bytes=2000000\n"
+DAY_MS = 24 * 3600 * 1000
+
+
+def copy_world(target: Path, capture: Path) -> World:
+    """A log of three rolled segments and an active one, an empty tier, two metadata partitions."""
+    world = World(target / "metadata", target / "remote", target / "logs", target / "state_dir")
+    MetadataLogOnDisk(world.metadata, writable=True, partition_count=2).close()
+    shutil.copytree(capture / "local" / LOG, world.logs / LOG)
+    for path in (world.logs / LOG).iterdir():
+        if path.name.startswith(NEWER) and path.name != f"{NEWER[0]}.snapshot":
+            path.unlink()
+    for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (world.logs / name).write_text("0\n1\nbills 0 2400\n")
+    return world

@@ -7,8 +7,11 @@ and one on stdout for each: {"status": exit code, or the negative number of the 
 `files` at the nth change of a file, wherever in the program. The last line of `err` lists what was met.
 """
 
+import functools
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import threading
@@ -68,12 +71,13 @@ def _child(job: dict[str, Any]) -> int:
 def main() -> None:
     """Serve until stdin ends."""
     import pyarrow.compute  # noqa: F401
+    import rich.progress  # noqa: F401
     import tierctl.cli.main
-    import tierctl.locallog
-    import tierctl.metadata
-    import tierctl.plan.copy
-    import tierctl.storage  # noqa: F401
 
+    for module in pkgutil.walk_packages(tierctl.__path__, "tierctl."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    tierctl.cli.main.build = functools.cache(tierctl.cli.main.build)
     for line in sys.stdin:
         job = json.loads(line)
         child = os.fork()

@@ -1,5 +1,9 @@
 """`tierctl copy`: rolled segments from brokers' log directories to the tier."""
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import typer
 
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
@@ -7,7 +11,11 @@ from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.mutation import Mutation, mutation
 from tierctl.errors import UsageError
-from tierctl.plan.model import Plan
+from tierctl.model import RemoteLogSegmentState
+from tierctl.plan.model import Plan, Skip
+
+if TYPE_CHECKING:
+    from tierctl.state.tier import TierState
 
 
 def register(app: typer.Typer) -> None:
@@ -56,10 +64,28 @@ def _plan(run: Mutation, *, clean_dangling: bool) -> Plan:
     from tierctl.plan.copy import plan_copy
     from tierctl.plan.dangling import DANGLING_AGE_MS_MIN
 
-    return plan_copy(
-        run.refresh(),
+    state = run.refresh()
+    plan = plan_copy(
+        state,
         run.read_logs(),
         run.context.topic_configs(),
         clean_dangling_after_ms=DANGLING_AGE_MS_MIN if clean_dangling else None,
         now_ms=run.context.now_ms,
     )
+    unfinished = () if clean_dangling else tuple(_unfinished(run, state))
+    return replace(plan, skipped=(*plan.skipped, *unfinished))
+
+
+def _unfinished(run: Mutation, state: "TierState") -> Iterator[Skip]:
+    """Copies that were begun and have no end: those of a killed run, or of a broker at work."""
+    begun = RemoteLogSegmentState.COPY_SEGMENT_STARTED
+    for part in state:
+        if part.topic_id_partition not in run.context.selection:
+            continue
+        for segment in part.cache.list_remote_log_segments():
+            if segment.state is begun:
+                reason = (
+                    f"its copy was begun by broker {segment.broker_id} at {segment.event_timestamp_ms} "
+                    "and not finished; --clean-dangling deletes it 24 hours later"
+                )
+                yield Skip.of(part.topic_id_partition, reason, segment.segment_id)

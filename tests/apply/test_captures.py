@@ -1,0 +1,155 @@
+"""The commands against what real brokers did with the same disks."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.metadata import open_metadata
+from tierctl.model.events import printed
+
+from tests.apply.conftest import Ran
+from tests.apply.worlds import World
+
+Tierctl = Callable[..., Ran]
+
+CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
+BROKER_DELETED = [
+    ("clicks", 0, 2400),
+    ("clicks", 1, 2400),
+    ("metrics", 0, 0),
+    ("metrics", 0, 800),
+    ("metrics", 0, 1600),
+    ("orders", 1, 0),
+    ("orders", 1, 600),
+]
+
+
+def _objects(remote: Path) -> dict[tuple[str, str, str], str]:
+    """Checksums by partition folder, start offset and kind: ids differ from attempt to attempt."""
+    found = {}
+    for path in remote.rglob("*"):
+        if path.is_file():
+            place = (path.parent.name, path.name[:20], path.name[20 + 1 + 22 :])
+            found[place] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def _segments(metadata: Path) -> list[dict[str, Any]]:
+    """Everything the metadata say of segments but ids, writer and time."""
+    manager = open_metadata(metadata.as_uri())
+    found = []
+    for part in manager.refresh():
+        for segment in part.cache.list_remote_log_segments():
+            facts = printed(segment)
+            for name in ("segment_id", "broker_id", "event_timestamp_ms"):
+                del facts[name]
+            found.append(facts)
+    manager.close()
+    return sorted(found, key=lambda facts: (facts["topic"], facts["partition"], facts["start_offset"]))
+
+
+def test_copy_stores_what_the_broker_stored(
+    tierctl: Tierctl, capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    broker = capture("untiered-broker")
+    world = World(tmp_path / "metadata", tmp_path / "remote", broker / "local", tmp_path / "state")
+    command = ("copy", *world.where, "--layout", "kafka", "--log-dir", world.logs, "-o", "json", "--apply")
+    first = tierctl(*command, "--state-dir", world.state_dir)
+    assert first.code == 0, first.err
+    assert [outcome["status"] for outcome in first.json["outcomes"]] == ["done"] * 14
+    assert len(first.json["steps"]) == 14
+    assert _objects(world.remote) == _objects(broker / "tiered-remote")
+    assert _segments(world.metadata) == _segments(broker / "tiered-metadata")
+    for state_dir in ((), ("--state-dir", world.state_dir)):
+        again = tierctl(*command, *state_dir)
+        assert (again.code, again.json["steps"], again.json["outcomes"]) == (0, [], [])
+
+
+@pytest.fixture
+def cluster(writable: Callable[[str], Path], tmp_path: Path) -> World:
+    """The tiered cluster before the broker deleted anything."""
+    metadata = writable("tiered-cluster/before")
+    return World(metadata, writable("tiered-cluster/before-remote"), metadata, tmp_path / "state")
+
+
+def _sweep(cluster: World, tmp_path: Path, *more: object) -> tuple[object, ...]:
+    configs = tmp_path / "configs"
+    configs.write_text(CONFIGS)
+    options = ("--log-dir", cluster.logs, "--topic-configs", configs)
+    return ("sweep", *cluster.where, *options, "--log-start-offset", "orders-1=1500", *more)
+
+
+def _brief(steps: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
+    return [(step["topic"], step["partition"], step["start_offset"]) for step in steps]
+
+
+def test_sweep_plans_what_the_broker_deleted(tierctl: Tierctl, cluster: World, tmp_path: Path) -> None:
+    plan = tierctl(*_sweep(cluster, tmp_path, "--output", "json"))
+    assert (plan.code, _brief(plan.json["steps"])) == (0, BROKER_DELETED)
+    assert tierctl(*_sweep(cluster, tmp_path, "--detailed-exitcode")).code == 9
+    narrowed = tierctl(*_sweep(cluster, tmp_path, "--output", "jsonl", "--topic", "clicks", "--partition", 1))
+    assert _brief([json.loads(line) for line in narrowed.out.splitlines()]) == [("clicks", 1, 2400)]
+
+
+def test_sweep_and_delete_leave_what_the_broker_left(
+    tierctl: Tierctl, cluster: World, capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    swept = tierctl(
+        *_sweep(cluster, tmp_path, "--output", "json", "--state-dir", cluster.state_dir, "--apply")
+    )
+    assert swept.code == 0, swept.err
+    assert _brief(swept.json["outcomes"]) == BROKER_DELETED
+    again = tierctl(*_sweep(cluster, tmp_path, "--output", "json", "--state-dir", cluster.state_dir))
+    assert again.json["steps"] == []
+    delete = ("delete", *cluster.where, "--state-dir", cluster.state_dir, "-o", "json", "--apply")
+    before = tierctl(*delete)
+    assert (before.code, before.json["steps"]) == (0, [])
+    marked = tierctl(*delete, "--mark", "--topic", "shortlived")
+    assert (marked.code, len(marked.json["outcomes"])) == (0, 2)
+    deleted = tierctl(*delete)
+    assert deleted.code == 0, deleted.err
+    assert {step["topic"] for step in deleted.json["steps"]} == {"shortlived"}
+    assert tierctl(*delete).json["steps"] == []
+    broker = capture("tiered-cluster")
+    assert _objects(cluster.remote) == _objects(broker / "after-remote")
+    assert _segments(cluster.metadata) == _segments(broker / "after")
+
+
+def test_without_a_log_directory_the_tier_gives_the_lineage(
+    tierctl: Tierctl, cluster: World, tmp_path: Path
+) -> None:
+    configs = tmp_path / "configs"
+    configs.write_text(CONFIGS)
+    plan = tierctl("sweep", *cluster.where, "--topic-configs", configs, "-o", "json")
+    assert _brief(plan.json["steps"]) == [("metrics", 0, 0), ("metrics", 0, 800), ("metrics", 0, 1600)]
+    assert "retention.bytes" in plan.err
+
+
+def test_a_kept_plan_is_carried_out_once(tierctl: Tierctl, cluster: World, tmp_path: Path) -> None:
+    kept = tmp_path / "plan.json"
+    assert tierctl(*_sweep(cluster, tmp_path, "--plan-out", kept)).code == 0
+    apply = ("apply", kept, *cluster.where, "-o", "json")
+    assert _brief(tierctl(*apply).json["steps"]) == BROKER_DELETED
+    first = tierctl(*apply, "--apply", "--log-dir", cluster.logs)
+    assert first.code == 0, first.err
+    assert _brief(first.json["outcomes"]) == BROKER_DELETED
+    second = tierctl(*apply, "--apply")
+    assert (second.code, second.json["steps"]) == (0, [])
+    assert len(second.json["skipped"]) >= len(BROKER_DELETED)
+
+
+@pytest.mark.parametrize("fmt", ["table", "json", "jsonl", "csv"])
+def test_plans_in_every_format(tierctl: Tierctl, cluster: World, tmp_path: Path, fmt: str) -> None:
+    shown = tierctl(*_sweep(cluster, tmp_path, "--output", fmt))
+    assert shown.code == 0
+    assert "aBIYdWkGRo-QdVifVD3G_Q" in shown.out
+    lines = shown.out.splitlines()
+    if fmt in {"table", "csv"}:
+        assert len(lines) == 1 + len(BROKER_DELETED)
+    if fmt == "jsonl":
+        assert [json.loads(line)["action"] for line in lines] == ["delete_segment"] * 7
+    if fmt == "json":
+        assert {"command", "steps", "read"} <= shown.json.keys()

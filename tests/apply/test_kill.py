@@ -1,0 +1,227 @@
+"""kill -9 before and after every labelled side effect: rerun, and the end is that of an undisturbed run."""
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.apply.effects import LABELS
+from tierctl.metadata import open_metadata
+from tierctl.model import RemoteLogSegmentMetadata, Uuid
+
+from tests.apply.conftest import Zygote, met
+from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
+
+SIGKILLED = -9
+SEED = 20260405
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One command over one world. `labels` are the side effects it goes through."""
+
+    name: str
+    labels: tuple[str, ...]
+    args: Callable[[World], tuple[object, ...]]
+
+    def command(self, world: World) -> tuple[object, ...]:
+        name, *rest = self.args(world)
+        return (name, *world.where, *rest, "--apply", "--wave-size", 2, "--threads", 2)
+
+
+def _copy(world: World) -> tuple[object, ...]:
+    return ("copy", "--layout", "kafka", "--log-dir", world.logs)
+
+
+def _clean(world: World) -> tuple[object, ...]:
+    return (*_copy(world), "--clean-dangling")
+
+
+def _sweep(world: World) -> tuple[object, ...]:
+    configs = world.logs / "configs"
+    return ("sweep", "--log-dir", world.logs, "--topic-configs", configs, "--state-dir", world.state_dir)
+
+
+def _mark(world: World) -> tuple[object, ...]:
+    return ("delete", "--mark", "--topic", "bills")
+
+
+def _delete(world: World) -> tuple[object, ...]:
+    return ("delete", "--state-dir", world.state_dir)
+
+
+COPY = Case("copy", ("copy.started.publish", "copy.segment.store", "copy.finished.publish"), _copy)
+CLEAN = Case(
+    "clean",
+    ("copy.cleanup_started.publish", "copy.cleanup.delete", "copy.cleanup_finished.publish"),
+    _clean,
+)
+SWEEP = Case("sweep", tuple(label for label in LABELS if label.startswith("sweep.")), _sweep)
+MARK = Case("mark", ("delete.marked.publish",), _mark)
+DELETE = Case(
+    "delete",
+    tuple(label for label in LABELS if label.startswith("delete.") and label not in MARK.labels),
+    _delete,
+)
+CASES = (COPY, CLEAN, SWEEP, MARK, DELETE)
+
+
+def test_every_label_has_a_case() -> None:
+    assert sorted(label for case in CASES for label in case.labels) == sorted(LABELS)
+
+
+@pytest.fixture(scope="module")
+def worlds(
+    capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory, forked: Zygote
+) -> dict[str, World]:
+    """The world each case begins in."""
+    empty = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
+    dangling = empty.clone(tmp_path_factory.mktemp("dangling"))
+    _run(forked, COPY, dangling)
+    _begin_old_copy(dangling)
+    tiered = empty.clone(tmp_path_factory.mktemp("tiered"))
+    _run(forked, COPY, tiered)
+    (tiered.logs / "configs").write_text(RETENTION)
+    marked = tiered.clone(tmp_path_factory.mktemp("marked"))
+    _run(forked, MARK, marked)
+    return {"copy": empty, "clean": dangling, "sweep": tiered, "mark": tiered, "delete": marked}
+
+
+def _begin_old_copy(world: World) -> None:
+    """STARTED and half the objects, two days ago."""
+    manager = open_metadata(world.metadata.as_uri(), writable=True)
+    part = next(iter(manager.refresh()))
+    like = next(part.cache.list_remote_log_segments())
+    begun = RemoteLogSegmentMetadata(
+        topic=like.topic,
+        topic_id=like.topic_id,
+        partition=like.partition,
+        segment_id=Uuid("AAAAAAAAAAAAAAAAAAAAAQ"),
+        start_offset=0,
+        end_offset=599,
+        broker_id=-1,
+        max_timestamp_ms=like.max_timestamp_ms,
+        event_timestamp_ms=int(time.time() * 1000) - 2 * DAY_MS,
+        segment_leader_epochs=like.segment_leader_epochs,
+        segment_size_in_bytes=like.segment_size_in_bytes,
+    )
+    manager.publish([begun])
+    manager.close()
+    folder = world.remote / "kafka-tiered-storage" / f"bills-0-{like.topic_id}"
+    (folder / f"{0:020d}-{begun.segment_id}.log").write_bytes(b"half")
+
+
+def _run(forked: Zygote, case: Case, world: World, code: int = 0, **kill: Any) -> Any:
+    ran = forked(*case.command(world), **kill)
+    assert ran.code == code, ran.err
+    return ran
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What an undisturbed run comes to, and how often it met each side effect."""
+
+    facts: Any
+    objects: Any
+    met: dict[tuple[str, str], int]
+
+
+@pytest.fixture(scope="module")
+def ends(
+    worlds: dict[str, World], forked: Zygote, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, End]:
+    """Undisturbed runs."""
+    ends = {}
+    for case in CASES:
+        world = worlds[case.name].clone(tmp_path_factory.mktemp(f"end-{case.name}"))
+        ran = _run(forked, case, world)
+        ends[case.name] = End(world.facts(), _stored(world), met(ran))
+    return ends
+
+
+def _stored(world: World) -> dict[tuple[str, str], bytes]:
+    """Objects by folder, start offset and kind; their ids differ from run to run."""
+    stored = {}
+    for key, data in world.objects().items():
+        folder, name = key.rsplit("/", 1)
+        place = (folder, name[:20] + name.rsplit(".", 1)[1])
+        assert place not in stored, f"two objects at {place}"
+        stored[place] = data
+    return stored
+
+
+def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
+    """Two reruns come to the undisturbed end, the second without doing anything."""
+    check_durable(world)
+    check_deleted(world)
+    _run(forked, case, world)
+    again = _run(forked, case, world)
+    assert met(again).keys() <= {("file", "changes"), *_commits(case)}, "a second rerun still did something"
+    assert world.facts() == end.facts
+    check_durable(world)
+    if case is COPY:
+        # What the killed run had begun under other ids is reported, and goes once it is a day old.
+        later = str(int(time.time() * 1000) + 2 * DAY_MS)
+        cleaned = forked(*CLEAN.command(world), "--now", later)
+        assert cleaned.code == 0, cleaned.err
+        assert world.facts() == end.facts
+    assert _stored(world) == end.objects
+    assert not [s for s in world.segments() if s.state != "COPY_SEGMENT_FINISHED"]
+
+
+def _commits(case: Case) -> set[tuple[str, str]]:
+    """A run of the remover commits how far it is done, whatever it found."""
+    label = "delete.offsets.commit"
+    return {(label, "before"), (label, "after")} if case is DELETE else set()
+
+
+def _moments(case: Case, end: End) -> Iterator[list[Any]]:
+    for label in case.labels:
+        for moment in ("before", "after"):
+            count = end.met.get((label, moment), 0)
+            assert count, f"{label} is never met"
+            for nth in range(1, count + 1):
+                yield [label, moment, nth]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_kill_around_every_side_effect(
+    case: Case, worlds: dict[str, World], ends: dict[str, End], forked: Zygote, tmp_path: Path
+) -> None:
+    for at, kill in enumerate(_moments(case, ends[case.name])):
+        world = worlds[case.name].clone(tmp_path / str(at))
+        _run(forked, case, world, SIGKILLED, kills=[kill])
+        _converge(forked, case, world, ends[case.name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_kill_twice(
+    case: Case, worlds: dict[str, World], ends: dict[str, End], forked: Zygote, tmp_path: Path
+) -> None:
+    moments = list(_moments(case, ends[case.name]))
+    chosen = random.Random(SEED)
+    for at in range(4):
+        world = worlds[case.name].clone(tmp_path / str(at))
+        _run(forked, case, world, SIGKILLED, kills=[chosen.choice(moments)])
+        second = forked(*case.command(world), kills=[chosen.choice(moments)])
+        # The second may not be met any more: then that run ended, and the next ones have nothing to do.
+        assert second.code in {0, SIGKILLED}, f"seed {SEED}, pair {at}: {second.err}"
+        _converge(forked, case, world, ends[case.name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_kill_at_any_change_of_a_file(
+    case: Case, worlds: dict[str, World], ends: dict[str, End], forked: Zygote, tmp_path: Path
+) -> None:
+    count = ends[case.name].met["file", "changes"]
+    chosen = random.Random(SEED).sample(range(1, count + 1), min(6, count))
+    for nth in chosen:
+        world = worlds[case.name].clone(tmp_path / str(nth))
+        _run(forked, case, world, SIGKILLED, files=nth)
+        _converge(forked, case, world, ends[case.name])
