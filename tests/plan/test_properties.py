@@ -17,7 +17,7 @@ from tests.plan.tier import DAY_MS, NOW_MS, OTHER_ID, TOPIC_ID, S, advance, loca
 Epochs = tuple[tuple[int, int], ...]
 
 BYTES_AN_OFFSET = 10
-MANY = settings(max_examples=300, deadline=None)
+MANY = settings(max_examples=200, deadline=None)
 
 
 @dataclass(frozen=True)
@@ -192,10 +192,11 @@ def histories(draw: st.DrawFn) -> World:
     other_history = draw(lineages(end))
     state = tier()
     segments = []
+    following = 0
     for number in range(draw(st.integers(1, 14))):
-        start = draw(st.integers(0, end - 1))
+        start = draw(st.sampled_from([following] * 4 + [draw(st.integers(0, end - 1))]))
         last = min(start + draw(st.integers(0, 25)), end + 3)
-        history = draw(st.sampled_from([epochs, epochs, epochs, other_history]))
+        history = draw(st.sampled_from([epochs] * 7 + [other_history]))
         is_other = draw(st.integers(0, 9)) == 0
         metadata = segment(
             number,
@@ -207,7 +208,8 @@ def histories(draw: st.DrawFn) -> World:
         )
         if is_other:
             metadata = replace(metadata, topic_id=OTHER_ID)
-        states = draw(st.integers(0, 3))
+        states = draw(st.sampled_from([0, 1, 1, 1, 1, 1, 1, 2, 3]))
+        following = min(last + 1, end - 1)
         advance(
             state,
             metadata,

@@ -1,13 +1,13 @@
 """RLMExpirationTask's decisions about one partition: which segments of its lineage have to go."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.plan.model import Step
 from tierctl.plan.steps import delete_step
-from tierctl.plan.view import DELETE_STARTED, FINISHED, View
+from tierctl.plan.view import DELETE_STARTED, FINISHED, View, distinct_bytes
 from tierctl.state.lineage import segments_in_lineage
 
 
@@ -33,12 +33,12 @@ def expire(view: View, config: TopicConfig, now_ms: int) -> Expiry:
     before; then whatever of the lineage lies wholly below the log start this leads to. The hole keeps one
     run from going on beyond it unseen; raising the log start above it is the operator's way on.
     """
-    excess_bytes, notes = _excess(view, config)
+    live, excess_bytes, notes = _live_and_excess(view, config)
     limits = _Limits(config, now_ms, excess_bytes)
     steps: dict[str, Step] = {}
     log_start_offset = view.log_start_offset
     covered: int | None = None
-    for segment in view.live:
+    for segment in live:
         facts = limits.breach(segment)
         if facts is None:
             break
@@ -59,14 +59,19 @@ def expire(view: View, config: TopicConfig, now_ms: int) -> Expiry:
     return Expiry(steps=tuple(ordered), log_start_offset=log_start_offset, notes=tuple(notes))
 
 
-def _excess(view: View, config: TopicConfig) -> tuple[int, list[str]]:
-    """Bytes above retention.bytes; 0 and a reason when they can't be told."""
-    if config.retention_bytes < 0 or not view.live:
-        return 0, []
-    size_bytes = view.size_bytes
-    if size_bytes is None:
-        return 0, ["retention.bytes deletes nothing: how much only the local log holds is not known"]
-    return max(0, size_bytes - config.retention_bytes), []
+def _live_and_excess(
+    view: View, config: TopicConfig
+) -> tuple[Iterable[RemoteLogSegmentMetadata], int, list[str]]:
+    """The segments to judge, and how many bytes are too many (0 and a reason when that can't be told).
+
+    Time alone looks no further than the first segment that stays; size has to know them all.
+    """
+    if config.retention_bytes < 0:
+        return (view.iter_live() if config.retention_ms >= 0 else ()), 0, []
+    live = tuple(view.iter_live())
+    if view.local_only_bytes is None:
+        return live, 0, ["retention.bytes deletes nothing: how much only the local log holds is not known"]
+    return live, max(0, view.local_only_bytes + distinct_bytes(live) - config.retention_bytes), []
 
 
 class _Limits:

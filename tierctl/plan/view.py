@@ -1,6 +1,6 @@
 """One partition as retention sees it: the tier's side and the log's side put together."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -10,6 +10,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
     TopicIdPartition,
+    Uuid,
 )
 from tierctl.plan.steps import LINEAGE_EPOCH
 from tierctl.state.cache import RemoteLogMetadataCache
@@ -47,37 +48,31 @@ class View:
         """The lineage of a log that starts at `log_start_offset`, as a broker's checkpoint would hold it."""
         return self.lineage.truncate_from_start(self.log_start_offset)
 
-    @cached_property
-    def live(self) -> tuple[RemoteLogSegmentMetadata, ...]:
+    def iter_live(self) -> Iterator[RemoteLogSegmentMetadata]:
         """Readable segments of the current lineage that reach above the log start.
 
         In the order in which RLMExpirationTask meets them: by epoch, then by start offset.
         """
-        found: dict[str, RemoteLogSegmentMetadata] = {}
+        seen: set[Uuid] = set()
         for epoch in self.current.epochs_with_records:
             for segment in self.cache.list_remote_log_segments(epoch):
-                if segment.state is FINISHED and segment.end_offset >= self.log_start_offset:
-                    found.setdefault(segment.segment_id, segment)
-        return tuple(s for s in found.values() if self.current.contains(s, self.log_end_offset))
+                if segment.state is not FINISHED or segment.end_offset < self.log_start_offset:
+                    continue
+                if segment.segment_id not in seen and self.current.contains(segment, self.log_end_offset):
+                    seen.add(segment.segment_id)
+                    yield segment
 
     @property
     def decided_in(self) -> dict[str, int]:
         """The detail that says which lineage a step was decided in."""
         return {} if self.lineage.latest is None else {LINEAGE_EPOCH: self.lineage.latest.epoch}
 
-    @property
-    def size_bytes(self) -> int | None:
-        """Bytes of the log, each offset counted once: tier and what is only local; None when not known.
-
-        Of a segment that overlaps the ones before it only the share of offsets they don't have counts.
-        """
-        if self.local_only_bytes is None:
-            return None
-        return self.local_only_bytes + distinct_bytes(self.live)
-
 
 def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
-    """Bytes of segments of one lineage, offsets that several of them hold counted once."""
+    """Bytes of segments of one lineage, offsets that several of them hold counted once.
+
+    Of a segment that overlaps the ones before it only the share of offsets they don't have counts.
+    """
     total = 0
     covered = -1
     for segment in sorted(segments, key=lambda s: (s.start_offset, -s.end_offset)):
