@@ -136,11 +136,12 @@ def test_a_broken_batch_leaves_what_follows_undecided(tmp_path: Path) -> None:
 
 
 def test_a_marker_nobody_can_read_decides_nothing(tmp_path: Path) -> None:
-    bad = encode_batch(
-        [Record(1, TIME_MS, b"\x00", b"")], producer_id=1, producer_epoch=0, transactional=True, control=True
+    """Whose transaction it ended, and how, is unknown: what is before it is still decided."""
+    unreadable = encode_batch(
+        [Record(2, TIME_MS, b"\x00", b"")], producer_id=9, producer_epoch=0, transactional=True, control=True
     )
-    write_log(tmp_path, [[_encode(0, "data", 1), bad, batch(2)]])
-    assert _read(tmp_path).last_stable_offset == 0
+    write_log(tmp_path, [[_encode(0, "data", 1), _encode(1, "commit", 1), unreadable, batch(3)]])
+    assert _read(tmp_path).last_stable_offset == 2
 
 
 @pytest.mark.parametrize(("log_start", "expected"), [(0, 0), (1, 1), (3, 5)])

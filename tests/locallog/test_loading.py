@@ -247,6 +247,13 @@ def test_a_time_index_that_lags_behind_the_active_segment(tmp_path: Path) -> Non
     assert _one(tmp_path).segments[-1].max_timestamp_ms == TIME_MS + 59
 
 
+def test_a_time_index_that_was_never_closed_is_not_believed(tmp_path: Path) -> None:
+    folder = write_log(tmp_path, _segments())
+    path = folder / "00000000000000000020.timeindex"
+    path.write_bytes(path.read_bytes()[:12] + bytes(1200))
+    assert _one(tmp_path).segments[1].max_timestamp_ms == TIME_MS + 39
+
+
 def test_without_timestamps_the_files_time_counts(tmp_path: Path) -> None:
     folder = write_log(tmp_path, [[encode_batch([Record(0, -1, None, b"v")])], [batch(1)]])
     os.utime(folder / "00000000000000000000.log", ns=(0, 1_234_567_890_000_000))

@@ -155,6 +155,17 @@ def test_an_undecodable_batch_is_a_bad_range_between_good_ones() -> None:
     assert read_values(broken, 5, END).bad == ()
 
 
+def test_a_byte_after_the_value_is_looked_at_in_every_batch() -> None:
+    parts = []
+    for offset in range(8):
+        data = encode_batch([record(offset)])
+        (head,) = scan(data)
+        parts.append(seal(head, data[61:-1] + b"\x02") if offset == 5 else data)
+    got = read_values(b"".join(parts), 0, END)
+    assert got.offsets.tolist() == [0, 1, 2, 3, 4, 6, 7]
+    assert [(b.first_offset, b.next_offset) for b in got.bad] == [(5, 6)]
+
+
 def test_bad_ranges_elsewhere_are_not_reported() -> None:
     data = bytearray(one_record_log(9))
     third = list(scan(bytes(data)))[3]

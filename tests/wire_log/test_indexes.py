@@ -197,6 +197,7 @@ def test_aborted_transactions_of_a_range() -> None:
         (10, 35, [0, 1, 2, 3], True),
         (11, 35, [1, 2, 3], True),
         (20, 41, [2, 3], False),
+        (0, 40, [0, 1, 2, 3], True),
     ]
     for start, end, expected, complete in cases:
         assert index.collect(start, end) == ([txns[n] for n in expected], complete), (start, end)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, LimitExceeded, UnsupportedFormatError
+from tierctl.wire.record_codec import write_varint
 from tierctl.wire.records import (
     BadRange,
     BatchHead,
@@ -14,10 +15,12 @@ from tierctl.wire.records import (
     ControlType,
     Record,
     TornTail,
+    batch_at,
     batches,
     control_record,
     encode_batch,
     scan,
+    seal,
     walk,
 )
 
@@ -218,8 +221,6 @@ def test_a_flip_anywhere_in_any_kind_of_batch_raises_nothing_else() -> None:
 @given(data=st.data())
 def test_a_resealed_batch_with_any_payload_raises_nothing_else(data: st.DataObject) -> None:
     """With the CRC made right again, the record decoder itself meets the damage."""
-    from tierctl.wire.records import batch_at, seal
-
     log = mixed_log()
     head = data.draw(st.sampled_from([h for h in scan(log) if h.record_count]))
     payload = bytearray(batch_at(log, head).payload)
@@ -257,9 +258,59 @@ def test_decompression_is_capped() -> None:
         list(batch.records(max_bytes=1000))
 
 
-def test_errors_say_where_in_the_batch() -> None:
-    from tierctl.wire.records import batch_at, seal
+def _payload(*fields: int | bytes) -> bytes:
+    """One record from its fields: numbers become varints."""
+    body = bytearray()
+    for field in fields:
+        if isinstance(field, int):
+            write_varint(body, field)
+        else:
+            body += field
+    return bytes(body)
 
+
+# size, attributes, timestamp delta, offset delta, key length, value length, value, header count
+_GOOD = (8, b"\x00", 0, 0, -1, 2, b"ab", 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ((9, *_GOOD[1:]), "a size up to 8"),
+        ((-1, *_GOOD[1:]), "a size up to 8"),
+        ((7, *_GOOD[1:]), "a record of 7 bytes"),
+        ((8, b"\x00", 0, 1, -1, 2, b"ab", 0), "an offset delta from 0 to 0"),
+        ((8, b"\x00", 0, -1, -1, 2, b"ab", 0), "an offset delta from 0 to 0"),
+        ((8, b"\x00", 0, 0, 9, 2, b"ab", 0), "a length up to 4"),
+        ((8, b"\x00", 0, 0, -1, 4, b"ab", 0), "a length up to 3"),
+        ((8, b"\x00", 0, 0, -1, 1, b"ab", 0), "up to 0 headers"),
+        ((8, b"\x00", 0, 0, -1, 2, b"ab", 1), "up to 0 headers"),
+        ((10, b"\x00", 0, 0, -1, 2, b"ab", 1, -1, -1), "a header name"),
+        ((11, b"\x00", 0, 0, -1, 2, b"ab", 1, 1, b"\xff", -1), "a header name in UTF-8"),
+        ((20, b"\x00", b"\xff" * 11, 0), "a varint of at most 10 bytes"),
+        ((*_GOOD, *_GOOD), "the end after 1 records"),
+        ((), "a whole record"),
+    ],
+)
+def test_what_no_record_is(fields: tuple[int | bytes, ...], expected: str) -> None:
+    (head,) = scan(encode_batch([record(0, b"ab")]))
+    payload = _payload(*fields)
+    if expected.startswith("a varint"):
+        payload = _payload(len(payload) - 1, *fields[1:])
+    (batch,) = batches(seal(head, payload))
+    with pytest.raises(CorruptInputError, match=f"expected {expected}"):
+        list(batch.records())
+
+
+def test_offsets_of_a_batch_rise() -> None:
+    (head,) = scan(encode_batch([record(0), record(1)]))
+    second = (8, b"\x00", 0, 0, -1, 2, b"ab", 0)
+    (batch,) = batches(seal(head, _payload(*_GOOD, *second)))
+    with pytest.raises(CorruptInputError, match="an offset delta from 1 to 1"):
+        list(batch.records())
+
+
+def test_errors_say_where_in_the_batch() -> None:
     log = one_record_log(1)
     (head,) = scan(log)
     payload = batch_at(log, head).payload

@@ -52,6 +52,7 @@ __all__ = [
     "encode_end_transaction_marker",
     "read_head",
     "scan",
+    "seal",
     "walk",
 ]
 
