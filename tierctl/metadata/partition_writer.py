@@ -49,7 +49,9 @@ class PartitionWriter:
         )
         if self._size_bytes and self._size_bytes + len(batches) > self._segment_bytes:
             self._roll()
-        self._drop_indexes()
+        if self._has_stale_indexes:
+            self._drop_indexes(self._path)
+            self._has_stale_indexes = False
         self._durable_bytes = self._size_bytes
         os.lseek(self._fd, self._size_bytes, os.SEEK_SET)
         self._fs.write(self._fd, batches, self._path)
@@ -105,6 +107,8 @@ class PartitionWriter:
         path = self._log.path(tail.segment_base)
         fd = self._open(path)
         try:
+            # A broker that crashed may have indexed what is cut off here.
+            self._drop_indexes(path)
             torn = os.pread(fd, tail.torn_bytes, tail.position).rstrip(b"\x00")
             if torn:
                 replace_durably(path.with_name(f"{path.name}.{tail.position}.bak"), torn, fs=self._fs)
@@ -128,13 +132,10 @@ class PartitionWriter:
         self._size_bytes = self._durable_bytes = 0
         self._has_stale_indexes = True
 
-    def _drop_indexes(self) -> None:
-        if not self._has_stale_indexes:
-            return
+    def _drop_indexes(self, path: Path) -> None:
         # The offset index goes first: it is the one whose absence makes a broker rebuild both.
         for suffix in (".index", ".timeindex"):
-            stale = self._path.with_suffix(suffix)
+            stale = path.with_suffix(suffix)
             if stale.exists():
                 self._fs.unlink(stale)
                 self._fs.sync_folder(stale.parent)
-        self._has_stale_indexes = False

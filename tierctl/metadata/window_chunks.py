@@ -19,7 +19,8 @@ def chunk_of(
 ) -> MetadataChunk:
     """The window's records with offsets in [start_offset, end_offset)."""
     values = read_values(window.data, start_offset, end_offset, heads=window.heads)
-    bad = [*_unreadable(window, values, source), *_gaps(window, values, source)]
+    gaps = _gaps(window, values, (start_offset, end_offset), source)
+    bad = [*_unreadable(window, values, source), *gaps]
     concerned = (b for b in bad if b.next_offset > start_offset and b.offset < end_offset)
     ordered = tuple(sorted(concerned, key=lambda b: b.offset))
     reached = max([window.next_offset, *(b.next_offset for b in ordered)])
@@ -72,8 +73,8 @@ def _lost(bad: BadBytes, next_offset: int, error: CorruptInputError) -> BadRange
     return BadRange(first, first + 1 if bad.next_offset is None else max(bad.next_offset, first), error)
 
 
-def _gaps(window: Window, values: ValueColumns, source: str) -> Iterator[BadRange]:
-    """Offsets between batches and within them that no record has; compaction or loss, nobody can tell."""
+def _gaps(window: Window, values: ValueColumns, wanted: tuple[int, int], source: str) -> Iterator[BadRange]:
+    """Offsets between batches, and of `wanted` within them, that no record has: compaction or loss."""
     heads = window.heads
     if not len(heads):
         return
@@ -86,7 +87,8 @@ def _gaps(window: Window, values: ValueColumns, source: str) -> Iterator[BadRang
     sparse = (heads.fields["record_count"] < following - base) & ~heads.is_control
     for row in np.flatnonzero(sparse).tolist():
         if int(base[row]) not in unreadable:
-            yield from _missing(int(base[row]), int(following[row]), values.offsets, source)
+            low, high = max(int(base[row]), wanted[0]), min(int(following[row]), wanted[1])
+            yield from _missing(low, high, values.offsets, source)
 
 
 def _missing(offset: int, next_offset: int, offsets: Int64s, source: str) -> Iterator[BadRange]:

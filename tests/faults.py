@@ -1,0 +1,91 @@
+"""Disks that fail and processes that die, for tests of what is written."""
+
+import errno
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tierctl.files import FileSystem
+
+
+class Failing(FileSystem):
+    """Fails the nth operation (from 0) with `number`; a failing write has written half of its bytes."""
+
+    def __init__(self, nth: int, number: int, *, only: frozenset[str] | None = None) -> None:
+        self.seen: list[str] = []
+        self._nth = nth
+        self._number = number
+        self._only = only
+        super().__init__(self._fail)
+
+    def _fail(self, operation: str, path: Path) -> None:
+        if self._only is not None and operation not in self._only:
+            return
+        self.seen.append(operation)
+        if len(self.seen) == self._nth + 1:
+            raise OSError(self._number, os.strerror(self._number), str(path))
+
+    def write(self, fd: int, data: bytes | memoryview, path: Path) -> None:
+        try:
+            super().write(fd, data, path)
+        except OSError:
+            os.write(fd, bytes(data)[: len(data) // 2])
+            raise
+
+
+NEVER = 1 << 30
+
+
+def operations_of(act: Callable[[FileSystem], None]) -> list[str]:
+    """The operations that `act` needs when nothing fails."""
+    watched = Failing(NEVER, errno.EIO)
+    act(watched)
+    return watched.seen
+
+
+def each_failure(act: Callable[[FileSystem], None]) -> Iterator[tuple[int, int]]:
+    """(nth operation, errno) of every failure that `act` can meet, to be run on fresh copies."""
+    for nth in range(len(operations_of(act))):
+        for number in (errno.ENOSPC, errno.EIO):
+            yield nth, number
+
+
+class Killing(FileSystem):
+    """Kills the process with SIGKILL before the nth operation, or in the middle of it if it is a write."""
+
+    def __init__(self, nth: int) -> None:
+        self._left = nth
+        super().__init__(self._kill)
+
+    def _kill(self, operation: str, _path: Path) -> None:
+        if self._left == 0 and operation != "write":
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._left -= 1
+
+    def write(self, fd: int, data: bytes | memoryview, path: Path) -> None:
+        if self._left == 0:
+            os.write(fd, bytes(data)[: len(data) // 2])
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().write(fd, data, path)
+
+
+def run_and_die(act: Callable[[FileSystem], None], nth: int) -> bool:
+    """Run `act` in a process of its own that is killed at the nth operation; whether it was killed."""
+    with warnings.catch_warnings():
+        # Python 3.12 warns of forking beside threads; the child uses none and never returns.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        ended_well = False
+        try:
+            act(Killing(nth))
+            ended_well = True
+        finally:
+            os._exit(0 if ended_well else 1)
+    status = os.waitpid(child, 0)[1]
+    killed = os.WIFSIGNALED(status)
+    if not killed and os.WEXITSTATUS(status):
+        raise AssertionError("the child failed instead of being killed")
+    return killed

@@ -1,0 +1,67 @@
+"""Events for tests of metadata logs."""
+
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    Uuid,
+)
+
+TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
+OTHER_ID = Uuid("u6uHqOrgTh-HLODx2Wo0EA")
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+def segment_id(number: int) -> Uuid:
+    """A segment id."""
+    return Uuid.from_bytes(number.to_bytes(16, "big"))
+
+
+def started(
+    number: int, *, partition: int = 0, topic: str = "orders", topic_id: Uuid = TOPIC_ID
+) -> RemoteLogSegmentMetadata:
+    """COPY_SEGMENT_STARTED of the segment with offsets from 100·number."""
+    return RemoteLogSegmentMetadata(
+        topic=topic,
+        topic_id=topic_id,
+        partition=partition,
+        segment_id=segment_id(number),
+        start_offset=100 * number,
+        end_offset=100 * number + 99,
+        broker_id=-1,
+        max_timestamp_ms=1_700_000_000_000 + number,
+        event_timestamp_ms=1_700_000_100_000 + number,
+        segment_leader_epochs=((0, 100 * number),),
+        segment_size_in_bytes=1000 + number,
+    )
+
+
+def update(
+    number: int, state: RemoteLogSegmentState = FINISHED, *, partition: int = 0
+) -> RemoteLogSegmentMetadataUpdate:
+    """A later state of the same segment."""
+    return RemoteLogSegmentMetadataUpdate(
+        topic="orders",
+        topic_id=TOPIC_ID,
+        partition=partition,
+        segment_id=segment_id(number),
+        broker_id=-1,
+        event_timestamp_ms=1_700_000_200_000 + number,
+        state=state,
+    )
+
+
+def partition_delete(
+    state: RemotePartitionDeleteState, *, partition: int = 0
+) -> RemotePartitionDeleteMetadata:
+    """The partition's delete state."""
+    return RemotePartitionDeleteMetadata(
+        topic="orders",
+        topic_id=TOPIC_ID,
+        partition=partition,
+        broker_id=-1,
+        event_timestamp_ms=1_700_000_300_000,
+        state=state,
+    )

@@ -1,0 +1,217 @@
+"""TopicBasedRemoteLogMetadataManager over the log on disk."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tierctl.errors import MetadataError, RemoteResourceNotFound, UsageError
+from tierctl.metadata import open_metadata
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.model import (
+    MetadataEvent,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+)
+from tierctl.wire.metadata import encode
+from tierctl.wire.partitioner import metadata_partition
+
+from tests.metadata.events import FINISHED, OTHER_ID, TOPIC_ID, partition_delete, segment_id, started, update
+
+S = RemoteLogSegmentState
+P = RemotePartitionDeleteState
+TIP = TopicIdPartition(TOPIC_ID, "orders", 0)
+
+
+def manager_on(folder: Path, *, partitions: int = 5) -> TopicBasedRemoteLogMetadataManager:
+    return TopicBasedRemoteLogMetadataManager(
+        MetadataLogOnDisk(folder, writable=True, partition_count=partitions)
+    )
+
+
+def test_publishing_is_visible_when_it_returns_and_to_the_next_run(tmp_path: Path) -> None:
+    manager: RemoteLogMetadataManager = manager_on(tmp_path)
+    manager.add_remote_log_segment_metadata(started(0))
+    assert [s.state for s in manager.list_remote_log_segments(TIP)] == [S.COPY_SEGMENT_STARTED]
+    assert manager.highest_offset_for_epoch(TIP, 0) in {None, -1}
+    manager.update_remote_log_segment_metadata(update(0))
+    manager.publish([started(1), update(1), started(2)])
+    found = manager.remote_log_segment_metadata(TIP, 0, 150)
+    assert found is not None
+    assert (found.segment_id, found.state) == (segment_id(1), FINISHED)
+    assert manager.remote_log_segment_metadata(TIP, 0, 250) is None
+    assert manager.highest_offset_for_epoch(TIP, 0) == 199
+    assert [s.start_offset for s in manager.list_remote_log_segments(TIP, 0)] == [0, 100, 200]
+    assert manager.remote_log_size(TIP, 0) == 1000 + 1001 + 1002
+    txn = manager.next_segment_with_txn_index(TIP, 0, 120)
+    assert txn is not None
+    assert txn.segment_id == segment_id(1)
+    manager.refresh()
+    manager.close()
+
+    again = manager_on(tmp_path)
+    again.refresh()
+    assert list(again.list_remote_log_segments(TIP)) == list(manager.list_remote_log_segments(TIP))
+    assert again.read_offsets == manager.read_offsets
+    partition = metadata_partition(TOPIC_ID, 0, 5)
+    assert again.metadata_partition(TIP) == partition
+    assert again.read_offsets == {n: 5 if n == partition else 0 for n in range(5)}
+    again.close()
+
+
+def test_an_unknown_partition_has_nothing(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    assert manager.remote_log_segment_metadata(TIP, 0, 0) is None
+    assert manager.next_segment_with_txn_index(TIP, 0, 0) is None
+    assert manager.highest_offset_for_epoch(TIP, 0) is None
+    assert list(manager.list_remote_log_segments(TIP)) == []
+    assert manager.remote_log_size(TIP, 0) == 0
+    manager.publish([])
+    manager.close()
+
+
+ALLOWED: dict[str, list[MetadataEvent]] = {
+    "whole life": [
+        started(0),
+        update(0),
+        update(0, S.DELETE_SEGMENT_STARTED),
+        update(0, S.DELETE_SEGMENT_FINISHED),
+    ],
+    "failed copy": [started(0), update(0, S.DELETE_SEGMENT_STARTED), update(0, S.DELETE_SEGMENT_FINISHED)],
+    "repeats": [started(0), started(0), update(0), update(0)],
+    "partition": [partition_delete(state) for state in P],
+}
+_MARKED, _FINISHED = P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_FINISHED
+REFUSED: dict[str, tuple[list[MetadataEvent], type[Exception]]] = {
+    "finishing an unknown one": ([update(0)], RemoteResourceNotFound),
+    "deleting an unknown one": ([update(0, S.DELETE_SEGMENT_STARTED)], RemoteResourceNotFound),
+    "another partition's": ([started(0), update(0, partition=1)], RemoteResourceNotFound),
+    "added in a later state": ([replace(started(0), state=FINISHED)], MetadataError),
+    "back to the start": ([started(0), update(0, S.COPY_SEGMENT_STARTED)], MetadataError),
+    "deletion not started": ([started(0), update(0), update(0, S.DELETE_SEGMENT_FINISHED)], MetadataError),
+    "finished after delete": ([started(0), update(0, S.DELETE_SEGMENT_STARTED), update(0)], MetadataError),
+    "partition not marked": ([partition_delete(P.DELETE_PARTITION_STARTED)], MetadataError),
+    "partition skips": ([partition_delete(_MARKED), partition_delete(_FINISHED)], MetadataError),
+}
+
+
+@pytest.mark.parametrize("one_wave", [True, False])
+class TestTransitions:
+    @pytest.mark.parametrize("events", ALLOWED.values(), ids=ALLOWED)
+    def test_allowed(self, tmp_path: Path, events: list[MetadataEvent], one_wave: bool) -> None:
+        manager = manager_on(tmp_path)
+        for wave in [events] if one_wave else [[event] for event in events]:
+            manager.publish(wave)
+        assert sum(manager.read_offsets.values()) == len(events)
+        manager.close()
+
+    @pytest.mark.parametrize(("events", "error"), REFUSED.values(), ids=REFUSED)
+    def test_refused_before_anything_is_published(
+        self, tmp_path: Path, events: list[MetadataEvent], error: type[Exception], one_wave: bool
+    ) -> None:
+        manager = manager_on(tmp_path)
+        if not one_wave:
+            for event in events[:-1]:
+                manager.publish([event])
+        before = dict(manager.read_offsets)
+        with pytest.raises(error):
+            manager.publish(events if one_wave else events[-1:])
+        manager.refresh()
+        assert sum(manager.read_offsets.values()) == sum(before.values())
+        manager.close()
+
+
+def test_the_present_state_counts_not_the_one_at_opening(tmp_path: Path) -> None:
+    first = manager_on(tmp_path)
+    first.publish([started(0), update(0)])
+    first.close()
+    second = manager_on(tmp_path)
+    second.publish([update(0, S.DELETE_SEGMENT_STARTED)])
+    second.close()
+
+
+def test_events_not_read_back_stop_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = manager_on(tmp_path)
+    topic = manager._topic
+    assert isinstance(topic, MetadataLogOnDisk)
+    real = topic.append
+    spoiled = lambda records: real([(p, value[:-1] + b"?") for p, value in records])  # noqa: E731
+    monkeypatch.setattr(topic, "append", spoiled)
+    with pytest.raises(MetadataError, match="not read back"):
+        manager.publish([started(0)])
+    manager.close()
+
+
+class TestQuarantine:
+    def test_a_lost_beginning(self, tmp_path: Path) -> None:
+        folder = tmp_path / "m"
+        manager = manager_on(folder, partitions=1)
+        manager.publish([started(n) for n in range(4)])
+        manager.close()
+        (folder / "log-start-offset-checkpoint").write_bytes(b"0\n1\n__remote_log_metadata 0 2\n")
+        state = open_metadata(folder.as_uri()).refresh()
+        assert not state.is_complete(0)
+        assert [s.start_offset for p in state for s in p.cache.list_remote_log_segments()] == [200, 300]
+
+    def test_damage_and_what_cannot_be_decoded_and_the_rest_is_folded(self, tmp_path: Path) -> None:
+        folder = tmp_path / "m"
+        topic = MetadataLogOnDisk(folder, writable=True, partition_count=2)
+        home = metadata_partition(TOPIC_ID, 0, 2)
+        topic.append([(home, encode(started(0))), (home, b"\1\7\0what"), (home, encode(started(1)))])
+        topic.close()
+        state = open_metadata(folder.as_uri()).refresh()
+        assert [(q.metadata_partition, q.metadata_offset) for q in state.quarantined] == [(home, 1)]
+        assert (state.is_complete(home), state.is_complete(1 - home)) == (False, True)
+        path = folder / f"__remote_log_metadata-{home}" / f"{0:020d}.log"
+        data = bytearray(path.read_bytes())
+        data[70] ^= 0xFF
+        path.write_bytes(data)
+        state = open_metadata(folder.as_uri()).refresh()
+        assert sorted(q.metadata_offset for q in state.quarantined) == [0, 1]
+        assert [s.start_offset for p in state for s in p.cache.list_remote_log_segments()] == [100]
+
+    def test_events_where_no_broker_looks(self, tmp_path: Path) -> None:
+        folder = tmp_path / "m"
+        topic = MetadataLogOnDisk(folder, writable=True, partition_count=2)
+        home = metadata_partition(TOPIC_ID, 0, 2)
+        topic.append([(1 - home, encode(started(0)))])
+        topic.close()
+        state = open_metadata(folder.as_uri()).refresh()
+        assert (state.is_complete(home), state.is_complete(1 - home)) == (True, False)
+
+    def test_a_log_that_was_cut_under_a_reader(self, tmp_path: Path) -> None:
+        folder = tmp_path / "m"
+        writer = manager_on(folder, partitions=1)
+        writer.publish([started(n) for n in range(4)])
+        writer.close()
+        reader = open_metadata(folder.as_uri())
+        assert reader.refresh().is_complete(0)
+        (folder / "__remote_log_metadata-0" / f"{0:020d}.log").write_bytes(b"")
+        assert not reader.refresh().is_complete(0)
+        assert len(reader.refresh().quarantined) == 1
+
+
+def test_two_topics_of_one_name_are_two(tmp_path: Path) -> None:
+    manager = manager_on(tmp_path)
+    manager.publish([started(0), started(0, topic_id=OTHER_ID)])
+    assert len(manager.state.partitions) == 2
+    manager.close()
+
+
+@pytest.mark.parametrize("uri", ["kafka://host:9092", "file://host/dir", "dir", "file:"])
+def test_other_uris_are_refused(uri: str) -> None:
+    with pytest.raises(UsageError, match="not a metadata topic"):
+        open_metadata(uri)
+
+
+def test_a_brokers_log_is_known_as_the_broker_knew_it(capture: Callable[[str], Path]) -> None:
+    manager = open_metadata((capture("tiered-cluster") / "after").as_uri())
+    state = manager.refresh()
+    assert state.quarantined == []
+    finished = [s for p in state for s in p.cache.list_remote_log_segments() if s.state is FINISHED]
+    remote = capture("tiered-cluster") / "after-remote" / "kafka-tiered-storage"
+    on_disk = {path.stem for path in remote.glob("*/*.log")}
+    assert {f"{s.start_offset:020d}-{s.segment_id}" for s in finished} == on_disk
