@@ -91,6 +91,15 @@ def test_local_segments_that_begin_above_the_tier_are_not_copied() -> None:
     assert "offsets 100 to 199 are neither in the tier nor in the log" in reasons(plan)
 
 
+def test_a_log_that_lost_its_beginning_is_copied_from_where_it_begins() -> None:
+    """With nothing in the tier there is nothing before it that brokers could delete."""
+    log = local_log([200, 300], 350, log_start_offset=100)
+    assert ranges(plan_copy(TierState(), [log], {})) == [(200, 299)]
+    begun = tier()
+    advance(begun, segment(1, 100, 199))
+    assert ranges(plan_copy(begun, [log], {})) == []
+
+
 def test_a_hole_between_local_segments_ends_the_copy() -> None:
     log = local_log(BASES, 350)
     torn = (log.segments[0], replace(log.segments[1], next_base_offset=150), *log.segments[2:])

@@ -370,6 +370,21 @@ def test_a_dangling_copy_that_was_finished_after_all_stays() -> None:
     assert "COPY_SEGMENT_FINISHED now, it was COPY_SEGMENT_STARTED" in dropped.reason
 
 
+def test_a_copy_begun_before_the_plan_does_not_stop_it() -> None:
+    state = tier()
+    advance(state, segment(70, 0, 99))
+    plan = Plan.loads(_copy(state).dumps())
+    assert [_number(step) for step in recheck(plan, state).plan.steps] == [0, 1, 2]
+
+
+def test_a_removal_takes_a_copy_that_was_finished_meanwhile() -> None:
+    state = tier()
+    advance(state, segment(1, 0, 99))
+    plan = _remove(state)
+    advance(state, segment(1, 0, 99), S.COPY_SEGMENT_FINISHED)
+    assert recheck(plan, state).dropped == ()
+
+
 def test_of_a_broken_chain_nothing_later_is_kept() -> None:
     """Segment 1's id stands for other offsets now, which no history allows; what follows must not go."""
     plan = _sweep(tier(*SWEPT))

@@ -36,6 +36,16 @@ class TopicConfig:
     remote_storage_enable: bool | None = None
     cleanup_policy: frozenset[str] = frozenset({"delete"})
 
+    @property
+    def effective_local_retention_ms(self) -> int:
+        """How long rolled segments that are in the tier stay on the broker too; -1 is forever."""
+        return self.retention_ms if self.local_retention_ms == AS_TOTAL else self.local_retention_ms
+
+    @property
+    def effective_local_retention_bytes(self) -> int:
+        """How many bytes of them stay on the broker too; -1 is all."""
+        return self.retention_bytes if self.local_retention_bytes == AS_TOTAL else self.local_retention_bytes
+
     @classmethod
     def from_settings(cls, settings: Mapping[str, str]) -> Self:
         """From Kafka's names and values; UsageError for a value that is no number."""

@@ -110,7 +110,11 @@ def _decide(log: LocalLog, part: PartitionState | None, decided: _Decided) -> No
     cache = part.cache if part is not None else RemoteLogMetadataCache()
     copied = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
     begun = [s for s in cache.list_remote_log_segments() if s.state is _S.COPY_SEGMENT_STARTED]
-    for item in _copies(log, copied):
+    from_offset = max(copied + 1, log.log_start_offset)
+    if not cache.leader_epochs():
+        # Nothing was ever copied: what is gone from the log's beginning is gone for good, and no hole.
+        from_offset = max(from_offset, log.local_log_start_offset)
+    for item in _copies(log, copied, from_offset):
         if isinstance(item, str):
             decided.skipped.append(Skip.of(partition, item))
         else:
@@ -124,11 +128,10 @@ def _with_begun(step: Step, begun: Sequence[RemoteLogSegmentMetadata]) -> Step:
     return replace(step, details={**step.details, "begun_copies": ids})
 
 
-def _copies(log: LocalLog, copied: int) -> Iterator[Step | str]:
+def _copies(log: LocalLog, copied: int, from_offset: int) -> Iterator[Step | str]:
     """Steps in order; a string is the reason why it ends there."""
     if log.last_stable_offset <= 0 or copied >= log.last_stable_offset:
         return
-    from_offset = max(copied + 1, log.log_start_offset)
     for segment, following in pairwise(_segments_from(log, from_offset)):
         if following.base_offset > log.last_stable_offset:
             yield (

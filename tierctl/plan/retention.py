@@ -25,7 +25,6 @@ class _Request:
     configs: Mapping[str, TopicConfig]
     now_ms: int
     log_starts: Mapping[PartitionKey, int]
-    known_log_starts: Mapping[PartitionKey, int]
     lineages: Mapping[PartitionKey, Sequence[EpochEntry]]
     off_lineage: bool
     unreferenced_epochs: bool
@@ -44,7 +43,6 @@ def plan_retention(
     *,
     now_ms: int,
     log_start_offsets: Mapping[TopicPartition, int] | None = None,
-    known_log_starts: Mapping[PartitionKey, int] | None = None,
     lineages: Mapping[PartitionKey, Sequence[EpochEntry]] | None = None,
     off_lineage: bool = False,
     unreferenced_epochs: bool = False,
@@ -52,7 +50,6 @@ def plan_retention(
     """Delete what brokers would at `now_ms`, a contiguous prefix of each partition's lineage.
 
     Settings that `configs` lacks are no limit. `log_start_offsets` raises log starts as DeleteRecords does.
-    `known_log_starts` are those an earlier run moved to, of partitions that may be gone by now.
     `lineages` serves partitions without a log at hand: the entries of the newest finished segment's
     leader-epoch index; retention.bytes deletes nothing there. `unreferenced_epochs` also deletes segments
     of epochs older than any the log knows, `off_lineage` those and the ones that diverged, once the log
@@ -71,7 +68,6 @@ def plan_retention(
         configs=configs,
         now_ms=now_ms,
         log_starts=_resolve(state, replicas, topics, log_start_offsets or {}),
-        known_log_starts=known_log_starts or {},
         lineages=lineages or {},
         off_lineage=off_lineage,
         unreferenced_epochs=unreferenced_epochs,
@@ -136,11 +132,7 @@ def _decide(request: _Request, part: PartitionState, decided: _Decided) -> None:
 def _view(request: _Request, part: PartitionState) -> View:
     key = part.topic_id_partition.key
     log = request.logs.get(key)
-    known = request.known_log_starts.get(key, 0)
-    if log is not None:
-        view = view_of_log(part, log, known)
-    else:
-        view = view_of_tier(part, request.lineages.get(key, ()), known)
+    view = view_of_log(part, log) if log else view_of_tier(part, request.lineages.get(key, ()))
     return view.raised_to(request.log_starts.get(key, 0))
 
 

@@ -84,8 +84,8 @@ def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
     return total
 
 
-def view_of_log(part: PartitionState, log: LocalLog, known_log_start: int = 0) -> View:
-    """The partition with its log at hand, which starts at `known_log_start` if that is later."""
+def view_of_log(part: PartitionState, log: LocalLog) -> View:
+    """The partition with its log at hand."""
     lineage = Lineage(log.leader_epochs)
     highest = find_highest_remote_offset(part.cache, lineage, log.log_end_offset).offset
     local_only = sum(s.size_bytes for s in log.segments if s.base_offset > highest)
@@ -94,19 +94,19 @@ def view_of_log(part: PartitionState, log: LocalLog, known_log_start: int = 0) -
         cache=part.cache,
         segments=tuple(part.cache.list_remote_log_segments()),
         lineage=lineage,
-        known_log_start_offset=max(log.log_start_offset, known_log_start),
-        log_start_offset=max(log.log_start_offset, known_log_start),
+        known_log_start_offset=log.log_start_offset,
+        log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         # Nothing copied that this lineage knows of: the same bytes may be in both places.
         local_only_bytes=None if highest < 0 else local_only,
     )
 
 
-def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry], known_log_start: int = 0) -> View:
+def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> View:
     """The partition with nothing but a lineage, that of the newest segment's leader-epoch index."""
     lineage = Lineage(entries)
     segments = tuple(part.cache.list_remote_log_segments())
-    start = max(entries[0].start_offset if entries else 0, known_log_start)
+    start = entries[0].start_offset if entries else 0
     return View(
         partition=part.topic_id_partition,
         cache=part.cache,
