@@ -1,13 +1,16 @@
-"""Runs tierctl as a shell would."""
+"""Runs tierctl as a shell would: within this process, or in one of its own where that matters."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
-_CLEAN = ("PATH", "COVERAGE_PROCESS_START")
+from tierctl.cli.main import run
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +26,43 @@ class Ran:
 
 def environment(**extra: str) -> dict[str, str]:
     """An environment that says nothing of the machine's user, terminal or locale."""
-    return {name: os.environ[name] for name in _CLEAN if name in os.environ} | extra
+    return {"PATH": os.environ.get("PATH", os.defpath)} | extra
 
 
 def tierctl(
+    *args: object, stdin: bytes = b"", env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Ran:
+    """One command line, run here."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    with (
+        mock.patch.dict(os.environ, environment() if env is None else env, clear=True),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))),
+        mock.patch.object(sys, "stdout", out),
+        mock.patch.object(sys, "stderr", err),
+        _in_folder(cwd),
+    ):
+        code = run([str(arg) for arg in args])
+    return Ran(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+
+
+@contextlib.contextmanager
+def _in_folder(folder: Path | None) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder or before)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def tierctl_process(
     *args: object,
     stdin: bytes = b"",
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
-    timeout_s: float = 60,
+    timeout_s: float = 120,
 ) -> Ran:
-    """One run in a process of its own."""
+    """One command line in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "tierctl", *map(str, args)],
         input=stdin,

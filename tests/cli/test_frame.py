@@ -12,14 +12,14 @@ import pytest
 from tierctl import __version__
 from tierctl.cli.main import COMMANDS, build, leaves
 
-from tests.cli.shell import environment, tierctl
+from tests.cli.shell import environment, tierctl, tierctl_process
 
 HEAVY = ("pyspark", "boto3", "confluent_kafka", "pyarrow", "numpy", "pandas")
 Capture = Callable[[str], Path]
 
 
 def test_version() -> None:
-    ran = tierctl("--version")
+    ran = tierctl_process("--version")
     assert (ran.code, ran.out, ran.err) == (0, f"tierctl {__version__}\n", "")
 
 
@@ -172,11 +172,14 @@ def test_a_profile_without_a_file(tmp_path: Path) -> None:
 
 
 def test_runs_with_an_empty_environment(metadata: Path, tmp_path: Path) -> None:
-    assert count("--metadata", metadata, env={}, cwd=tmp_path) == 118
+    ran = tierctl_process("format", "--metadata", metadata, env={}, cwd=tmp_path)
+    assert (ran.code, ran.err, len(ran.lines)) == (0, "", 118)
 
 
 def test_a_topic_name_no_locale_can_spell(metadata: Path) -> None:
-    ran = tierctl("format", "--metadata", metadata, env=environment(LC_ALL="C", PYTHONIOENCODING="ascii"))
+    ran = tierctl_process(
+        "format", "--metadata", metadata, env=environment(LC_ALL="C", PYTHONIOENCODING="ascii")
+    )
     assert ran.code == 0
 
 

@@ -6,7 +6,6 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any, Never
@@ -112,8 +111,7 @@ def build() -> Any:
     )
     app.callback()(_root)
     for name in COMMANDS:
-        if find_spec(f"tierctl.cli.{name}") is not None:
-            import_module(f"tierctl.cli.{name}").register(app)
+        import_module(f"tierctl.cli.{name}").register(app)
     root: Any = get_command(app)
     shared = [p for p in root.params if p.name in {"profile", "config_file", "verbose"}]
     for command in leaves(root):

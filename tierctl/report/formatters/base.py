@@ -8,7 +8,9 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tierctl.model import MetadataEvent
 from tierctl.report.terminal import printable
+from tierctl.wire.column_encode import event_at
 from tierctl.wire.metadata import decode_column
 
 _BAD_VALUE_BYTES_MAX = 1024
@@ -87,12 +89,13 @@ class Records:
             self.events.column("error").to_pylist(),
             strict=True,
         )
-        for offset, timestamp_ms, value, error in columns:
+        for row, (offset, timestamp_ms, value, error) in enumerate(columns):
             yield Record(
                 metadata_partition=self.metadata_partition,
                 metadata_offset=offset,
                 timestamp_ms=timestamp_ms,
                 value=value,
+                event=event_at(self.events, row),
                 error=error,
             )
 
@@ -104,12 +107,13 @@ class Records:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record; `value` is None for a tombstone, `error` is None when it can be decoded."""
+    """One record; `value` and `event` are None for a tombstone, `error` says why a bad one has no event."""
 
     metadata_partition: int
     metadata_offset: int
     timestamp_ms: int | None
     value: bytes | None
+    event: MetadataEvent | None
     error: str | None
 
     @property

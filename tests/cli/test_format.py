@@ -1,0 +1,395 @@
+"""`tierctl format` from end to end: brokers' captures, Kafka's vectors, and damaged input."""
+
+import csv
+import io
+import json
+import shutil
+import struct
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.cli.format_input import from_framed, from_hex
+from tierctl.wire.records import Record, encode_batch
+
+from tests.cli.shell import environment, tierctl, tierctl_process
+from tests.conftest import vectors
+
+Capture = Callable[[str], Path]
+Writable = Callable[[str], Path]
+
+STAGES = [
+    ("tiered-cluster", "after", "formatter.txt"),
+    ("untiered-broker", "tiered-metadata", "formatter.txt"),
+    ("unclean-leader", "before", "3-before-formatter.txt"),
+    ("unclean-leader", "after", "5-after-formatter.txt"),
+]
+
+
+def by_partition(lines: Iterable[str]) -> dict[str, list[str]]:
+    found = defaultdict(list)
+    for line in lines:
+        found[line.partition(",")[0]].append(line)
+    return found
+
+
+def topic_folders(stage: Path) -> list[Path]:
+    """The log directories of a stage that have the metadata topic: one a broker, or the stage itself."""
+    return [d for d in (stage, *sorted(stage.iterdir())) if next(d.glob("__remote_log_metadata-*/"), None)]
+
+
+@pytest.mark.parametrize(("name", "stage", "answers"), STAGES)
+def test_style_kafka_is_what_kafkas_formatter_printed(
+    name: str, stage: str, answers: str, capture: Capture
+) -> None:
+    expected = by_partition((capture(name) / "answers" / answers).read_text().splitlines())
+    folders = topic_folders(capture(name) / stage)
+    assert folders
+    for folder in folders:
+        ran = tierctl("format", "--metadata", folder, "--style", "kafka")
+        assert (ran.code, ran.err) == (0, "")
+        assert by_partition(ran.lines) == expected
+
+
+@pytest.fixture
+def after(capture: Capture) -> Path:
+    return capture("tiered-cluster") / "after"
+
+
+def rows(*args: object, stdin: bytes = b"", code: int = 0) -> list[dict[str, object]]:
+    ran = tierctl("format", *args, "--style", "json", stdin=stdin)
+    assert ran.code == code, ran.err
+    return [json.loads(line) for line in ran.lines]
+
+
+def test_single_segment_files_say_their_partition_by_their_folder(after: Path) -> None:
+    files = sorted(after.glob("__remote_log_metadata-[34]/*.log"))
+    expected = rows("--metadata", after, "--metadata-partition", 3, "--metadata-partition", 4)
+    assert rows(*files) == expected
+    assert {row["metadata_partition"] for row in expected} == {3, 4}
+
+
+def test_a_segment_file_elsewhere_is_of_partition_0(after: Path, tmp_path: Path) -> None:
+    file = tmp_path / "some.log"
+    shutil.copy(next(after.glob("__remote_log_metadata-4/*.log")), file)
+    got = rows(file)
+    assert [row["metadata_offset"] for row in got] == list(range(8))
+    assert {row["metadata_partition"] for row in got} == {0}
+
+
+@pytest.mark.parametrize("name", ["serde-kafka.jsonl", "serde-kip405.jsonl"])
+def test_hex_and_framed_values(name: str) -> None:
+    golden = list(vectors(name))
+    values = [bytes.fromhex(vector["hex"]) for vector in golden]
+    as_hex = rows("--input", "hex", stdin="\n".join(vector["hex"] for vector in golden).encode())
+    as_frames = rows("--input", "framed", stdin=b"".join(struct.pack(">i", len(v)) + v for v in values))
+    assert as_hex == as_frames
+    for offset, (row, vector) in enumerate(zip(as_hex, golden, strict=True)):
+        assert row.items() >= vector["fields"].items()
+        assert (row["metadata_partition"], row["metadata_offset"], row["timestamp_ms"]) == (0, offset, None)
+
+
+def test_hex_from_a_file_and_stdin_by_name(tmp_path: Path) -> None:
+    text = next(iter(vectors("serde-kafka.jsonl")))["hex"]
+    (tmp_path / "values.txt").write_text(text)
+    assert (
+        rows("--input", "hex", tmp_path / "values.txt", "-", stdin=text.encode())[0]
+        == rows("--input", "hex", stdin=text.encode())[0]
+    )
+
+
+def value(name: str = "serde-kafka.jsonl") -> str:
+    return str(next(iter(vectors(name)))["hex"])
+
+
+@pytest.mark.parametrize("style", ["kafka", "kip", "json"])
+def test_a_bad_record_has_its_line_and_the_rest_goes_on(style: str) -> None:
+    stdin = "\n".join([value(), "ff1b5b31", "not hex", value("serde-kip405.jsonl"), ""]).encode()
+    ran = tierctl("format", "--input", "hex", "--style", style, stdin=stdin)
+    assert ran.code == 7
+    assert len(ran.lines) == 4
+    assert ran.err == "2 records could not be read\n"
+    assert "rror" in ran.lines[1]
+    assert "rror" in ran.lines[2]
+    assert all(line.isprintable() for line in ran.lines)
+
+
+@pytest.mark.parametrize(
+    ("stdin", "code", "count"),
+    [
+        (b"", 0, 0),
+        (b"\xff\xff\xff\xff", 0, 1),
+        (b"\0\0", 7, 1),
+        (b"\0\0\0\x05abc", 7, 1),
+        (b"\x7f\xff\xff\xff", 7, 1),
+        (b"\x80\0\0\0rest", 7, 1),
+        (b"\0\0\0\0", 7, 1),
+    ],
+)
+def test_frames_that_are_cut_or_absurd(stdin: bytes, code: int, count: int) -> None:
+    ran = tierctl("format", "--input", "framed", stdin=stdin)
+    assert (ran.code, len(ran.lines)) == (code, count)
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=200, deadline=None)
+def test_any_bytes_are_frames_of_a_kind(data: bytes) -> None:
+    assert sum(len(records) for records in from_framed(io.BytesIO(data))) <= len(data) // 4 + 1
+
+
+@given(st.lists(st.binary(max_size=20), max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_every_line_of_hex_is_one_record(values: Sequence[bytes]) -> None:
+    text = "".join(f"{value.hex()}\n" for value in values).encode()
+    records = list(from_hex(io.BytesIO(text)))
+    found = [value for page in records for value in page.values.to_pylist()]
+    assert found == [value for value in values if value]
+
+
+def log(folder: Path, values: Sequence[bytes | None], *, offsets: Sequence[int] | None = None) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    at = offsets or range(len(values))
+    batches = [
+        encode_batch([Record(offset, 1_700_000_000_000 + offset, None, value, ())])
+        for offset, value in zip(at, values, strict=True)
+    ]
+    file = folder / "00000000000000000000.log"
+    file.write_bytes(b"".join(batches))
+    return file
+
+
+def test_tombstones_and_gaps(tmp_path: Path) -> None:
+    """A gap is what compaction leaves: Kafka's formatter says nothing of it."""
+    good = bytes.fromhex(value())
+    log(tmp_path / "__remote_log_metadata-2", [good, None, good], offsets=[0, 3, 9])
+    ran = tierctl("format", "--metadata", tmp_path)
+    assert ran.code == 0
+    assert [line.partition(", value")[0] for line in ran.lines] == [
+        "partition: 2, offset: 0",
+        "partition: 2, offset: 3",
+        "partition: 2, offset: 9",
+    ]
+    assert ran.lines[1].endswith("value: null")
+
+
+def test_a_damaged_batch_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> None:
+    good = bytes.fromhex(value())
+    file = log(tmp_path / "__remote_log_metadata-0", [good] * 3)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    ran = tierctl("format", "--metadata", tmp_path)
+    assert ran.code == 7
+    assert [line[:25] for line in ran.lines] == [f"partition: 0, offset: {i}, " for i in range(3)]
+    assert "error: offsets 1 to 1: " in ran.lines[1]
+
+
+def test_a_torn_tail_is_no_record(tmp_path: Path) -> None:
+    file = log(tmp_path / "__remote_log_metadata-0", [bytes.fromhex(value())] * 3)
+    file.write_bytes(file.read_bytes()[:-5])
+    ran = tierctl("format", "--metadata", tmp_path)
+    assert (ran.code, len(ran.lines)) == (0, 2)
+
+
+def test_a_topic_name_that_is_hostile_is_escaped(tmp_path: Path) -> None:
+    raw = bytes.fromhex(value())
+    at = raw.index(b"_internal")
+    hostile = raw[:at] + b"\x1b[2J\n\xc2\x9bx" + raw[at + 8 :]
+    for style in ("kafka", "kip", "json"):
+        ran = tierctl("format", "--input", "hex", "--style", style, stdin=hostile.hex().encode())
+        assert (ran.code, len(ran.lines)) == (0, 1)
+        assert ran.lines[0].isprintable()
+
+
+FILTERS = [
+    (["--topic", "orders"], lambda row: row["topic"] == "orders"),
+    (["--topic", "orders", "--topic", "clicks"], lambda row: row["topic"] in {"orders", "clicks"}),
+    (
+        ["--topic", "orders", "--partition", "1"],
+        lambda row: (row["topic"], row["partition"]) == ("orders", 1),
+    ),
+    (["--state", "delete_segment_started"], lambda row: row["state"] == "DELETE_SEGMENT_STARTED"),
+    (["--type", "RemoteLogSegmentMetadata"], lambda row: row["type"] == "RemoteLogSegmentMetadata"),
+    (["--metadata-partition", "0"], lambda row: row["metadata_partition"] == 0),
+    (["--from-offset", "5", "--to-offset", "7"], lambda row: 5 <= row["metadata_offset"] <= 7),
+    (
+        ["--from-time", "1795257001894", "--to-time", "2026-11-21T10:31:01.186Z"],
+        lambda row: 1795257001894 <= row["event_timestamp_ms"] <= 1795257061186,
+    ),
+    (["--topic-id", "u6uHqOrgTh-HLODx2Wo0EA"], lambda row: row["topic"] == "shortlived"),
+    (["--segment-id", "keuG_ua5RUGKHRPv-qzhOw"], lambda row: row["segment_id"] == "keuG_ua5RUGKHRPv-qzhOw"),
+    (["--topic", "nobody"], lambda _row: False),
+]
+
+
+@pytest.mark.parametrize(("args", "matches"), FILTERS, ids=[" ".join(args) for args, _ in FILTERS])
+def test_filters(args: list[str], matches: Callable[[dict[str, object]], bool], after: Path) -> None:
+    everything = rows("--metadata", after)
+    expected = [row for row in everything if matches(row)]
+    assert rows("--metadata", after, *args) == expected
+    assert len(expected) < len(everything)
+    assert bool(expected) == ("nobody" not in args)
+
+
+def test_a_bad_record_passes_filters() -> None:
+    stdin = f"{value()}\nff\n".encode()
+    got = rows("--input", "hex", "--topic", "nobody", stdin=stdin, code=7)
+    assert [row["metadata_offset"] for row in got] == [1]
+
+
+def test_by_time_across_partitions(after: Path) -> None:
+    got = rows("--metadata", after, "--order", "time")
+    latest: dict[object, int] = defaultdict(int)
+    times = []
+    for row in got:
+        # A partition's order is that of its offsets; producers' clocks may disagree with it.
+        partition, timestamp_ms = row["metadata_partition"], row["timestamp_ms"]
+        assert isinstance(timestamp_ms, int)
+        latest[partition] = max(latest[partition], timestamp_ms)
+        times.append(latest[partition])
+    assert times == sorted(times)
+    everything = rows("--metadata", after)
+    assert sorted(map(json.dumps, got)) == sorted(map(json.dumps, everything))
+
+
+def test_max_messages(after: Path) -> None:
+    assert rows("--metadata", after, "--max-messages", 5) == rows("--metadata", after)[:5]
+    assert len(rows("--metadata", after, "--max-messages", 5000)) == 118
+
+
+def test_console_consumer_properties_are_flags_too(after: Path) -> None:
+    flags = ["--print-partition", "--print-message-offset", "--print-version", "--sep", ";", "--vs", " "]
+    properties = ["print.partition=true", "print.message.offset=true", "print.version=true", "sep=;", "vs= "]
+    one = tierctl("format", "--metadata", after, "--style", "kip", *flags)
+    other = tierctl(
+        "format", "--metadata", after, "--style", "kip", *(w for p in properties for w in ("--property", p))
+    )
+    assert one.out == other.out
+    assert one.lines[0].startswith(
+        "partition:0;message-offset:0;type:RemoteLogSegmentMetadata;version:0 event-value:{"
+    )
+
+
+@pytest.mark.parametrize("fmt", ["table", "json", "jsonl", "csv"])
+def test_rows_of_every_format(fmt: str, after: Path) -> None:
+    ran = tierctl("format", "--metadata", after, "--output", fmt)
+    none = tierctl("format", "--metadata", after, "--output", fmt, "--topic", "nobody")
+    assert (ran.code, none.code) == (0, 0)
+    expected = rows("--metadata", after)
+    match fmt:
+        case "json":
+            assert (json.loads(ran.out), json.loads(none.out)) == (expected, [])
+        case "jsonl":
+            assert ([json.loads(line) for line in ran.lines], none.out) == (expected, "")
+        case "csv":
+            found = list(csv.DictReader(io.StringIO(ran.out)))
+            assert [row["segment_id"] for row in found] == [row["segment_id"] for row in expected]
+            assert none.lines == ran.lines[:1]
+        case "table":
+            assert len(ran.lines) == 119
+            assert none.out.split() == ran.lines[0].split()
+
+
+def test_follow_prints_what_is_appended(writable: Writable) -> None:
+    folder = writable("tiered-cluster/after")
+    file = next(folder.glob("__remote_log_metadata-4/*.log"))
+    args = [
+        "format",
+        "--metadata",
+        folder,
+        "--follow",
+        "--poll-interval-ms",
+        "20",
+        "--metadata-partition",
+        "4",
+    ]
+    with subprocess.Popen(
+        [sys.executable, "-m", "tierctl", *args, "--max-messages", "10"],
+        stdout=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        seen = [process.stdout.readline() for _ in range(8)]
+        batch = encode_batch([Record(8 + i, 5, None, bytes.fromhex(value()), ()) for i in range(2)])
+        with file.open("ab") as log_file:
+            # A batch that is being written is not there yet.
+            log_file.write(batch[:-20])
+            log_file.flush()
+            log_file.write(batch[-20:])
+        out, _ = process.communicate(timeout=30)
+    assert process.returncode == 0
+    assert all(line.startswith("partition: 4, offset: ") for line in seen)
+    assert [line.split(",")[1] for line in out.splitlines()] == [" offset: 8", " offset: 9"]
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["--metadata", "x", "--input", "hex"], 2, "two inputs"),
+        (["--follow", "--input", "hex"], 2, "--follow needs --metadata"),
+        (["-"], 2, "segments can't be read from stdin"),
+        (["--metadata", "missing"], 10, "no such folder"),
+        (["--input", "hex", "--style", "kip", "--output", "csv"], 2, "--output prints the fields"),
+        (["--input", "hex", "--style", "kip", "--property", "sep"], 2, "expected NAME=VALUE"),
+        (["--input", "hex", "--sep", ";"], 2, "--style kafka has no properties"),
+        (["--input", "hex", "--type", "nope"], 2, "RemotePartitionDeleteMetadata"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str, tmp_path: Path) -> None:
+    ran = tierctl("format", *args, cwd=tmp_path)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+
+
+def plugin(folder: Path, code: str, *, names: Sequence[str] = ("shout",)) -> dict[str, str]:
+    """An installed package with formatters, as an environment that finds it."""
+    (folder / "plugged.py").write_text(code)
+    info = folder / "plugged-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n")
+    points = "".join(f"{name} = plugged:make\n" for name in names)
+    (info / "entry_points.txt").write_text(f"[tierctl.formatters]\n{points}")
+    return environment(PYTHONPATH=str(folder))
+
+
+def test_a_formatter_of_a_plugin(tmp_path: Path) -> None:
+    env = plugin(
+        tmp_path,
+        "class Shout:\n"
+        "    def __init__(self, properties):\n"
+        "        self.end = properties.get('sep', '!')\n"
+        "    def lines(self, records):\n"
+        "        for record in records.rows():\n"
+        "            yield f'{record.metadata_offset}{self.end} {record.event.topic.upper()}'\n"
+        "make = Shout\n",
+    )
+    stdin = value().encode()
+    assert (
+        tierctl_process("format", "--input", "hex", "--style", "shout", stdin=stdin, env=env).out
+        == "0! _INTERNAL\n"
+    )
+    ran = tierctl_process("format", "--input", "hex", "--style", "shout", "--sep", "?", stdin=stdin, env=env)
+    assert ran.out == "0? _INTERNAL\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "names", "message"),
+    [
+        ("import nowhere\n", ["shout"], "can't be loaded: ModuleNotFoundError"),
+        ("def make(properties): raise KeyError('x')\n", ["shout"], "can't be loaded: KeyError"),
+        ("def make(properties): return 3\n", ["shout"], "is no formatter"),
+        ("make = None\n", ["kafka"], "is claimed by plugged, tierctl"),
+    ],
+)
+def test_a_broken_plugin_is_named(code: str, names: list[str], message: str, tmp_path: Path) -> None:
+    env = plugin(tmp_path, code, names=names)
+    ran = tierctl_process("format", "--input", "hex", "--style", names[0], stdin=value().encode(), env=env)
+    assert ran.code == 2
+    assert message in ran.err
+    assert "plugged" in ran.err
