@@ -5,17 +5,21 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.cli.fetch_options import BinaryForm, IsolationLevel
 from tierctl.cli.main import run
+from tierctl.metadata import open_metadata
+from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
 from tierctl.read.reader import Isolation
 from tierctl.read.rows import COLUMNS, Binary, encoder
 from tierctl.wire.indexes import OffsetIndex
 
 from tests.read import brute
+from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
 
@@ -291,3 +295,44 @@ def test_a_second_run_reads_indexes_from_the_state_directory(
         index.write_bytes(b"\x00")
     assert run([*args, "--max-records", "2"]) == 0
     assert capsys.readouterr().out == first
+
+
+HOSTILE = "../../x\x1b[31m"
+
+
+def test_a_name_that_is_no_legal_topic_costs_only_itself(
+    capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / "before", root / "before-remote")
+    metadata = (tmp_path / "meta").as_uri()
+    manager = open_metadata(metadata, writable=True)
+    for topic in ("clicks", HOSTILE):
+        segment = replace(
+            tier.segments("clicks")[0], topic=topic, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        )
+        if topic == HOSTILE:
+            segment = replace(segment, topic_id=Uuid("AAAAAAAAAAAAAAAAAAAAAQ"))
+        update = RemoteLogSegmentMetadataUpdate(
+            topic=topic,
+            topic_id=segment.topic_id,
+            partition=segment.partition,
+            segment_id=segment.segment_id,
+            broker_id=1,
+            event_timestamp_ms=segment.event_timestamp_ms,
+            state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+        )
+        manager.add_remote_log_segment_metadata(segment)
+        manager.update_remote_log_segment_metadata(update)
+    manager.close()
+
+    tier_args = [f"--metadata={metadata}", f"--remote={root / 'before-remote'}"]
+    assert run(["fetch", *tier_args]) == 4
+    captured = capsys.readouterr()
+    assert {json.loads(line)["topic"] for line in captured.out.splitlines()} == {"clicks"}
+    assert "no legal partition" in captured.err
+    assert "\x1b" not in captured.err
+    for more in (["--sizes"], ["--check"], []):
+        assert run(["segments", *tier_args, *more]) in {0, 3}
+        captured = capsys.readouterr()
+        assert "\x1b" not in captured.out + captured.err

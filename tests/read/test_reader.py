@@ -214,3 +214,34 @@ def test_an_offset_outside_the_log_is_not_found(capture: Capture, offset: int) -
 
 def test_the_end_of_the_log_is_in_range_and_has_no_records(capture: Capture) -> None:
     assert list(unclean(capture, "before").reader("wallets").read(1550)) == []
+
+
+def test_what_was_tiered_is_readable_whatever_the_high_watermark_says(
+    writable: Callable[[str], Path], capture: Capture
+) -> None:
+    """Without its checkpoint a high watermark begins at the log's start."""
+    root = capture("tiered-cluster")
+    log_dir = writable("tiered-cluster/before")
+    (log_dir / "replication-offset-checkpoint").unlink()
+    for isolation in Isolation:
+        tier = Tier.of(root / "before", root / "before-remote", log_dir)
+        reader = tier.reader("clicks", isolation=isolation)
+        assert [r.offset for r in reader.read()] == list(range(2400, 4800))
+        assert tier.problems == []
+
+
+def test_a_log_that_never_held_a_record_leaves_the_answer_to_the_tier(
+    writable: Callable[[str], Path], capture: Capture
+) -> None:
+    """A broker that got an empty disk."""
+    root = capture("tiered-cluster")
+    log_dir = writable("tiered-cluster/before")
+    folder = log_dir / "clicks-0"
+    for file in folder.iterdir():
+        if file.name != "partition.metadata":
+            file.unlink()
+    (folder / "00000000000000000000.log").touch()
+    (folder / "leader-epoch-checkpoint").write_text("0\n0\n")
+    tier = Tier.of(root / "before", root / "before-remote", log_dir)
+    assert [r.offset for r in tier.reader("clicks").read()] == list(range(2400, 4800))
+    assert tier.problems == []

@@ -87,13 +87,18 @@ def _check(ctx: typer.Context) -> None:
         raise UsageError("--out is for --raw-segment, --index and --auxiliary-state", hint="redirect stdout")
 
 
-def chosen_partitions(context: Context, problems: "Problems") -> list["Readable"]:
-    """The partitions that the options mean."""
-    from tierctl.read.partitions import readable_partitions
+def chosen_partitions(context: Context, problems: "Problems") -> Iterator["Readable"]:
+    """The partitions that the options mean; those with an illegal name are a problem."""
+    from tierctl.read.partitions import readable_partitions, refused
 
     state = read_state(context, problems)
     by_name = bool(context.topic) and not context.topic_id
-    return readable_partitions(state, logs_if_given(context), context.selection, by_name=by_name)
+    for found in readable_partitions(state, logs_if_given(context), context.selection, by_name=by_name):
+        refusal = refused(found.topic_id_partition)
+        if refusal is None:
+            yield found
+        else:
+            problems.report(refusal)
 
 
 def _fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:

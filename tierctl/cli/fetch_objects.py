@@ -64,7 +64,7 @@ def _segment(
 def _segment_at(
     ctx: typer.Context, context: Context, tier: Tier, problems: "Problems"
 ) -> RemoteLogSegmentMetadata:
-    readable = _only(chosen_partitions(context, problems), "--index without --raw-segment")
+    readable = _only(list(chosen_partitions(context, problems)), "--index without --raw-segment")
     view = tier.view(readable, problems)
     offset = offset_of(ctx.params["offset"], view)
     segment = view.remote_segment_for(offset)
@@ -108,7 +108,7 @@ def fetch_auxiliary_state(ctx: typer.Context, context: Context, problems: "Probl
     if ctx.params["output"] is options.OutputFormat.CSV:
         raise UsageError("--auxiliary-state is one object", hint="use --output json, jsonl or table")
     tier = Tier.of(context)
-    readable = _only(chosen_partitions(context, problems), "--auxiliary-state")
+    readable = _only(list(chosen_partitions(context, problems)), "--auxiliary-state")
     view = tier.view(readable, problems)
     found = fetch_auxiliary(view, tier.fetcher, ctx.params["auxiliary_state"])
     if ctx.params["out"] is not None:

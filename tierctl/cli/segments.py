@@ -1,7 +1,7 @@
 """`tierctl segments`: what the tier holds, and whether it is as it should be."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import printed
 
 if TYPE_CHECKING:
+    from tierctl.read.indexes import IndexFetcher
     from tierctl.read.partitions import Readable
     from tierctl.read.problems import Problems
 
@@ -224,6 +225,14 @@ def _partitions(context: Context, problems: "Problems") -> "list[Readable]":
     return tiered_partitions(read_state(context, problems), logs_if_given(context), context.selection)
 
 
+def _fetcher(context: Context) -> "Callable[[Readable], IndexFetcher | None]":
+    """Where a partition's indexes come from: nowhere without --remote, or with a name that is not legal."""
+    from tierctl.read.partitions import refused
+
+    tier = Tier.of(context) if context.remote_uri is not None else None
+    return lambda readable: tier.fetcher if tier and refused(readable.topic_id_partition) is None else None
+
+
 def _by_time(
     context: Context, problems: "Problems", time_ms: int
 ) -> Iterator[RemoteLogSegmentMetadata | None]:
@@ -231,22 +240,25 @@ def _by_time(
     from tierctl.read.check import current_lineage
     from tierctl.state.lineage import segments_in_lineage
 
-    tier = Tier.of(context) if context.remote_uri is not None else None
+    fetcher = _fetcher(context)
     for readable in _partitions(context, problems):
-        lineage = current_lineage(readable, tier.fetcher if tier else None, problems.report)
+        lineage = current_lineage(readable, fetcher(readable), problems.report)
         spans = segments_in_lineage(readable.cache, lineage)
         yield next((span.segment for span in spans if span.segment.max_timestamp_ms >= time_ms), None)
 
 
 def _size_rows(found: Iterable[RemoteLogSegmentMetadata], context: Context) -> list[dict[str, Any]]:
-    """Sums by topic id; objects are None without --remote."""
+    """Sums by topic id; objects are None without --remote, and under a name that is no legal topic's."""
+    from tierctl.read.partitions import refused
+
     remote = context.remote() if context.remote_uri is not None else None
     by_topic: dict[tuple[str, str], list[RemoteLogSegmentMetadata]] = defaultdict(list)
     for segment in found:
         by_topic[segment.topic, segment.topic_id].append(segment)
     rows = []
     for (topic, topic_id), segments in sorted(by_topic.items()):
-        objects = [o for segment in segments for o in remote.objects_of(segment)] if remote else None
+        legal = remote is not None and all(refused(s.topic_id_partition) is None for s in segments)
+        objects = [o for s in segments for o in remote.objects_of(s)] if remote and legal else None
         rows.append(
             {
                 "topic": topic,
@@ -265,13 +277,11 @@ def _check(context: Context, problems: "Problems", output: options.OutputFormat)
     from tierctl.read.check import check_partition
     from tierctl.state.invariants import Severity
 
-    tier = Tier.of(context) if context.remote_uri is not None else None
+    fetcher = _fetcher(context)
     findings = [
         finding
         for readable in _partitions(context, problems)
-        for finding in check_partition(
-            readable, tier.fetcher if tier else None, problems.report, now_ms=context.now_ms
-        )
+        for finding in check_partition(readable, fetcher(readable), problems.report, now_ms=context.now_ms)
     ]
     _render((asdict(finding) for finding in findings), output, FINDING_COLUMNS)
     if problems.exit_code is not ExitCode.OK:

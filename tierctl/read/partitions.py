@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tierctl.errors import NotFoundError, UsageError
-from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
+from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier import TierState
 
@@ -41,6 +41,16 @@ def readable_partitions(
         if not found:
             raise NotFoundError("no such partition in the tier or the logs", hint=_known(state))
     return sorted(found, key=lambda r: (r.topic_id_partition.topic, r.topic_id_partition.partition))
+
+
+def refused(partition: TopicIdPartition) -> SafetyRefusal | None:
+    """Why a partition can't be looked for in a store: its name, which is data, is no legal topic's."""
+    if is_legal_topic_name(partition.topic) and partition.partition >= 0:
+        return None
+    return SafetyRefusal(
+        f"{str(partition)!r} is no legal partition, so nothing of it is read",
+        hint="the metadata record that names it is wrong or hostile; look at it with tierctl format",
+    )
 
 
 def tiered_partitions(state: TierState, logs: Sequence[LocalLog], chosen: Chosen) -> list[Readable]:

@@ -68,8 +68,7 @@ class PartitionReader:
     @property
     def end_offset(self) -> int:
         """Where reading ends, exclusive: the high watermark, or the last stable offset."""
-        stable = self._view.stable_end_offset
-        return stable if self._committed_only and stable is not None else self._view.end_offset
+        return self._view.stable_end_offset if self._committed_only else self._view.end_offset
 
     def read(
         self, start_offset: int | None = None, until_offset: int | None = None
@@ -114,7 +113,7 @@ class PartitionReader:
     def _records(self, start: int, end: int) -> Iterator[FetchedRecord]:
         pieces = self._view.pieces(start)
         aborted = AbortedTransactions(
-            pieces, self._indexes, self._report, end_is_decided=self._view.stable_end_offset is not None
+            pieces, self._indexes, self._report, end_is_decided=self._view.stable_is_known
         )
         expected = start
         self.undecided_offset = None

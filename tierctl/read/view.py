@@ -49,15 +49,17 @@ class PartitionView:
     """One user partition as its current leader would serve it.
 
     Below `local_start_offset` the tier answers, from there on the chosen replica's log. `log_start_offset`
-    is inclusive; `end_offset` is exclusive: the high watermark, or without a local log the end of the
-    tier. `stable_end_offset` is the last stable offset, None when only the tier is known.
+    is inclusive, ends are exclusive: `end_offset` is the high watermark, or without a local log the end
+    of the tier; `stable_end_offset` is the last stable offset, but no less than what was tiered, as that
+    was stable. `stable_is_known` says that the log itself told it.
     """
 
     topic_id_partition: TopicIdPartition
     lineage: Lineage
     log_start_offset: int
     end_offset: int
-    stable_end_offset: int | None
+    stable_end_offset: int
+    stable_is_known: bool
     latest_tiered_offset: int
     """Highest offset copied in this lineage, as brokers answer for latest-tiered; -1 when there is none."""
     replica: Replica | None
@@ -67,7 +69,7 @@ class PartitionView:
     @property
     def local_start_offset(self) -> int | None:
         """First offset that the local log answers for; None without a local log."""
-        if self.replica is None:
+        if self.replica is None or not self.replica.log.segments:
             return None
         return max(self.replica.log.local_log_start_offset, self.log_start_offset)
 
@@ -113,22 +115,34 @@ class PartitionView:
         if replica is not None and replica.lineage:
             lineage = replica.lineage
         else:
-            lineage = lineage_of_tier(cache, fetcher, report)
-        if replica is None:
-            first = next(segments_in_lineage(cache, lineage), None)
-            newest = newest_segment(cache.list_remote_log_segments())
-            log_start, end = (first.from_offset, newest.end_offset + 1) if first and newest else (0, 0)
-        else:
-            log_start, end = replica.log.log_start_offset, replica.high_watermark
-        log_end = end if replica is None else replica.log.log_end_offset
+            # A log without epochs never held a record, so it knows nothing that the tier doesn't.
+            replica, lineage = None, lineage_of_tier(cache, fetcher, report)
+        start, end, log_end = _tier_range(cache, lineage) if replica is None else _log_range(replica)
+        tiered = find_highest_remote_offset(cache, lineage, log_end).offset
+        stable = end if replica is None else replica.last_stable_offset
         return cls(
             topic_id_partition=topic_id_partition,
             lineage=lineage,
-            log_start_offset=log_start,
-            end_offset=end,
-            stable_end_offset=None if replica is None else min(replica.last_stable_offset, end),
-            latest_tiered_offset=find_highest_remote_offset(cache, lineage, log_end).offset,
+            log_start_offset=start,
+            end_offset=max(end, tiered + 1),
+            stable_end_offset=max(stable, tiered + 1),
+            stable_is_known=replica is not None and stable > tiered,
+            latest_tiered_offset=tiered,
             replica=replica,
             cache=cache,
             remote=remote,
         )
+
+
+def _log_range(replica: Replica) -> tuple[int, int, int]:
+    """Log start offset, high watermark, log end offset."""
+    return replica.log.log_start_offset, replica.high_watermark, replica.log.log_end_offset
+
+
+def _tier_range(cache: RemoteLogMetadataCache, lineage: Lineage) -> tuple[int, int, int]:
+    """The same as far as the tier knows them: from its first readable offset to its last."""
+    first = next(segments_in_lineage(cache, lineage), None)
+    newest = newest_segment(cache.list_remote_log_segments())
+    if first is None or newest is None:
+        return 0, 0, 0
+    return first.from_offset, newest.end_offset + 1, newest.end_offset + 1
