@@ -1,0 +1,326 @@
+"""`tierctl cache`: every kind of cache shown, checked, made and made smaller."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.cli.cache_check import findings
+from tierctl.cli.cache_compact import compacted
+from tierctl.cli.cache_files import CacheFile, read_cache
+from tierctl.errors import CorruptInputError
+from tierctl.files import exclusive
+from tierctl.metadata.state_dir import LOCK
+from tierctl.model import MetadataEvent, RemoteLogSegmentState
+from tierctl.model.events import printed
+from tierctl.model.stored import StoredValue
+from tierctl.state.fold import fold_event
+from tierctl.state.tier import TierState
+from tierctl.wire import flatfile, snapshot
+from tierctl.wire.metadata import decode
+
+from tests.cli.shell import Ran, tierctl
+from tests.conftest import DATA, vectors
+
+FLAT = ("flat-named", "flat-unnamed", "flat-empty")
+GOLDEN = DATA / "vectors"
+SNAPSHOT = GOLDEN / "kafka-3.6" / "remote_log_snapshot"
+Capture = Callable[[str], Path]
+
+
+def cache(*args: object, code: int = 0, **options: Any) -> list[dict[str, Any]]:
+    ran = tierctl("cache", *args, "--output", "json", **options)
+    assert ran.code == code, ran.err
+    rows: list[dict[str, Any]] = json.loads(ran.out)
+    return rows
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_show_is_what_the_vectors_say(name: str) -> None:
+    golden = next(vectors(f"{name}.json"))
+    header, *entries = cache("show", GOLDEN / f"{name}.flat")
+    for key in ("topic_id", "metadata_topic_offset"):
+        assert header[key] == golden[key]
+    assert header["topic"] == golden.get("topic")
+    assert header["form"] == ("unnamed" if "topic" not in golden else "named")
+    for entry in entries:
+        del entry["file"]
+    assert entries == golden["entries"]
+
+
+def test_show_reads_kafka_3s_snapshot() -> None:
+    header, *entries = cache("show", SNAPSHOT)
+    assert (header["form"], header["metadata_partition"], header["metadata_topic_offset"]) == (
+        "snapshot",
+        3,
+        4567,
+    )
+    expected = SNAPSHOT.with_suffix(".txt").read_text().splitlines()
+    assert len(entries) == len(expected)
+    for entry, line in zip(entries, expected, strict=True):
+        assert f"segmentId={entry['segment_id']}, startOffset={entry['start_offset']}," in line
+        assert f"state={entry['state']}" in line
+
+
+@pytest.mark.parametrize("fmt", ["table", "csv", "jsonl"])
+def test_show_in_every_format(fmt: str) -> None:
+    ran = tierctl("cache", "show", GOLDEN / "flat-named.flat", "--output", fmt)
+    assert (ran.code, len(ran.lines)) == (0, 201 + (fmt != "jsonl"))
+
+
+@pytest.mark.parametrize("name", [*(f"{name}.flat" for name in FLAT), "kafka-3.6/remote_log_snapshot"])
+def test_verify_finds_nothing_in_good_files(name: str) -> None:
+    (row,) = cache("verify", GOLDEN / name)
+    assert (row["status"], row["size_bytes"]) == ("ok", (GOLDEN / name).stat().st_size)
+
+
+def test_an_empty_snapshot_is_normal(tmp_path: Path) -> None:
+    folder = tmp_path / "orders-3"
+    folder.mkdir()
+    (folder / "remote_log_snapshot").touch()
+    (row,) = cache("show", "--log-dir", tmp_path)
+    assert (row["type"], row["topic"], row["partition"], row["metadata_topic_offset"]) == (
+        "Header",
+        "orders",
+        3,
+        -1,
+    )
+    assert cache("verify", "--log-dir", tmp_path)[0]["status"] == "ok"
+    assert cache("compact", "--log-dir", tmp_path)[0]["action"] == "keep"
+
+
+@pytest.mark.parametrize("name", ["flat-named.flat", "flat-unnamed.flat", "kafka-3.6/remote_log_snapshot"])
+def test_a_torn_tail_is_found_with_its_byte(name: str, tmp_path: Path) -> None:
+    file = tmp_path / Path(name).name
+    file.write_bytes((GOLDEN / name).read_bytes()[:-7])
+    (row,) = cache("verify", file, code=7)
+    assert row["status"] == "corrupt"
+    assert 0 < row["position"] < file.stat().st_size
+    shown = cache("show", file, code=7)
+    assert shown[-1]["error"]
+    assert shown[-2]["segment_id"]
+
+
+@given(data=st.data())
+@settings(max_examples=150, deadline=None)
+def test_no_damage_ends_a_run(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Every cut and every flipped bit gives findings or a readable file, never a traceback."""
+    name = data.draw(
+        st.sampled_from(["flat-named.flat", "flat-unnamed.flat", "kafka-3.6/remote_log_snapshot"])
+    )
+    raw = bytearray((GOLDEN / name).read_bytes())
+    if data.draw(st.booleans()):
+        del raw[data.draw(st.integers(0, len(raw))) :]
+    else:
+        at = data.draw(st.integers(0, len(raw) - 1))
+        raw[at] ^= 1 << data.draw(st.integers(0, 7))
+    file = tmp_path_factory.mktemp("damage") / Path(name).name
+    file.write_bytes(raw)
+    try:
+        found = list(findings(read_cache(file)))
+    except CorruptInputError as error:
+        found = [error]
+    assert all(error.at is None or 0 <= error.at <= len(raw) for error in found)
+
+
+@pytest.fixture
+def after(capture: Capture) -> Path:
+    return capture("tiered-cluster") / "after"
+
+
+@pytest.fixture
+def state_dir(after: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "state"
+    assert len(cache("build", "--metadata", after, "--state-dir", folder)) == 9
+    return folder
+
+
+def segments(after: Path, *args: object) -> Ran:
+    return tierctl("segments", "--metadata", after, "--output", "json", *args)
+
+
+def test_build_makes_a_state_directory(after: Path, state_dir: Path) -> None:
+    assert {row["status"] for row in cache("verify", "--state-dir", state_dir)} == {"ok"}
+    shown = cache("show", "--state-dir", state_dir)
+    events = [row for row in shown if row["type"] != "Header"]
+    assert len(events) == 118
+    by_offset = tierctl("format", "--metadata", after, "--style", "json").lines
+    expected = {
+        json.dumps({k: v for k, v in json.loads(line).items() if k != "metadata_partition"}, sort_keys=True)
+        for line in by_offset
+    }
+    found = {
+        json.dumps({k: v for k, v in row.items() if k not in {"file", "position"}}, sort_keys=True)
+        for row in events
+    }
+    assert found == expected
+
+
+@pytest.mark.parametrize("header", ["named", "unnamed"])
+def test_build_writes_flat_files_of_the_kip(header: str, after: Path, tmp_path: Path) -> None:
+    rows = cache("build", "--metadata", after, "--out", tmp_path, "--header", header, "--topic", "orders")
+    assert [row["partition"] for row in rows] == [0, 1, 2]
+    for row in rows:
+        cached = read_cache(Path(row["file"]))
+        assert str(cached.form) == header
+        assert not list(findings(cached))
+        listed = [s for s in json.loads(segments(after).out) if s["topic"] == "orders"]
+        mine = {s["segment_id"]: s for s in listed if s["partition"] == row["partition"]}
+        assert {str(e.fields()["segment_id"]) for e in cached.entries} == set(mine)
+        for entry in cached.entries:
+            fields = entry.fields()
+            same = ("start_offset", "end_offset", "segment_size_in_bytes", "segment_leader_epochs", "state")
+            assert {k: fields[k] for k in same} == {k: mine[fields["segment_id"]][k] for k in same}
+
+
+def test_compact_plans_and_changes_nothing(state_dir: Path) -> None:
+    before = {path.name: path.read_bytes() for path in state_dir.iterdir()}
+    rows = cache("compact", "--state-dir", state_dir)
+    assert {row["action"] for row in rows} == {"compact", "keep"}
+    assert cache("compact", "--state-dir", state_dir, "--detailed-exitcode", code=9) == rows
+    assert {path.name: path.read_bytes() for path in state_dir.iterdir()} == before
+
+
+def test_compacted_caches_answer_as_before(after: Path, state_dir: Path) -> None:
+    """And the state directory trusts them: a run beside them reads nothing anew."""
+    plain = segments(after).out
+    rows = cache("compact", "--state-dir", state_dir, "--apply")
+    assert any(row["new_size_bytes"] < row["size_bytes"] for row in rows)
+    for row in rows:
+        assert Path(row["file"]).stat().st_size == row["new_size_bytes"]
+        assert Path(row["file"] + ".bak").exists() == (row["action"] == "compact")
+    assert {row["status"] for row in cache("verify", "--state-dir", state_dir)} == {"ok"}
+    ran = segments(after, "--state-dir", state_dir)
+    assert (ran.code, ran.out, ran.err) == (0, plain, "")
+    assert {row["action"] for row in cache("compact", "--state-dir", state_dir)} == {"keep"}
+
+
+def test_compact_leaves_a_damaged_cache_alone(tmp_path: Path) -> None:
+    file = tmp_path / "some.flat"
+    file.write_bytes((GOLDEN / "flat-named.flat").read_bytes()[:-1])
+    (row,) = cache("compact", file, "--apply", code=7)
+    assert (row["action"], file.stat().st_size) == ("keep", row["size_bytes"])
+
+
+def _flat(name: str) -> CacheFile:
+    return read_cache(GOLDEN / name)
+
+
+@pytest.mark.parametrize("name", ["flat-named.flat", "flat-unnamed.flat"])
+def test_compacted_flat_files_keep_the_last_word_on_every_live_segment(name: str) -> None:
+    new = flatfile.read(compacted(_flat(name)).data)
+    last = {
+        entry.fields()["segment_id"]: entry.record
+        for entry in _flat(name).entries
+        if "segment_id" in entry.fields()
+    }
+    live = {i: r for i, r in last.items() if getattr(r, "state", None) != "DELETE_SEGMENT_FINISHED"}
+    assert {r.segment_id: r for r in new.records if hasattr(r, "segment_id")} == live
+
+
+def test_compacted_snapshot_has_each_live_segment_once() -> None:
+    new = snapshot.read(compacted(_flat("kafka-3.6/remote_log_snapshot")).data)
+    assert new is not None
+    ids = [segment.segment_id for segment in new.segments]
+    assert len(ids) == len(set(ids))
+    gone = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+    expected = {
+        e.record.segment_id
+        for e in _flat("kafka-3.6/remote_log_snapshot").entries
+        if e.record.state is not gone
+    }  # type: ignore[union-attr]
+    assert set(ids) == expected
+
+
+def _answers(events: list[MetadataEvent]) -> object:
+    state = TierState()
+    for offset, event in enumerate(events):
+        try:
+            fold_event(event, state, metadata_partition=0, metadata_offset=offset)
+        except CorruptInputError:
+            continue
+    return [
+        (
+            part.topic_id_partition,
+            part.delete_state,
+            sorted(str(printed(s)) for s in part.cache.list_remote_log_segments()),
+            [
+                (
+                    epoch,
+                    part.cache.highest_offset_for_epoch(epoch),
+                    list(part.cache.list_remote_log_segments(epoch)),
+                )
+                for epoch in part.cache.leader_epochs()
+            ],
+        )
+        for part in state
+    ]
+
+
+def test_compaction_never_changes_an_answer(capture: Capture, tmp_path: Path) -> None:
+    """Through the unclean election too, where a deleted segment hid another."""
+    shrunk = 0
+    for stage in ("before", "after"):
+        for broker in sorted((capture("unclean-leader") / stage).glob("*[12]")):
+            folder = tmp_path / f"{stage}-{broker.name}"
+            cache("build", "--metadata", broker, "--state-dir", folder)
+            for path in folder.glob("*.rlmcache"):
+                file = read_cache(path)
+                new = flatfile.read(compacted(file).data)
+                old_events = [
+                    decode(e.record.value) for e in file.entries if isinstance(e.record, StoredValue)
+                ]
+                new_events = [decode(r.value) for r in new.records if isinstance(r, StoredValue)]
+                assert _answers(new_events) == _answers(old_events)
+                shrunk += len(old_events) - len(new_events)
+    assert shrunk > 0
+
+
+def test_verify_tells_missing_and_changed_caches_of_a_state_directory(state_dir: Path) -> None:
+    one, other, *_ = sorted(state_dir.glob("*.rlmcache"))
+    one.unlink()
+    data = bytearray(other.read_bytes())
+    data[-1] ^= 1
+    other.write_bytes(data)
+    rows = cache("verify", "--state-dir", state_dir, code=7)
+    bad = [row for row in rows if row["status"] != "ok"]
+    assert {row["status"] for row in bad} == {"corrupt", "missing"}
+    assert one.name in bad[-1]["detail"]
+    assert {row["file"] for row in bad[:-1]} == {str(other)}
+
+
+def test_verify_tells_a_cache_under_another_name(state_dir: Path, tmp_path: Path) -> None:
+    source = next(state_dir.glob("orders-0-*.rlmcache"))
+    wrong = tmp_path / source.name.replace("orders-0-", "orders-7-")
+    shutil.copy(source, wrong)
+    rows = cache("verify", wrong, code=7)
+    assert "partition 7" in rows[0]["detail"]
+
+
+def test_compact_keeps_out_of_another_writers_way(state_dir: Path) -> None:
+    with exclusive(state_dir, LOCK):
+        ran = tierctl("cache", "compact", "--state-dir", state_dir, "--apply")
+    assert (ran.code, ran.out) == (6, "")
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["show"], 2, "no cache is named"),
+        (["show", "missing.flat"], 10, "no such file"),
+        (["show", "."], 2, "is a folder"),
+        (["build", "--metadata", "."], 2, "--state-dir or --out"),
+        (["build", "--metadata", ".", "--out", "a", "--state-dir", "b"], 2, "--state-dir or --out"),
+        (["build", "--out", "a"], 2, "--metadata is missing"),
+        (["compact"], 2, "no cache is named"),
+        (["vrify"], 2, "Did you mean"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str, tmp_path: Path) -> None:
+    ran = tierctl("cache", *args, cwd=tmp_path)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err

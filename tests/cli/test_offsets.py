@@ -1,0 +1,190 @@
+"""`tierctl offsets`: both forms, what can't be right, and repairs that only lower."""
+
+import fcntl
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.wire import committed_offsets, snapshot
+from tierctl.wire.committed_offsets import OffsetsForm
+
+from tests.cli.shell import tierctl
+from tests.conftest import DATA
+
+GOLDEN = DATA / "vectors" / "kafka-3.6" / "_rlmm_committed_offsets"
+NAME = "_rlmm_committed_offsets"
+Capture = Callable[[str], Path]
+
+
+def offsets(*args: object, code: int = 0) -> list[dict[str, Any]]:
+    ran = tierctl("offsets", *args, "--output", "json")
+    assert ran.code == code, ran.err
+    rows: list[dict[str, Any]] = json.loads(ran.out)
+    return rows
+
+
+def test_show_reads_kafkas_own_form() -> None:
+    rows = offsets("show", GOLDEN)
+    expected = [tuple(map(int, line.split())) for line in GOLDEN.read_text().splitlines()[2:]]
+    assert [(row["metadata_partition"], row["committed_offset"]) for row in rows] == expected
+    assert {row["form"] for row in rows} == {"checkpoint"}
+
+
+def test_show_reads_the_kips_form(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("3 17\n0 4\n")
+    rows = offsets("show", "--log-dir", tmp_path)
+    assert rows == [
+        {"metadata_partition": 3, "committed_offset": 17, "form": "kip"},
+        {"metadata_partition": 0, "committed_offset": 4, "form": "kip"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fmt", "text"), [("json", "[]\n"), ("jsonl", ""), ("csv", "metadata_partition,committed_offset,form\n")]
+)
+def test_an_empty_file_is_an_empty_list(fmt: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).touch()
+    ran = tierctl("offsets", "show", tmp_path / NAME, "--output", fmt)
+    assert (ran.code, ran.out) == (0, text)
+
+
+@pytest.mark.parametrize("text", ["0\n2\n1 5\n", "1 x\n", "1 5\n1 6\n", "9\n1\n1 5\n"])
+def test_damage_is_told_with_line_and_byte(text: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(text)
+    ran = tierctl("offsets", "show", tmp_path / NAME)
+    assert ran.code == 7
+    assert "line " in ran.err
+    assert " at byte " in ran.err
+
+
+@pytest.fixture
+def after(capture: Capture) -> Path:
+    return capture("tiered-cluster") / "after"
+
+
+@pytest.fixture
+def state_dir(after: Path, tmp_path: Path) -> Path:
+    folder = tmp_path / "state"
+    assert tierctl("cache", "build", "--metadata", after, "--state-dir", folder).code == 0
+    return folder
+
+
+def committed(folder: Path) -> dict[int, int]:
+    return dict(committed_offsets.read((folder / NAME).read_bytes()).offsets)
+
+
+def test_a_good_state_directory_has_no_findings(after: Path, state_dir: Path) -> None:
+    assert offsets("check", "--state-dir", state_dir, "--metadata", after) == []
+    assert offsets("repair", "--state-dir", state_dir, "--metadata", after, "--apply") == []
+    assert not (state_dir / f"{NAME}.bak").exists()
+
+
+def test_check_and_repair(after: Path, state_dir: Path) -> None:
+    """Beyond the end, unknown, and past an event that a missing cache held."""
+    before = committed(state_dir)
+    (state_dir / NAME).write_bytes(committed_offsets.write(before | {3: 9999, 17: 3}))
+    next(state_dir.glob("shortlived-1-*.rlmcache")).unlink()
+    rows = offsets("check", "--state-dir", state_dir, "--metadata", after, code=7)
+    found = {(row["metadata_partition"], row["problem"], row["limit"]) for row in rows}
+    assert found == {
+        (3, "beyond the log's end", 63),
+        (17, "unknown partition", None),
+        (4, "ahead of the caches", None),
+    }
+    plan = offsets("repair", "--state-dir", state_dir, "--metadata", after, "--detailed-exitcode", code=9)
+    assert {(s["action"], s["metadata_partition"], s["to_offset"]) for s in plan} == {
+        ("lower", 3, 63),
+        ("drop", 4, None),
+        ("drop", 17, None),
+    }
+    assert committed(state_dir) == before | {3: 9999, 17: 3}
+    assert offsets("repair", "--state-dir", state_dir, "--metadata", after, "--apply") == plan
+    assert committed(state_dir) == {p: o for p, o in before.items() if p != 4}
+    kept = committed_offsets.read((state_dir / f"{NAME}.bak").read_bytes())
+    assert dict(kept.offsets) == before | {3: 9999, 17: 3}
+    assert offsets("check", "--state-dir", state_dir, "--metadata", after) == []
+
+
+def test_ahead_of_the_caches_stops_before_the_first_missing_event(after: Path, state_dir: Path) -> None:
+    """orders-2 shares its metadata partition with others: the limit is what they all hold."""
+    next(state_dir.glob("orders-2-*.rlmcache")).unlink()
+    (row,) = offsets("check", "--state-dir", state_dir, "--metadata", after, code=7)
+    first = json.loads(
+        tierctl(
+            "format", "--metadata", after, "--topic", "orders", "--partition", 2, "--style", "json"
+        ).lines[0]
+    )
+    assert (row["metadata_partition"], row["limit"]) == (
+        first["metadata_partition"],
+        first["metadata_offset"] - 1,
+    )
+
+
+def test_offsets_ahead_of_kafka_3s_snapshots(tmp_path: Path) -> None:
+    for name, offset in (("orders-0", 40), ("orders-1", 30)):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "remote_log_snapshot").write_bytes(snapshot.write(2, offset, []))
+    (tmp_path / NAME).write_text("0\n1\n2 35\n")
+    (row,) = offsets("check", "--log-dir", tmp_path, code=7)
+    assert (row["problem"], row["limit"]) == ("ahead of a cache", 30)
+    offsets("repair", "--log-dir", tmp_path, "--apply")
+    assert (tmp_path / NAME).read_text() == "0\n1\n2 30\n"
+
+
+def test_raising_needs_force(tmp_path: Path) -> None:
+    file = tmp_path / NAME
+    file.write_text("1 5\n2 9\n")
+    for target in ("1=6", "7=0"):
+        ran = tierctl("offsets", "repair", file, "--set", target, "--apply")
+        assert (ran.code, ran.out) == (4, "")
+        assert "--force" in ran.err
+    assert file.read_text() == "1 5\n2 9\n"
+    offsets("repair", file, "--set", "1=6", "--set", "2=3", "--force", "--apply")
+    assert file.read_text() == "1 6\n2 3\n"
+    assert committed_offsets.read(file.read_bytes()).form is OffsetsForm.KIP
+
+
+def test_a_damaged_file_starts_over(tmp_path: Path) -> None:
+    file = tmp_path / NAME
+    file.write_text("garbage\n")
+    (step,) = offsets("repair", file, "--apply")
+    assert step["action"] == "start_over"
+    assert committed(tmp_path) == {}
+    assert (tmp_path / f"{NAME}.bak").read_text() == "garbage\n"
+
+
+def test_repair_refuses_a_running_brokers_file(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("1 5\n")
+    lock = tmp_path / ".lock"
+    lock.touch()
+    with lock.open("r+b") as held:
+        fcntl.lockf(held, fcntl.LOCK_EX)
+        # POSIX locks are per process: another one must ask.
+        from tests.cli.shell import tierctl_process
+
+        ran = tierctl_process("offsets", "repair", tmp_path / NAME, "--set", "1=2", "--apply")
+    assert ran.code == 4
+    assert "broker is running" in ran.err
+    assert (tmp_path / NAME).read_text() == "1 5\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (["show"], 2, "no offsets are named"),
+        (["show", "missing"], 10, "no such file"),
+        (["check", "--log-dir", "."], 10, "no such file"),
+        (["repair", NAME, "--set", "1"], 2, "expected PARTITION=OFFSET"),
+        (["repair", NAME, "--set", "x=1"], 2, "expected PARTITION=OFFSET"),
+        (["repair", NAME, "--metadata", "kafka://x"], 2, "not in this version"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str, tmp_path: Path) -> None:
+    if NAME in args:
+        (tmp_path / NAME).write_text("1 5\n")
+    ran = tierctl("offsets", *args, cwd=tmp_path)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
