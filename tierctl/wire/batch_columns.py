@@ -49,6 +49,7 @@ HEAD_DTYPE = np.dtype(
 
 _NATIVE = HEAD_DTYPE.newbyteorder("=")
 _LENGTH = struct.Struct(">i")
+_LENGTH_MIN = HEAD_SIZE - LENGTH_END
 _CHUNK_MIN = 16
 _CHUNK_MAX = 1 << 16
 
@@ -179,14 +180,18 @@ def _follow_lengths(buf: Buffer, position: int, count: int) -> list[int]:
     """Positions of up to `count` complete batches, as their length fields say."""
     unpack = _LENGTH.unpack_from
     positions: list[int] = []
+    append = positions.append
     size = len(buf)
     last = size - HEAD_SIZE
-    while position <= last and len(positions) < count:
-        (length,) = unpack(buf, position + 8)
-        if length < HEAD_SIZE - LENGTH_END or length > size - position - LENGTH_END:
+    for _ in range(count):
+        if position > last:
             break
-        positions.append(position)
-        position += LENGTH_END + length
+        (length,) = unpack(buf, position + 8)
+        end = position + LENGTH_END + length
+        if length < _LENGTH_MIN or end > size:
+            break
+        append(position)
+        position = end
     return positions
 
 

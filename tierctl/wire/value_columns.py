@@ -233,11 +233,11 @@ def _assemble(buf: Buffer, heads: HeadColumns, found: _Found) -> tuple[Int64s, I
     total = int(found.counts.sum())
     offsets, timestamps, sizes = (np.zeros(total, np.int64) for _ in range(3))
     nulls = np.zeros(total, np.bool_)
-    first = found.first
+    first, base_offsets = found.first, heads.base_offsets
     for group in found.groups:
         places = first[group.rows]
-        offsets[places] = heads.base_offsets[group.rows]
-        timestamps[places] = _timestamps(heads.fields[group.rows], group.shape.timestamp_delta)
+        offsets[places] = base_offsets[group.rows]
+        timestamps[places] = _timestamps(heads, group)
         sizes[places] = group.shape.value_size
         nulls[places] = group.shape.is_null
     for place, record in found.odd_places():
@@ -246,9 +246,12 @@ def _assemble(buf: Buffer, heads: HeadColumns, found: _Found) -> tuple[Int64s, I
     return offsets, timestamps, _binary(_fill(buf, heads, found, sizes), sizes, nulls)
 
 
-def _timestamps(fields: npt.NDArray[np.void], delta: int) -> Int64s:
-    appended = (fields["attributes"] & LOG_APPEND_TIME) != 0
-    return np.where(appended, fields["max_timestamp_ms"], fields["base_timestamp_ms"] + delta)
+def _timestamps(heads: HeadColumns, group: _Group) -> Int64s:
+    attributes, created, appended = (
+        heads.fields[name][group.rows] for name in ("attributes", "base_timestamp_ms", "max_timestamp_ms")
+    )
+    is_appended = (attributes & LOG_APPEND_TIME) != 0
+    return np.where(is_appended, appended, created + group.shape.timestamp_delta)
 
 
 def _fill(buf: Buffer, heads: HeadColumns, found: _Found, sizes: Int64s) -> npt.NDArray[np.uint8]:
