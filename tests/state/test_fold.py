@@ -4,23 +4,30 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, IllegalEventError, RemoteResourceNotFound
 from tierctl.model import (
     MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataSnapshot,
+    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    Uuid,
 )
 from tierctl.state import bulk
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold import fold, fold_event
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.fold import events_of, fold, fold_event
+from tierctl.state.history import last_states
+from tierctl.state.tier import ANOMALIES_KEPT, PartitionState, TierState
 from tierctl.wire.metadata import decode, decode_column, encode
 
 from tests.conftest import vectors
-from tests.state.histories import histories, regular_histories
+from tests.state.histories import ORDERS, S, finished, histories, regular_histories, started, updated
+from tests.state.reference import ReferenceCache
 
 P = RemotePartitionDeleteState
 EVERYTHING_AT_ONCE = 1
@@ -66,10 +73,8 @@ def answers_of(cache: RemoteLogMetadataCache) -> dict[str, Any]:
     for epoch in epochs:
         try:
             listed[epoch] = list(cache.list_remote_log_segments(epoch))
-        except LookupError:
-            raise
-        except Exception as e:
-            listed[epoch] = type(e).__name__
+        except RemoteResourceNotFound:
+            listed[epoch] = "RemoteResourceNotFoundException"
     return {
         "all": sorted(cache.list_remote_log_segments(), key=lambda m: m.segment_id),
         "count": len(cache),
@@ -146,3 +151,160 @@ def test_any_history(history: list[MetadataEvent], chunks: list[int], by_columns
     values = values_of(events)
     least = EVERYTHING_AT_ONCE if by_columns else NOTHING_AT_ONCE
     assert_same(folded(values, least_bulk_events=least, chunks=chunks), one_by_one(values))
+
+
+def kept_by_a_cache_that_keeps(events: Sequence[MetadataEvent]) -> dict[Uuid, RemoteLogSegmentMetadata]:
+    """The last state of every segment, by way of a reference cache."""
+    cache, last = ReferenceCache(initialized=False), {}
+    for event in events:
+        known = cache.get(event.segment_id)
+        try:
+            taken = cache.add(event) if isinstance(event, RemoteLogSegmentMetadata) else cache.update(event)
+        except IllegalEventError:
+            continue
+        if taken:
+            is_add = isinstance(event, RemoteLogSegmentMetadata)
+            last[event.segment_id] = event if is_add else known.with_update(event)
+    return last
+
+
+@given(st.one_of(histories(), regular_histories()), st.integers(0, 60))
+@settings(max_examples=100, deadline=None)
+def test_last_states_of_any_history(history: list[MetadataEvent], cut: int) -> None:
+    events = [e for e in history if _encodable(e) and not e.unknown_tags and not e.nested_tags]
+    values = values_of(events)
+    tables = [table_of(values[:cut]), table_of(values[cut:])]
+    expected = kept_by_a_cache_that_keeps(events)
+    assert {m.segment_id: m for m in last_states(tables)} == expected
+    gone = {m.segment_id for m in last_states(tables, S.DELETE_SEGMENT_FINISHED)}
+    assert gone == {i for i, m in expected.items() if m.state is S.DELETE_SEGMENT_FINISHED}
+
+
+def deleting(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
+    return RemotePartitionDeleteMetadata(
+        topic=ORDERS.topic,
+        topic_id=ORDERS.topic_id,
+        partition=ORDERS.partition,
+        broker_id=1,
+        event_timestamp_ms=5,
+        state=state,
+    )
+
+
+MARKED, BEGUN, DONE = (deleting(state) for state in P)
+
+
+@pytest.mark.parametrize(
+    ("events", "delete_state", "marked_offset", "anomalies"),
+    [
+        ([MARKED], P.DELETE_PARTITION_MARKED, 0, 0),
+        ([MARKED, MARKED, MARKED], P.DELETE_PARTITION_MARKED, 0, 0),
+        ([*finished(1, 0, 9), MARKED, MARKED, BEGUN], P.DELETE_PARTITION_STARTED, 2, 0),
+        ([MARKED, BEGUN, BEGUN, MARKED], P.DELETE_PARTITION_STARTED, 0, 1),
+        ([MARKED, BEGUN, DONE], P.DELETE_PARTITION_FINISHED, None, 0),
+        ([BEGUN, MARKED], P.DELETE_PARTITION_MARKED, 1, 1),
+        ([DONE], None, None, 1),
+        ([MARKED, BEGUN, DONE, MARKED], P.DELETE_PARTITION_FINISHED, None, 1),
+    ],
+    ids=[
+        "marked",
+        "marked again",
+        "started",
+        "late mark",
+        "finished",
+        "begun first",
+        "out of nowhere",
+        "over",
+    ],
+)
+def test_deletion_of_a_partition(
+    events: list[MetadataEvent],
+    delete_state: RemotePartitionDeleteState | None,
+    marked_offset: int | None,
+    anomalies: int,
+) -> None:
+    state = folded(values_of(events))
+    (part,) = state.partitions.values()
+    assert (part.delete_state, part.delete_marked_offset) == (delete_state, marked_offset)
+    assert state.anomaly_count == anomalies
+
+
+def test_what_cannot_be_used_is_quarantined_and_the_rest_goes_on() -> None:
+    snapshot = decode(encode(started(5, 50, 59)))
+    entry = RemoteLogSegmentMetadataSnapshot(
+        **{
+            name: getattr(snapshot, name)
+            for name in RemoteLogSegmentMetadataSnapshot.__dataclass_fields__
+            if name != "type"
+        }
+    )
+    values = [
+        encode(started(1, 0, 9)),
+        b"junk",
+        None,
+        encode(entry),
+        encode(started(2, 10, 19, state=S.COPY_SEGMENT_FINISHED)),
+        encode(updated(1, S.COPY_SEGMENT_STARTED)),
+        encode(updated(9, S.COPY_SEGMENT_FINISHED)),
+        encode(updated(1, S.COPY_SEGMENT_FINISHED)),
+    ]
+    for least in (EVERYTHING_AT_ONCE, NOTHING_AT_ONCE):
+        state = folded(values, least_bulk_events=least)
+        assert [q.metadata_offset for q in state.quarantined] == [1, 3, 4, 5]
+        assert [type(q.error) for q in state.quarantined[1:]] == [IllegalEventError] * 3
+        assert [(a.metadata_offset, a.event.state) for a in state.anomalies] == [(6, S.COPY_SEGMENT_FINISHED)]
+        assert not state.is_complete(3)
+        assert state.is_complete(4)
+        assert state.read == {3: len(values)}
+        (part,) = state.partitions.values()
+        assert [m.state for m in part.cache.list_remote_log_segments()] == [S.COPY_SEGMENT_FINISHED]
+        assert part.last_event_offset == 7
+
+
+def test_partitions_of_one_name_and_several_ids_are_apart() -> None:
+    other = Uuid.from_bytes(b"another topic id")
+    events = [started(1, 0, 9), started(2, 0, 9, topic_id=other), started(3, 0, 9, partition=2)]
+    state = folded(values_of(events))
+    assert list(state.partitions) == [(ORDERS.topic_id, 1), (other, 1), (ORDERS.topic_id, 2)]
+    assert all(len(part.cache) == 1 for part in state)
+    assert state.partition(ORDERS) is state.partitions[ORDERS.key]
+
+
+def test_topic_that_changes_its_name_keeps_each_segments_own() -> None:
+    events = [started(1, 0, 9), started(2, 10, 19, topic="renamed"), updated(2, S.COPY_SEGMENT_FINISHED)]
+    (part,) = folded(values_of(events)).partitions.values()
+    assert [m.topic for m in part.cache.list_remote_log_segments()] == ["orders", "renamed"]
+
+
+def test_tags_and_custom_metadata_survive_both_ways() -> None:
+    events = [
+        started(1, 0, 9, unknown_tags=((9, b"later"),), custom_metadata=b"key"),
+        started(2, 10, 19),
+        updated(2, S.COPY_SEGMENT_FINISHED, custom_metadata=b""),
+        updated(1, S.COPY_SEGMENT_FINISHED),
+    ]
+    for least in (EVERYTHING_AT_ONCE, NOTHING_AT_ONCE):
+        (part,) = folded(values_of(events), least_bulk_events=least).partitions.values()
+        first, second = part.cache.list_remote_log_segments()
+        assert (first.unknown_tags, first.custom_metadata) == (((9, b"later"),), None)
+        assert (second.unknown_tags, second.custom_metadata) == ((), b"")
+
+
+def test_nonsense_is_counted_and_not_hoarded() -> None:
+    values = [encode(updated(1, S.COPY_SEGMENT_FINISHED))] * (ANOMALIES_KEPT + 5)
+    state = folded(values)
+    assert (state.anomaly_count, len(state.anomalies)) == (ANOMALIES_KEPT + 5, ANOMALIES_KEPT)
+
+
+def test_an_empty_chunk_moves_only_where_reading_goes_on() -> None:
+    state = TierState()
+    fold(table_of([]), state, metadata_partition=3, metadata_offsets=[], next_offset=7)
+    assert state.read == {3: 7}
+    fold(table_of([None]), state, metadata_partition=3, metadata_offsets=np.array([8]))
+    assert (state.read, state.partitions) == ({3: 9}, {})
+
+
+def test_events_of_a_table_are_what_was_encoded() -> None:
+    events = [started(1, 0, 9, unknown_tags=((9, b"x"),)), updated(1, S.COPY_SEGMENT_FINISHED), MARKED]
+    table = table_of([*values_of(events), None, b"junk"])
+    assert list(events_of(table)) == [*events, None, None]

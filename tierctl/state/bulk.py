@@ -51,7 +51,7 @@ def apply_events(cache: RemoteLogMetadataCache, events: EventColumns, at: Rows) 
     judged = _judge(columns, events, at)
     if judged is None:
         return None
-    rows = _write(columns, events, judged)
+    rows = _write(columns, events, judged, judged.final != _DELETE_FINISHED)
     accepted = np.flatnonzero(judged.outcomes == TAKEN)
     if len(accepted):
         _apply_effects(cache, _effects(columns, events, judged, rows, accepted))
@@ -63,8 +63,7 @@ def apply_events(cache: RemoteLogMetadataCache, events: EventColumns, at: Rows) 
 
 def _of_one_name(columns: SegmentColumns, events: EventColumns, at: Rows) -> bool:
     """Whether the partition has one name throughout: then no row needs its own."""
-    name = events.table.column("topic")[int(at[0])].as_py()
-    known = columns.partition is None or columns.partition.topic == name
+    known = columns.partition is None or columns.partition == events.partition(int(at[0]))
     return known and bool((events.topics[at] == events.topics[at[0]]).all())
 
 
@@ -125,7 +124,7 @@ def _judge(columns: SegmentColumns, events: EventColumns, at: Rows) -> _Judged |
 def _impossible(events: EventColumns, at: Rows) -> Bools:
     """Adds of what can be no segment (RemoteLogSegmentMetadata's constructor)."""
     starts, ends = events.starts[at], events.ends[at]
-    impossible: Bools = (starts < 0) | (ends < starts) | (events.pair_counts()[at] == 0)
+    impossible: Bools = (starts < 0) | (ends < starts) | (events.pair_counts[at] == 0)
     return impossible
 
 
@@ -174,13 +173,28 @@ def _outcome(*, is_add: bool, cannot_be: bool, before: int, state: int) -> int:
     return REFUSED if state == _STARTED else TAKEN
 
 
-def _write(columns: SegmentColumns, events: EventColumns, judged: _Judged) -> Rows:
+def record_events(columns: SegmentColumns, events: EventColumns, at: Rows) -> bool:
+    """Like `apply_events`, for columns without a cache: deleted segments stay, in their last state.
+
+    False when only one by one will do, as for an event of a segment that was deleted before.
+    """
+    if not _of_one_name(columns, events, at):
+        return False
+    rows = columns.ids.find_many(events.ids[at])
+    if (view(columns.flags)[rows[rows >= 0]] & STATE_MASK == _DELETE_FINISHED).any():
+        return False
+    judged = _judge(columns, events, at)
+    if judged is not None:
+        _write(columns, events, judged, np.ones(len(judged.rows), dtype=bool))
+    return judged is not None
+
+
+def _write(columns: SegmentColumns, events: EventColumns, judged: _Judged, live: Bools) -> Rows:
     """The columns as of the last event; returns every segment's row, -1 for none."""
     new = np.flatnonzero(~judged.known & (judged.first >= 0))
     rows = judged.rows.copy()
-    live = judged.final[new] != _DELETE_FINISHED
-    rows[new] = extend(columns, events, judged.at[judged.first[new]], live)
-    updated = np.flatnonzero((judged.last_update >= 0) & (judged.final != _DELETE_FINISHED))
+    rows[new] = extend(columns, events, judged.at[judged.first[new]], live[new])
+    updated = np.flatnonzero((judged.last_update >= 0) & live)
     set_updates(columns, events, rows[updated], judged.at[judged.last_update[updated]])
     return rows
 

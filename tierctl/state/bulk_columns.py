@@ -31,7 +31,7 @@ def extend(columns: SegmentColumns, events: EventColumns, at: Rows, live: npt.ND
     The ids are distinct and unknown to `columns`.
     """
     if columns.partition is None and len(at):
-        columns.partition = events.event(int(at[0])).topic_id_partition  # type: ignore[union-attr]
+        columns.partition = events.partition(int(at[0]))
     rows = columns.ids.extend(events.ids[at], live)
     _append(columns.starts, events.starts[at])
     lengths = events.ends[at] - events.starts[at]
@@ -64,7 +64,7 @@ def _append_epochs(
 ) -> None:
     """The epochs of events `at` for the rows being appended, and their flags."""
     first_row = len(columns.flags)
-    counts = events.pair_counts()[at]
+    counts = events.pair_counts[at]
     begins = events.pair_ends[at] - counts
     places = ranges(begins, counts)
     owner = np.repeat(np.arange(len(at)), counts)

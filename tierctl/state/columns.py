@@ -140,6 +140,10 @@ class SegmentKeys:
         """Whether the segment of that row was deleted."""
         return bool(self.flags[row] & DEAD)
 
+    def rows_in(self, state: RemoteLogSegmentState) -> Rows:
+        """Rows of segments in that state, in order of arrival."""
+        return np.flatnonzero((view(self.flags) & (DEAD | STATE_MASK)) == STATES.index(state))
+
     def live_rows(self) -> Rows:
         """Rows of segments not deleted, in order of arrival."""
         return np.flatnonzero((view(self.flags) & DEAD) == 0)

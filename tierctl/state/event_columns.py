@@ -13,6 +13,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
+    TopicIdPartition,
     Uuid,
 )
 from tierctl.model.events import MetadataEvent
@@ -45,8 +46,8 @@ NO_STATE: Final = 7
 class EventColumns:
     """Events in metadata offset order, a row each.
 
-    `kinds` says which columns mean something in a row. `pair_ends[i]` is where row i's (epoch, start
-    offset) pairs end in `pair_epochs` and `pair_starts`, and row i + 1's begin. `owners` numbers user
+    `kinds` says which columns mean something in a row. Row i has `pair_counts[i]` (epoch, start
+    offset) pairs, which end at `pair_ends[i]` in `pair_epochs` and `pair_starts`. `owners` numbers user
     partitions by (topic id, partition) and `topics` their names, in order of appearance. Where a row
     hasn't the field of a column it has 0.
     """
@@ -67,6 +68,7 @@ class EventColumns:
     txn_index_empty: Bools
     has_custom: Bools
     has_tags: Bools
+    pair_counts: Int64s
     pair_ends: Int64s
     pair_epochs: Int64s
     pair_starts: Int64s
@@ -74,14 +76,9 @@ class EventColumns:
     def __len__(self) -> int:
         return len(self.kinds)
 
-    def pair_counts(self) -> Int64s:
-        """How many leader epochs each row has."""
-        return np.diff(self.pair_ends, prepend=0)
-
     def pairs(self, row: int) -> tuple[tuple[int, int], ...]:
         """The leader epochs of one row, as its event has them."""
-        begin = int(self.pair_ends[row - 1]) if row else 0
-        cut = slice(begin, int(self.pair_ends[row]))
+        cut = slice(int(self.pair_ends[row] - self.pair_counts[row]), int(self.pair_ends[row]))
         return tuple(zip(self.pair_epochs[cut].tolist(), self.pair_starts[cut].tolist(), strict=True))
 
     def custom(self, row: int) -> bytes | None:
@@ -117,7 +114,12 @@ class EventColumns:
                 yield self.event(row)
                 continue
             if (owner, topic) not in partitions:
-                partitions[owner, topic] = self._partition(row)
+                partition = self.partition(row)
+                partitions[owner, topic] = {
+                    "topic": partition.topic,
+                    "topic_id": partition.topic_id,
+                    "partition": partition.partition,
+                }
             facts = partitions[owner, topic] | {
                 "segment_id": Uuid.from_bytes(self.ids[row].tobytes()),
                 "broker_id": None if kip405 else writer,
@@ -128,8 +130,12 @@ class EventColumns:
             }
             yield RemoteLogSegmentMetadataUpdate(**facts) if kind == UPDATE else self._segment(row, facts)
 
-    def _partition(self, row: int) -> dict[str, Any]:
-        return {name: self.table.column(name)[row].as_py() for name in ("topic", "topic_id", "partition")}
+    def partition(self, row: int) -> TopicIdPartition:
+        """The user partition of one row."""
+        topic_id, topic, partition = (
+            self.table.column(name)[row].as_py() for name in ("topic_id", "topic", "partition")
+        )
+        return TopicIdPartition(topic_id, topic, partition)
 
     def _segment(self, row: int, facts: dict[str, Any]) -> RemoteLogSegmentMetadata:
         return RemoteLogSegmentMetadata(
@@ -148,7 +154,7 @@ def event_columns(table: pa.Table) -> EventColumns:
     table = table.select(EVENT_SCHEMA.names).unify_dictionaries().combine_chunks()
     writers, leader_epochs = _column(table, "broker_id"), _column(table, "leader_epoch")
     kip405 = ~_valid(writers)
-    pair_ends, pair_epochs, pair_starts = _pairs(_column(table, "segment_leader_epochs"))
+    pair_counts, pair_epochs, pair_starts = _pairs(_column(table, "segment_leader_epochs"))
     return EventColumns(
         table=table,
         kinds=_kinds(table),
@@ -166,7 +172,8 @@ def event_columns(table: pa.Table) -> EventColumns:
         txn_index_empty=_numbers(_column(table, "txn_index_empty")).astype(bool),
         has_custom=_valid(_column(table, "custom_metadata")),
         has_tags=_numbers(_column(table, "unknown_tags").value_lengths()) > 0,
-        pair_ends=pair_ends,
+        pair_counts=pair_counts,
+        pair_ends=np.cumsum(pair_counts),
         pair_epochs=pair_epochs,
         pair_starts=pair_starts,
     )
@@ -231,8 +238,8 @@ def _owners(table: pa.Table) -> Int64s:
 def _pairs(lists: pa.ListArray) -> tuple[Int64s, Int64s, Int64s]:
     inner = lists.values
     ends = np.asarray(lists.offsets)[1:].astype(np.int64)
-    lengths = np.asarray(lists.value_lengths().fill_null(0))
-    firsts = ranges(ends - lengths, lengths.astype(np.int64))
+    lengths = np.asarray(lists.value_lengths().fill_null(0)).astype(np.int64)
+    firsts = ranges(ends - lengths, lengths)
     at = np.asarray(inner.offsets)[firsts] if len(firsts) else firsts
     values = np.asarray(inner.values)
-    return np.cumsum(lengths, dtype=np.int64), values[at], values[at + 1]
+    return lengths, values[at], values[at + 1]

@@ -35,7 +35,7 @@ __all__ = ["events_of", "fold", "fold_event"]
 
 _P = RemotePartitionDeleteState
 # Below this, columns cost more than they save.
-_LEAST_BULK_EVENTS: Final = 256
+_LEAST_BULK_EVENTS: Final = 64
 
 
 def fold(
@@ -92,18 +92,20 @@ class _Chunk:
         for row in np.flatnonzero(self.events.kinds == ERROR).tolist():
             found = self.events.table.column("error")[row].as_py()
             self._quarantine(row, CorruptInputError("record", expected="a metadata event", found=found))
-        of_segments = np.flatnonzero(self.events.kinds <= UPDATE)
-        owners = self.events.owners[of_segments]
-        many = np.flatnonzero(np.bincount(owners) >= least_bulk_events)
-        one_by_one = ~np.isin(self.events.owners, many) | (self.events.kinds > UPDATE)
-        for owner in many.tolist():
-            rows = of_segments[owners == owner]
-            if not self._fold_partition(rows, state):
-                one_by_one[rows] = True
-        self._fold_rows(np.flatnonzero(one_by_one & (self.events.kinds < TOMBSTONE)), state)
+        one_by_one = self.events.kinds < TOMBSTONE
+        for rows in self._by_owner():
+            if len(rows) >= least_bulk_events and self._fold_partition(rows, state):
+                one_by_one[rows] = False
+        self._fold_rows(np.flatnonzero(one_by_one), state)
         state.quarantined += sorted(self.quarantined, key=lambda q: q.metadata_offset)
         for anomaly in sorted(self.anomalies, key=lambda a: a.metadata_offset):
             state.note(anomaly)
+
+    def _by_owner(self) -> list[Rows]:
+        """Events of segments by user partition, in order of events."""
+        rows = np.flatnonzero(self.events.kinds <= UPDATE)
+        rows = rows[np.argsort(self.events.owners[rows], kind="stable")]
+        return np.split(rows, np.flatnonzero(np.diff(self.events.owners[rows])) + 1)
 
     def _fold_rows(self, rows: Rows, state: TierState) -> None:
         for row, event in zip(rows.tolist(), self.events.events(rows), strict=True):
@@ -115,8 +117,7 @@ class _Chunk:
 
     def _fold_partition(self, rows: Rows, state: TierState) -> bool:
         """Folds one user partition's events at once; False when they have to go one by one."""
-        first = self.events.event(int(rows[0]))
-        part = _partition(partition_of(first), state, self.metadata_partition)
+        part = _partition(self.events.partition(int(rows[0])), state, self.metadata_partition)
         outcomes = apply_events(part.cache, self.events, rows)
         if outcomes is None:
             return False
