@@ -1,6 +1,7 @@
 """The last stable offset, against a reading of whole logs that knows neither snapshots nor indexes."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -8,6 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.producer_state import OpenTransactions
 from tierctl.model import LocalLog
@@ -154,3 +156,24 @@ def test_what_lies_below_the_log_start_is_forgotten(tmp_path: Path, log_start: i
     # A snapshot at or below the log start is what a broker throws away.
     (folder / f"{log_start:020d}.snapshot").write_bytes(b"junk")
     assert _read(directory).last_stable_offset == expected
+
+
+def test_damage_to_any_file_is_named_or_harmless(tmp_path: Path) -> None:
+    """Every file of a small log, cut and flipped everywhere: an error of ours, or offsets in order."""
+    kinds: list[Step] = [("data", 1), ("plain", 0), ("data", 2), ("abort", 1), ("plain", 0), ("data", 3)]
+    folder = _write(tmp_path, kinds * 2, [4, 8], [4, 8, 12], 12)
+    whole = _read(tmp_path)
+    files = [path for path in [*folder.iterdir(), *tmp_path.glob("*-checkpoint")] if path.stat().st_size]
+    assert len(files) > 12
+    for path in files:
+        data = path.read_bytes()
+        step = 1 if len(data) < 120 else 7
+        for at in range(0, len(data), step):
+            for damaged in (data[:at], data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]):
+                path.write_bytes(damaged)
+                with suppress(TierctlError):
+                    log = _read(tmp_path)
+                    assert log.last_stable_offset <= log.high_watermark <= log.log_end_offset, path
+                    assert log.log_end_offset <= whole.log_end_offset or path.suffix == ".log", path
+        path.write_bytes(data)
+    assert _read(tmp_path) == whole

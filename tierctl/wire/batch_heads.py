@@ -218,14 +218,6 @@ def judge(buf: Buffer, position: int, expected: int | None, *, check_crc: bool =
     )
 
 
-def read_head(buf: Buffer, position: int = 0) -> BatchHead:
-    """The head at `position` when it is plausible and its batch complete; the CRC is not checked."""
-    found = _read_head(buf, position, None, check_crc=False)
-    if isinstance(found, CorruptInputError):
-        raise found
-    return found
-
-
 def _read_head(
     buf: Buffer, position: int, expected: int | None, check_crc: bool
 ) -> BatchHead | CorruptInputError:

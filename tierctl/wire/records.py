@@ -25,7 +25,6 @@ from tierctl.wire.batch_heads import (
     CompressionType,
     Piece,
     TornTail,
-    read_head,
     scan,
     walk,
 )
@@ -50,7 +49,6 @@ __all__ = [
     "control_record",
     "encode_batch",
     "encode_end_transaction_marker",
-    "read_head",
     "scan",
     "seal",
     "walk",
