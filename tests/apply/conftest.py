@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 from tierctl.cli.main import run as run_main
 
-from tests.apply.zygote import __file__ as ZYGOTE
-
 
 @dataclass(frozen=True, slots=True)
 class Ran:
@@ -25,6 +23,12 @@ class Ran:
     @property
     def json(self) -> Any:
         return json.loads(self.out)
+
+
+@pytest.fixture(autouse=True)
+def no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for a disk shows nothing where no power cut is played; that it is asked is others' test."""
+    monkeypatch.setattr("os.fsync", lambda _fd: None)
 
 
 @pytest.fixture
@@ -46,7 +50,7 @@ class Zygote:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._process = subprocess.Popen(
-            [sys.executable, ZYGOTE],
+            [sys.executable, str(Path(__file__).with_name("zygote.py"))],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -69,7 +69,10 @@ class World:
 
 
 def check_durable(world: World) -> None:
-    """No FINISHED without its objects; no object of a segment that is FINISHED being deleted."""
+    """No FINISHED without its objects, no object without its segment."""
+    known = {segment.segment_id for segment in world.segments()}
+    orphans = [key for key in world.objects() if key.rsplit("/", 1)[1][21:43] not in known]
+    assert not orphans, f"nobody knows {orphans} any more"
     remote = open_remote(world.remote.as_uri())
     for segment in world.segments():
         if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
@@ -87,7 +90,7 @@ def check_deleted(world: World) -> None:
 
 LOG = "bills-0"
 NEWER = ("00000000000000002400", "00000000000000003000", "00000000000000003500")
-RETENTION = "bills.retention.bytes=2000000\n"
+RETENTION = "bills.retention.bytes=1500000\n"
 DAY_MS = 24 * 3600 * 1000
 
 

@@ -124,13 +124,13 @@ class Copier:
         )
 
     def _copy(self, attempts: Sequence[_Attempt]) -> list[Outcome]:
-        if not attempts or self.tools.stop:
+        if not attempts or self.tools.stop.asked():
             return [attempt.outcome(Status.PENDING, STOPPED) for attempt in attempts]
         # Acknowledged before the first byte is stored: whatever a crash leaves in the store is known.
         with effect("copy.started.publish"):
             self.tools.metadata.publish([attempt.metadata for attempt in attempts])
         stored = self.tools.engine.map(self._store, attempts)
-        if self.tools.stop:
+        if self.tools.stop.asked():
             return [a.outcome(Status.FAILED if a.error else Status.PENDING, STOPPED) for a in stored]
         good = self._unbroken(stored)
         self._finish(good)
@@ -139,7 +139,7 @@ class Copier:
 
     def _store(self, attempt: _Attempt) -> _Attempt:
         """Store and verify one segment; runs beside others, so what happened is in the result."""
-        if self.tools.stop:
+        if self.tools.stop.asked():
             return replace(attempt, stopped=True)
         if self._is_behind_end(attempt.step):
             return attempt

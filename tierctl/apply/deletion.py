@@ -80,7 +80,7 @@ def delete_segments(
     A publishing error is raised: what the metadata log holds is then not known, and nothing more may be
     done on that basis.
     """
-    if not segments or tools.stop:
+    if not segments or tools.stop.asked():
         return [Deletion(segment=segment, stopped=True) for segment in segments]
 
     def publish(
@@ -99,7 +99,7 @@ def delete_segments(
         return _delete_one(segment, tools, labels.delete)
 
     deletions = tools.engine.map(delete, segments)
-    if tools.stop:
+    if tools.stop.asked():
         return [d if d.error else Deletion(segment=d.segment, stopped=True) for d in deletions]
     # Never after a partial error: whoever reads FINISHED may forget the keys.
     publish([d.segment for d in deletions if d.done], _S.DELETE_SEGMENT_FINISHED, labels.finished)
@@ -113,7 +113,7 @@ def _storable(segment: RemoteLogSegmentMetadata, max_bytes: int | None) -> Remot
 
 
 def _delete_one(segment: RemoteLogSegmentMetadata, tools: Tools, label: Label) -> Deletion:
-    if tools.stop:
+    if tools.stop.asked():
         return Deletion(segment=segment, stopped=True)
     try:
         with effect(label):

@@ -41,7 +41,7 @@ def mark_partition(step: Step, tools: Tools) -> Outcome:
     known = tools.metadata.refresh().partition(step.topic_id_partition)
     if known is not None and known.delete_state is not None:
         return Outcome(step=step, status=Status.DONE, reason=f"already {known.delete_state}")
-    if tools.stop:
+    if tools.stop.asked():
         return Outcome(step=step, status=Status.PENDING, reason=STOPPED)
     _publish(step.topic_id_partition, _P.DELETE_PARTITION_MARKED, tools, "delete.marked.publish")
     return Outcome(step=step, status=Status.DONE)
@@ -81,7 +81,7 @@ def _settled(step: Step, tools: Tools) -> Outcome | None:
     if not state.is_complete(known.metadata_partition):
         reason = f"metadata partition {known.metadata_partition} is not fully understood any more"
         return Outcome(step=step, status=Status.DROPPED, reason=reason)
-    return Outcome(step=step, status=Status.PENDING, reason=STOPPED) if tools.stop else None
+    return Outcome(step=step, status=Status.PENDING, reason=STOPPED) if tools.stop.asked() else None
 
 
 def processed_offsets(state: TierState) -> dict[int, int]:
@@ -133,7 +133,7 @@ def _drain(partition: TopicIdPartition, tools: Tools) -> _Drained:
 def _of_partition(step: Step, drained: _Drained, tools: Tools) -> Outcome:
     if drained.first_error is not None:
         return Outcome(step=step, status=Status.FAILED, error=drained.first_error)
-    if tools.stop:
+    if tools.stop.asked():
         return Outcome(step=step, status=Status.PENDING, reason=STOPPED)
     return Outcome(step=step, status=Status.DONE)
 

@@ -103,7 +103,7 @@ class _Run:
         if self._halted is not None:
             reason = f"not begun, since the run could not go on: {self._halted.message}"
             self._record(Outcome(step=step, status=Status.DROPPED, reason=reason) for step in steps)
-        elif self._tools.stop:
+        elif self._tools.stop.asked():
             self._record(Outcome(step=step, status=Status.PENDING, reason=STOPPED) for step in steps)
         else:
             try:
@@ -163,12 +163,12 @@ class _Run:
         return dropped, kept
 
     def _raise_asked_log_starts(self) -> None:
-        if self._halted is None and not self._tools.stop:
+        if self._halted is None and not self._tools.stop.asked():
             raise_log_starts(self._options.log_starts, self._options.raise_log_starts)
 
     def _commit(self) -> None:
         commit = self._options.commit_processed
-        if self._plan.command != "delete" or commit is None or self._halted or self._tools.stop:
+        if self._plan.command != "delete" or commit is None or self._halted or self._tools.stop.asked():
             return
         with effect("delete.offsets.commit"):
             commit(processed_offsets(self._tools.metadata.state))

@@ -13,20 +13,21 @@ class Stop:
     """Whether somebody asked to stop, and by which signal."""
 
     def __init__(self) -> None:
-        self._asked = threading.Event()
+        self._event = threading.Event()
         self.signal_number: int | None = None
 
-    def __bool__(self) -> bool:
-        return self._asked.is_set()
+    def asked(self) -> bool:
+        """Whether no further side effect may begin."""
+        return self._event.is_set()
 
     def ask(self, signal_number: int | None = None) -> None:
         """Ask the run to stop before its next side effect."""
         self.signal_number = self.signal_number or signal_number
-        self._asked.set()
+        self._event.set()
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep, but no longer than until somebody asks to stop; returns whether somebody did."""
-        return self._asked.wait(timeout_seconds)
+        return self._event.wait(timeout_seconds)
 
     @property
     def exit_code(self) -> int | None:

@@ -97,7 +97,7 @@ def _repeat(ctx: typer.Context, interval_ms: int) -> int:
 
     code: int = ExitCode.OK
     with stop_on_signals(Stop()) as stop:
-        while not stop:
+        while not stop.asked():
             try:
                 code = _once(ctx, mark=False, stop=stop)
             except TierctlError as e:

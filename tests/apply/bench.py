@@ -1,0 +1,111 @@
+"""Runs plans over a world in this process, with parts of it replaced."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tierctl.apply.engine import LocalEngine
+from tierctl.apply.journal import Journal
+from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.run import Options, run
+from tierctl.apply.stop import Stop
+from tierctl.apply.tools import Tools
+from tierctl.files import PLAIN, FileSystem
+from tierctl.locallog import read_log_dirs
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.model import TopicConfig, Uuid
+from tierctl.plan.copy import plan_copy
+from tierctl.plan.model import Plan
+from tierctl.plan.removal import plan_removal
+from tierctl.plan.retention import plan_retention
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.local import LocalTieredStorage
+
+from tests.apply.worlds import World
+
+NOW_MS = 4_000_000_000_000
+CONFIGS = {"bills": TopicConfig(retention_bytes=1_500_000)}
+_SEGMENTS = itertools.count(1)
+
+Wrap = Callable[[RemoteStorageManager], RemoteStorageManager]
+
+
+def new_segment_id() -> Uuid:
+    """Ids that count up, so that runs repeat."""
+    return Uuid.from_bytes(next(_SEGMENTS).to_bytes(16, "big"))
+
+
+@contextmanager
+def opened(world: World, fs: FileSystem = PLAIN) -> Iterator[TopicBasedRemoteLogMetadataManager]:
+    """The world's metadata, for writing."""
+    topic = MetadataLogOnDisk(world.metadata, writable=True, fs=fs)
+    manager = TopicBasedRemoteLogMetadataManager(topic)
+    try:
+        yield manager
+    finally:
+        manager.close()
+
+
+def plan_of(command: str, world: World, manager: TopicBasedRemoteLogMetadataManager) -> Plan:
+    """What the command decides over this world."""
+    state = manager.refresh()
+    match command:
+        case "copy":
+            return plan_copy(state, read_log_dirs([world.logs]), {})
+        case "sweep":
+            return plan_retention(state, read_log_dirs([world.logs]), CONFIGS, now_ms=NOW_MS)
+        case _:
+            return plan_removal(state)
+
+
+def run_on(
+    command: str,
+    world: World,
+    wrap: Wrap = lambda remote: remote,
+    *,
+    fs: FileSystem = PLAIN,
+    remote_fs: FileSystem = PLAIN,
+    stop: Stop | None = None,
+    plan: Plan | None = None,
+    wave_size: int = 2,
+    **options: Any,
+) -> list[Outcome]:
+    """Plan and carry out `command`; outcomes."""
+    with opened(world, fs) as manager:
+        plan = plan or plan_of(command, world, manager)
+        world.state_dir.mkdir(exist_ok=True)
+        journal = Journal(world.state_dir)
+        tools = Tools(
+            remote=wrap(LocalTieredStorage(world.remote, fs=remote_fs)),
+            metadata=manager,
+            clock_ms=lambda: NOW_MS,
+            new_segment_id=new_segment_id,
+            engine=LocalEngine(1),
+            wave_size=wave_size,
+            stop=Stop() if stop is None else stop,
+        )
+        return run(
+            plan,
+            tools,
+            Options(
+                read_logs=lambda partitions: read_log_dirs([world.logs], select=partitions.__contains__),
+                raise_log_starts=journal.raise_log_starts,
+                commit_processed=journal.commit_processed,
+                **options,
+            ),
+        )
+
+
+def statuses(outcomes: Sequence[Outcome]) -> list[Status]:
+    """What became of each step."""
+    return [outcome.status for outcome in outcomes]
+
+
+def touch_log(world: World, name: str) -> Path:
+    """Change a file of the log in place, as nobody should."""
+    path = world.logs / "bills-0" / name
+    path.write_bytes(path.read_bytes())
+    return path

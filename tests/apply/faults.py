@@ -1,0 +1,140 @@
+"""Stores that fail, each in its own way, around a real one."""
+
+import errno
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from tierctl.errors import RemoteStorageError
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage.base import RemoteObject, RemoteStorageManager
+
+
+class Wrapper:
+    """A store that does what the one inside does."""
+
+    def __init__(self, inner: RemoteStorageManager) -> None:
+        self.inner = inner
+
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+        return self.inner.copy_log_segment_data(metadata, data)
+
+    def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
+        self.inner.verify_log_segment_data(metadata, data)
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        return self.inner.fetch_log_segment(metadata, start_position, end_position)
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        return self.inner.fetch_index(metadata, index_type)
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self.inner.delete_log_segment_data(metadata)
+
+    def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
+        return self.inner.objects_of(metadata)
+
+    def list_objects(self) -> Iterator[RemoteObject]:
+        return self.inner.list_objects()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+class Failing(Wrapper):
+    """Fails the nth call of one operation (0: every one), before or after it took effect."""
+
+    def __init__(
+        self,
+        inner: RemoteStorageManager,
+        operation: str,
+        nth: int,
+        *,
+        after: bool = False,
+        error: Callable[[str], Exception] = RemoteStorageError,
+    ) -> None:
+        super().__init__(inner)
+        self.calls: Counter[str] = Counter()
+        do = getattr(super(), operation)
+
+        def call(*args: Any) -> Any:
+            self.calls[operation] += 1
+            fails = nth in {0, self.calls[operation]}
+            if fails and not after:
+                raise error(f"{operation} failed")
+            result = do(*args)
+            if fails:
+                raise error(f"{operation} failed after it was done")
+            return result
+
+        setattr(self, operation, call)
+
+
+class HalfDeleting(Wrapper):
+    """Deletes only a segment's log, and fails, or says nothing of it (a 200 with errors inside)."""
+
+    def __init__(self, inner: RemoteStorageManager, root: Path, *, silent: bool) -> None:
+        super().__init__(inner)
+        self._root = root
+        self._silent = silent
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        for obj in self.objects_of(metadata):
+            if obj.key.endswith(".log"):
+                (self._root / obj.key).unlink()
+        if not self._silent:
+            raise RemoteStorageError("some objects could not be deleted")
+
+
+class Custom(Wrapper):
+    """Returns custom metadata for every segment, and remembers what it was asked to delete."""
+
+    def __init__(self, inner: RemoteStorageManager, custom: bytes) -> None:
+        super().__init__(inner)
+        self._custom = custom
+        self.deleted: list[RemoteLogSegmentMetadata] = []
+
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+        super().copy_log_segment_data(metadata, data)
+        return self._custom
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self.deleted.append(metadata)
+        super().delete_log_segment_data(metadata)
+
+
+class Meddling(Wrapper):
+    """Does something of its own before each copy and each delete."""
+
+    def __init__(
+        self, inner: RemoteStorageManager, meddle: Callable[[RemoteLogSegmentMetadata], None]
+    ) -> None:
+        super().__init__(inner)
+        self._meddle = meddle
+
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+        self._meddle(metadata)
+        return super().copy_log_segment_data(metadata, data)
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        self._meddle(metadata)
+        super().delete_log_segment_data(metadata)
+
+
+class Disk:
+    """Observer of a FileSystem that fails the nth of an operation as a full or broken disk does."""
+
+    def __init__(self, operation: str, nth: int, code: int = errno.ENOSPC) -> None:
+        self._operation = operation
+        self._nth = nth
+        self._code = code
+        self.count = 0
+
+    def __call__(self, operation: str, path: Path) -> None:
+        if operation == self._operation:
+            self.count += 1
+            if self.count == self._nth:
+                raise OSError(self._code, "injected", str(path))

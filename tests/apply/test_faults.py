@@ -1,0 +1,277 @@
+"""Stores and disks that fail: no FINISHED without its objects, nothing forgotten, and reruns converge."""
+
+import errno
+import signal
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.apply import effects
+from tierctl.apply.outcome import Status, exit_code
+from tierctl.apply.removal import processed_offsets
+from tierctl.apply.stop import Stop
+from tierctl.errors import ExitCode, LimitExceeded, MetadataError, StoreWriteUnknown
+from tierctl.files import FileSystem
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+)
+
+from tests.apply.bench import opened, run_on, statuses, touch_log
+from tests.apply.conftest import Ran
+from tests.apply.faults import Custom, Disk, Failing, HalfDeleting, Meddling
+from tests.apply.worlds import RETENTION, World, check_deleted, check_durable, copy_world
+
+DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Status.PENDING
+
+
+@pytest.fixture(scope="module")
+def beginnings(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
+    """The world each command begins in."""
+    empty = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
+    tiered = empty.clone(tmp_path_factory.mktemp("tiered"))
+    run_on("copy", tiered)
+    (tiered.logs / "configs").write_text(RETENTION)
+    marked = tiered.clone(tmp_path_factory.mktemp("marked"))
+    with opened(marked) as manager:
+        mark(manager)
+    return {"copy": empty, "sweep": tiered, "delete": marked}
+
+
+def mark(manager: Any) -> None:
+    partition = next(iter(manager.refresh())).topic_id_partition
+    manager.put_remote_partition_delete_metadata(
+        RemotePartitionDeleteMetadata(
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            broker_id=-1,
+            event_timestamp_ms=1,
+            state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def ends(beginnings: dict[str, World], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What an undisturbed run comes to."""
+    facts = {}
+    for command, beginning in beginnings.items():
+        world = beginning.clone(tmp_path_factory.mktemp(f"end-{command}"))
+        assert set(statuses(run_on(command, world))) == {DONE}
+        facts[command] = world.facts()
+    return facts
+
+
+@pytest.fixture
+def world(beginnings: dict[str, World], tmp_path: Path) -> Callable[[str], World]:
+    return lambda command: beginnings[command].clone(tmp_path / command)
+
+
+def _converge(command: str, world: World, end: Any) -> None:
+    check_durable(world)
+    check_deleted(world)
+    run_on(command, world)
+    assert world.facts() == end
+    check_durable(world)
+
+
+OPERATIONS = [
+    ("copy", "copy_log_segment_data"),
+    ("copy", "verify_log_segment_data"),
+    ("sweep", "delete_log_segment_data"),
+    ("sweep", "objects_of"),
+    ("delete", "delete_log_segment_data"),
+    ("delete", "objects_of"),
+]
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 0], ids=["first", "second", "third", "always"])
+@pytest.mark.parametrize(("command", "operation"), OPERATIONS)
+def test_an_operation_fails(
+    command: str, operation: str, nth: int, after: bool, request: pytest.FixtureRequest
+) -> None:
+    ends = request.getfixturevalue("ends")
+    here = request.getfixturevalue("world")(command)
+    outcomes = run_on(command, here, partial(Failing, operation=operation, nth=nth, after=after))
+    if operation in {"copy_log_segment_data", "verify_log_segment_data"}:
+        assert statuses(outcomes) == [DONE] * (max(nth, 1) - 1) + [FAILED] + [DROPPED] * (3 - max(nth, 1))
+    if nth == 0:
+        assert exit_code(outcomes) == ExitCode.RETRYABLE
+    _converge(command, here, ends[command])
+
+
+@pytest.mark.parametrize("silent", [False, True], ids=["error", "silent"])
+@pytest.mark.parametrize("command", ["sweep", "delete"])
+def test_half_a_deletion_is_never_finished(
+    command: str, silent: bool, world: Callable[[str], World], ends: dict[str, Any]
+) -> None:
+    here = world(command)
+    outcomes = run_on(command, here, lambda inner: HalfDeleting(inner, here.remote, silent=silent))
+    assert set(statuses(outcomes)) == {FAILED}
+    begun = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+    assert sum(segment.state is begun for segment in here.segments()) == (2 if command == "sweep" else 3)
+    _converge(command, here, ends[command])
+
+
+def test_a_clean_up_that_fails_is_a_begun_deletion(
+    world: Callable[[str], World], ends: dict[str, Any]
+) -> None:
+    here = world("copy")
+
+    def wrap(inner: Any) -> Failing:
+        return Failing(Failing(inner, "delete_log_segment_data", 0), "verify_log_segment_data", 2)
+
+    outcomes = run_on("copy", here, wrap, wave_size=3)
+    assert statuses(outcomes) == [DONE, FAILED, DROPPED]
+    assert "not cleaned up" in str(outcomes[1].reason)
+    left = {segment.segment_id: segment.state for segment in here.segments()}
+    begun = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+    assert left[outcomes[1].segment_id] is left[outcomes[2].segment_id] is begun
+    _converge("copy", here, ends["copy"])
+
+
+def test_a_write_of_unknown_outcome_is_not_cleaned_up(world: Callable[[str], World]) -> None:
+    here = world("copy")
+    wrap = partial(Failing, operation="copy_log_segment_data", nth=2, after=True, error=StoreWriteUnknown)
+    outcomes = run_on("copy", here, wrap)
+    assert statuses(outcomes) == [DONE, FAILED, DROPPED]
+    begun = [s for s in here.segments() if s.state is RemoteLogSegmentState.COPY_SEGMENT_STARTED]
+    assert [segment.segment_id for segment in begun] == [outcomes[1].segment_id]
+    check_durable(here)
+
+
+@pytest.mark.parametrize("size_bytes", [0, 128, 129])
+def test_custom_metadata_over_the_limit_stop_the_partition(
+    size_bytes: int, world: Callable[[str], World]
+) -> None:
+    here = world("copy")
+    custom = b"c" * size_bytes
+    stores: list[Custom] = []
+
+    def wrap(inner: Any) -> Custom:
+        stores.append(Custom(inner, custom))
+        return stores[0]
+
+    outcomes = run_on("copy", here, wrap)
+    if size_bytes <= 128:
+        assert statuses(outcomes) == [DONE] * 3
+        assert [segment.custom_metadata for segment in here.segments()] == [custom] * 3
+        return
+    assert statuses(outcomes) == [FAILED, DROPPED, DROPPED]
+    assert isinstance(outcomes[0].error, LimitExceeded)
+    assert exit_code(outcomes) == ExitCode.LIMIT
+    first = [metadata for metadata in stores[0].deleted if metadata.start_offset == 0]
+    assert [metadata.custom_metadata for metadata in first] == [custom], "one delete, with what it returned"
+    assert here.segments() == []
+    assert here.objects() == {}
+    logs = b"".join(path.read_bytes() for path in here.metadata.glob("*/*.log"))
+    assert custom not in logs, "what is over the limit is never stored"
+
+
+def test_a_source_that_changes_under_the_copy_is_not_finished(world: Callable[[str], World]) -> None:
+    here = world("copy")
+
+    def meddle(metadata: RemoteLogSegmentMetadata) -> None:
+        if metadata.start_offset == 600:
+            touch_log(here, f"{600:020d}.log")
+
+    outcomes = run_on("copy", here, lambda inner: Meddling(inner, meddle))
+    assert statuses(outcomes) == [DONE, FAILED, DROPPED]
+    assert [segment.end_offset for segment in here.segments()] == [599]
+    check_durable(here)
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("operation", ["create", "write", "fsync", "rename", "fsync-dir"])
+@pytest.mark.parametrize("nth", [1, 8])
+def test_the_tiers_disk_fails_a_copy(
+    operation: str, nth: int, code: int, world: Callable[[str], World], ends: dict[str, Any]
+) -> None:
+    here = world("copy")
+    disk = Disk(operation, nth, code)
+    run_on("copy", here, remote_fs=FileSystem(disk))
+    _converge("copy", here, ends["copy"])
+
+
+@pytest.mark.parametrize("operation", ["write", "fsync"])
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+@pytest.mark.parametrize("command", ["copy", "sweep", "delete"])
+def test_the_metadatas_disk_fails(
+    command: str, operation: str, nth: int, world: Callable[[str], World], ends: dict[str, Any]
+) -> None:
+    here = world(command)
+    disk = Disk(operation, nth)
+    outcomes = run_on(command, here, fs=FileSystem(disk))
+    if disk.count >= nth:
+        assert any(isinstance(outcome.error, MetadataError) for outcome in outcomes)
+        assert not effects_after_failure(outcomes)
+    _converge(command, here, ends[command])
+
+
+def effects_after_failure(outcomes: Any) -> bool:
+    """Whether a step was carried out after one whose publishing failed."""
+    failed = [at for at, outcome in enumerate(outcomes) if isinstance(outcome.error, MetadataError)]
+    return any(outcome.status is DONE for outcome in outcomes[failed[0] :])
+
+
+def _stopper(stop: Stop, met: list[str], at: int) -> Callable[[str, str], None]:
+    def observe(label: str, moment: str) -> None:
+        met.append(moment)
+        if moment == "after" and met.count("after") == at:
+            stop.ask(signal.SIGTERM)
+
+    return observe
+
+
+@pytest.mark.parametrize("command", ["copy", "sweep", "delete"])
+def test_a_stop_comes_before_the_next_side_effect(
+    command: str, beginnings: dict[str, World], ends: dict[str, Any], tmp_path: Path
+) -> None:
+    for moments in range(1, 20):
+        here = beginnings[command].clone(tmp_path / str(moments))
+        stop, met = Stop(), list[str]()
+
+        effects.observe(_stopper(stop, met, moments))
+        try:
+            outcomes = run_on(command, here, stop=stop, wave_size=1)
+        finally:
+            effects.observe(None)
+        if not stop.asked():
+            break
+        assert met.count("before") == moments, "a side effect was begun after the stop"
+        assert stop.exit_code == 143
+        _converge(command, here, ends[command])
+    assert set(statuses(outcomes)) == {DONE}
+
+
+def test_sigterm_ends_a_run_with_143(world: Callable[[str], World], tierctl: Callable[..., Ran]) -> None:
+    here = world("copy")
+
+    def observe(label: str, moment: str) -> None:
+        if (label, moment) == ("copy.segment.store", "after"):
+            signal.raise_signal(signal.SIGTERM)
+
+    effects.observe(observe)
+    try:
+        ran = tierctl("copy", *here.where, "--log-dir", here.logs, "--threads", 1, "-o", "json", "--apply")
+    finally:
+        effects.observe(None)
+    assert ran.code == 143
+    assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["pending"] * 3
+    check_durable(here)
+
+
+def test_processed_offsets_stay_at_what_is_not_finished(world: Callable[[str], World]) -> None:
+    here = world("delete")
+    marked = next(iter(here.state()))
+    run_on("delete", here, partial(Failing, operation="delete_log_segment_data", nth=1))
+    assert processed_offsets(here.state())[marked.metadata_partition] == marked.delete_marked_offset
+    run_on("delete", here)
+    state = here.state()
+    assert processed_offsets(state) == state.read
