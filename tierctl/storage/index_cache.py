@@ -155,6 +155,10 @@ class RemoteIndexCache:
             data = path.read_bytes()
             os.utime(path)
             _check(data, index_type, start_offset, source=name)
+        except FileNotFoundError:
+            with self._lock:
+                self._size_bytes -= self._sizes.pop(name, 0)
+            return None
         except (OSError, CorruptInputError):
             with self._lock:
                 self._forget(name)
@@ -184,6 +188,7 @@ class RemoteIndexCache:
         except OSError:
             with self._lock:
                 self.unkept += 1
+                self._forget(name)
             return
         with self._lock:
             self._admit(name, len(data))

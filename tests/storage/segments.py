@@ -1,0 +1,47 @@
+"""Segments for tests of stores."""
+
+from pathlib import Path
+
+from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, Uuid
+
+TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
+
+
+def metadata_of(
+    number: int = 0, *, topic: str = "orders", partition: int = 0, attempt: int = 1
+) -> RemoteLogSegmentMetadata:
+    """A segment with offsets from 100·number; each attempt has an id of its own."""
+    return RemoteLogSegmentMetadata(
+        topic=topic,
+        topic_id=TOPIC_ID,
+        partition=partition,
+        segment_id=Uuid.from_bytes((1000 * attempt + number).to_bytes(16, "big")),
+        start_offset=100 * number,
+        end_offset=100 * number + 99,
+        broker_id=-1,
+        max_timestamp_ms=1_700_000_000_000,
+        event_timestamp_ms=1_700_000_000_000,
+        segment_leader_epochs=((0, 100 * number),),
+        segment_size_in_bytes=3_000_000,
+    )
+
+
+def data_in(
+    folder: Path, *, seed: int = 0, transactional: bool = True, size_bytes: int = 3000
+) -> LogSegmentData:
+    """The files of a segment, each different."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def file(suffix: str, size: int) -> Path:
+        path = folder / f"{seed:020d}{suffix}"
+        path.write_bytes(bytes((seed + len(suffix) + at) % 251 for at in range(size)))
+        return path
+
+    return LogSegmentData(
+        log_segment=file(".log", size_bytes),
+        offset_index=file(".index", 16),
+        time_index=file(".timeindex", 24),
+        transaction_index=file(".txnindex", 34) if transactional else None,
+        producer_snapshot_index=file(".snapshot", 56),
+        leader_epoch_index=b"0\n1\n0 0\n",
+    )

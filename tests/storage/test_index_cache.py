@@ -1,0 +1,276 @@
+"""The remote index cache: bounded, on disk, and never wrong."""
+
+import errno
+import os
+import threading
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStorageError, UsageError
+from tierctl.files import FileSystem
+from tierctl.model import EpochEntry, IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage.index_cache import FOLDER, RemoteIndexCache, size_bytes_of
+from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.indexes import (
+    AbortedTxn,
+    OffsetIndex,
+    OffsetPosition,
+    TimeIndex,
+    TimestampOffset,
+    TransactionIndex,
+)
+from tierctl.wire.producer_snapshot import ProducerEntry, encode_producer_snapshot
+
+from tests.faults import Failing, operations_of
+from tests.storage.memory import MemoryStorage
+from tests.storage.segments import data_in, metadata_of
+
+
+def indexed(folder: Path, number: int, *, entries: int = 10, transactional: bool = True) -> LogSegmentData:
+    """A segment whose indexes are real ones."""
+    data = data_in(folder / str(number), seed=number, transactional=transactional)
+    base = 100 * number
+    data.offset_index.write_bytes(
+        OffsetIndex.encode(base, [OffsetPosition(base + n + 1, 100 * n + 100) for n in range(entries)]).data
+    )
+    data.time_index.write_bytes(
+        TimeIndex.encode(base, [TimestampOffset(1000 + n, base + n) for n in range(entries)]).data
+    )
+    if data.transaction_index is not None:
+        aborted = [
+            AbortedTxn(producer_id=1, first_offset=base, last_offset=base + 5, last_stable_offset=base)
+        ]
+        data.transaction_index.write_bytes(TransactionIndex(tuple(aborted)).encode())
+    data.producer_snapshot_index.write_bytes(
+        encode_producer_snapshot([ProducerEntry(1, 0, 5, base, 5, 1000, 0, -1)])
+    )
+    return LogSegmentData(
+        log_segment=data.log_segment,
+        offset_index=data.offset_index,
+        time_index=data.time_index,
+        transaction_index=data.transaction_index,
+        producer_snapshot_index=data.producer_snapshot_index,
+        leader_epoch_index=write_leader_epoch_checkpoint([EpochEntry(0, base)]),
+    )
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> MemoryStorage:
+    store = MemoryStorage()
+    for number in range(8):
+        store.copy_log_segment_data(
+            metadata_of(number), indexed(tmp_path / "source", number, transactional=number != 7)
+        )
+    return store
+
+
+class TestGetting:
+    @pytest.mark.parametrize("index_type", list(IndexType))
+    def test_fetched_once_and_kept_over_restarts(
+        self, tmp_path: Path, remote: MemoryStorage, index_type: IndexType
+    ) -> None:
+        with remote.fetch_index(metadata_of(2), index_type) as stream:
+            expected = stream.read()
+        cache = RemoteIndexCache(tmp_path, remote)
+        assert [cache.get(metadata_of(2), index_type) for _ in range(3)] == [expected] * 3
+        assert (cache.fetches, cache.size_bytes) == (1, len(expected))
+        again = RemoteIndexCache(tmp_path, remote)
+        assert again.get(metadata_of(2), index_type) == expected
+        assert (again.fetches, again.size_bytes) == (0, len(expected))
+
+    def test_names_are_kafkas(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote)
+        for index_type in (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION):
+            cache.get(metadata_of(2), index_type)
+        stem = f"200_{metadata_of(2).segment_id}"
+        assert {path.name for path in (tmp_path / "remote-log-index-cache").iterdir()} == {
+            f"{stem}.index",
+            f"{stem}.timeindex",
+            f"{stem}.txnindex",
+        }
+
+    def test_no_transaction_index_is_an_empty_one(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote)
+        assert [cache.get(metadata_of(7), IndexType.TRANSACTION) for _ in range(2)] == [b"", b""]
+        assert cache.fetches == 1
+
+    def test_what_is_not_there_is_an_error_each_time(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote)
+        for _ in range(2):
+            with pytest.raises(RemoteResourceNotFound):
+                cache.get(metadata_of(99), IndexType.OFFSET)
+        remote.errors = [RemoteStorageError("down")]
+        with pytest.raises(RemoteStorageError, match="down"):
+            cache.get(metadata_of(1), IndexType.OFFSET)
+        assert cache.get(metadata_of(1), IndexType.OFFSET)
+
+    @pytest.mark.parametrize("index_type", list(IndexType))
+    def test_damage_in_the_tier_is_told_and_not_kept(
+        self, tmp_path: Path, remote: MemoryStorage, index_type: IndexType
+    ) -> None:
+        for key in list(remote.objects):
+            remote.objects[key] = b"\xff" * 41
+        cache = RemoteIndexCache(tmp_path, remote)
+        with pytest.raises(CorruptInputError) as caught:
+            cache.get(metadata_of(2), index_type)
+        assert str(metadata_of(2).segment_id) in (caught.value.source or "")
+        assert cache.size_bytes == 0
+
+    def test_a_deleted_segment_is_forgotten(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote)
+        for index_type in IndexType:
+            cache.get(metadata_of(2), index_type)
+        cache.get(metadata_of(3), IndexType.OFFSET)
+        cache.remove(metadata_of(2))
+        assert [path.name.partition("_")[0] for path in (tmp_path / FOLDER).iterdir()] == ["300"]
+        assert cache.size_bytes == 80
+
+
+class TestBound:
+    def test_least_recently_used_goes_first(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote, size_bytes_max=3 * 80)
+        for number in (0, 1, 2, 0, 3):
+            cache.get(metadata_of(number), IndexType.OFFSET)
+        assert sorted(path.name.partition("_")[0] for path in (tmp_path / FOLDER).iterdir()) == [
+            "0",
+            "200",
+            "300",
+        ]
+        assert (cache.size_bytes, cache.fetches) == (240, 4)
+
+    def test_recency_survives_a_restart(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote)
+        for number in (0, 1, 2, 0):
+            cache.get(metadata_of(number), IndexType.OFFSET)
+        for age, number in enumerate((1, 2, 0)):
+            path = tmp_path / FOLDER / f"{100 * number}_{metadata_of(number).segment_id}.index"
+            os.utime(path, ns=(age, age))
+        smaller = RemoteIndexCache(tmp_path, remote, size_bytes_max=2 * 80)
+        assert smaller.size_bytes == 160
+        assert sorted(path.name.partition("_")[0] for path in (tmp_path / FOLDER).iterdir()) == ["0", "200"]
+
+    def test_an_index_larger_than_the_cache_is_not_kept(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote, size_bytes_max=79)
+        assert len(cache.get(metadata_of(1), IndexType.OFFSET)) == 80
+        assert cache.size_bytes == 0
+
+    @given(
+        st.lists(st.tuples(st.integers(0, 7), st.sampled_from(list(IndexType))), max_size=40),
+        st.integers(0, 500),
+    )
+    @settings(max_examples=15, deadline=None)
+    def test_never_above_the_limit_and_always_right(
+        self,
+        tmp_path_factory: pytest.TempPathFactory,
+        asked: list[tuple[int, IndexType]],
+        size_bytes_max: int,
+    ) -> None:
+        folder = tmp_path_factory.mktemp("cache")
+        remote = MemoryStorage()
+        for number in range(8):
+            remote.copy_log_segment_data(
+                metadata_of(number), indexed(folder / "source", number, entries=number)
+            )
+        cache = RemoteIndexCache(folder, remote, size_bytes_max=size_bytes_max)
+        for number, index_type in asked:
+            with remote.fetch_index(metadata_of(number), index_type) as stream:
+                assert cache.get(metadata_of(number), index_type) == stream.read()
+            on_disk = sum(path.stat().st_size for path in folder.glob(f"{FOLDER}/*"))
+            assert cache.size_bytes == on_disk <= size_bytes_max
+
+    def test_settings(self) -> None:
+        assert size_bytes_of({}) == 1 << 30
+        assert size_bytes_of({"remote.log.index.file.cache.total.size.bytes": "5"}) == 5
+        assert size_bytes_of({"remote.log.index.file.cache.total.size.mb": "5"}) == 5 << 20
+        for wrong in ("0", "-1", "x", ""):
+            with pytest.raises(UsageError):
+                size_bytes_of({"remote.log.index.file.cache.total.size.mb": wrong})
+
+
+class TestCrashes:
+    def test_leftovers_go_and_damage_is_fetched_again(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote)
+        whole = {number: cache.get(metadata_of(number), IndexType.OFFSET) for number in range(4)}
+        path = {
+            number: tmp_path / FOLDER / f"{100 * number}_{metadata_of(number).segment_id}.index"
+            for number in whole
+        }
+        path[0].write_bytes(whole[0][:-3])
+        path[1].write_bytes(whole[1][::-1])
+        (tmp_path / FOLDER / f"{path[2].name}.tmp").write_bytes(b"cut")
+        (tmp_path / FOLDER / "a stranger").write_bytes(b"keep")
+        again = RemoteIndexCache(tmp_path, remote)
+        assert again.size_bytes == 160
+        assert not path[0].exists()
+        assert sorted(p.name for p in (tmp_path / FOLDER).iterdir()) == sorted(
+            [path[2].name, path[3].name, "a stranger"]
+        )
+        assert {number: again.get(metadata_of(number), IndexType.OFFSET) for number in whole} == whole
+        assert again.fetches == 2
+
+    def test_damage_while_running_is_fetched_again(self, tmp_path: Path, remote: MemoryStorage) -> None:
+        cache = RemoteIndexCache(tmp_path, remote)
+        whole = cache.get(metadata_of(1), IndexType.OFFSET)
+        (path,) = (tmp_path / FOLDER).iterdir()
+        for damage in (whole[:-1], b"\xff" * 16):
+            path.write_bytes(damage)
+            assert cache.get(metadata_of(1), IndexType.OFFSET) == whole
+        path.unlink()
+        assert cache.get(metadata_of(1), IndexType.OFFSET) == whole
+        assert (cache.fetches, cache.size_bytes) == (4, 80)
+
+    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+    def test_a_failing_disk_does_not_fail_a_read(
+        self, tmp_path: Path, remote: MemoryStorage, number: int
+    ) -> None:
+        def get(folder: Path, fs: FileSystem) -> RemoteIndexCache:
+            cache = RemoteIndexCache(folder, remote, fs=fs)
+            assert len(cache.get(metadata_of(1), IndexType.OFFSET)) == 80
+            return cache
+
+        operations = operations_of(lambda fs: get(tmp_path / "watched", fs) and None)
+        for nth in range(len(operations)):
+            cache = get(tmp_path / str(nth), Failing(nth, number))
+            assert cache.unkept == 1
+            assert get(tmp_path / str(nth), FileSystem()).unkept == 0
+
+
+class SlowStorage(MemoryStorage):
+    """Holds fetches of one segment until told; says when the first has begun."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        if metadata.start_offset == 0:
+            self.begun.set()
+            assert self.go_on.wait(10)
+        return super().fetch_index(metadata, index_type)
+
+
+def test_threads_fetch_an_index_once_and_others_do_not_wait(tmp_path: Path) -> None:
+    remote = SlowStorage()
+    for number in range(2):
+        remote.copy_log_segment_data(metadata_of(number), indexed(tmp_path / "source", number))
+    cache = RemoteIndexCache(tmp_path, remote)
+    found: list[bytes] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(cache.get(metadata_of(0), IndexType.OFFSET)))
+        for _ in range(5)
+    ]
+    for thread in threads:
+        thread.start()
+    assert remote.begun.wait(10)
+    assert cache.get(metadata_of(1), IndexType.OFFSET)
+    assert found == []
+    remote.go_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert len(found) == 5
+    assert len(set(found)) == 1
+    assert cache.fetches == 2

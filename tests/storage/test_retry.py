@@ -1,0 +1,187 @@
+"""Trying again: how often, how long between, and when not."""
+
+import io
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tierctl.errors import (
+    RemoteObjectDiffers,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    SafetyRefusal,
+    StoreWriteFailed,
+    StoreWriteUnknown,
+    UsageError,
+)
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage.retry import RetryingStorage, RetrySettings
+
+from tests.storage.memory import MemoryStorage
+from tests.storage.segments import data_in, metadata_of
+
+M = metadata_of()
+
+
+class Store:
+    """A retried store in memory with one segment, and the waits it took."""
+
+    def __init__(self, folder: Path, settings: RetrySettings | None = None) -> None:
+        self.data: LogSegmentData = data_in(folder)
+        self.inner = MemoryStorage()
+        self.inner.copy_log_segment_data(M, self.data)
+        self.inner.calls.clear()
+        self.waits_s: list[float] = []
+        self.retrying = RetryingStorage(
+            self.inner, settings or RetrySettings(jitter=0), sleep=self.waits_s.append, chance=lambda: 0.5
+        )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "source")
+
+
+CALLS = {
+    "copy": lambda s: s.retrying.copy_log_segment_data(M, s.data),
+    "verify": lambda s: s.retrying.verify_log_segment_data(M, s.data),
+    "fetch": lambda s: s.retrying.fetch_log_segment(M, 0).read(),
+    "fetch_index": lambda s: s.retrying.fetch_index(M, IndexType.OFFSET).read(),
+    "delete": lambda s: s.retrying.delete_log_segment_data(M),
+    "objects_of": lambda s: s.retrying.objects_of(M),
+    "list": lambda s: list(s.retrying.list_objects()),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+class TestEveryCall:
+    @pytest.mark.parametrize("error", [RemoteStorageError, StoreWriteFailed])
+    def test_is_repeated_with_growing_waits(
+        self, store: Store, name: str, error: type[RemoteStorageError]
+    ) -> None:
+        store.inner.errors = [error("try again") for _ in range(4)]
+        CALLS[name](store)
+        assert store.inner.calls == [name] * 5
+        assert store.waits_s == [0.5, 1, 2, 4]
+
+    def test_ends_after_the_last_attempt(self, store: Store, name: str) -> None:
+        store.inner.errors = [RemoteStorageError(f"failure {n}") for n in range(9)]
+        with pytest.raises(RemoteStorageError, match="failure 4"):
+            CALLS[name](store)
+        assert store.inner.calls == [name] * 5
+        assert len(store.waits_s) == 4
+
+    @pytest.mark.parametrize(
+        "error", [RemoteResourceNotFound, RemoteObjectDiffers, SafetyRefusal, ValueError]
+    )
+    def test_is_not_repeated_when_that_cannot_help(
+        self, store: Store, name: str, error: type[Exception]
+    ) -> None:
+        store.inner.errors = [error("no")]
+        with pytest.raises(error):
+            CALLS[name](store)
+        assert (store.inner.calls, store.waits_s) == ([name], [])
+
+
+class TestUnknownOutcome:
+    def test_a_copy_is_repeated_after_a_look(self, store: Store) -> None:
+        store.inner.errors = [StoreWriteUnknown("timeout")]
+        store.retrying.copy_log_segment_data(M, store.data)
+        assert store.inner.calls == ["copy", "objects_of", "copy"]
+
+    def test_a_copy_is_not_repeated_blindly(self, store: Store) -> None:
+        store.inner.errors = [StoreWriteUnknown("timeout"), RemoteStorageError("still down")]
+        with pytest.raises(StoreWriteUnknown, match="timeout"):
+            store.retrying.copy_log_segment_data(M, store.data)
+        assert store.inner.calls == ["copy", "objects_of"]
+
+    def test_a_delete_is_by_exact_key_and_just_repeated(self, store: Store) -> None:
+        store.inner.errors = [StoreWriteUnknown("timeout")]
+        store.retrying.delete_log_segment_data(M)
+        assert store.inner.calls == ["delete", "delete"]
+
+
+class Breaking(io.BytesIO):
+    """Ends with an error after some bytes."""
+
+    def __init__(self, data: bytes, good_bytes: int) -> None:
+        super().__init__(data)
+        self._good_bytes = good_bytes
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        wanted = min(
+            self._good_bytes - self.tell(), len(self.getvalue()) if size is None or size < 0 else size
+        )
+        if wanted <= 0:
+            raise RemoteStorageError("connection reset")
+        return super().read(wanted)
+
+
+class BreakingStorage(MemoryStorage):
+    """Streams break after 700 bytes, again and again."""
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        with super().fetch_log_segment(metadata, start_position, end_position) as whole:
+            data = whole.read()
+        return Breaking(data, 700) if len(data) > 700 else io.BytesIO(data)
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, None), (5, 2500), (5, 600), (0, 699), (0, 700)])
+def test_streams_go_on_where_they_broke(tmp_path: Path, start: int, end: int | None) -> None:
+    data = data_in(tmp_path)
+    inner = BreakingStorage()
+    inner.copy_log_segment_data(M, data)
+    waits: list[float] = []
+    retrying = RetryingStorage(inner, RetrySettings(), sleep=waits.append, chance=lambda: 0)
+    whole = data.log_segment.read_bytes()
+    with retrying.fetch_log_segment(M, start, end) as stream:
+        assert stream.read() == whole[start : None if end is None else end + 1]
+    assert len(waits) == (min(len(whole), len(whole) if end is None else end + 1) - start - 1) // 700
+
+
+class TestSettings:
+    def test_kafkas_defaults_and_names(self) -> None:
+        assert RetrySettings.from_settings({}) == RetrySettings(
+            backoff_ms=500, backoff_max_ms=30_000, jitter=0.2
+        )
+        given_settings = {
+            "remote.log.manager.task.retry.backoff.ms": "7",
+            "remote.log.manager.task.retry.backoff.max.ms": "70",
+            "remote.log.manager.task.retry.jitter": "0.5",
+        }
+        assert RetrySettings.from_settings(given_settings, attempts=2) == RetrySettings(
+            backoff_ms=7, backoff_max_ms=70, jitter=0.5, attempts=2
+        )
+
+    @pytest.mark.parametrize("name", ["backoff.ms", "backoff.max.ms", "jitter"])
+    @pytest.mark.parametrize("value", ["x", "-1", ""])
+    def test_wrong_values(self, name: str, value: str) -> None:
+        with pytest.raises(UsageError, match=r"remote\.log\.manager\.task\.retry"):
+            RetrySettings.from_settings({f"remote.log.manager.task.retry.{name}": value})
+
+    def test_jitter_has_kafkas_bounds(self) -> None:
+        with pytest.raises(UsageError, match=r"between 0 and 0\.5"):
+            RetrySettings(jitter=0.51)
+
+    @given(
+        failures=st.integers(1, 2000),
+        chance=st.floats(0, 1, exclude_max=True),
+        jitter=st.floats(0, 0.5),
+        backoff_ms=st.integers(0, 10_000),
+    )
+    def test_waits_stay_within_jitter_and_maximum(
+        self, failures: int, chance: float, jitter: float, backoff_ms: int
+    ) -> None:
+        settings = RetrySettings(backoff_ms=backoff_ms, backoff_max_ms=30_000, jitter=jitter)
+        wait_ms = settings.wait_ms(failures, chance)
+        term = min(backoff_ms * 2 ** (failures - 1), 30_000)
+        assert term * (1 - jitter) - 1e-6 <= wait_ms <= min(term * (1 + jitter) + 1e-6, 30_000)
+
+
+def test_closing_closes_the_store(store: Store) -> None:
+    store.retrying.close()
+    assert store.inner.calls == ["close"]
