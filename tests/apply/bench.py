@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from tierctl.apply.engine import LocalEngine
 from tierctl.apply.journal import Journal
@@ -61,6 +60,27 @@ def plan_of(command: str, world: World, manager: TopicBasedRemoteLogMetadataMana
             return plan_removal(state)
 
 
+def tools_of(
+    world: World,
+    manager: TopicBasedRemoteLogMetadataManager,
+    wrap: Wrap = lambda remote: remote,
+    *,
+    fs: FileSystem = PLAIN,
+    stop: Stop | None = None,
+    wave_size: int = 2,
+) -> Tools:
+    """One thread, a clock that stands still, ids that count up."""
+    return Tools(
+        remote=wrap(LocalTieredStorage(world.remote, fs=fs)),
+        metadata=manager,
+        clock_ms=lambda: NOW_MS,
+        new_segment_id=new_segment_id,
+        engine=LocalEngine(1),
+        wave_size=wave_size,
+        stop=Stop() if stop is None else stop,
+    )
+
+
 def run_on(
     command: str,
     world: World,
@@ -69,34 +89,20 @@ def run_on(
     fs: FileSystem = PLAIN,
     remote_fs: FileSystem = PLAIN,
     stop: Stop | None = None,
-    plan: Plan | None = None,
     wave_size: int = 2,
-    **options: Any,
 ) -> list[Outcome]:
     """Plan and carry out `command`; outcomes."""
     with opened(world, fs) as manager:
-        plan = plan or plan_of(command, world, manager)
+        plan = plan_of(command, world, manager)
         world.state_dir.mkdir(exist_ok=True)
         journal = Journal(world.state_dir)
-        tools = Tools(
-            remote=wrap(LocalTieredStorage(world.remote, fs=remote_fs)),
-            metadata=manager,
-            clock_ms=lambda: NOW_MS,
-            new_segment_id=new_segment_id,
-            engine=LocalEngine(1),
-            wave_size=wave_size,
-            stop=Stop() if stop is None else stop,
+        options = Options(
+            read_logs=lambda partitions: read_log_dirs([world.logs], select=partitions.__contains__),
+            raise_log_starts=journal.raise_log_starts,
+            commit_processed=journal.commit_processed,
         )
-        return run(
-            plan,
-            tools,
-            Options(
-                read_logs=lambda partitions: read_log_dirs([world.logs], select=partitions.__contains__),
-                raise_log_starts=journal.raise_log_starts,
-                commit_processed=journal.commit_processed,
-                **options,
-            ),
-        )
+        tools = tools_of(world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size)
+        return run(plan, tools, options)
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[Status]:
