@@ -20,6 +20,7 @@ from tierctl.report.terminal import printable
 
 COMMANDS = ("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "cache", "offsets")
 _EVERYWHERE = "Everywhere"
+_HELP = ["-h", "--help"]
 _COMPLETE = "_TIERCTL_COMPLETE"
 _PIPE_CLOSED = 128 + signal.SIGPIPE
 
@@ -106,7 +107,7 @@ def build() -> Any:
         name="tierctl",
         no_args_is_help=True,
         add_completion=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
+        context_settings={"help_option_names": _HELP},
         epilog="Every option can be set as TIERCTL_<OPTION> in the environment or in tierctl.toml.",
     )
     app.callback()(_root)
@@ -116,10 +117,19 @@ def build() -> Any:
     shared = [p for p in root.params if p.name in {"profile", "config_file", "verbose"}]
     for command in leaves(root):
         command.params.extend(shared)
-    for command in [root, *leaves(root)]:
-        for option in _options(command):
-            _finish(option)
+    for command in everything(root):
+        for param in command.params:
+            _finish(param)
+        # Typer makes this one late and calls it a <bool>.
+        command.get_help_option(typer.Context(command, help_option_names=_HELP)).metavar = ""
     return root
+
+
+def everything(command: Any) -> Iterator[Any]:
+    """The program, its groups and its commands."""
+    yield command
+    for child in getattr(command, "commands", {}).values():
+        yield from everything(child)
 
 
 def key_of(option: Any) -> str:
@@ -128,21 +138,25 @@ def key_of(option: Any) -> str:
     return str(long.removeprefix("--").replace("-", "_"))
 
 
-def _finish(option: Any) -> None:
-    if option.name != "version":
-        option.envvar = f"TIERCTL_{key_of(option).upper()}"
-    option.show_envvar = False
-    if option.is_flag:
-        option.metavar = ""
+def _finish(param: Any) -> None:
+    if param.param_type_name == "argument":
+        # Its metavar says what it is; typer would add <list[Path]>.
+        param.display_type_rich = _nothing
+        return
+    if param.name != "version":
+        param.envvar = f"TIERCTL_{key_of(param).upper()}"
+    param.show_envvar = False
+    if param.is_flag:
+        param.metavar = ""
+
+
+def _nothing(ctx: Any) -> None:
+    """No type."""
 
 
 def leaves(command: Any) -> Iterator[Any]:
     """The commands that do something, groups left out."""
-    for child in command.commands.values():
-        if hasattr(child, "commands"):
-            yield from leaves(child)
-        else:
-            yield child
+    return (each for each in everything(command) if not hasattr(each, "commands"))
 
 
 def _options(command: Any) -> list[Any]:

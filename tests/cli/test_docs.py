@@ -1,0 +1,106 @@
+"""What is generated from the commands is current, and what the README says of them too."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tierctl.cli.docs import files, write
+from tierctl.cli.main import COMMANDS, build, everything
+
+from tests.cli.shell import environment, tierctl
+
+ROOT = Path(__file__).parent.parent.parent
+README = (ROOT / "README.md").read_text()
+
+
+def on_disk(folder: Path) -> dict[Path, str]:
+    rooms = (folder / "completions", folder / "man")
+    return {path.relative_to(folder): path.read_text() for room in rooms for path in room.iterdir()}
+
+
+def test_completions_and_man_pages_are_current() -> None:
+    assert on_disk(ROOT) == files(), "run 'make docs'"
+
+
+def test_every_command_has_a_page_of_its_own() -> None:
+    pages = {path.name for path in files() if path.parent.name == "man"}
+    assert {"tierctl.1", *(f"tierctl-{name}.1" for name in COMMANDS)} <= pages
+    assert len(pages) == len(list(everything(build())))
+
+
+def test_writing_takes_away_what_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "man").mkdir()
+    (tmp_path / "man" / "tierctl-gone.1").touch()
+    write(tmp_path)
+    assert on_disk(tmp_path) == files()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("tierctl f", {"format", "fetch"}),
+        ("tierctl cache ver", {"verify"}),
+        ("tierctl --profile x cache ver", {"verify"}),
+        ("tierctl format --output ", {"table", "json", "jsonl", "csv"}),
+        (
+            "tierctl format --state DELETE_P",
+            {f"DELETE_PARTITION_{s}" for s in ("MARKED", "STARTED", "FINISHED")},
+        ),
+        ("tierctl offsets repair --fo", {"--force"}),
+        ("tierctl format --max-messages ", set()),
+    ],
+)
+def test_bash_completes(words: str, expected: set[str]) -> None:
+    last = ' ""' if words.endswith(" ") else ""
+    script = (
+        f"source '{ROOT}/completions/tierctl.bash'; COMP_WORDS=({words}{last})"
+        '; COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _tierctl; printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    done = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, env=environment()
+    )
+    assert (set(done.stdout.split()), done.stderr) == (expected, "")
+
+
+@pytest.mark.parametrize(
+    ("shell", "name"), [("bash", "tierctl.bash"), ("zsh", "_tierctl"), ("fish", "tierctl.fish")]
+)
+def test_completions_are_scripts_their_shell_can_read(shell: str, name: str) -> None:
+    program = shutil.which(shell)
+    if program is None:
+        # What can be said without the shell: every command is in it.
+        text = (ROOT / "completions" / name).read_text()
+        assert all(command in text for command in COMMANDS)
+        return
+    done = subprocess.run([program, "-n", ROOT / "completions" / name], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def test_the_readme_shows_the_help_as_it_is() -> None:
+    ran = tierctl("--help", env=environment(COLUMNS="100"))
+    shown = "\n".join(line.rstrip() for line in ran.lines).strip()
+    assert f"$ tierctl --help\n{shown}\n" in blocks("console")
+
+
+def test_every_command_is_in_the_readme() -> None:
+    for command in everything(build()):
+        if command.name and command.name != "tierctl":
+            assert command.name in README
+
+
+def test_every_option_the_readme_names_exists() -> None:
+    known = {name for command in everything(build()) for param in command.params for name in param.opts}
+    named = set(re.findall(r"(?<![\w-])(--[a-z][a-z-]+)", README))
+    assert named <= known | {"--help"}
+
+
+def test_every_make_target_the_readme_names_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in re.findall(r"(?:\$ |`)make ([a-z]+)", README):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target

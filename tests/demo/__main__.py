@@ -1,0 +1,161 @@
+"""`make demo`: the whole flow on a captured broker's log directory, in a folder that is thrown away.
+
+Every command is run as it is shown; the demo fails when one of them ends otherwise than it should.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import textwrap
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+CAPTURE = Path(__file__).parent.parent / "data" / "untiered-broker-4.3.0.tar.zst"
+WIDTH = 100
+PLACES = "--metadata metadata --remote tier"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One command: what is said before it, how much of its output is shown, how it must end."""
+
+    title: str
+    text: str
+    command: str
+    lines: int = 6
+    code: int = 0
+
+
+STEPS = (
+    Step(
+        title="copy: what would be copied",
+        text="broker/ is the log directory of a stopped Kafka 4.3 broker: topics bills, events and ledger, "
+        "nothing of them tiered. Without --apply a command prints its plan and changes nothing. Of ledger "
+        "four segments can go; above them a transaction was still open.",
+        command=f"tierctl copy {PLACES} --log-dir broker",
+    ),
+    Step(
+        title="copy: do it",
+        text="With --apply each segment is announced in the metadata log, uploaded with its indexes, read "
+        "back and compared, and only then confirmed.",
+        command=f"tierctl copy {PLACES} --log-dir broker --apply",
+    ),
+    Step(
+        title="copy: again",
+        text="A second run finds that everything is there. --detailed-exitcode would say 9 otherwise.",
+        command=f"tierctl copy {PLACES} --log-dir broker --detailed-exitcode",
+    ),
+    Step(
+        title="segments: what the tier holds",
+        text="Sizes count every object: logs, indexes, snapshots. For scripts: --output json, jsonl, csv.",
+        command=f"tierctl segments {PLACES} --sizes",
+    ),
+    Step(
+        title="format: the metadata topic as text",
+        text="metadata/ holds __remote_log_metadata as a Kafka log. This is what Kafka's own formatter "
+        "would print of it; --style kip and --style json are two others.",
+        command="tierctl format --metadata metadata --topic ledger --max-messages 2",
+    ),
+    Step(
+        title="sweep: what retention would delete",
+        text="bills may keep 2 MB a partition. Only a contiguous prefix goes, oldest first, and never a "
+        "segment of a topic whose settings are unknown.",
+        command=f"tierctl sweep {PLACES} --log-dir broker --topic-configs topics.properties",
+        lines=8,
+    ),
+    Step(
+        title="sweep: do it",
+        text="The log start offset moves first, then each segment is marked, deleted and confirmed.",
+        command=f"tierctl sweep {PLACES} --log-dir broker --topic-configs topics.properties --apply",
+        lines=8,
+    ),
+    Step(
+        title="delete: a topic that is gone",
+        text="Somebody deleted the topic bills, and its segments would stay in the tier for ever. The mark "
+        "is on the topic's id: a new topic of the same name is another one.",
+        command=f"tierctl delete {PLACES} --log-dir broker --topic bills --mark --apply",
+    ),
+    Step(
+        title="delete: what the mark means",
+        text="A run takes up every marked partition; killed anywhere, the next one goes on.",
+        command=f"tierctl delete {PLACES} --log-dir broker --apply",
+        lines=8,
+    ),
+    Step(
+        title="segments: what is left",
+        text="Only ledger.",
+        command=f"tierctl segments {PLACES} --sizes",
+    ),
+    Step(
+        title="fetch: records from the tier and the log above it",
+        text="read_committed leaves out what aborted transactions wrote, by the transaction indexes in the "
+        "tier. The values are shown as their SHA-256.",
+        command=f"tierctl fetch {PLACES} --log-dir broker --topic ledger --isolation read_committed "
+        "--offset 695 --max-records 4 --binary sha256 --output csv",
+    ),
+)
+
+
+def _unpack(folder: Path) -> None:
+    with (
+        pa.CompressedInputStream(CAPTURE, "zstd") as stream,
+        tarfile.open(fileobj=stream, mode="r|") as archive,
+    ):
+        archive.extractall(folder, filter="data")
+    (folder / "local").rename(folder / "broker")
+    (folder / "topics.properties").write_text("bills.retention.bytes=2000000\n")
+
+
+def _show(text: str = "") -> None:
+    print(text, flush=True)
+
+
+def _run(number: int, step: Step, folder: Path) -> bool:
+    """Whether the step ended as it should."""
+    _show(f"\n{number}. {step.title}\n")
+    _show(textwrap.fill(step.text, WIDTH, initial_indent="   ", subsequent_indent="   "))
+    _show(f"\n   $ {step.command}")
+    words = [sys.executable, "-m", *shlex.split(step.command)]
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("TIERCTL_")}
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    lines = done.stdout.splitlines()
+    for line in [*lines[: step.lines], *done.stderr.splitlines()]:
+        _show("   " + (line if len(line) <= WIDTH else line[: WIDTH - 3] + "..."))
+    if len(lines) > step.lines:
+        _show(f"   ... and {len(lines) - step.lines} more lines")
+    if done.returncode != step.code:
+        _show(f"\nFAILED: exit code {done.returncode}, expected {step.code}")
+    return done.returncode == step.code
+
+
+def _delete_topic(folder: Path, topic: str) -> None:
+    """As a broker does when a topic is deleted: its folders go."""
+    for path in (folder / "broker").glob(f"{topic}-*"):
+        shutil.rmtree(path)
+
+
+def main() -> int:
+    """Runs every step; 1 when one of them failed."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="tierctl-demo-") as name:
+        folder = Path(name)
+        _unpack(folder)
+        _show("tierctl on the files of a real broker, captured and unpacked into a folder of its own.")
+        for number, step in enumerate(STEPS, start=1):
+            if step.title.startswith("delete: a topic"):
+                _delete_topic(folder, "bills")
+            if not _run(number, step, folder):
+                return 1
+    _show(f"\nThat was everything, in {time.monotonic() - began:.0f} seconds; the folder is gone again.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
