@@ -1,5 +1,6 @@
 """The columnar codec says what the scalar one says, row by row."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.model import MetadataEvent, Uuid
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataUpdate, Uuid
 from tierctl.model.events import FIELD_ORDER, dialect_of
 from tierctl.wire import columns as columns_module
 from tierctl.wire.arrow_types import EVENT_SCHEMA, UUID
 from tierctl.wire.column_encode import encode_column, event_at
-from tierctl.wire.metadata import decode, decode_column
+from tierctl.wire.metadata import decode, decode_column, encode
 
 from tests.wire_metadata.samples import columns, golden
 
@@ -117,9 +118,12 @@ def test_a_row_that_breaks_a_rule_is_told_apart_within_its_shape() -> None:
     check([good] * COPIES + [bad] + [good] * COPIES, pa.array([good] * COPIES + [bad] + [good] * COPIES))
 
 
-def test_a_cut_segment_record_is_told_apart_from_updates_of_its_length() -> None:
-    update = next(v for v in golden("kip405") if v[0] == 1 and v[3] == len("orders"))
-    cut = next(v for v in golden("kafka") if v[1] == 0 and v[3] == len("orders"))[: len(update)]
+@pytest.mark.parametrize("name_length", [6, 249])
+def test_a_cut_segment_record_is_told_apart_from_updates_of_its_length(name_length: int) -> None:
+    event = next(e for e in map(decode, golden("kip405")) if isinstance(e, RemoteLogSegmentMetadataUpdate))
+    update = encode(replace(event, topic="u" * (name_length + 1)), "kip405")
+    whole = next(v for v in golden("kafka") if v[1] == 0)
+    cut = encode(replace(decode(whole), topic="c" * name_length))[: len(update)]  # type: ignore[type-var]
     values = [update] * COPIES + [cut] + [update] * COPIES
     check(values, pa.array(values))
     assert decode_column(pa.array(values)).column("error").null_count == 2 * COPIES
@@ -136,21 +140,26 @@ def test_ids_are_model_ids() -> None:
     assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(table)
 
 
+@pytest.mark.parametrize("row", [0, COPIES - 1])
 @pytest.mark.parametrize(
     ("name", "wrong"),
     [
-        ("segment_leader_epochs", [[[1 << 31, 0]]] * COPIES),
-        ("segment_leader_epochs", [[]] * COPIES),
-        ("start_offset", [-1] * COPIES),
-        ("start_offset", [None] * COPIES),
-        ("state", ["DELETE_PARTITION_MARKED"] * COPIES),
+        ("segment_leader_epochs", [[1 << 31, 0], [2, 0]]),
+        ("segment_leader_epochs", [[-(1 << 31) - 1, 0], [2, 0]]),
+        ("segment_leader_epochs", []),
+        ("start_offset", -1),
+        ("start_offset", None),
+        ("end_offset", 0),
+        ("state", "DELETE_PARTITION_MARKED"),
     ],
 )
-def test_rows_the_format_can_not_hold_are_refused(name: str, wrong: list[Any]) -> None:
+def test_a_row_the_format_can_not_hold_is_refused(name: str, wrong: Any, row: int) -> None:
     table = decode_column(pa.array([golden("kafka")[0]] * COPIES))
     at = table.schema.get_field_index(name)
+    rows = table.column(name).to_pylist()
+    rows[row] = wrong
     kind = EVENT_SCHEMA.field(name).type
-    column = pa.array(wrong, pa.string()).dictionary_encode() if name == "state" else pa.array(wrong, kind)
+    column = pa.array(rows, pa.string()).dictionary_encode() if name == "state" else pa.array(rows, kind)
     with pytest.raises(UsageError):
         encode_column(table.set_column(at, name, column))
 

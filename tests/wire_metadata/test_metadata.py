@@ -62,6 +62,12 @@ def test_kafka_is_found_out_whatever_the_event(event: MetadataEvent) -> None:
 
 
 @given(KIP405_EVENTS)
+def test_no_value_of_the_kip_is_one_of_kafkas(event: MetadataEvent) -> None:
+    with pytest.raises(CorruptInputError):
+        decode(encode(event, "kip405"), "kafka")
+
+
+@given(KIP405_EVENTS)
 def test_an_event_is_not_written_in_a_dialect_that_lacks_its_fields(event: MetadataEvent) -> None:
     with pytest.raises(UsageError, match="can't be written as kafka"):
         encode(event)

@@ -272,7 +272,6 @@ class RecordCodec:
     def __init__(self, schema: RecordSchema) -> None:
         self.schema = schema
         self._steps = _steps(schema.body, "", flexible=schema.flexible)
-        self.min_size = _min_size(schema.body, flexible=schema.flexible)
         self._names: Callable[[Any], Values] = _attributes(schema)
 
     def decode(self, buf: bytes, pos: int = 0, trace: Trace | None = None) -> Any:
@@ -309,20 +308,6 @@ class RecordCodec:
             if not rule.holds(event):
                 raise UsageError(f"{rule.field} is {getattr(event, rule.field)!r}: expected {rule.expected}")
         return bytes(out)
-
-
-def _min_size(body: Struct, *, flexible: bool) -> int:
-    """The fewest bytes a struct can have: everything of variable length empty."""
-    size = int(flexible)
-    for field in body.fields:
-        match field.kind:
-            case Fixed() as fixed:
-                size += Packer(">" + fixed.value).size
-            case Struct() as inner:
-                size += _min_size(inner, flexible=flexible)
-            case _:
-                size += 1 if flexible else 2
-    return size
 
 
 def _attributes(schema: RecordSchema) -> Callable[[Any], Values]:

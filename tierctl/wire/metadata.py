@@ -141,22 +141,6 @@ def read_frame(value: bytes, dialect: Dialect) -> tuple[RecordCodec, int]:
     return codec, body
 
 
-def surely_not_kafka(value: bytes) -> bool:
-    """Whether no value that shares a kip405 value's length and structural bytes can be of dialect kafka.
-
-    A kip405 value's frame and the length of its topic name are structural; read as kafka, they give apiKey
-    and the length of the name, and so the fewest bytes that record could have.
-    """
-    try:
-        codec, body = read_frame(value, Dialect.KAFKA)
-    except CorruptInputError:
-        return True
-    name_length = value[body] - 1
-    if name_length >= 0x7F:
-        return False
-    return name_length < 0 or body + codec.min_size + name_length > len(value)
-
-
 def cut_segment_marks(value: bytes) -> tuple[int, ...]:
     """Positions of bytes that are all 0 in a kafka segment record cut where it has a kip405 update's length.
 

@@ -13,7 +13,7 @@ import numpy as np
 from tierctl.model.events import Dialect, MetadataEvent, dialect_of
 from tierctl.wire.arrow_types import STATE_NAMES
 from tierctl.wire.codec import Span, Trace
-from tierctl.wire.metadata import codec_of, cut_segment_marks, surely_not_kafka
+from tierctl.wire.metadata import codec_of, cut_segment_marks
 from tierctl.wire.schema import Fixed, Rule, Variable
 from tierctl.wire.sink import Array, Kind, kind_of
 
@@ -57,9 +57,8 @@ class Shape:
         for name, (position, width) in self.texts.items():
             # A copy, because the sink keeps it: a view would keep all of `values`.
             columns[name] = values[:, position : position + width].copy()
-        # Bytes above 0x7f may or may not be UTF-8.
-        if "topic" in columns and (columns["topic"] > 0x7F).any():
-            good &= (columns["topic"] <= 0x7F).all(axis=1)
+        if "topic" in columns:
+            good &= _is_printable(columns["topic"])
         columns["state"] = columns["state"] + np.int8(self.first_state)
         if EPOCHS in (self.layout.names or ()):
             columns[EPOCHS] = _pairs(fields[EPOCHS])
@@ -75,6 +74,16 @@ class Shape:
         return good
 
 
+def _is_printable(topic: Array) -> Array:
+    """Which names are printable ASCII, as all legal ones are.
+
+    Others may not be UTF-8, and one that begins with a control character may be the second byte of a length
+    (`cut_segment_marks` of a long name).
+    """
+    unusual: Array = (topic < 0x20) | (topic > 0x7E)
+    return ~unusual.any(axis=1) if unusual.any() else np.full(len(topic), True)
+
+
 def _pairs(epochs: Array) -> Array:
     pairs = np.empty((*epochs.shape, 2), "i8")
     pairs[..., 0], pairs[..., 1] = epochs["epoch"], epochs["offset"]
@@ -82,10 +91,10 @@ def _pairs(epochs: Array) -> Array:
 
 
 def shape_of(value: bytes, event: MetadataEvent, trace: Trace) -> Shape | None:
-    """The shape of a value; None when other values of it need not decode alike."""
+    """The shape of a value; None when its fields don't lie as a shape can say."""
+    # A kip405 value is never one of Kafka's too: what both may begin with, 01 00 00, makes it an update, and
+    # that is shorter than a segment record with such a name. So the dialect is part of the shape.
     dialect = dialect_of(event)
-    if dialect is Dialect.KIP405 and not surely_not_kafka(value):
-        return None
     codec = codec_of(event, dialect)
     elements = [span for span in trace if span.element >= 0]
     plain = [span for span in trace if span.element < 0]
