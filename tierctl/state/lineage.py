@@ -80,6 +80,12 @@ class Lineage:
         at = bisect_right(self._starts, offset) - 1
         return self.entries[at].epoch if at >= 0 else None
 
+    def starts_within(self, after_offset: int, last_offset: int) -> list[int]:
+        """Where epochs start in (after_offset, last_offset]."""
+        return self._starts[
+            bisect_right(self._starts, after_offset) : bisect_right(self._starts, last_offset)
+        ]
+
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
         """LeaderEpochFileCache.endOffsetFor: the largest known epoch up to `epoch`, and where it ends.
 
@@ -246,13 +252,12 @@ def segments_in_lineage(
 
 def _last_common_offset(segment: RemoteLogSegmentMetadata, lineage: Lineage, offset: int) -> int:
     """The last offset from `offset` on up to which segment and lineage name the same epochs."""
-    own = Lineage(sorted(segment.segment_leader_epochs))
-    borders = sorted(
-        {entry.start_offset for entry in (*own.entries, *lineage.entries) if entry.start_offset > offset}
-    )
-    for border in borders:
-        if border > segment.end_offset:
-            break
+    own = Lineage(sorted(dict(segment.segment_leader_epochs).items()))
+    if own.epoch_for_offset(offset) != lineage.epoch_for_offset(offset):
+        # Epochs that don't ascend: the cache found the segment by one of them, and no more is known.
+        return offset
+    within = (offset, segment.end_offset)
+    for border in sorted({*own.starts_within(*within), *lineage.starts_within(*within)}):
         if own.epoch_for_offset(border) != lineage.epoch_for_offset(border):
             return border - 1
     return max(segment.end_offset, offset)

@@ -1,0 +1,42 @@
+"""States folded from captured brokers' metadata logs, and what their logs say."""
+
+from pathlib import Path
+
+import pyarrow as pa
+from tierctl.model import EpochEntry
+from tierctl.state.fold import fold
+from tierctl.state.lineage import Lineage
+from tierctl.state.tier import PartitionState, TierState
+from tierctl.wire.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.metadata import decode_column
+from tierctl.wire.records import batches
+
+
+def read_state(broker: Path) -> TierState:
+    """What a broker's `__remote_log_metadata-*` folders say."""
+    state = TierState()
+    for log in sorted(broker.glob("__remote_log_metadata-*/*.log")):
+        records = [record for batch in batches(log.read_bytes()) for record in batch.records()]
+        fold(
+            decode_column(pa.array([record.value for record in records], pa.binary())),
+            state,
+            metadata_partition=int(log.parent.name.rpartition("-")[2]),
+            metadata_offsets=[record.offset for record in records],
+        )
+    return state
+
+
+def partition(state: TierState, topic: str, number: int = 0) -> PartitionState:
+    """The state of a partition by name."""
+    (found,) = (
+        p for p in state if (p.topic_id_partition.topic, p.topic_id_partition.partition) == (topic, number)
+    )
+    return found
+
+
+def lineage_of(broker: Path, topic_partition: str) -> Lineage:
+    """A replica's leader epochs."""
+    entries: tuple[EpochEntry, ...] = read_leader_epoch_checkpoint(
+        (broker / topic_partition / "leader-epoch-checkpoint").read_bytes()
+    )
+    return Lineage(entries)
