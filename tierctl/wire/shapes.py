@@ -81,7 +81,7 @@ def _is_printable(topic: Array) -> Array:
     (`cut_segment_marks` of a long name).
     """
     unusual: Array = (topic < 0x20) | (topic > 0x7E)
-    return ~unusual.any(axis=1) if unusual.any() else np.full(len(topic), True)
+    return np.asarray(~unusual.any(axis=1))
 
 
 def _pairs(epochs: Array) -> Array:
