@@ -10,10 +10,11 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError
 from tierctl.files import BACKUP_SUFFIX, FileSystem, write_durably
 from tierctl.metadata.state_manifest import CacheEntry
+from tierctl.metadata.user_partitions import user_partitions
 from tierctl.model import TopicIdPartition, Uuid, is_legal_topic_name
-from tierctl.model.stored import StoredValue
 from tierctl.wire import flatfile
 from tierctl.wire.crc import crc32c
+from tierctl.wire.flatfile_values import decode_values
 from tierctl.wire.metadata import decode_column
 
 SUFFIX = ".rlmcache"
@@ -56,34 +57,30 @@ def load_cache(path: Path, partition: TopicIdPartition, entry: CacheEntry) -> Lo
     """
     data = path.read_bytes()
     try:
-        found = flatfile.read(data)
-        start = flatfile.read_header(data)[1]
+        header, start = flatfile.read_header(data)
+        found = decode_values(data, start, entry.events)
     except CorruptInputError as e:
         raise e.within(str(path)) from None
-    vouched = found.entries[: entry.events]
-    end = vouched[-1].end if vouched else start
-    crc = crc32c(data[start:end])
-    if len(vouched) < entry.events:
-        raise _wrong(path, f"{entry.events} entries", f"{len(vouched)}")
+    crc = crc32c(data[start : found.end])
+    if len(found.values) < entry.events:
+        raise _wrong(path, f"{entry.events} entries", f"{len(found.values)}")
     if crc != entry.crc:
         raise _wrong(path, f"CRC-32C {entry.crc:#010x}", f"{crc:#010x}")
-    records = [e.record for e in vouched if isinstance(e.record, StoredValue)]
-    table = decode_column(pa.array([record.value for record in records], pa.binary()))
-    offsets = [record.metadata_offset for record in records]
-    _check(path, partition, entry, offsets, table)
-    return LoadedCache(offsets, table, end)
+    if (header.topic, header.topic_id) != (partition.topic, partition.topic_id):
+        raise _wrong(path, f"a cache of {partition}", f"one of {header.topic_id}:{header.topic}")
+    table = decode_column(pa.array(found.values, pa.binary()))
+    _check(path, partition, entry, found.offsets, table)
+    return LoadedCache(found.offsets, table, found.end)
 
 
 def _check(
     path: Path, partition: TopicIdPartition, entry: CacheEntry, offsets: list[int], table: pa.Table
 ) -> None:
     """That the events are this partition's, and end where they should."""
-    ids, numbers = set(table.column("topic_id").to_pylist()), set(table.column("partition").to_pylist())
-    if (ids, numbers) != ({partition.topic_id}, {partition.partition}):
-        raise _wrong(
-            path, f"events of {partition}", f"topic ids {sorted(map(str, ids))}, partitions {numbers}"
-        )
-    if len(offsets) != entry.events or offsets[-1] != entry.last_offset:
+    for whose in user_partitions(table):
+        if whose.key != partition.key:
+            raise _wrong(path, f"events of {partition}", f"events of {whose}")
+    if not offsets or offsets[-1] != entry.last_offset:
         raise _wrong(path, f"{entry.events} values up to offset {entry.last_offset}", f"{len(offsets)}")
 
 

@@ -7,8 +7,8 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError, MetadataError
 from tierctl.metadata.base import MetadataChunk, MetadataTopic
 from tierctl.metadata.state_dir import StateDirectory
-from tierctl.metadata.strays import strays
 from tierctl.metadata.transitions import Transitions
+from tierctl.metadata.user_partitions import strays
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,

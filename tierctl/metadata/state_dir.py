@@ -7,7 +7,7 @@ is passed over. Offsets never pass a record that was not understood, so the next
 """
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,12 +26,14 @@ from tierctl.metadata.cache_file import (
 )
 from tierctl.metadata.disk_errors import translated
 from tierctl.metadata.state_manifest import MANIFEST, CacheEntry, Manifest
+from tierctl.metadata.user_partitions import rows_by_user_partition
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.model.stored import StoredValue
 from tierctl.state.fold import fold
 from tierctl.state.tier import TierState
-from tierctl.wire import committed_offsets, flatfile
+from tierctl.wire import committed_offsets
+from tierctl.wire.batch_columns import Int64s
 from tierctl.wire.crc import crc32c_extend
+from tierctl.wire.flatfile_values import encode_values
 
 COMMITTED_OFFSETS = "_rlmm_committed_offsets"
 LOCK = ".tierctl-state.lock"
@@ -53,13 +55,15 @@ class _Cache:
     crc: int = 0
     pending: bytearray = field(default_factory=bytearray)
 
-    def add(self, record: StoredValue) -> int:
-        entry = flatfile.encode_entry(record)
-        self.pending += entry
-        self.last_offset = record.metadata_offset
-        self.events += 1
-        self.crc = crc32c_extend(self.crc, entry)
-        return len(entry)
+    def add(self, chunk: MetadataChunk, rows: Int64s) -> int:
+        """Take in the events of these rows, which are all new; returns their bytes."""
+        offsets, timestamps_ms = chunk.offsets[rows].tolist(), chunk.timestamps_ms[rows].tolist()
+        entries = encode_values(offsets, timestamps_ms, chunk.values.take(pa.array(rows)).to_pylist())
+        self.pending += entries
+        self.last_offset = offsets[-1]
+        self.events += len(offsets)
+        self.crc = crc32c_extend(self.crc, entries)
+        return len(entries)
 
     @property
     def vouched(self) -> CacheEntry:
@@ -201,53 +205,40 @@ class StateDirectory:
 
     def take(self, chunk: MetadataChunk, table: pa.Table) -> tuple[MetadataChunk, pa.Table]:
         """Keep a chunk's events for the caches; returns those that no cache had yet."""
-        partition = chunk.metadata_partition
         for bad in chunk.bad:
-            self._hold(partition, bad.offset)
-        ids, numbers = table.column("topic_id").to_pylist(), table.column("partition").to_pylist()
-        names = table.column("topic").to_pylist()
-        fresh = []
-        for row, offset in enumerate(chunk.offsets.tolist()):
-            if names[row] is not None:
-                is_new = self._keep(TopicIdPartition(ids[row], names[row], numbers[row]), chunk, row)
-            else:
-                is_new = True
-                if chunk.values[row].is_valid:
-                    # Not a tombstone, but nothing that could be decoded: the next run is to meet it again.
-                    self._hold(partition, offset)
-            if is_new:
-                fresh.append(row)
+            self._hold(chunk.metadata_partition, bad.offset)
+        groups, nobodys = rows_by_user_partition(table)
+        for row in nobodys.tolist():
+            # A tombstone says nothing; what can't be decoded is to be met again.
+            if chunk.values[row].is_valid:
+                self._hold(chunk.metadata_partition, int(chunk.offsets[row]))
+                break
+        fresh = [nobodys, *(self._keep(whose, chunk, rows) for whose, rows in groups)]
         self._flush_if_large()
-        rows = np.array(fresh, np.int64)
-        left = MetadataChunk(
-            partition,
-            chunk.offsets[rows],
-            chunk.timestamps_ms[rows],
-            chunk.values.take(pa.array(rows)),
-            chunk.next_offset,
-            chunk.bad,
+        rows = np.sort(np.concatenate(fresh))
+        if len(rows) == len(chunk.offsets):
+            return chunk, table
+        left = replace(
+            chunk,
+            offsets=chunk.offsets[rows],
+            timestamps_ms=chunk.timestamps_ms[rows],
+            values=chunk.values.take(pa.array(rows)),
         )
         return left, table.take(pa.array(rows))
 
-    def _keep(self, whose: TopicIdPartition, chunk: MetadataChunk, row: int) -> bool:
-        """Whether the event is new to its cache; it is taken in, or held when it can't have a cache."""
-        offset = int(chunk.offsets[row])
+    def _keep(self, whose: TopicIdPartition, chunk: MetadataChunk, rows: Int64s) -> Int64s:
+        """Those of the rows that are new to the cache, which takes them in; held when it can't exist."""
         cache = self._caches.get(whose.key)
         if cache is None:
             name = cache_name(whose)
             if name is None:
-                self._hold(chunk.metadata_partition, offset)
-                return True
+                self._hold(chunk.metadata_partition, int(chunk.offsets[rows[0]]))
+                return rows
             cache = self._caches[whose.key] = _Cache(whose, name, chunk.metadata_partition)
-        if offset <= cache.last_offset:
-            return False
-        record = StoredValue(
-            metadata_offset=offset,
-            timestamp_ms=int(chunk.timestamps_ms[row]),
-            value=chunk.values[row].as_py(),
-        )
-        self._pending_bytes += cache.add(record)
-        return True
+        new: Int64s = rows[chunk.offsets[rows] > cache.last_offset]
+        if len(new):
+            self._pending_bytes += cache.add(chunk, new)
+        return new
 
     def _hold(self, partition: int, offset: int) -> None:
         """Never commit past `offset`: it is to be met again by the next run."""
