@@ -46,6 +46,15 @@ def test_an_untiered_broker(capture: Tree) -> None:
     }  # fmt: skip
 
 
+def test_an_empty_transaction_index_is_none(tmp_path: Path) -> None:
+    write_log(tmp_path, [[batch(0), batch(1)]])
+    directory = tmp_path / str(PARTITION)
+    index = next(directory.glob("*.log")).with_suffix(".txnindex")
+    for content, found in ((b"", False), (bytes(34), True)):
+        index.write_bytes(content)
+        assert [s.transaction_index is not None for s in _one(tmp_path).segments] == [found]
+
+
 def test_largest_timestamps_are_those_brokers_wrote_down(capture: Tree) -> None:
     root = capture("untiered-broker")
     logs = {log.topic_id_partition: log for log in read_log_dirs([root / "local"])}

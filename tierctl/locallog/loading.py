@@ -207,6 +207,8 @@ def _local_segments(segments: Sequence[SegmentFiles], snapshots: set[int]) -> tu
 
 def _local_segment(segment: SegmentFiles, next_base: int | None, snapshots: set[int]) -> LocalSegment:
     transaction_index = segment.path(".txnindex")
+    # A truncated log leaves empty ones behind, which say no more than none.
+    has_aborts = transaction_index.exists() and transaction_index.stat().st_size > 0
     has_snapshot = next_base is not None and next_base in snapshots
     return LocalSegment(
         base_offset=segment.base_offset,
@@ -216,6 +218,6 @@ def _local_segment(segment: SegmentFiles, next_base: int | None, snapshots: set[
         log=segment.log,
         offset_index=segment.path(".index"),
         time_index=segment.path(".timeindex"),
-        transaction_index=transaction_index if transaction_index.exists() else None,
+        transaction_index=transaction_index if has_aborts else None,
         producer_snapshot=segment.directory / f"{next_base:020d}.snapshot" if has_snapshot else None,
     )

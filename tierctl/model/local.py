@@ -31,6 +31,7 @@ class LocalSegment:
     offset_index: Path
     time_index: Path
     transaction_index: Path | None
+    """None when nothing was aborted: an empty file counts as none."""
     producer_snapshot: Path | None
     """The producer snapshot at `next_base_offset`, which is the one that goes along with the segment."""
 
