@@ -198,23 +198,23 @@ _tierctl() {
         "offsets repair|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case "$path" in
-        "") words="copy sweep delete apply format segments fetch cache offsets --profile --config-file --verbose -v --version --help -h" ;;
-        "copy") words="--metadata --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --clean-dangling --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v --help -h" ;;
-        "sweep") words="--metadata --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v --help -h" ;;
-        "delete") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --mark --force --output -o --plan-out --detailed-exitcode --apply --interval --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v --help -h" ;;
-        "apply") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --force --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v --help -h" ;;
-        "format") words="--metadata --input --order --follow -f --poll-interval-ms --max-messages --style --property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --topic --partition --topic-id --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --profile --config-file --verbose -v --help -h" ;;
-        "segments") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --check --now --output -o --profile --config-file --verbose -v --help -h" ;;
-        "fetch") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --profile --config-file --verbose -v --help -h" ;;
-        "cache") words="show verify build compact --help -h" ;;
-        "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
-        "cache verify") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
-        "cache build") words="--metadata --state-dir --out --header --topic --partition --topic-id --output -o --profile --config-file --verbose -v --help -h" ;;
-        "cache compact") words="--state-dir --log-dir --apply --detailed-exitcode --output -o --profile --config-file --verbose -v --help -h" ;;
-        "offsets") words="show check repair --help -h" ;;
-        "offsets show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
-        "offsets check") words="--metadata --state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
-        "offsets repair") words="--metadata --state-dir --log-dir --set --force --apply --detailed-exitcode --output -o --profile --config-file --verbose -v --help -h" ;;
+        "") words="copy sweep delete apply format segments fetch cache offsets --profile --config-file --verbose -v --version -h --help" ;;
+        "copy") words="--metadata --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --clean-dangling --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v -h --help" ;;
+        "sweep") words="--metadata --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v -h --help" ;;
+        "delete") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --mark --force --output -o --plan-out --detailed-exitcode --apply --interval --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v -h --help" ;;
+        "apply") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --force --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v -h --help" ;;
+        "format") words="--metadata --input --order --follow -f --poll-interval-ms --max-messages --style --property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --topic --partition --topic-id --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --profile --config-file --verbose -v -h --help" ;;
+        "segments") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --check --now --output -o --profile --config-file --verbose -v -h --help" ;;
+        "fetch") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --profile --config-file --verbose -v -h --help" ;;
+        "cache") words="show verify build compact -h --help" ;;
+        "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v -h --help" ;;
+        "cache verify") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v -h --help" ;;
+        "cache build") words="--metadata --state-dir --out --header --topic --partition --topic-id --output -o --profile --config-file --verbose -v -h --help" ;;
+        "cache compact") words="--state-dir --log-dir --apply --detailed-exitcode --output -o --profile --config-file --verbose -v -h --help" ;;
+        "offsets") words="show check repair -h --help" ;;
+        "offsets show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v -h --help" ;;
+        "offsets check") words="--metadata --state-dir --log-dir --output -o --profile --config-file --verbose -v -h --help" ;;
+        "offsets repair") words="--metadata --state-dir --log-dir --set --force --apply --detailed-exitcode --output -o --profile --config-file --verbose -v -h --help" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -1,7 +1,7 @@
 """Where `tierctl format` gets records from: the metadata topic, segment files, hex or framed values."""
 
 import struct
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -74,6 +74,13 @@ def from_segment(path: Path) -> Iterator[Records]:
 def from_chunk(chunk: MetadataChunk) -> Records:
     """The records of a chunk, with a row for each stretch of bytes that can't be read; gaps have none."""
     damaged = [bad for bad in chunk.bad if not bad.is_gap]
+    if not damaged:
+        offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
+        return Records.of(chunk.metadata_partition, offsets, timestamps_ms, chunk.values)
+    return _with_damage(chunk, damaged)
+
+
+def _with_damage(chunk: MetadataChunk, damaged: Sequence[BadRange]) -> Records:
     count = len(chunk.offsets)
     offsets = np.concatenate([chunk.offsets, np.array([bad.offset for bad in damaged], np.int64)])
     order = np.argsort(offsets, kind="stable")

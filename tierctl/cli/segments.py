@@ -36,12 +36,32 @@ COLUMNS = (
     "state",
     "txn_index_empty",
 )
+TABLE_COLUMNS = (
+    "topic",
+    "partition",
+    "segment_id",
+    "start_offset",
+    "end_offset",
+    "segment_leader_epochs",
+    "segment_size_in_bytes",
+    "state",
+)
 SIZE_COLUMNS = ("topic", "topic_id", "partitions", "segments", "log_bytes", "objects", "object_bytes")
 FINDING_COLUMNS = (
     "severity",
     "kind",
     "topic",
     "topic_id",
+    "partition",
+    "segment_id",
+    "start_offset",
+    "end_offset",
+    "message",
+)
+FINDING_TABLE_COLUMNS = (
+    "severity",
+    "kind",
+    "topic",
     "partition",
     "segment_id",
     "start_offset",
@@ -137,7 +157,7 @@ def segments(
         if sizes:
             _render(_size_rows(found, context), output, SIZE_COLUMNS)
         else:
-            _render(map(segment_row, sorted(found, key=_order)), output, COLUMNS)
+            _render(map(segment_row, sorted(found, key=_order)), output, COLUMNS, TABLE_COLUMNS)
     return problems.exit_code
 
 
@@ -155,10 +175,15 @@ def _require(ctx: typer.Context) -> None:
         raise UsageError("--sizes sums up a listing", hint="narrow it with --topic or --partition")
 
 
-def _render(rows: Iterable[dict[str, Any]], output: options.OutputFormat, columns: tuple[str, ...]) -> None:
+def _render(
+    rows: Iterable[dict[str, Any]],
+    output: options.OutputFormat,
+    columns: tuple[str, ...],
+    table_columns: tuple[str, ...] | None = None,
+) -> None:
     from tierctl.report import render
 
-    render(rows, output, columns)
+    render(rows, output, columns, table_columns=table_columns)
 
 
 def segment_row(segment: RemoteLogSegmentMetadata) -> dict[str, Any]:
@@ -283,7 +308,7 @@ def _check(context: Context, problems: "Problems", output: options.OutputFormat)
         for readable in _partitions(context, problems)
         for finding in check_partition(readable, fetcher(readable), problems.report, now_ms=context.now_ms)
     ]
-    _render((asdict(finding) for finding in findings), output, FINDING_COLUMNS)
+    _render((asdict(finding) for finding in findings), output, FINDING_COLUMNS, FINDING_TABLE_COLUMNS)
     if problems.exit_code is not ExitCode.OK:
         return problems.exit_code
     serious = any(finding.severity is not Severity.INFO for finding in findings)

@@ -8,6 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
+from tierctl.report.table import Table
 from tierctl.report.terminal import printable
 
 Row = Mapping[str, Any]
@@ -123,23 +124,14 @@ def _csv(rows: Iterable[Row], columns: Sequence[str] | None, out: TextIO) -> Non
 
 def _table(rows: Iterable[Row], columns: Sequence[str] | None, out: TextIO) -> None:
     names, remaining = _with_columns(rows, columns)
-    if out.isatty():
-        _rich_table(names, remaining, out)
-        return
     sample = list(islice(remaining, _SAMPLE_ROWS))
-    right = {name for name in names if _is_number_column(sample, name)}
-    cells = [[_cell(row.get(name)) for name in names] for row in sample]
-    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
-    lines = chain([names], cells, ([_cell(row.get(name)) for name in names] for row in remaining))
-    out.writelines(_aligned(line, names, widths, right) for line in lines)
-
-
-def _aligned(line: Sequence[str], names: Sequence[str], widths: Sequence[int], right: set[str]) -> str:
-    padded = (
-        cell.rjust(width) if name in right else cell.ljust(width)
-        for cell, name, width in zip(line, names, widths, strict=True)
+    cells = ([_cell(row.get(name)) for name in names] for row in chain(sample, remaining))
+    table = Table(
+        names=[printable(name) for name in names],
+        right={printable(name) for name in names if _is_number_column(sample, name)},
+        sample=list(islice(cells, len(sample))),
     )
-    return "  ".join(padded).rstrip() + "\n"
+    table.write(cells, out)
 
 
 def _is_number_column(rows: Sequence[Row], name: str) -> bool:
@@ -147,22 +139,3 @@ def _is_number_column(rows: Sequence[Row], name: str) -> bool:
     return any(isinstance(v, int) and not isinstance(v, bool) for v in values) and not any(
         isinstance(v, str) for v in values
     )
-
-
-def _rich_table(names: Sequence[str], rows: Iterator[Row], out: TextIO) -> None:
-    """On a terminal: as wide as it is, long cells folded; a page of rows at a time."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(file=out, highlight=False)
-    first = True
-    while (page := list(islice(rows, _SAMPLE_ROWS))) or first:
-        first = False
-        table = Table(box=None, header_style="bold", pad_edge=False)
-        for name in names:
-            number = _is_number_column(page, name)
-            table.add_column(Text(name), justify="right" if number else "left", overflow="fold")
-        for row in page:
-            table.add_row(*(Text(_cell(row.get(name))) for name in names))
-        console.print(table)
