@@ -204,7 +204,7 @@ def test_lazy_cache_wants_positions_and_keeps_little() -> None:
     for number in range(10_000):
         full.add(started(number, number, number))
         lazy.add(started(number, number, number), position=number)
-    assert lazy.nbytes / 10_000 < 45
+    assert lazy.nbytes / 10_000 < 55
     assert full.nbytes / 10_000 < 75
     assert id_of(lazy.get(segment_id(77))) == segment_id(77)
 

@@ -27,7 +27,7 @@ class RemoteLogMetadataCache:
 
     The answers are those of org.apache.kafka.server.log.remote.metadata.storage.RemoteLogMetadataCache.
     `initialized=False` is a cache that history is still loaded into: updates of unknown segments are
-    dropped there, because what they speak of was deleted before. A segment takes about 72 bytes, 12 more
+    dropped there, because what they speak of was deleted before. A segment takes about 70 bytes, 16 more
     for each further leader epoch.
     """
 
@@ -47,7 +47,7 @@ class RemoteLogMetadataCache:
 
     @classmethod
     def lazy(cls, load: Loader, *, initialized: bool = True) -> Self:
-        """A cache that holds offset, epochs, id, state and file position only, about 40 bytes a segment.
+        """A cache that holds offset, epochs, id, state and file position only, about 50 bytes a segment.
 
         Everything else comes from `load(position)`, which gives the segment of the entry at that position
         of a file. Every event needs the `position` of an entry that has the segment as the event leaves it.

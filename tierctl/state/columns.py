@@ -177,7 +177,7 @@ class SegmentKeys:
 
 
 class SegmentColumns(SegmentKeys):
-    """Everything a segment's events say: about 61 bytes, 8 more for each further epoch."""
+    """Everything a segment's events say: about 65 bytes, 8 to 16 more for each further epoch."""
 
     __slots__ = (
         "blob",

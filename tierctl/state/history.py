@@ -20,7 +20,7 @@ _S = RemoteLogSegmentState
 
 
 class SegmentHistory:
-    """Segments of many user partitions as their events left them; about 61 bytes each.
+    """Segments of many user partitions as their events left them; about 65 bytes each.
 
     An event that Kafka's cache would drop changes nothing. A segment added again after its deletion is
     the new one from then on.
