@@ -134,7 +134,12 @@ class Context:
         folder = self.metadata_folder
         from tierctl.metadata import open_metadata
 
-        return self._closing(open_metadata(folder.as_uri(), state_dir=self.state_dir, writable=writable))
+        def report(note: str) -> None:
+            typer.echo(f"state directory: {note}", err=True)
+
+        return self._closing(
+            open_metadata(folder.as_uri(), state_dir=self.state_dir, writable=writable, on_note=report)
+        )
 
     def remote(self) -> "RemoteStorageManager":
         """The remote tier of --remote; UsageError when it is not given."""

@@ -1,5 +1,6 @@
 """From `--metadata` and `--state-dir` to a RemoteLogMetadataManager."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -25,11 +26,16 @@ def open_metadata_topic(uri: str, *, writable: bool = False) -> "MetadataTopic":
 
 
 def open_metadata(
-    uri: str, *, state_dir: Path | None = None, writable: bool = False
+    uri: str,
+    *,
+    state_dir: Path | None = None,
+    writable: bool = False,
+    on_note: Callable[[str], None] | None = None,
 ) -> "RemoteLogMetadataManager":
     """The RemoteLogMetadataManager over the metadata topic at `uri`; nothing is read before `refresh`.
 
-    With `state_dir` what an earlier run read is loaded. Raises as `open_metadata_topic`.
+    With `state_dir` what an earlier run read is loaded; `on_note` is told what was wrong with it and is
+    read anew. Raises as `open_metadata_topic`.
     """
     from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
     from tierctl.metadata.state_dir import StateDirectory
@@ -40,6 +46,9 @@ def open_metadata(
     try:
         kept = None if state_dir is None else StateDirectory(state_dir, writable=writable)
         manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept)
+        if kept is not None and on_note is not None:
+            for note in kept.notes:
+                on_note(note)
         opened = True
     finally:
         if not opened:
