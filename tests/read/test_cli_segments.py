@@ -4,12 +4,19 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.cli.main import run
 from tierctl.cli.segments import COLUMNS
+from tierctl.metadata import open_metadata_topic
+from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from tierctl.wire.metadata import encode
+from tierctl.wire.partitioner import metadata_partition
+
+from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
 Captured = pytest.CaptureFixture[str]
@@ -171,9 +178,34 @@ def test_a_metadata_record_that_can_not_be_read_is_reported(
     args = ["segments", f"--metadata={tmp_path / 'meta'}", "-o", "jsonl"]
     assert run([*args]) == 7
     captured = capsys.readouterr()
-    assert "metadata topic" in captured.err
+    assert "__remote_log_metadata-3, offset " in captured.err
     assert captured.out
     assert run([*args, "--check"]) == 7
+
+
+def test_a_deletion_that_no_broker_would_take_is_none(
+    capture: Capture, tmp_path: Path, capsys: Captured
+) -> None:
+    """COPY_SEGMENT_STARTED to DELETE_SEGMENT_FINISHED is no transition, so the segment is still there."""
+    root = capture("tiered-cluster")
+    segment = Tier.of(root / "before", root / "before-remote").segments("clicks")[0]
+    topic = open_metadata_topic(tmp_path.as_uri(), writable=True)
+    update = RemoteLogSegmentMetadataUpdate(
+        topic=segment.topic,
+        topic_id=segment.topic_id,
+        partition=segment.partition,
+        segment_id=segment.segment_id,
+        broker_id=1,
+        event_timestamp_ms=1,
+        state=RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+    )
+    started = replace(segment, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+    number = metadata_partition(segment.topic_id, segment.partition, topic.partition_count)
+    topic.append([(number, encode(started)), (number, encode(update))])
+    topic.close()
+    for more in ([], ["--all"]):
+        assert run(["segments", f"--metadata={tmp_path}", "-o", "jsonl", *more]) == 0
+        assert [r["state"] for r in rows(capsys)] == ["COPY_SEGMENT_STARTED"]
 
 
 WRONG = [

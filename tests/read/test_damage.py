@@ -149,6 +149,7 @@ OFFSET_INDEX_DAMAGE = {
     "cut": lambda data: data[:-3],
     "not rising": lambda data: data[8:16] + data[:8] + data[16:],
     "no position of a batch": lambda data: data[:7] + bytes([data[7] ^ 8]) + data[8:],
+    "position of a later batch": lambda data: data[:4] + data[12:16] + data[16:],
     "position beyond the end": lambda data: data[:-4] + b"\x7f\xff\xff\xff",
 }
 

@@ -131,8 +131,9 @@ def _records(ctx: typer.Context, tier: Tier, readable: "Readable", problems: "Pr
     start = _start(ctx, view, reader)
     if start is None:
         return
-    yield from reader.read(start, _until(ctx, reader, start))
-    if reader.undecided_offset is not None:
+    until = _until(ctx, reader, start)
+    yield from reader.read(start, until)
+    if reader.undecided_offset is not None and (until is None or until > reader.undecided_offset):
         note(
             f"{readable.topic_id_partition.topic_partition} ends at offset {reader.undecided_offset} for "
             "read_committed: how its transaction ended is not in the tier; --log-dir may tell"

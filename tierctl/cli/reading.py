@@ -36,8 +36,7 @@ def read_state(context: Context, problems: "Problems") -> "TierState":
     state = context.metadata().refresh()
     for quarantined in state.quarantined:
         source = (
-            f"partition {quarantined.metadata_partition} of the metadata topic, "
-            f"offset {quarantined.metadata_offset}"
+            f"__remote_log_metadata-{quarantined.metadata_partition}, offset {quarantined.metadata_offset}"
         )
         problems.report(quarantined.error.within(source))
     return state

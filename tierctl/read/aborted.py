@@ -23,15 +23,14 @@ class AbortedTransactions:
 
     A transaction's marker, and with it the entry of the transaction index, may lie segments after its
     records: indexes are collected from the first piece on until everything up to the batch's end is
-    decided, by an entry's last stable offset or by the producer snapshot after a piece.
-    `end_is_decided` says that nothing is open where the last piece ends (because reading ends at the LSO).
+    decided, by an entry's last stable offset or by the producer snapshot after a piece. Batches are asked
+    for in offset order, and none above the last stable offset.
     """
 
-    def __init__(self, pieces: Pieces, indexes: Indexes, report: Report, *, end_is_decided: bool) -> None:
+    def __init__(self, pieces: Pieces, indexes: Indexes, report: Report) -> None:
         self._pieces = pieces
         self._indexes = indexes
         self._report = report
-        self._end_is_decided = end_is_decided
         self._next = 0
         self._decided = -1
         self._aborted: dict[int, list[AbortedTxn]] = defaultdict(list)
@@ -39,30 +38,30 @@ class AbortedTransactions:
 
     def is_aborted(self, head: BatchHead) -> bool:
         """Whether the batch's records belong to a transaction that was aborted."""
-        found = self._aborted.get(head.producer_id, ()) if self.is_decided(head) else ()
+        if not head.is_transactional or head.is_control:
+            return False
+        self._decide(head)
+        found = self._aborted.get(head.producer_id, ())
         return any(txn.first_offset <= head.base_offset <= txn.last_offset for txn in found)
 
-    def is_decided(self, head: BatchHead) -> bool:
-        """Whether the batch is in no transaction, or the outcome of its transaction is known."""
-        if not head.is_transactional or head.is_control:
-            return True
+    def first_open_offset(self) -> int | None:
+        """Where the first transaction begins that is open after the last piece; None when none is."""
+        last = sum(1 for _ in self._pieces) - 1
+        piece = self._pieces.get(last) if last >= 0 else None
+        if piece is None:
+            return None
+        if self._open_after_piece(last, piece) is None:
+            self._scan(last)
+        return min((self._open_after[last] or {}).values(), default=None)
+
+    def _decide(self, head: BatchHead) -> None:
         while head.next_offset > self._decided:
             piece = self._pieces.get(self._next)
             if piece is None:
-                return self._end_is_decided or head.next_offset <= self._decided_by_scan(self._next - 1)
+                return
             self._forget_below(head.base_offset)
             self._collect(self._next, piece)
             self._next += 1
-        return True
-
-    def _decided_by_scan(self, last: int) -> int:
-        """Where the first transaction begins that is open after the last piece, snapshot or not."""
-        piece = self._pieces.get(last)
-        if piece is not None and self._open_after_piece(last, piece) is None:
-            self._scan(last)
-            still_open = self._open_after[last] or {}
-            self._decided = max(self._decided, min([piece.to_offset + 1, *still_open.values()]))
-        return self._decided
 
     def _forget_below(self, offset: int) -> None:
         """Reading goes up only: what ended before can't matter any more."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError, LimitExceeded, NotFoundError, RemoteResourceNotFound
@@ -62,13 +63,26 @@ class PartitionReader:
         self._report = report
         self._indexes = Indexes(fetcher, report)
         self._committed_only = isolation is Isolation.READ_COMMITTED
-        self.undecided_offset: int | None = None
-        """Where the last reading of committed records ended early, at a transaction of unknown outcome."""
+
+    @cached_property
+    def undecided_offset(self) -> int | None:
+        """Where a transaction begins that the tier does not hold the end of; None when there is none.
+
+        Only committed records end there, and only when no log says what the last stable offset is.
+        """
+        if not self._committed_only or self._view.stable_is_known:
+            return None
+        pieces = self._view.pieces(self._view.log_start_offset)
+        return AbortedTransactions(pieces, self._indexes, self._report).first_open_offset()
 
     @property
     def end_offset(self) -> int:
         """Where reading ends, exclusive: the high watermark, or the last stable offset."""
-        return self._view.stable_end_offset if self._committed_only else self._view.end_offset
+        if not self._committed_only:
+            return self._view.end_offset
+        undecided = self.undecided_offset
+        stable = self._view.stable_end_offset
+        return stable if undecided is None else min(stable, undecided)
 
     def read(
         self, start_offset: int | None = None, until_offset: int | None = None
@@ -112,19 +126,16 @@ class PartitionReader:
 
     def _records(self, start: int, end: int) -> Iterator[FetchedRecord]:
         pieces = self._view.pieces(start)
-        aborted = AbortedTransactions(
-            pieces, self._indexes, self._report, end_is_decided=self._view.stable_is_known
-        )
+        aborted = AbortedTransactions(pieces, self._indexes, self._report)
         expected = start
-        self.undecided_offset = None
         for piece in pieces:
-            if expected >= end or self.undecided_offset is not None:
+            if expected >= end:
                 return
             if piece.from_offset > expected:
                 self._report(self._hole(expected, min(piece.from_offset, end)))
             yield from self._records_of(piece, max(piece.from_offset, start), end, aborted)
             expected = piece.to_offset + 1
-        if expected < end and self.undecided_offset is None:
+        if expected < end:
             self._report(self._hole(expected, end))
 
     def _records_of(
@@ -135,9 +146,6 @@ class PartitionReader:
             head = batch.head
             if head.is_control:
                 continue
-            if self._committed_only and not aborted.is_decided(head):
-                self.undecided_offset = head.base_offset
-                return
             if self._committed_only and aborted.is_aborted(head):
                 continue
             timestamp_type = "LogAppendTime" if head.is_log_append_time else "CreateTime"

@@ -1,0 +1,248 @@
+"""read_committed over transactions that cross segments, with indexes and snapshots missing at will."""
+
+import io
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import pytest
+from tierctl.errors import RemoteResourceNotFound, TierctlError
+from tierctl.model import (
+    IndexType,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.read.indexes import UncachedIndexes
+from tierctl.read.reader import Isolation, PartitionReader
+from tierctl.read.view import PartitionView
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.indexes import AbortedTxn, TransactionIndex
+from tierctl.wire.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from tierctl.wire.records import ControlType, Record, encode_batch, encode_end_transaction_marker
+
+from tests.read import brute
+from tests.read.tier import as_answers
+
+TIP = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "t", 0)
+
+
+@dataclass
+class Log:
+    """Writes a log as a broker does: batches, markers, and at each roll the indexes of the segment."""
+
+    epoch: int = 0
+    next_offset: int = 0
+    base: int = 0
+    data: bytes = b""
+    aborted: list[AbortedTxn] = field(default_factory=list)
+    open: dict[int, int] = field(default_factory=dict)
+    batches: list[tuple[int, bytes]] = field(default_factory=list)
+    segments: list[tuple[int, int, bytes, dict[IndexType, bytes]]] = field(default_factory=list)
+
+    def _append(self, records: list[Record], **kwargs: object) -> None:
+        batch = encode_batch(records, partition_leader_epoch=self.epoch, **kwargs)  # type: ignore[arg-type]
+        self.batches.append((self.next_offset, batch))
+        self.data += batch
+        self.next_offset = records[-1].offset + 1
+
+    def plain(self) -> None:
+        self._append([Record(self.next_offset, self.next_offset, b"p", b"v")])
+
+    def write(self, producer: int, count: int) -> None:
+        self.open.setdefault(producer, self.next_offset)
+        records = [
+            Record(self.next_offset + i, self.next_offset, b"t", bytes([producer])) for i in range(count)
+        ]
+        self._append(records, producer_id=producer, producer_epoch=0, base_sequence=0, transactional=True)
+
+    def end(self, producer: int, kind: ControlType) -> None:
+        first, marker = self.open.pop(producer, None), self.next_offset
+        if first is not None and kind is ControlType.ABORT:
+            stable = min([marker + 1, *self.open.values()])
+            self.aborted.append(AbortedTxn(producer, first, marker, stable))
+        key, value = encode_end_transaction_marker(kind, 0)
+        record = Record(marker, marker, key, value)
+        self._append([record], producer_id=producer, producer_epoch=0, transactional=True, control=True)
+
+    def roll(self) -> None:
+        if not self.data:
+            return
+        producers = [ProducerEntry(p, 0, 0, 0, 0, 0, 0, self.open.get(p, -1)) for p in range(4)]
+        indexes = {
+            IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot(producers),
+            IndexType.TRANSACTION: TransactionIndex(tuple(self.aborted)).encode(),
+        }
+        self.segments.append((self.base, self.next_offset - 1, self.data, indexes))
+        self.base, self.data, self.aborted = self.next_offset, b"", []
+
+    def random_step(self, rng: random.Random) -> None:
+        producer = rng.randrange(4)
+        match rng.randrange(12):
+            case 0 | 1 | 2 | 3:
+                self.write(producer, rng.randint(1, 3))
+            case 4 | 5 | 6:
+                self.end(producer, ControlType.ABORT)
+            case 7:
+                self.end(producer, ControlType.COMMIT)
+            case 8:
+                self.plain()
+            case _:
+                self.roll()
+
+
+@dataclass
+class Store:
+    """A tier in memory: only what reading needs."""
+
+    objects: dict[tuple[Uuid, IndexType | None], bytes] = field(default_factory=dict)
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        end = None if end_position is None else end_position + 1
+        return io.BytesIO(self.objects[metadata.segment_id, None][start_position:end])
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        data = self.objects.get((metadata.segment_id, index_type))
+        if data is None:
+            raise RemoteResourceNotFound("gone")
+        return io.BytesIO(data)
+
+
+class World:
+    """A tier that segments are copied to, by whichever leader."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.store, self.cache = rng, Store(), RemoteLogMetadataCache()
+        self.problems: list[TierctlError] = []
+
+    def copy(
+        self,
+        segment: tuple[int, int, bytes, dict[IndexType, bytes]],
+        lineage: Sequence[tuple[int, int]],
+        *,
+        flagged: bool,
+        lost: float,
+    ) -> None:
+        start, end, data, indexes = segment
+        segment_id = Uuid.from_bytes(self.rng.randbytes(16))
+        epochs = [(epoch, max(begin, start)) for epoch, begin in lineage if begin <= end]
+        epochs = [
+            e for e, later in zip(epochs, [*epochs[1:], None], strict=True) if not later or later[1] > start
+        ]
+        self.store.objects[segment_id, None] = data
+        self.store.objects[segment_id, IndexType.LEADER_EPOCH] = write_leader_epoch_checkpoint(
+            [(e, o) for e, o in lineage if o <= end]  # type: ignore[list-item]
+        )
+        for index_type, index in indexes.items():
+            if index and self.rng.random() >= lost:
+                self.store.objects[segment_id, index_type] = index
+        started = RemoteLogSegmentMetadata(
+            topic=TIP.topic,
+            topic_id=TIP.topic_id,
+            partition=TIP.partition,
+            segment_id=segment_id,
+            start_offset=start,
+            end_offset=end,
+            broker_id=1,
+            max_timestamp_ms=end,
+            event_timestamp_ms=end,
+            segment_leader_epochs=tuple(epochs),
+            segment_size_in_bytes=len(data),
+            txn_index_empty=flagged and not indexes[IndexType.TRANSACTION],
+        )
+        self.cache.add(started)
+        self.cache.update(
+            RemoteLogSegmentMetadataUpdate(
+                topic=TIP.topic,
+                topic_id=TIP.topic_id,
+                partition=TIP.partition,
+                segment_id=segment_id,
+                broker_id=1,
+                event_timestamp_ms=end,
+                state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+            )
+        )
+
+    def reader(self) -> PartitionReader:
+        fetcher = UncachedIndexes(self.store)  # type: ignore[arg-type]
+        report = self.problems.append
+        view = PartitionView.of(
+            TIP,
+            self.cache,
+            [],
+            remote=self.store,  # type: ignore[arg-type]
+            fetcher=fetcher,
+            report=report,
+        )
+        return PartitionReader(view, fetcher, report, isolation=Isolation.READ_COMMITTED)
+
+
+def committed(log: Log) -> list[tuple[int, int, str | None, str | None]]:
+    """What may be shown of the tiered part of a log, by the markers that are tiered too."""
+    end = log.segments[-1][1] if log.segments else -1
+    data = b"".join(batch for offset, batch in log.batches if offset <= end)
+    return [record.answer for record in brute.committed(list(brute.decode(data)))]
+
+
+LOST = [0.0, 0.3, 1.0]
+
+
+@pytest.mark.parametrize("flagged", [True, False])
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("seed", range(40))
+def test_transactions_across_segments(seed: int, lost: float, flagged: bool) -> None:
+    rng = random.Random(seed)
+    log, world = Log(), World(rng)
+    for _ in range(80):
+        log.random_step(rng)
+    for segment in log.segments:
+        world.copy(segment, [(0, 0)], flagged=flagged and not lost, lost=lost)
+
+    expected = committed(log)
+    assert as_answers(world.reader().read()) == expected
+    assert world.problems == []
+    if lost:
+        return
+    for start in range(0, log.segments[-1][1], 7):
+        wanted = [a for a in expected if start <= a[0] < start + 9]
+        assert as_answers(world.reader().read(start, start + 9)) == wanted, start
+
+
+@pytest.mark.parametrize("lost", LOST)
+@pytest.mark.parametrize("seed", range(60))
+def test_transactions_of_a_lineage_that_was_lost_do_not_count(seed: int, lost: float) -> None:
+    """The new leader's first segment begins where it took over, inside a segment of the old one."""
+    rng = random.Random(seed)
+    old, new, world = Log(), Log(), World(rng)
+    for _ in range(40):
+        old.random_step(rng)
+    new.__dict__.update(
+        next_offset=old.next_offset,
+        base=old.next_offset,
+        epoch=1,
+        open=dict(old.open),
+        batches=list(old.batches),
+    )
+    taken_over = old.next_offset
+    if old.data and rng.random() < 0.8:
+        for _ in range(15):
+            old.random_step(rng)
+    old.roll()
+    for _ in range(40):
+        new.random_step(rng)
+    new.plain()
+    new.roll()
+    for segment in old.segments:
+        world.copy(segment, [(0, 0)], flagged=False, lost=lost)
+    lineage = [(0, 0), (1, taken_over)] if taken_over else [(1, 0)]
+    for segment in new.segments:
+        world.copy(segment, lineage, flagged=False, lost=lost)
+
+    assert as_answers(world.reader().read()) == committed(new)
+    assert world.problems == []
