@@ -4,8 +4,9 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
-from tierctl.apply.engine import LocalEngine
+from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Options, run
@@ -25,11 +26,21 @@ from tierctl.storage.local import LocalTieredStorage
 
 from tests.apply.worlds import World
 
+Work = TypeVar("Work")
+Result = TypeVar("Result")
+
 NOW_MS = 4_000_000_000_000
 CONFIGS = {"bills": TopicConfig(retention_bytes=1_500_000)}
 _SEGMENTS = itertools.count(1)
 
 Wrap = Callable[[RemoteStorageManager], RemoteStorageManager]
+
+
+class Backwards:
+    """An engine that comes to the last piece first, as threads may."""
+
+    def map(self, do: Callable[[Work], Result], work: Sequence[Work]) -> list[Result]:
+        return [do(piece) for piece in reversed(work)][::-1]
 
 
 def new_segment_id() -> Uuid:
@@ -68,6 +79,7 @@ def tools_of(
     fs: FileSystem = PLAIN,
     stop: Stop | None = None,
     wave_size: int = 2,
+    engine: Engine | None = None,
 ) -> Tools:
     """One thread, a clock that stands still, ids that count up."""
     return Tools(
@@ -75,7 +87,7 @@ def tools_of(
         metadata=manager,
         clock_ms=lambda: NOW_MS,
         new_segment_id=new_segment_id,
-        engine=LocalEngine(1),
+        engine=engine or LocalEngine(1),
         wave_size=wave_size,
         stop=Stop() if stop is None else stop,
     )
@@ -90,6 +102,7 @@ def run_on(
     remote_fs: FileSystem = PLAIN,
     stop: Stop | None = None,
     wave_size: int = 2,
+    engine: Engine | None = None,
 ) -> list[Outcome]:
     """Plan and carry out `command`; outcomes."""
     with opened(world, fs) as manager:
@@ -101,7 +114,7 @@ def run_on(
             raise_log_starts=journal.raise_log_starts,
             commit_processed=journal.commit_processed,
         )
-        tools = tools_of(world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size)
+        tools = tools_of(world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine)
         return run(plan, tools, options)
 
 

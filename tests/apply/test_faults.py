@@ -21,7 +21,7 @@ from tierctl.model import (
     RemotePartitionDeleteState,
 )
 
-from tests.apply.bench import opened, run_on, statuses, touch_log
+from tests.apply.bench import Backwards, opened, run_on, statuses, touch_log
 from tests.apply.conftest import Ran
 from tests.apply.faults import Custom, Disk, Failing, HalfDeleting, Meddling
 from tests.apply.worlds import RETENTION, World, check_deleted, check_durable, copy_world
@@ -117,6 +117,20 @@ def test_half_a_deletion_is_never_finished(
     begun = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
     assert sum(segment.state is begun for segment in here.segments()) == (2 if command == "sweep" else 3)
     _converge(command, here, ends[command])
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_nothing_is_finished_over_a_hole(
+    nth: int, world: Callable[[str], World], ends: dict[str, Any]
+) -> None:
+    here = world("copy")
+    wrap = partial(Failing, operation="verify_log_segment_data", nth=nth)
+    outcomes = run_on("copy", here, wrap, engine=Backwards(), wave_size=3)
+    # The last segment is stored first.
+    good = 3 - nth
+    assert statuses(outcomes) == [DONE] * good + [FAILED] + [DROPPED] * (2 - good)
+    assert [segment.end_offset for segment in here.segments()] == [599, 1199, 1799][:good]
+    _converge("copy", here, ends["copy"])
 
 
 def test_a_clean_up_that_fails_is_a_begun_deletion(
