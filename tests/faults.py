@@ -38,6 +38,29 @@ class Failing(FileSystem):
 NEVER = 1 << 30
 
 
+def assert_durable(act: Callable[[FileSystem], None]) -> None:
+    """Everything that `act` writes is synced after its last write, and before it gets its name."""
+    unsynced: set[Path] = set()
+    unnamed: set[Path] = set()
+
+    def watch(operation: str, path: Path) -> None:
+        if operation in {"write", "truncate"}:
+            unsynced.add(path)
+        elif operation == "fsync":
+            unsynced.discard(path)
+        elif operation in {"rename", "mkdir", "rmdir", "unlink"}:
+            assert not any(
+                open_path.parent == path.parent and open_path.stem == path.name for open_path in unsynced
+            )
+            unnamed.add(path.parent)
+        elif operation == "fsync-dir":
+            unnamed.discard(path)
+
+    act(FileSystem(watch))
+    assert unsynced == set()
+    assert unnamed == set()
+
+
 def operations_of(act: Callable[[FileSystem], None]) -> list[str]:
     """The operations that `act` needs when nothing fails."""
     watched = Failing(NEVER, errno.EIO)

@@ -9,7 +9,7 @@ from tierctl.errors import MetadataError
 from tierctl.files import FileSystem
 from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 
-from tests.faults import NEVER, Failing, operations_of, run_and_die
+from tests.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 
 BEFORE = [(0, b"before-0"), (1, b"before-1")]
 WAVE = [(0, b"wave-0"), (1, b"wave-1"), (0, b"wave-2")]
@@ -69,6 +69,12 @@ def test_a_failed_append_leaves_nothing_and_the_next_one_works(
         assert content(folder) == NOTHING_NEW, f"after {operations[nth]} number {nth} failed"
         append(folder, FileSystem(), segment_bytes)
         assert content(folder) == ALL_OF_IT
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 30, 100], ids=["same segment", "rolled"])
+def test_an_acknowledged_append_is_on_the_disk(tmp_path: Path, segment_bytes: int) -> None:
+    assert_durable(lambda fs: append(make(tmp_path / "m"), fs, segment_bytes))
+    assert_durable(lambda fs: MetadataLogOnDisk(tmp_path / "new", writable=True, fs=fs).close())
 
 
 def test_the_same_writer_goes_on_after_a_full_disk(tmp_path: Path) -> None:

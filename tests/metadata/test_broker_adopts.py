@@ -10,9 +10,7 @@ from tierctl.wire.metadata import encode
 from tests.kafka import Broker, KafkaRelease, free_ports, running_broker
 from tests.metadata.events import OTHER_ID, started
 
-VALUES = [
-    encode(event) for number in range(50) for event in (started(number, topic_id=OTHER_ID), update(number))
-]
+VALUES = [encode(started(number, topic_id=OTHER_ID)) for number in range(100)]
 
 
 def produce(broker: Broker, records: int) -> None:

@@ -21,7 +21,7 @@ from tierctl.wire import committed_offsets, flatfile
 from tierctl.wire.metadata import encode
 from tierctl.wire.partitioner import metadata_partition
 
-from tests.faults import NEVER, Failing, operations_of, run_and_die
+from tests.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 from tests.metadata.events import FINISHED, TOPIC_ID, started, update
 
 PARTITIONS = 3
@@ -122,6 +122,9 @@ class TestGoingOn:
         assert third.records_read == 2
         assert summary(third.state) == summary(place.truth())
         assert first.notes == second.notes == third.notes == []
+
+    def test_what_is_kept_is_on_the_disk(self, place: Place) -> None:
+        assert_durable(lambda fs: place.run(fs) and None)
 
     def test_nothing_new_writes_nothing(self, place: Place) -> None:
         place.run()

@@ -16,7 +16,7 @@ from tierctl.storage.base import RemoteObject
 from tierctl.storage.layout import keys_of, parse_key
 from tierctl.storage.local import LocalTieredStorage
 
-from tests.faults import NEVER, Failing, operations_of, run_and_die
+from tests.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 from tests.storage.segments import data_in, metadata_of
 
 
@@ -222,6 +222,11 @@ def whole_objects(root: Path, data: LogSegmentData) -> set[str]:
     for key in found:
         assert (root / key).read_bytes() == expected[key]
     return found
+
+
+def test_a_copy_and_a_delete_are_on_the_disk(tmp_path: Path, data: LogSegmentData) -> None:
+    assert_durable(partial(copy, tmp_path / "tier", data))
+    assert_durable(partial(delete, tmp_path / "tier"))
 
 
 class TestFaults:
