@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.broker import broker, brokers
 from tests.kafka import kafka
 
-__all__ = ["kafka"]
+__all__ = ["broker", "brokers", "kafka"]
 
 DATA = Path(__file__).parent / "data"
 
