@@ -133,6 +133,10 @@ class Context:
         """The RemoteLogMetadataManager over --metadata; `writable` takes the writer's lock."""
         folder = self.metadata_folder
         from tierctl.metadata import open_metadata
+        from tierctl.metadata.log_on_disk import partitions_in
+
+        if not writable and not partitions_in(folder):
+            typer.echo(f"{folder} has no metadata topic yet: it reads as an empty one", err=True)
 
         def report(note: str) -> None:
             typer.echo(f"state directory: {note}", err=True)

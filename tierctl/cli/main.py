@@ -181,6 +181,13 @@ def _fail(settings: Settings, message: str, hint: str | None) -> None:
         typer.echo(f"hint: {printable(hint)}", err=True)
 
 
+def _usage_message(error: Any) -> str:
+    # Without arguments typer has printed the help already, and has no message.
+    if hasattr(error, "possibilities") or not error.message:
+        return str(error.message)
+    return str(error.format_message()).replace("Value error, ", "")
+
+
 def _usage_hint(error: Any) -> str:
     possibilities = sorted(getattr(error, "possibilities", None) or ())
     if possibilities:
@@ -231,11 +238,7 @@ def _what_happened(error: BaseException) -> tuple[str, str | None]:
         case TierctlError():
             return error.message, error.hint
         case typer.TyperException():
-            # Without arguments typer has printed the help already, and has no message.
-            said = (
-                error.message if hasattr(error, "possibilities") else error.message and error.format_message()
-            )
-            return said, _usage_hint(error)
+            return _usage_message(error), _usage_hint(error)
         case typer.Exit() | BrokenPipeError() | KeyboardInterrupt() | Signalled():
             return "", None
         case OSError():
