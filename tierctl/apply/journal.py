@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, FileSystem, replace_durably
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.wire import committed_offsets
@@ -34,7 +34,12 @@ class Journal:
             return {}
         except CorruptInputError as e:
             raise e.within(str(path)) from None
-        return {(Uuid.parse(key.topic), key.partition): offset for key, offset in found.items()}
+        try:
+            return {(Uuid.parse(key.topic), key.partition): offset for key, offset in found.items()}
+        except UsageError as e:
+            raise CorruptInputError(
+                "log start offsets", expected="topic ids", found=e.message, source=str(path)
+            ) from None
 
     def raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:
         """Keep each partition's log start, unless a higher one is kept already; durable when it returns."""

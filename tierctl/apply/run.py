@@ -78,13 +78,14 @@ class _Run:
     def outcomes(self) -> list[Outcome]:
         """Carry everything out, and say what became of each step."""
         removals = self._steps(Action.DELETE_PARTITION)
-        removed = {step.topic_id_partition.key for step in removals}
         deletes = self._steps(Action.DELETE_SEGMENT)
+        removed: dict[_Key, list[Step]] = {step.topic_id_partition.key: [] for step in removals}
+        for step in deletes:
+            removed.get(step.topic_id_partition.key, []).append(step)
         for step in self._steps(Action.MARK_PARTITION):
             self._attempt([step], self._mark)
         for step in removals:
-            key = step.topic_id_partition.key
-            self._attempt([step, *(s for s in deletes if s.topic_id_partition.key == key)], self._remove)
+            self._attempt([step, *removed[step.topic_id_partition.key]], self._remove)
         self._waves(self._steps(Action.COPY_SEGMENT), self._copy)
         self._raise_asked_log_starts()
         self._waves([s for s in deletes if s.topic_id_partition.key not in removed], self._delete)
