@@ -12,7 +12,7 @@ from tierctl.model.events import (
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
-from tierctl.model.tier import IndexType, LogSegmentData
+from tierctl.model.tier import IndexType, LogSegmentData, ObjectPart, SegmentObjectName
 
 __all__ = [
     "Dialect",
@@ -22,12 +22,14 @@ __all__ = [
     "LocalSegment",
     "LogSegmentData",
     "MetadataEvent",
+    "ObjectPart",
     "RemoteLogSegmentMetadata",
     "RemoteLogSegmentMetadataSnapshot",
     "RemoteLogSegmentMetadataUpdate",
     "RemoteLogSegmentState",
     "RemotePartitionDeleteMetadata",
     "RemotePartitionDeleteState",
+    "SegmentObjectName",
     "TopicConfig",
     "TopicIdPartition",
     "TopicPartition",

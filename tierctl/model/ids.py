@@ -44,7 +44,8 @@ class Uuid(str):
             raw = b""
         if len(raw) != 16 or len(text) != 22:
             raise UsageError(
-                f"not a Kafka id: {text!r}", hint="expected 22 characters of base64url, as 2QZ5FAXaQrqgUzsReWnweA"
+                f"not a Kafka id: {text!r}",
+                hint="expected 22 characters of base64url, as 2QZ5FAXaQrqgUzsReWnweA",
             )
         return cls.from_bytes(raw)
 

@@ -1,7 +1,7 @@
 """The contract of a remote tier (KIP-405 RemoteStorageManager, KIP-917)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
@@ -9,10 +9,14 @@ from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 
 @dataclass(frozen=True, slots=True, order=True)
 class RemoteObject:
-    """One object as the store lists it; `key` is relative to the tier's root, `/`-separated."""
+    """One object as the store lists it; `key` is relative to the tier's root, `/`-separated.
+
+    `modified_ms` is when the store says it was written, None where it doesn't tell.
+    """
 
     key: str
     size_bytes: int
+    modified_ms: int | None = field(default=None, compare=False)
 
 
 class RemoteStorageManager(Protocol):

@@ -140,9 +140,10 @@ class LocalTieredStorage:
         self._require_base()
         with _translated(f"listing {self._base}"):
             for path in _files_below(self._base):
-                size = self._size_bytes(path)
-                if size is not None:
-                    yield RemoteObject(path.relative_to(self._root).as_posix(), size)
+                with suppress(FileNotFoundError):
+                    facts = path.stat(follow_symlinks=False)
+                    key = path.relative_to(self._root).as_posix()
+                    yield RemoteObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000)
 
     def close(self) -> None:
         """RemoteStorageManager.close; nothing stays open."""
