@@ -7,10 +7,10 @@ BIN := .venv/bin
 READY := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs
+.PHONY: help demo test lint bench docs formatter
 
 help: ## This list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: $(READY) ## copy, segments, format, sweep, delete and fetch on a captured broker's data
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.demo
@@ -26,6 +26,9 @@ lint: $(READY) ## ruff, mypy --strict, and the one-way import rule
 
 bench: $(READY) ## Speed of what has to be fast, as ratios to the plain way
 	$(BIN)/pytest -q tests/bench --benchmark-enable --benchmark-only
+
+formatter: $(READY) ## The jar for Kafka's console consumer, which a wheel then ships (JDK 11 or newer, Maven)
+	$(BIN)/python -m tierctl.formatter.build
 
 docs: $(READY) ## Write completions/ and man/ from the commands
 	$(BIN)/python -m tierctl.cli.docs

@@ -232,3 +232,11 @@ def test_offsets_that_kafka_throws_for_are_refused(
 def test_a_length_is_bounded_by_what_remains(at: int) -> None:
     with pytest.raises(CorruptInputError):
         decode(SEGMENT[:at] + b"\xfe\xff\xff\xff\x0f" + SEGMENT[at + 1 :], "kafka")
+
+
+@pytest.mark.parametrize("topic", ["\u00e9" * 100, "\u6f22" * 80, "t\u0000" * 70])
+def test_a_name_that_no_kafka_record_could_begin_with_is_a_name(topic: str) -> None:
+    """Read as the length of a kafka record's name it is none, so the value is no such record that was cut."""
+    update = next(e for e in map(decode, golden("kip405")) if isinstance(e, RemoteLogSegmentMetadataUpdate))
+    event = replace(update, topic=topic)
+    assert decode(encode(event, "kip405")) == event

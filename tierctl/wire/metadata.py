@@ -149,7 +149,10 @@ def cut_segment_marks(value: bytes) -> tuple[int, ...]:
     """
     if not value.startswith(b"\x01\x00\x00"):
         return ()
-    length, at = read_uvarint(value, 3)
+    try:
+        length, at = read_uvarint(value, 3)
+    except CorruptInputError:
+        return ()
     topic_id = at + length - 1
     partition = topic_id + 16
     tags = partition + 4

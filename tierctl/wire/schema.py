@@ -1,12 +1,11 @@
 """The records tierctl reads and writes, as data.
 
-This is the only description of their layout: the scalar codec (wire/codec.py) and the columnar one
-(wire/columns.py) both read it. Sources: Apache Kafka's storage/src/main/resources/message/*.json for the
+This is the only description of their layout: the scalar codec (wire/codec.py), the columnar one
+(wire/columns.py) and the formatter in Java (formatter/describe.py) all read it. Sources: Apache Kafka's storage/src/main/resources/message/*.json for the
 kafka dialect, KIP-405's "Message Format" for kip405 and "Internal flat-file store format" for what is
 stored. Field names are those of the events in `tierctl.model`.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -73,11 +72,21 @@ class Array:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a decoded event must fulfil; `field` is the one to blame."""
+    """What a decoded event must fulfil: `field`, the one to blame, is not below `least`.
+
+    `least` is a number or another field's name; None asks only that the field is not empty.
+    """
 
     field: str
     expected: str
-    holds: Callable[[Any], bool]
+    least: int | str | None = None
+
+    def holds(self, event: Any) -> Any:
+        """Whether the event fulfils it; row by row when the event's fields are columns."""
+        value = getattr(event, self.field)
+        if self.least is None:
+            return bool(value)
+        return value >= (getattr(event, self.least) if isinstance(self.least, str) else self.least)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,12 +129,10 @@ _LEADER_EPOCH = Field("leader_epoch", Fixed.INT32)
 _TXN_INDEX_EMPTY = Flag("txn_index_empty", 0)
 
 # Kafka's constructors throw for these, so no broker can use such a record.
-_HAS_EPOCHS = Rule(
-    "segment_leader_epochs", "at least one leader epoch", lambda e: bool(e.segment_leader_epochs)
-)
+_HAS_EPOCHS = Rule("segment_leader_epochs", "at least one leader epoch")
 _SEGMENT_RULES = (
-    Rule("start_offset", "a start offset of 0 or more", lambda e: e.start_offset >= 0),
-    Rule("end_offset", "an end offset not below the start offset", lambda e: e.end_offset >= e.start_offset),
+    Rule("start_offset", "a start offset of 0 or more", least=0),
+    Rule("end_offset", "an end offset not below the start offset", least="start_offset"),
     _HAS_EPOCHS,
 )
 

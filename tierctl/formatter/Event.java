@@ -1,0 +1,42 @@
+package tierctl.formatter;
+
+import java.util.Map;
+
+/** What a record says, field by field; names are those of tierctl/wire/schema.py. */
+final class Event {
+    static final String KAFKA = "kafka";
+    static final String KIP405 = "kip405";
+
+    final String type;
+    final String dialect;
+    private final Map<String, Object> values;
+
+    Event(String type, String dialect, Map<String, Object> values) {
+        this.type = type;
+        this.dialect = dialect;
+        this.values = values;
+    }
+
+    /** What its text is chosen by. */
+    String shape() {
+        return type + "/" + dialect;
+    }
+
+    Object get(String name) {
+        return values.get(name);
+    }
+
+    long number(String name) {
+        return (Long) values.get(name);
+    }
+
+    /** Bytes, or null. */
+    byte[] bytes(String name) {
+        return (byte[]) values.get(name);
+    }
+
+    /** Pairs of leader epoch and start offset. */
+    long[][] epochs(String name) {
+        return (long[][]) values.get(name);
+    }
+}

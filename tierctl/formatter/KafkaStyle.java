@@ -1,0 +1,47 @@
+package tierctl.formatter;
+
+import java.util.Map;
+import java.util.TreeMap;
+
+/** `tierctl format --style kafka`: the lines of Kafka's own formatter, which knows one dialect and no bad records. */
+final class KafkaStyle extends Style {
+    @Override
+    String eventLine(Row row) {
+        return fill(template(Descriptions.KAFKA_TEXT, row), row);
+    }
+
+    @Override
+    String field(String name, Row row) {
+        switch (name) {
+            case "epochs":
+                return byEpoch(row.event.epochs("segment_leader_epochs"));
+            case "optional":
+                byte[] custom = row.event.bytes("custom_metadata");
+                return custom == null
+                    ? "Optional.empty"
+                    : "Optional[CustomMetadata{" + custom.length + " bytes}]";
+            case "txn_index_empty":
+                return String.valueOf(Boolean.TRUE.equals(row.event.get(name)));
+            default:
+                return super.field(name, row);
+        }
+    }
+
+    /** As a map prints: by epoch, the last of the same epoch wins. */
+    private static String byEpoch(long[][] pairs) {
+        Map<Long, Long> epochs = new TreeMap<>();
+        for (long[] pair : pairs) {
+            epochs.put(pair[0], pair[1]);
+        }
+        String text = epochs.toString();
+        return text.substring(1, text.length() - 1);
+    }
+
+    @Override
+    String otherLine(Row row) {
+        String head = "partition: " + row.partition + ", offset: " + row.offset + ", ";
+        return row.error == null
+            ? head + "value: null"
+            : head + "error: " + Text.printable(row.error) + ", bytes: " + row.valueHex();
+    }
+}

@@ -1,0 +1,82 @@
+package tierctl.formatter;
+
+import java.util.Arrays;
+import java.util.Base64;
+import java.util.function.Function;
+import java.util.stream.Collectors;
+
+/** Values as text that is safe to show: as tierctl/report/terminal.py and the formatters beside it write them. */
+final class Text {
+    private static final int BAD_VALUE_BYTES_MAX = 1024;
+    private static final Base64.Encoder ID = Base64.getUrlEncoder().withoutPadding();
+    /** First and last of what a terminal obeys, or what reorders or hides text. */
+    private static final char[][] UNSAFE = {
+        {0x00, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x061c, 0x061c}, {0x200b, 0x200f}, {0x2028, 0x202e},
+        {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
+    };
+    private static final String SHORT = "\n\r\t";
+    private static final String SHORT_NAMES = "nrt";
+    private static final String JSON_SHORT = "\"\\\b\f\n\r\t";
+    private static final String JSON_SHORT_NAMES = "\"\\bfnrt";
+
+    private Text() {
+    }
+
+    /** On one line, with everything unsafe as an escape. */
+    static String printable(String text) {
+        StringBuilder out = new StringBuilder(text.length());
+        for (char each : text.toCharArray()) {
+            if (!isUnsafe(each)) {
+                out.append(each);
+            } else if (SHORT.indexOf(each) >= 0) {
+                out.append('\\').append(SHORT_NAMES.charAt(SHORT.indexOf(each)));
+            } else {
+                out.append(String.format(each < 0x100 ? "\\x%02x" : "\\u%04x", (int) each));
+            }
+        }
+        return out.toString();
+    }
+
+    private static boolean isUnsafe(char each) {
+        return Arrays.stream(UNSAFE).anyMatch(range -> range[0] <= each && each <= range[1]);
+    }
+
+    /** A JSON string in ASCII. */
+    static String json(String text) {
+        StringBuilder out = new StringBuilder(text.length() + 2).append('"');
+        for (char each : text.toCharArray()) {
+            if (JSON_SHORT.indexOf(each) >= 0) {
+                out.append('\\').append(JSON_SHORT_NAMES.charAt(JSON_SHORT.indexOf(each)));
+            } else if (each < ' ' || each > '~') {
+                out.append(String.format("\\u%04x", (int) each));
+            } else {
+                out.append(each);
+            }
+        }
+        return out.append('"').toString();
+    }
+
+    static String id(byte[] bytes) {
+        return ID.encodeToString(bytes);
+    }
+
+    static String hex(byte[] bytes) {
+        StringBuilder out = new StringBuilder(2 * bytes.length);
+        for (byte each : bytes) {
+            out.append(Character.forDigit(each >> 4 & 15, 16)).append(Character.forDigit(each & 15, 16));
+        }
+        return out.toString();
+    }
+
+    /** A bad record prints one line, not a megabyte. */
+    static String cutHex(byte[] bytes) {
+        int rest = bytes.length - BAD_VALUE_BYTES_MAX;
+        return rest <= 0
+            ? hex(bytes)
+            : hex(Arrays.copyOf(bytes, BAD_VALUE_BYTES_MAX)) + "...(" + rest + " more bytes)";
+    }
+
+    static String joined(long[][] pairs, String between, Function<long[], String> text) {
+        return Arrays.stream(pairs).map(text).collect(Collectors.joining(between));
+    }
+}
