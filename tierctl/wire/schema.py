@@ -1,9 +1,9 @@
 """The records tierctl reads and writes, as data.
 
 This is the only description of their layout: the scalar codec (wire/codec.py), the columnar one
-(wire/columns.py) and the formatter in Java (formatter/describe.py) all read it. Sources: Apache Kafka's storage/src/main/resources/message/*.json for the
-kafka dialect, KIP-405's "Message Format" for kip405 and "Internal flat-file store format" for what is
-stored. Field names are those of the events in `tierctl.model`.
+(wire/columns.py) and the formatter in Java (formatter/describe.py) all read it. Sources: Apache Kafka's
+storage/src/main/resources/message/*.json for the kafka dialect, KIP-405's "Message Format" for kip405 and
+"Internal flat-file store format" for what is stored. Field names are those of the events in `tierctl.model`.
 """
 
 from dataclasses import dataclass
