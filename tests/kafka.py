@@ -1,4 +1,4 @@
-"""Kafka's own tools and brokers from Maven Central, for the tests that need them.
+"""Kafka's own tools from Maven Central, for the tests that need them; brokers are in tests/broker.py.
 
     def test_dump(kafka: KafkaRelease) -> None:
         text = kafka.run("org.apache.kafka.tools.DumpLogSegments", "--files", str(segment))
@@ -9,11 +9,9 @@ skipped with a line that says so; with CI=true that is a failure.
 
 import os
 import shutil
-import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,7 +20,6 @@ import pytest
 VERSIONS = ("4.3.0", "3.9.1")
 RUN_TIMEOUT_S = 120
 FETCH_TIMEOUT_S = 900
-BROKER_START_TIMEOUT_S = 60
 
 _REPOSITORY = Path(__file__).parents[1]
 _ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-storage")
@@ -37,29 +34,6 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   <dependencies>{dependencies}
   </dependencies>
 </project>
-"""
-_SERVER = """process.roles=broker,controller
-node.id=1
-controller.quorum.voters=1@localhost:{controller_port}
-controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://localhost:{port},CONTROLLER://localhost:{controller_port}
-advertised.listeners=PLAINTEXT://localhost:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
-log.dirs={log_dir}
-offsets.topic.replication.factor=1
-transaction.state.log.replication.factor=1
-transaction.state.log.min.isr=1
-num.partitions=1
-remote.log.storage.system.enable=true
-remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
-rsm.config.dir={remote_dir}
-remote.log.metadata.manager.listener.name=PLAINTEXT
-rlmm.config.remote.log.metadata.topic.replication.factor=1
-rlmm.config.remote.log.metadata.topic.num.partitions=5
-rlmm.config.remote.log.metadata.topic.min.isr=1
-remote.log.manager.task.interval.ms=1000
-log.initial.task.delay.ms=500
-log.retention.check.interval.ms=2000
 """
 
 
@@ -93,33 +67,6 @@ class KafkaRelease:
         """What kafka-dump-log prints of a segment or index."""
         package = "kafka" if self.version.startswith("3.") else "org.apache.kafka"
         return self.run(f"{package}.tools.DumpLogSegments", "--files", str(segment), *options)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Broker:
-    """A single KRaft node that runs; `log_dir` is its data, `remote_dir` the tier of LocalTieredStorage."""
-
-    release: KafkaRelease
-    bootstrap: str
-    log_dir: Path
-    remote_dir: Path
-    output: Path
-
-    def tool(self, main_class: str, *arguments: str) -> str:
-        """A tool against this broker."""
-        return self.release.run(main_class, "--bootstrap-server", self.bootstrap, *arguments)
-
-    def wait_for(self, what: str, holds: Callable[[], bool], timeout_s: float = 60) -> None:
-        """Wait until `holds()`; fails with the end of the broker's output."""
-        deadline = time.monotonic() + timeout_s
-        while not holds():
-            if time.monotonic() > deadline:
-                pytest.fail(f"waited {timeout_s:.0f} s for {what}; the broker said:\n{self.said()[-3000:]}")
-            time.sleep(0.3)
-
-    def said(self) -> str:
-        """Everything the broker printed so far."""
-        return self.output.read_text(errors="replace")
 
 
 def fetch_release(version: str) -> KafkaRelease:
@@ -173,75 +120,6 @@ def _pom(version: str) -> str:
         for group, artifact, number, more in wanted
     )
     return _POM.format(version=version, dependencies=dependencies)
-
-
-@contextmanager
-def running_broker(
-    release: KafkaRelease, folder: Path, ports: tuple[int, int], settings: Mapping[str, str] | None = None
-) -> Iterator[Broker]:
-    """A broker over `folder`, formatted when it is new; stopped as an operator would, by SIGTERM."""
-    log_dir, remote_dir = folder / "logs", folder / "remote"
-    remote_dir.mkdir(parents=True, exist_ok=True)
-    server = folder / "server.properties"
-    text = _SERVER.format(port=ports[0], controller_port=ports[1], log_dir=log_dir, remote_dir=remote_dir)
-    server.write_text(text + "".join(f"{key}={value}\n" for key, value in (settings or {}).items()))
-    if not (log_dir / "meta.properties").exists():
-        cluster_id = "dGllcmN0bC10ZXN0cy0wMQ"
-        release.run("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(server))
-    output = folder / "broker.out"
-    with output.open("ab") as sink:
-        process = subprocess.Popen(
-            release.command("kafka.Kafka", [str(server)]), stdout=sink, stderr=subprocess.STDOUT, cwd=folder
-        )
-        try:
-            broker = Broker(
-                release=release,
-                bootstrap=f"localhost:{ports[0]}",
-                log_dir=log_dir,
-                remote_dir=remote_dir,
-                output=output,
-            )
-            _await_listener(broker, process, ports[0])
-            yield broker
-        finally:
-            _stop(process)
-
-
-def _await_listener(broker: Broker, process: "subprocess.Popen[bytes]", port: int) -> None:
-    import socket
-
-    def listens() -> bool:
-        if process.poll() is not None:
-            pytest.fail(f"the broker ended with {process.returncode}:\n{broker.said()[-3000:]}")
-        with suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
-            return True
-        return False
-
-    broker.wait_for("the broker to listen", listens, BROKER_START_TIMEOUT_S)
-
-
-def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """End the broker we started, and nobody else."""
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(timeout=60)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(timeout=30)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now."""
-    import socket
-
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("localhost", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
