@@ -28,6 +28,16 @@ from tierctl.wire.records import ControlType, Record, encode_batch, encode_end_t
 from tests.read import brute
 from tests.read.tier import as_answers
 
+_T, _P = IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT
+# Which indexes are lost, and how likely each is.
+LOST = {
+    "nothing": ((), 0.0),
+    "transaction indexes": ((_T,), 1.0),
+    "some transaction indexes": ((_T,), 0.4),
+    "some": ((_T, _P), 0.3),
+    "all": ((_T, _P), 1.0),
+}
+
 TIP = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "t", 0)
 
 
@@ -127,7 +137,7 @@ class World:
         lineage: Sequence[tuple[int, int]],
         *,
         flagged: bool,
-        lost: float,
+        lost: str,
     ) -> None:
         start, end, data, indexes = segment
         segment_id = Uuid.from_bytes(self.rng.randbytes(16))
@@ -140,7 +150,7 @@ class World:
             [(e, o) for e, o in lineage if o <= end]  # type: ignore[list-item]
         )
         for index_type, index in indexes.items():
-            if index and self.rng.random() >= lost:
+            if index and (index_type not in LOST[lost][0] or self.rng.random() >= LOST[lost][1]):
                 self.store.objects[segment_id, index_type] = index
         started = RemoteLogSegmentMetadata(
             topic=TIP.topic,
@@ -190,24 +200,21 @@ def committed(log: Log) -> list[tuple[int, int, str | None, str | None]]:
     return [record.answer for record in brute.committed(list(brute.decode(data)))]
 
 
-LOST = [0.0, 0.3, 1.0]
-
-
 @pytest.mark.parametrize("flagged", [True, False])
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("seed", range(40))
-def test_transactions_across_segments(seed: int, lost: float, flagged: bool) -> None:
+def test_transactions_across_segments(seed: int, lost: str, flagged: bool) -> None:
     rng = random.Random(seed)
     log, world = Log(), World(rng)
     for _ in range(80):
         log.random_step(rng)
     for segment in log.segments:
-        world.copy(segment, [(0, 0)], flagged=flagged and not lost, lost=lost)
+        world.copy(segment, [(0, 0)], flagged=flagged and lost == "nothing", lost=lost)
 
     expected = committed(log)
     assert as_answers(world.reader().read()) == expected
     assert world.problems == []
-    if lost:
+    if lost in {"some", "all"}:
         return
     for start in range(0, log.segments[-1][1], 7):
         wanted = [a for a in expected if start <= a[0] < start + 9]
@@ -216,7 +223,7 @@ def test_transactions_across_segments(seed: int, lost: float, flagged: bool) -> 
 
 @pytest.mark.parametrize("lost", LOST)
 @pytest.mark.parametrize("seed", range(60))
-def test_transactions_of_a_lineage_that_was_lost_do_not_count(seed: int, lost: float) -> None:
+def test_transactions_of_a_lineage_that_was_lost_do_not_count(seed: int, lost: str) -> None:
     """The new leader's first segment begins where it took over, inside a segment of the old one."""
     rng = random.Random(seed)
     old, new, world = Log(), Log(), World(rng)

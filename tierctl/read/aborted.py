@@ -132,10 +132,7 @@ class AbortedTransactions:
             piece = self._pieces.get(at)
             if piece is not None:
                 before = self._open_after[at - 1] or {}
-                found, still_open = scan_transactions(piece, before, self._indexes)
-                # The snapshot also knows what was open before reading began.
-                if self._open_after_piece(at, piece) is None:
-                    self._open_after[at] = still_open
+                found, self._open_after[at] = scan_transactions(piece, before, self._indexes)
         return found
 
 
