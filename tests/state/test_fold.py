@@ -168,6 +168,17 @@ def kept_by_a_cache_that_keeps(events: Sequence[MetadataEvent]) -> dict[Uuid, Re
     return last
 
 
+def test_segment_finished_and_marked_for_deletion_in_a_later_chunk_stays_listed() -> None:
+    values = values_of([*finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED)])
+    assert_same(folded(values, chunks=[1]), one_by_one(values))
+
+
+def test_many_at_once_come_in_the_order_of_a_grown_hash_set() -> None:
+    copies = [started(n, 5, 9) for n in range(30)]
+    values = values_of([*copies, *(updated(n, S.COPY_SEGMENT_FINISHED) for n in range(4))])
+    assert_same(folded(values), one_by_one(values))
+
+
 @given(st.one_of(histories(), regular_histories()), st.integers(0, 60))
 @settings(max_examples=100, deadline=None)
 def test_last_states_of_any_history(history: list[MetadataEvent], cut: int) -> None:

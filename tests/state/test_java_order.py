@@ -3,13 +3,13 @@
 import pytest
 from tierctl.model import Uuid
 from tierctl.state.columns import SegmentColumns
-from tierctl.state.epoch_index import EpochIndex, java_order
+from tierctl.state.epoch_index import EpochIndex
 from tierctl.state.java_hash import segment_hash
 
 from tests.state.histories import ORDERS, segment_id
 
-# What a JVM (17) printed: hash codes in order of arrival, and the order in which ConcurrentHashMap.newKeySet()
-# yields them after so many, over two of its growths.
+# What a JVM (17) printed: hash codes in order of arrival, and the order in which a set made by
+# ConcurrentHashMap.newKeySet() yields them after so many, over two of its growths.
 # fmt: off
 CODES = [
     -1156638823, -1552468968, -1077308326, 41356089, 1495978761, 2107132509, -441191359, -1105573998,
@@ -28,16 +28,23 @@ ORDERS_BY_COUNT = {
 # fmt: on
 
 
+class Coded(SegmentColumns):
+    """Columns whose segments have these hash codes."""
+
+    def java_hash(self, row: int) -> int:
+        return CODES[row] & 0xFFFF_FFFF
+
+
 @pytest.mark.parametrize("count", ORDERS_BY_COUNT)
 def test_order_of_a_concurrent_hash_set(count: int) -> None:
-    index = EpochIndex(0, SegmentColumns())
+    index = EpochIndex(0, Coded())
     for row in range(count):
         index.add_unreferenced(row)
-    assert java_order(lambda row: CODES[row] & 0xFFFF_FFFF, index) == ORDERS_BY_COUNT[count]
+    assert index.unreferenced_in_java_order() == ORDERS_BY_COUNT[count]
 
 
 def test_table_never_shrinks() -> None:
-    index = EpochIndex(0, SegmentColumns())
+    index = EpochIndex(0, Coded())
     for row in range(12):
         index.add_unreferenced(row)
     for row in range(11):

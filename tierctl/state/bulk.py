@@ -15,9 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.model import is_valid_transition
+from tierctl.state.arrays import ranges, view
 from tierctl.state.bulk_columns import EpochRuns, epoch_runs, extend, kill, set_updates
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.columns import STATE_MASK, STATES, SegmentColumns, ranges, view
+from tierctl.state.columns import STATE_MASK, STATES, SegmentColumns
 from tierctl.state.epoch_index import EpochIndex
 from tierctl.state.event_columns import ADD, Bools, EventColumns, Int64s
 from tierctl.state.ids import Rows
@@ -269,10 +270,8 @@ def _apply_effects(cache: RemoteLogMetadataCache, effects: _Effects) -> None:
     for begin, end in pairwise(bounds):
         index = cache.epoch_index(int(effects.epochs[begin]))
         part = effects.cut(slice(begin, end))
-        if end - begin < _FEW_EFFECTS or not _is_in_order(index, part):
+        if end - begin < _FEW_EFFECTS or not _is_in_order(index, part) or not _apply_in_order(index, part):
             _apply_one_by_one(index, part)
-        else:
-            _apply_in_order(index, part)
 
 
 def _is_in_order(index: EpochIndex, effects: _Effects) -> bool:
@@ -300,28 +299,34 @@ def _apply_one_by_one(index: EpochIndex, effects: _Effects) -> None:
             index.delete_finished(row)
 
 
-def _apply_in_order(index: EpochIndex, effects: _Effects) -> None:
-    finishing = effects.states == _FINISHED
-    if finishing.any():
-        index.raise_highest_offset(int(effects.ends[finishing].max()))
-        index.append_many(effects.rows[finishing & (effects.final == _FINISHED)])
-    index.take_out(effects.rows[effects.states == _DELETE_STARTED])
-    _apply_unreferenced(index, effects)
+def _apply_in_order(index: EpochIndex, effects: _Effects) -> bool:
+    """All effects at once; False, and nothing done, when Kafka's hash set would grow on the way.
 
-
-def _apply_unreferenced(index: EpochIndex, effects: _Effects) -> None:
-    """The set of unreferenced segments after all effects, and the size it had in between."""
+    Its growth mixes up the order within bins, by what is in them at that moment.
+    """
     there = np.isin(effects.rows, np.fromiter(index.unreferenced, dtype=np.int64))
-    was_in = (effects.before == _STARTED) | (effects.before == _DELETE_STARTED)
-    # A segment superseded before is in the set although it is finished; here nothing is superseded.
-    was_in |= there & effects.opening & (effects.before == _FINISHED)
-    goes_in = (effects.states == _STARTED) | (effects.states == _DELETE_STARTED)
-    enters, leaves = goes_in & ~was_in, ~goes_in & was_in
+    enters, leaves = _moves(effects, there)
     sizes = len(index.unreferenced) + np.cumsum(enters.astype(np.int64) - leaves)
-    index.grow_table(int(sizes.max()))
+    if index.grows_at(int(sizes.max())):
+        return False
     for row in effects.rows[leaves & there].tolist():
         index.unreferenced.pop(row, None)
     stays = (effects.final == _STARTED) | (effects.final == _DELETE_STARTED)
     for row in effects.rows[enters & stays].tolist():
         index.unreferenced.pop(row, None)
         index.unreferenced[row] = None
+    finishing = effects.states == _FINISHED
+    if finishing.any():
+        index.raise_highest_offset(int(effects.ends[finishing].max()))
+        index.append_many(effects.rows[finishing & (effects.final == _FINISHED)])
+    index.take_out(effects.rows[effects.states == _DELETE_STARTED])
+    return True
+
+
+def _moves(effects: _Effects, there: Bools) -> tuple[Bools, Bools]:
+    """Which effects put their segment into the set of unreferenced ones, and which take it out."""
+    was_in = (effects.before == _STARTED) | (effects.before == _DELETE_STARTED)
+    # A segment superseded before is in the set although it is finished; here nothing is superseded.
+    was_in |= there & effects.opening & (effects.before == _FINISHED)
+    goes_in = (effects.states == _STARTED) | (effects.states == _DELETE_STARTED)
+    return goes_in & ~was_in, ~goes_in & was_in

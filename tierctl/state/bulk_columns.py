@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tierctl.state.arrays import ranges, view
 from tierctl.state.columns import (
     DEAD,
     KIP405,
@@ -16,8 +17,6 @@ from tierctl.state.columns import (
     WIDE,
     SegmentColumns,
     SegmentKeys,
-    ranges,
-    view,
 )
 from tierctl.state.event_columns import EventColumns, Int64s
 from tierctl.state.ids import Rows

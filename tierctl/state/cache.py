@@ -14,9 +14,8 @@ from tierctl.model import (
     is_valid_transition,
 )
 from tierctl.state.columns import TXN_INDEX_EMPTY, LazySegmentColumns, Loader, SegmentColumns
-from tierctl.state.epoch_index import EpochIndex, java_order
+from tierctl.state.epoch_index import EpochIndex
 from tierctl.state.ids import Rows
-from tierctl.state.java_hash import segment_hash
 
 _S = RemoteLogSegmentState
 _DEAD_ROWS_KEPT: Final = 1024
@@ -236,9 +235,7 @@ class RemoteLogMetadataCache:
         rows = index.readable()
         if not index.unreferenced:
             return rows
-        ids, partition = self._columns.ids, self._columns.partition
-        assert partition is not None
-        others = java_order(lambda row: segment_hash(partition, ids.id_of(row)), index)
+        others = index.unreferenced_in_java_order()
         rows = np.concatenate([rows, np.array(others, dtype=np.int64)])
         starts = np.asarray(self._columns.starts)[rows]
         return rows[np.argsort(starts, kind="stable")]

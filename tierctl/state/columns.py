@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from tierctl.errors import UsageError
 from tierctl.model import (
@@ -20,7 +19,9 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import NestedTags, UnknownTags
+from tierctl.state.arrays import ranges, taken, view
 from tierctl.state.ids import Rows, SegmentIds
+from tierctl.state.java_hash import segment_hash
 
 STATES: Final = tuple(RemoteLogSegmentState)
 STATE_MASK: Final = 3
@@ -125,6 +126,12 @@ class SegmentKeys:
         for (epoch, _), delta in zip(epochs[1:], deltas[1:], strict=True):
             self.pool.append(epoch)
             self.pool.append(delta)
+
+    def java_hash(self, row: int) -> int:
+        """RemoteLogSegmentId.hashCode of the row's segment, unsigned."""
+        partition = self.partitions.get(row, self.partition)
+        assert partition is not None
+        return segment_hash(partition, self.ids.id_of(row))
 
     def set_state(self, row: int, state: RemoteLogSegmentState) -> None:
         """The segment's state alone."""
@@ -380,20 +387,3 @@ def _put(sparse: dict[int, Any], row: int, value: Any) -> None:
         sparse[row] = value
     else:
         sparse.pop(row, None)
-
-
-def view(column: "array[Any]") -> npt.NDArray[Any]:
-    """The column as NumPy sees it, sharing its memory; drop it before the column grows."""
-    return np.asarray(column)
-
-
-def taken(column: "array[Any]", rows: Rows) -> "array[Any]":
-    """A column of these rows only."""
-    return array(column.typecode, view(column)[rows].tobytes())
-
-
-def ranges(starts: Rows, lengths: Rows) -> Rows:
-    """start, start + 1, … of each range, one after the other."""
-    total = int(lengths.sum())
-    firsts = np.cumsum(lengths) - lengths
-    return np.repeat(starts - firsts, lengths) + np.arange(total)

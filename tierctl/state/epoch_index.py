@@ -2,13 +2,13 @@
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
 
-from tierctl.state.columns import SegmentKeys, view
-from tierctl.state.ids import Rows
+from tierctl.state.arrays import Rows, view
+from tierctl.state.columns import SegmentKeys
+from tierctl.state.java_hash import in_bins, split_bins
 
 _FIRST_TABLE_SIZE: Final = 16
 _WALK_LIMIT: Final = 32
@@ -40,12 +40,21 @@ class EpochIndex:
     def add_unreferenced(self, row: int) -> None:
         """The segment is there and can't be read."""
         self.unreferenced[row] = None
-        self.grow_table(len(self.unreferenced))
-
-    def grow_table(self, count: int) -> None:
-        """Remember that there were `count` unreferenced ones at some time."""
-        while 4 * count >= 3 * self.table_size:
+        while self.grows_at(len(self.unreferenced)):
+            # Growth changes the order within bins; the dictionary keeps it from then on.
+            self.unreferenced = dict.fromkeys(split_bins(self._hashes(), self.table_size))
             self.table_size *= 2
+
+    def grows_at(self, count: int) -> bool:
+        """Whether Kafka's hash set grows when there are so many unreferenced ones."""
+        return 4 * count >= 3 * self.table_size
+
+    def unreferenced_in_java_order(self) -> list[int]:
+        """Unreferenced rows in the order in which Kafka's hash set of their ids yields them."""
+        return in_bins(self._hashes(), self.table_size)
+
+    def _hashes(self) -> dict[int, int]:
+        return {row: self.keys.java_hash(row) for row in self.unreferenced}
 
     def finished(self, row: int, start_offset: int, end_offset: int) -> None:
         """The segment can be read from `start_offset` on; `end_offset` is its last one in this epoch.
@@ -146,17 +155,3 @@ class EpochIndex:
         self.purge()
         self.rows = array("i", numbers[view(self.rows)].astype(np.int32).tobytes())
         self.unreferenced = {int(numbers[row]): None for row in self.unreferenced}
-
-
-def java_order(hash_of: Callable[[int], int], index: EpochIndex) -> list[int]:
-    """Unreferenced rows in the order in which Kafka's ConcurrentHashMap of their ids yields them.
-
-    By bin, and within a bin in order of arrival. It decides the order of segments with equal start offsets.
-    """
-    bins = {row: spread(hash_of(row)) & (index.table_size - 1) for row in index.unreferenced}
-    return sorted(index.unreferenced, key=bins.__getitem__)
-
-
-def spread(code: int) -> int:
-    """ConcurrentHashMap.spread of a 32-bit hash code."""
-    return (code ^ (code >> 16)) & 0x7FFF_FFFF

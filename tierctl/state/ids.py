@@ -8,6 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tierctl.state.arrays import Rows
+
 _EMPTY: Final = 0
 _REMOVED: Final = -1
 _LEAST_SIZE: Final = 16
@@ -19,7 +21,6 @@ _pack_id = struct.Struct("=QQ").pack
 # data, and must not be able to choose their slots. They decide where a row is found, never what is answered.
 _FACTORS: Final = (hash(b"high half") & _WORD | 1, hash(b"low half") & _WORD | 1)
 
-Rows = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.uint64]
 
 

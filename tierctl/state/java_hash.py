@@ -1,5 +1,6 @@
-"""Hash codes as the JVM computes them: they decide in which order Kafka lists segments of equal offsets."""
+"""Hash codes and hash tables of the JVM: they decide in which order Kafka lists segments of equal offsets."""
 
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -33,3 +34,40 @@ def _string_hash(text: str) -> int:
     for high, low in zip(raw[::2], raw[1::2], strict=True):
         code = (31 * code + (high << 8 | low)) & _INT
     return code
+
+
+def in_bins(codes: Mapping[int, int], table_size: int) -> list[int]:
+    """Keys in the order a ConcurrentHashMap of that many bins yields them.
+
+    By bin, and within a bin in the order of `codes` (keys with their hash codes). Bins of eight and more,
+    which become trees, are not told apart.
+    """
+    return sorted(codes, key=lambda key: _spread(codes[key]) & (table_size - 1))
+
+
+def split_bins(codes: Mapping[int, int], table_size: int) -> list[int]:
+    """Keys in their order within bins after ConcurrentHashMap.transfer to twice as many.
+
+    Each bin parts in two. The longest run at its end that goes the same way stays as it is; the keys
+    before it come in front of it, or of the other half, one by one and so in reverse.
+    """
+    bins: dict[int, list[int]] = {}
+    for key in codes:
+        bins.setdefault(_spread(codes[key]) & (table_size - 1), []).append(key)
+    order: list[int] = []
+    for keys in bins.values():
+        high = [bool(_spread(codes[key]) & table_size) for key in keys]
+        run = len(keys) - 1
+        while run > 0 and high[run - 1] == high[-1]:
+            run -= 1
+        halves: dict[bool, list[int]] = {False: [], True: []}
+        halves[high[-1]] = keys[run:]
+        for key, goes_high in zip(keys[:run], high, strict=False):
+            halves[goes_high].insert(0, key)
+        order += halves[False] + halves[True]
+    return order
+
+
+def _spread(code: int) -> int:
+    """ConcurrentHashMap.spread of an unsigned 32-bit hash code."""
+    return (code ^ (code >> 16)) & 0x7FFF_FFFF
