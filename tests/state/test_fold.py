@@ -272,6 +272,20 @@ def test_what_cannot_be_used_is_quarantined_and_the_rest_goes_on() -> None:
         assert part.last_event_offset == 7
 
 
+@pytest.mark.parametrize(("column", "value"), [("start_offset", -1), ("end_offset", 3)])
+def test_a_table_with_an_impossible_segment_quarantines_it(column: str, value: int) -> None:
+    table = table_of(values_of([started(1, 5, 9), updated(1, S.COPY_SEGMENT_FINISHED), started(2, 10, 19)]))
+    changed = [value, *table.column(column).to_pylist()[1:]]
+    at = table.schema.get_field_index(column)
+    table = table.set_column(at, table.schema.field(at), pa.array(changed, pa.int64()))
+    for least in (EVERYTHING_AT_ONCE, NOTHING_AT_ONCE):
+        state = TierState()
+        fold(table, state, metadata_partition=3, metadata_offsets=range(3), least_bulk_events=least)
+        assert [q.metadata_offset for q in state.quarantined] == [0]
+        assert [a.metadata_offset for a in state.anomalies] == [1]
+        assert len(state.partitions[ORDERS.key].cache) == 1
+
+
 def test_partitions_of_one_name_and_several_ids_are_apart() -> None:
     other = Uuid.from_bytes(b"another topic id")
     events = [started(1, 0, 9), started(2, 0, 9, topic_id=other), started(3, 0, 9, partition=2)]

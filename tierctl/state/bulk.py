@@ -15,13 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.model import is_valid_transition
-from tierctl.state.arrays import ranges, view
+from tierctl.state.arrays import Rows, ranges, view
 from tierctl.state.bulk_columns import EpochRuns, epoch_runs, extend, kill, set_updates
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.columns import STATE_MASK, STATES, SegmentColumns
 from tierctl.state.epoch_index import EpochIndex
 from tierctl.state.event_columns import ADD, Bools, EventColumns, Int64s
-from tierctl.state.ids import Rows
 
 TAKEN: Final = 0
 DROPPED: Final = 1

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.state.arrays import ranges, view
+from tierctl.state.arrays import Rows, ranges, view
 from tierctl.state.columns import (
     DEAD,
     KIP405,
@@ -19,7 +19,6 @@ from tierctl.state.columns import (
     SegmentKeys,
 )
 from tierctl.state.event_columns import EventColumns, Int64s
-from tierctl.state.ids import Rows
 
 _INT32_MAX = (1 << 31) - 1
 

@@ -19,8 +19,8 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import NestedTags, UnknownTags
-from tierctl.state.arrays import ranges, taken, view
-from tierctl.state.ids import Rows, SegmentIds
+from tierctl.state.arrays import Rows, ranges, taken, view
+from tierctl.state.ids import SegmentIds
 from tierctl.state.java_hash import segment_hash
 
 STATES: Final = tuple(RemoteLogSegmentState)

@@ -17,9 +17,9 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import MetadataEvent
-from tierctl.state.arrays import ranges
+from tierctl.state.arrays import Rows, ranges
 from tierctl.state.columns import STATES
-from tierctl.state.ids import Ids, Rows
+from tierctl.state.ids import Ids
 from tierctl.wire.arrow_types import EVENT_SCHEMA
 from tierctl.wire.column_encode import event_at
 

@@ -17,6 +17,7 @@ from tierctl.model import (
 )
 from tierctl.model.events import MetadataEvent
 from tierctl.model.states import is_valid_partition_transition
+from tierctl.state.arrays import Rows
 from tierctl.state.bulk import DROPPED, TAKEN, apply_events
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.event_columns import (
@@ -28,7 +29,6 @@ from tierctl.state.event_columns import (
     event_columns,
     events_of,
 )
-from tierctl.state.ids import Rows
 from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
 
 __all__ = ["events_of", "fold", "fold_event"]

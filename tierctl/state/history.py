@@ -11,10 +11,10 @@ from tierctl.model import (
     RemoteLogSegmentState,
     is_valid_transition,
 )
+from tierctl.state.arrays import Rows
 from tierctl.state.bulk import record_events
 from tierctl.state.columns import SegmentColumns
 from tierctl.state.event_columns import UPDATE, EventColumns, event_columns
-from tierctl.state.ids import Rows
 
 _S = RemoteLogSegmentState
 

@@ -33,20 +33,46 @@ class FindingKind(StrEnum):
     DANGLING_COPY = "dangling_copy"
     STUCK_DELETE = "stuck_delete"
     BELOW_LOG_START = "below_log_start"
+    MISSING_OBJECT = "missing_object"
+    SIZE_DIFFERS = "size_differs"
+    ORPHAN = "orphan"
+    TEMP_LEFTOVER = "temp_leftover"
+    CORRUPT_LOG = "corrupt_log"
+    CORRUPT_INDEX = "corrupt_index"
+    SEGMENT_OFFSETS = "segment_offsets"
+    EPOCHS_DIFFER = "epochs_differ"
+    METADATA_DIFFERS = "metadata_differs"
+    DIFFERS_FROM_LOG = "differs_from_log"
+    CORRUPT_METADATA = "corrupt_metadata"
+    DROPPED_EVENT = "dropped_event"
+    UNFINISHED_PARTITION_DELETE = "unfinished_partition_delete"
+    RECREATED_TOPIC = "recreated_topic"
+    UNKNOWN_TOPIC = "unknown_topic"
+
+
+CORRUPT_KINDS = frozenset(
+    {FindingKind.CORRUPT_LOG, FindingKind.CORRUPT_INDEX, FindingKind.CORRUPT_METADATA}
+)
+"""Bytes that are not what their format says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that is not as it should be; offsets are inclusive; `segment_id` is None for none of them."""
+    """One thing that is not as it should be; what it is not about is None, offsets are inclusive.
+
+    `key` is the object's in the store. A finding about a record of the metadata topic has that topic's name,
+    partition and offset.
+    """
 
     kind: FindingKind
     severity: Severity
-    topic: str
-    topic_id: Uuid
-    partition: int
+    topic: str | None
+    topic_id: Uuid | None
+    partition: int | None
     segment_id: Uuid | None = None
     start_offset: int | None = None
     end_offset: int | None = None
+    key: str | None = None
     message: str
 
 
@@ -94,7 +120,7 @@ def check_offsets(partition: TopicIdPartition, offsets: Offsets) -> Iterator[Fin
         high, low = named[upper], named[lower]
         if high is not None and low is not None and high < low:
             message = f"{upper} {high} is below {lower} {low}"
-            yield _finding(partition, FindingKind.OFFSETS, Severity.ERROR, message)
+            yield finding_of(partition, FindingKind.OFFSETS, Severity.ERROR, message)
 
 
 def check_segments(
@@ -147,24 +173,33 @@ class _Check:
         if segment.state is _S.COPY_SEGMENT_STARTED:
             yield self._dangling(segment)
         elif segment.state is _S.DELETE_SEGMENT_STARTED:
-            message = "its deletion was started and not finished; a sweep resumes it"
-            yield _finding(self.partition, FindingKind.STUCK_DELETE, Severity.WARNING, message, segment)
+            yield self._stuck(segment)
         elif segment.segment_id in self.forgotten:
             yield self._doubled(segment)
         elif self.log is not None:
             yield from self._misplaced(segment, self.log)
 
+    def _is_recent(self, segment: RemoteLogSegmentMetadata) -> bool:
+        return self.now_ms is not None and self.now_ms - segment.event_timestamp_ms <= DANGLING_AFTER_MS
+
     def _dangling(self, segment: RemoteLogSegmentMetadata) -> Finding:
-        recent = self.now_ms is not None and self.now_ms - segment.event_timestamp_ms <= DANGLING_AFTER_MS
+        recent = self._is_recent(segment)
         severity = Severity.INFO if recent else Severity.WARNING
         message = "its copy was started " + ("less than a day ago" if recent else "and never finished")
-        return _finding(self.partition, FindingKind.DANGLING_COPY, severity, message, segment)
+        return finding_of(self.partition, FindingKind.DANGLING_COPY, severity, message, segment)
+
+    def _stuck(self, segment: RemoteLogSegmentMetadata) -> Finding:
+        recent = self._is_recent(segment)
+        severity = Severity.INFO if recent else Severity.WARNING
+        when = "less than a day ago" if recent else "and not finished"
+        message = f"its deletion was started {when}; a sweep resumes it"
+        return finding_of(self.partition, FindingKind.STUCK_DELETE, severity, message, segment)
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
         winner = self.cache.remote_log_segment_metadata(*min(segment.segment_leader_epochs))
         instead = f"; {winner.segment_id} is read instead" if winner is not None else ""
         message = f"copied again from the same offset{instead}: brokers forgot this one and never delete it"
-        return _finding(self.partition, FindingKind.DOUBLED_SEGMENT, Severity.WARNING, message, segment)
+        return finding_of(self.partition, FindingKind.DOUBLED_SEGMENT, Severity.WARNING, message, segment)
 
     def _misplaced(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> Iterator[Finding]:
         kind, severity = FindingKind.DIVERGENT_SEGMENT, Severity.WARNING
@@ -178,7 +213,7 @@ class _Check:
             message = f"it ends at or above the log end offset {log.log_end_offset}"
         else:
             message = f"its leader epochs {_shown(segment.segment_leader_epochs)} are not those of the log"
-        yield _finding(self.partition, kind, severity, message, segment)
+        yield finding_of(self.partition, kind, severity, message, segment)
 
     def gaps(self, log: LogFacts) -> Iterator[Finding]:
         """Holes of the readable tier: between segments, and below where a local log begins."""
@@ -196,7 +231,7 @@ class _Check:
         last = (end_offset if local_start is None else min(end_offset, local_start)) - 1
         if last >= start_offset:
             message = f"no readable remote segment holds offsets {start_offset} to {last}"
-            found = _finding(self.partition, FindingKind.GAP, Severity.ERROR, message)
+            found = finding_of(self.partition, FindingKind.GAP, Severity.ERROR, message)
             yield replace(found, start_offset=start_offset, end_offset=last)
 
     def overlaps(self, log: LogFacts, segments: list[RemoteLogSegmentMetadata]) -> Iterator[Finding]:
@@ -207,7 +242,7 @@ class _Check:
             if reach is not None and segment.start_offset <= reach.end_offset:
                 last = min(segment.end_offset, reach.end_offset)
                 message = f"offsets {segment.start_offset} to {last} are also held by {reach.segment_id}"
-                yield _finding(self.partition, FindingKind.OVERLAP, Severity.INFO, message, segment)
+                yield finding_of(self.partition, FindingKind.OVERLAP, Severity.INFO, message, segment)
             if reach is None or segment.end_offset > reach.end_offset:
                 reach = segment
 
@@ -224,13 +259,16 @@ def _shown(epochs: tuple[tuple[int, int], ...]) -> str:
     return ", ".join(f"{epoch} from {start}" for epoch, start in epochs)
 
 
-def _finding(
+def finding_of(
     partition: TopicIdPartition,
     kind: FindingKind,
     severity: Severity,
     message: str,
     segment: RemoteLogSegmentMetadata | None = None,
+    *,
+    key: str | None = None,
 ) -> Finding:
+    """A finding about a partition, or one segment of it."""
     return Finding(
         kind=kind,
         severity=severity,
@@ -240,5 +278,6 @@ def _finding(
         segment_id=segment.segment_id if segment else None,
         start_offset=segment.start_offset if segment else None,
         end_offset=segment.end_offset if segment else None,
+        key=key,
         message=message,
     )
