@@ -386,11 +386,16 @@ def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: P
     out = tmp_path / "out"
     with out.open("wb") as stream:
         remover = subprocess.Popen([sys.executable, "-m", "tierctl", *command], stdout=stream, stderr=stream)
-        deadline = time.monotonic() + 60
-        while out.read_bytes().count(b'"outcomes": []') < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        remover.send_signal(signal.SIGTERM)
-        assert remover.wait(60) == 128 + signal.SIGTERM
+        try:
+            deadline = time.monotonic() + 60
+            while out.read_bytes().count(b'"outcomes": []') < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            remover.send_signal(signal.SIGTERM)
+            assert remover.wait(60) == 128 + signal.SIGTERM
+        finally:
+            # It would go on for ever, beyond the tests.
+            remover.kill()
+            remover.wait()
     assert tiered.segments() == []
 
 
