@@ -189,7 +189,9 @@ def test_compacted_caches_answer_as_before(after: Path, state_dir: Path) -> None
     """And the state directory trusts them: a run beside them reads nothing anew."""
     plain = segments(after).out
     rows = cache("compact", "--state-dir", state_dir, "--apply")
-    assert any(row["new_size_bytes"] < row["size_bytes"] for row in rows)
+    for row in rows:
+        gone = any(name in row["file"] for name in ("clicks", "metrics", "orders-1", "shortlived"))
+        assert (row["new_size_bytes"] < row["size_bytes"]) == gone, "what was swept or deleted can go"
     for row in rows:
         assert Path(row["file"]).stat().st_size == row["new_size_bytes"]
         assert Path(row["file"] + ".bak").exists() == (row["action"] == "compact")
@@ -291,6 +293,16 @@ def test_verify_tells_missing_and_changed_caches_of_a_state_directory(state_dir:
     assert {row["status"] for row in bad} == {"corrupt", "missing"}
     assert one.name in bad[-1]["detail"]
     assert {row["file"] for row in bad[:-1]} == {str(other)}
+
+
+def test_verify_tells_a_cache_that_lost_its_last_entry(state_dir: Path) -> None:
+    """Well-formed, but not what the state directory vouches for."""
+    file = next(state_dir.glob("orders-0-*.rlmcache"))
+    found = flatfile.read(file.read_bytes())
+    file.write_bytes(file.read_bytes()[: found.entries[-1].start])
+    (row,) = [row for row in cache("verify", "--state-dir", state_dir, code=7) if row["status"] != "ok"]
+    assert row["file"] == str(file)
+    assert "expected 10 entries, found 9" in row["detail"]
 
 
 def test_verify_tells_a_cache_under_another_name(state_dir: Path, tmp_path: Path) -> None:

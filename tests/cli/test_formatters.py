@@ -2,15 +2,17 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from tierctl.errors import UsageError
+from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import dialect_of, printed
 from tierctl.report.formatters.base import Records
 from tierctl.report.formatters.registry import load, names
-from tierctl.wire.metadata import decode, decode_column
+from tierctl.wire.metadata import decode, decode_column, encode
 from tierctl.wire.metadata_text import to_string
 
 from tests.conftest import vectors
@@ -53,6 +55,19 @@ def test_kafka_columns_agree_with_the_scalar_text(name: str) -> None:
     values = values_of(name)
     got = lines("kafka", records_of(values))
     assert got == [f"partition: 3, offset: {i}, value: {to_string(decode(v))}" for i, v in enumerate(values)]
+
+
+def test_kafka_prints_leader_epochs_as_a_sorted_map() -> None:
+    """Records hold them in any order, and the last of the same epoch counts."""
+    value, _ = _of_type("serde-kafka.jsonl", "RemoteLogSegmentMetadata")
+    event = decode(value)
+    assert isinstance(event, RemoteLogSegmentMetadata)
+    lists = [((5, 50), (2, 20)), ((1, 10),), ((3, 1), (3, 2), (0, 0)), ((0, 0), (1, 5))]
+    events = [replace(event, segment_leader_epochs=epochs) for epochs in lists]
+    got = lines("kafka", records_of([encode(each) for each in events]))
+    assert got == [f"partition: 3, offset: {i}, value: {to_string(each)}" for i, each in enumerate(events)]
+    assert "segmentLeaderEpochs={2=20, 5=50}" in got[0]
+    assert "segmentLeaderEpochs={0=0, 3=2}" in got[2]
 
 
 @pytest.mark.parametrize("name", SERDE)

@@ -188,8 +188,9 @@ def test_a_terminal_gets_what_fits(columns: int, monkeypatch: pytest.MonkeyPatch
         )
 
 
-def test_a_terminal_too_narrow_is_left_to_wrap(monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = on_terminal(30, monkeypatch).splitlines()
+@pytest.mark.parametrize("columns", [10, 30, 50])
+def test_a_terminal_too_narrow_is_left_to_wrap(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = on_terminal(columns, monkeypatch).splitlines()
     assert len(lines) == 3
     assert lines[1].startswith("WXLMw9uDS32Q2fp63a9ugA")
     assert lines[1].endswith("too old by far,")
