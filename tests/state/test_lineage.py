@@ -214,10 +214,11 @@ def cache_of(*segments: tuple[object, ...]) -> RemoteLogMetadataCache:
         ([(1, 0, 9)], (9, 0)),
         ([(1, 0, 25, ((0, 0), (2, 10)))], (25, 2)),
         ([(1, 0, 40, ((0, 0),))], (9, 0)),
+        ([(1, 0, 10, ((0, 0),))], (9, 0)),
         ([(1, 0, 9), (2, 30, 55, ((5, 30),))], (49, 5)),
         ([(1, 0, 9), (2, 30, 55, ((3, 30),))], (9, 0)),
     ],
-    ids=["nothing", "one", "two epochs", "diverged", "diverged later", "foreign epoch"],
+    ids=["nothing", "one", "two epochs", "diverged", "diverged by one", "diverged later", "foreign epoch"],
 )
 def test_highest_remote_offset(segments: list[tuple[object, ...]], highest: tuple[int, int]) -> None:
     assert find_highest_remote_offset(cache_of(*segments), LEDGER, 60) == OffsetAndEpoch(*highest)
