@@ -30,7 +30,15 @@ class BinaryForm(StrEnum):
     SHA256 = "sha256"
 
 
-IndexName = StrEnum("IndexName", [(index.name, index.value) for index in IndexType])
+class IndexName(StrEnum):
+    """The indexes by the names of `IndexType`."""
+
+    OFFSET = IndexType.OFFSET.value
+    TIMESTAMP = IndexType.TIMESTAMP.value
+    PRODUCER_SNAPSHOT = IndexType.PRODUCER_SNAPSHOT.value
+    TRANSACTION = IndexType.TRANSACTION.value
+    LEADER_EPOCH = IndexType.LEADER_EPOCH.value
+
 
 Offset = Annotated[
     str,
