@@ -4,9 +4,9 @@ TierctlError                         1  internal
 ├── UsageError                       2  the command line or a setting is wrong
 ├── PartialFailure                   3  some steps were done, some failed
 ├── SafetyRefusal                    4  a rule that protects data said no
-├── RemoteStorageError               5  the store failed; trying again may help (KIP-405 RemoteStorageException)
+├── RemoteStorageError               5  the store failed, it may work again (KIP-405 RemoteStorageException)
 │   ├── RemoteResourceNotFound      10  the object is not there (KIP-405 RemoteResourceNotFoundException)
-│   ├── RemoteObjectDiffers          5  an object is not what was stored; trying again won't help
+│   ├── RemoteObjectDiffers          5  an object is not what was stored; trying the same again won't help
 │   ├── StoreWriteFailed             5  nothing was stored
 │   └── StoreWriteUnknown            5  whether it was stored is not known; never clean up by guess
 ├── MetadataError                    5  the metadata log could not be read or written; trying again may help
