@@ -191,6 +191,15 @@ def test_last_states_of_any_history(history: list[MetadataEvent], cut: int) -> N
     assert gone == {i for i, m in expected.items() if m.state is S.DELETE_SEGMENT_FINISHED}
 
 
+def test_what_is_said_of_a_segment_after_its_deletion_changes_nothing() -> None:
+    life = [*finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)]
+    late = [updated(1, S.DELETE_SEGMENT_FINISHED, event_timestamp_ms=9), updated(1, S.COPY_SEGMENT_STARTED)]
+    (last,) = last_states([table_of(values_of(life)), table_of(values_of(late))])
+    assert (last.state, last.event_timestamp_ms) == (S.DELETE_SEGMENT_FINISHED, life[-1].event_timestamp_ms)
+    again = started(1, 30, 39)
+    assert list(last_states([table_of(values_of(life)), table_of(values_of([*late, again]))])) == [again]
+
+
 def deleting(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
     return RemotePartitionDeleteMetadata(
         topic=ORDERS.topic,
