@@ -18,7 +18,7 @@ from tierctl.cli.config import Defaults, Settings
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.report.terminal import printable
 
-COMMANDS = ("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "cache", "offsets")
+COMMANDS = ("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify", "cache", "offsets")
 _EVERYWHERE = "Everywhere"
 _HELP = ["-h", "--help"]
 _COMPLETE = "_TIERCTL_COMPLETE"

@@ -1,6 +1,7 @@
 """What `segments --check` holds against each other: a partition's segments, its logs, and their offsets."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from tierctl.read.indexes import IndexFetcher, Report
 from tierctl.read.lineage import (
@@ -15,21 +16,40 @@ from tierctl.state.invariants import Finding, LogFacts, Offsets, check_offsets, 
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """What a partition's leader says: KIP-405's offsets, and its lineage; None for what it doesn't tell."""
+
+    offsets: Offsets | None
+    log: LogFacts | None
+
+
 def check_partition(
-    readable: Readable, fetcher: IndexFetcher | None, report: Report, *, now_ms: int
+    readable: Readable,
+    fetcher: IndexFetcher | None,
+    report: Report,
+    *,
+    now_ms: int,
+    facts: PartitionFacts | None = None,
 ) -> Iterator[Finding]:
     """Findings of one partition, offsets first.
 
-    The lineage is that of the logs, else of the newest segment's leader-epoch index (`fetcher`), else what
-    the segments' epochs add up to. Without logs the log is taken to be what the tier can answer for.
+    Without `facts` the lineage is that of the logs, else of the newest segment's leader-epoch index
+    (`fetcher`), else what the segments' epochs add up to. Without logs the log is taken to be what the tier
+    can answer for.
     """
+    facts = facts or _facts(readable, fetcher, report)
+    if facts.offsets is not None:
+        yield from check_offsets(readable.topic_id_partition, facts.offsets)
+    yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
+
+
+def _facts(readable: Readable, fetcher: IndexFetcher | None, report: Report) -> PartitionFacts:
     replica = choose_replica(readable.logs)
-    if replica is not None:
-        yield from check_offsets(readable.topic_id_partition, offsets_of(readable, replica))
-        facts: LogFacts | None = _facts_of_log(replica)
-    else:
-        facts = _facts_of_tier(readable, current_lineage(readable, fetcher, report))
-    yield from check_segments(readable.topic_id_partition, readable.cache, facts, now_ms)
+    if replica is None:
+        lineage = current_lineage(readable, fetcher, report)
+        return PartitionFacts(offsets=None, log=_facts_of_tier(readable, lineage))
+    return PartitionFacts(offsets=offsets_of(readable, replica), log=_facts_of_log(replica))
 
 
 def current_lineage(readable: Readable, fetcher: IndexFetcher | None, report: Report) -> Lineage:

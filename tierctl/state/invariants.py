@@ -48,10 +48,16 @@ class FindingKind(StrEnum):
     UNFINISHED_PARTITION_DELETE = "unfinished_partition_delete"
     RECREATED_TOPIC = "recreated_topic"
     UNKNOWN_TOPIC = "unknown_topic"
+    UNREADABLE_LOG = "unreadable_log"
 
 
 CORRUPT_KINDS = frozenset(
-    {FindingKind.CORRUPT_LOG, FindingKind.CORRUPT_INDEX, FindingKind.CORRUPT_METADATA}
+    {
+        FindingKind.CORRUPT_LOG,
+        FindingKind.CORRUPT_INDEX,
+        FindingKind.CORRUPT_METADATA,
+        FindingKind.UNREADABLE_LOG,
+    }
 )
 """Bytes that are not what their format says."""
 

@@ -1,0 +1,201 @@
+"""`tierctl verify`: whether metadata, store and logs agree."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tierctl.apply.defaults import THREADS
+from tierctl.cli import options
+from tierctl.cli.context import Context
+from tierctl.cli.mutation_options import Threads
+from tierctl.cli.reading import note
+from tierctl.errors import ExitCode, TierctlError
+from tierctl.model import LocalLog, TopicPartition
+
+if TYPE_CHECKING:
+    from tierctl.metadata.base import RemoteLogMetadataManager
+    from tierctl.plan.verify import KnownTopics, WasDeleted
+    from tierctl.state.invariants import Finding
+
+COLUMNS = (
+    "severity",
+    "kind",
+    "topic",
+    "topic_id",
+    "partition",
+    "segment_id",
+    "start_offset",
+    "end_offset",
+    "key",
+    "message",
+    "hint",
+)
+TABLE_COLUMNS = tuple(name for name in COLUMNS if name not in {"topic_id", "hint"})
+
+IsDeep = Annotated[
+    bool,
+    typer.Option(
+        "--deep",
+        help="Fetch every segment: check each batch's CRC, offsets, leader epochs and indexes, "
+        "and compare with the logs.",
+        rich_help_panel=options.DECIDE,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `verify`."""
+    app.command("verify")(verify)
+
+
+def verify(
+    ctx: typer.Context,
+    metadata: options.Metadata = None,
+    remote: options.Remote = None,
+    layout: options.RemoteLayout = None,
+    log_dir: options.LogDirs = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    topic_id: options.TopicIds = None,
+    deep: IsDeep = False,
+    threads: Threads = THREADS,
+    now: options.Now = None,
+    output: options.Output = options.OutputFormat.TABLE,
+) -> ExitCode:
+    """Hold metadata, store and log directories against each other; report, never repair.
+
+    Exit 0 when nothing is found but information, 3 with findings, 7 when something is corrupt. The metadata
+    topic is read whole. Objects that are nobody's are looked for in all of --remote.
+    """
+    with Context.of(ctx) as context:
+        run = _Run(context)
+        _render(run.findings(deep=deep, threads=threads), output)
+        return run.exit_code
+
+
+def _render(findings: "Iterator[Finding]", output: str) -> None:
+    from tierctl.plan.verify import HINTS
+    from tierctl.report import render
+
+    rows = (asdict(finding) | {"hint": HINTS[finding.kind]} for finding in findings)
+    ordered = ({name: row[name] for name in COLUMNS} for row in rows)
+    render(ordered, output, COLUMNS, table_columns=TABLE_COLUMNS)
+
+
+@dataclass
+class _Run:
+    context: Context
+    exit_code: ExitCode = ExitCode.OK
+    _unread: "list[Finding]" = field(default_factory=list)
+
+    def findings(self, *, deep: bool, threads: int) -> "Iterator[Finding]":
+        """All of them; what they come to is in `exit_code`."""
+        from tierctl.read.verify import Deep, Verification
+        from tierctl.storage.spool import spool_folder
+
+        context = self.context
+        manager = context.metadata()
+        remote = None if context.remote_uri is None else context.remote()
+        if remote is None:
+            note("without --remote no object is looked at")
+        logs = self._logs()
+        with ExitStack() as held, _progress() as advance:
+            folder = held.enter_context(spool_folder()) if deep and remote is not None else None
+            verification = Verification(
+                refresh=manager.refresh,
+                was_deleted=_deletions(context, manager),
+                selection=context.selection,
+                now_ms=context.now_ms,
+                logs=logs,
+                topics=_topics(logs) if context.log_dir else None,
+                remote=remote,
+                deep=None if folder is None else Deep(spool=folder, threads=threads),
+                advance=advance,
+            )
+            for finding in self._unread:
+                yield self._noted(finding)
+            for finding in verification.findings():
+                yield self._noted(finding)
+
+    def _noted(self, finding: "Finding") -> "Finding":
+        from tierctl.state.invariants import CORRUPT_KINDS, Severity
+
+        if finding.kind in CORRUPT_KINDS:
+            self.exit_code = ExitCode.CORRUPT
+        elif finding.severity is not Severity.INFO and self.exit_code is ExitCode.OK:
+            self.exit_code = ExitCode.PARTIAL
+        return finding
+
+    def _logs(self) -> list[LocalLog]:
+        """All logs of --log-dir, whether selected or not: they also tell which topics there are."""
+        from tierctl.locallog import read_log_dirs
+
+        if not self.context.log_dir:
+            return []
+        return read_log_dirs(list(self.context.log_dir), on_error=self._on_unreadable)
+
+    def _on_unreadable(self, folder: Path, error: TierctlError) -> None:
+        from tierctl.state.invariants import Finding, FindingKind, Severity
+
+        place = TopicPartition.parse(folder.name)
+        self._unread.append(
+            Finding(
+                kind=FindingKind.UNREADABLE_LOG,
+                severity=Severity.ERROR,
+                topic=place.topic,
+                topic_id=None,
+                partition=place.partition,
+                key=str(folder),
+                message=error.message,
+            )
+        )
+
+
+def _topics(logs: list[LocalLog]) -> "KnownTopics":
+    from tierctl.plan.checks import CurrentTopics
+    from tierctl.plan.verify import KnownTopics
+
+    return KnownTopics(CurrentTopics.of(logs).ids)
+
+
+def _deletions(context: Context, manager: "RemoteLogMetadataManager") -> "WasDeleted":
+    """Whether a segment's deletion has finished; the metadata topic is read for it when first asked."""
+    from functools import cache
+
+    from tierctl.metadata import open_metadata_topic
+    from tierctl.model import Uuid
+    from tierctl.read.history import deleted_segment_ids
+
+    @cache
+    def known() -> Any:
+        topic = open_metadata_topic(context.metadata_folder.as_uri())
+        try:
+            return deleted_segment_ids(topic, topic.end_offsets())
+        finally:
+            topic.close()
+
+    def was_deleted(segment_id: Uuid) -> bool:
+        return bool(known().find(segment_id.bytes) >= 0)
+
+    return was_deleted
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[int], None]]:
+    """A count of objects on a terminal's stderr; elsewhere nothing."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield lambda _count: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.completed:.0f} objects listed"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("listing", total=None)
+        yield lambda count: bar.advance(task, count)
