@@ -337,7 +337,9 @@ def test_follow_prints_what_is_appended(writable: Writable) -> None:
         (["--metadata", "missing"], 10, "no such folder"),
         (["--input", "hex", "--style", "kip", "--output", "csv"], 2, "--output prints the fields"),
         (["--input", "hex", "--style", "kip", "--property", "sep"], 2, "expected NAME=VALUE"),
-        (["--input", "hex", "--sep", ";"], 2, "--style kafka has no properties"),
+        (["--input", "hex", "--style", "kafka", "--sep", ";"], 2, "--style kafka has no properties"),
+        (["--input", "hex", "--property", "nope=1"], 2, "--style kip has no property 'nope'"),
+        (["--input", "hex", "--property", "format=nope"], 2, "no style 'nope'"),
         (["--input", "hex", "--type", "nope"], 2, "RemotePartitionDeleteMetadata"),
     ],
 )

@@ -1,5 +1,6 @@
 """The jar, built once a session, and brokers whose metadata topic holds values of every kind."""
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from tierctl.formatter.build import build
 from tests.broker import CLIENT_TIMEOUT_S, Broker, Brokers
 from tests.formatter.values import ODD, broken, hostile, tagged, unusual
 from tests.kafka import VERSIONS, fetch_release
+from tests.kafka import _cannot as cannot
 from tests.wire_metadata.samples import golden
 
 OLDEST = "3.9.1"
@@ -20,6 +22,8 @@ PARTITIONS = 3
 
 @pytest.fixture(scope="session")
 def jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("javac") is None:
+        cannot("the formatter needs a JDK: javac is not installed")
     target = tmp_path_factory.mktemp("formatter") / "formatter.jar"
     build(target, f"{fetch_release(OLDEST).jars}/*")
     return target

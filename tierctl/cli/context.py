@@ -20,7 +20,7 @@ from tierctl.errors import UsageError
 from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
 
 if TYPE_CHECKING:
-    from tierctl.metadata.base import RemoteLogMetadataManager
+    from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
     from tierctl.storage.base import RemoteStorageManager
 
 _LATER = ("kafka", "s3", "hdfs", "gs", "abfs", "abfss")
@@ -144,6 +144,12 @@ class Context:
         return self._closing(
             open_metadata(folder.as_uri(), state_dir=self.state_dir, writable=writable, on_note=report)
         )
+
+    def metadata_topic(self) -> "MetadataTopic":
+        """The topic of --metadata on a cluster, for who reads records rather than what they add up to."""
+        from tierctl.metadata import open_metadata_topic
+
+        return self._closing(open_metadata_topic(_required("--metadata", self.metadata_uri)))
 
     def remote(self) -> "RemoteStorageManager":
         """The remote tier of --remote; UsageError when it is not given."""

@@ -2,11 +2,11 @@
 
 import json
 import sys
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -18,10 +18,13 @@ from tierctl.errors import ExitCode, UsageError
 from tierctl.model import Uuid
 
 if TYPE_CHECKING:
+    from tierctl.cli.format_consumer import Consumer
     from tierctl.cli.format_filter import Filter
+    from tierctl.cli.format_input import TopicFolder, TopicOnCluster
     from tierctl.cli.format_run import Round
 
-_JSON = "json"
+_JSON, _KAFKA, _KIP = "json", "kafka", "kip"
+_CLUSTER = "kafka:"
 _FLAGS = {
     "print_partition": "print.partition",
     "print_message_offset": "print.message.offset",
@@ -44,7 +47,12 @@ def format_(
     follow: own.Follow = False,
     poll_interval_ms: own.PollInterval = 1000,
     max_messages: own.MaxMessages = None,
-    style: own.Style = "kafka",
+    bootstrap_server: own.BootstrapServer = None,
+    from_beginning: own.FromBeginning = False,
+    offset: own.Offset = None,
+    timeout_ms: own.TimeoutMs = None,
+    formatter_jar: own.FormatterJar = False,
+    style: own.Style = None,
     property_: own.Property = None,
     print_partition: own.PrintPartition = False,
     print_message_offset: own.PrintOffset = False,
@@ -67,31 +75,70 @@ def format_(
 ) -> ExitCode:
     """Print the records of the metadata topic, one a line.
 
-    They come from --metadata, from segment files, or as values on stdin (--input).
+    They come from --metadata, from segment files, as values on stdin (--input), or from a cluster as they
+    are written (--bootstrap-server and the other flags of Kafka's console consumer).
 
     A record that can't be read has its line too, the rest goes on, and the exit code is 7.
     """
     from tierctl.cli.format_run import Printer, first, pages
     from tierctl.report.formatters.registry import load
 
-    if output is not None and not _is_default(ctx, "style") and style != _JSON:
-        raise UsageError("--output prints the fields of --style json", hint="leave --style out")
-    formatter = load(_JSON if output else style, _properties(ctx))
-    printer = Printer(formatter, _filter(ctx))
+    if formatter_jar:
+        from tierctl.cli.format_jar import print_jar
+
+        print_jar()
+        return ExitCode.OK
+    consumer = _consumer(ctx)
+    printer = Printer(load(*_style(ctx)), _filter(ctx, consumer))
     by_time = order is own.Order.TIME
     with Context.of(ctx) as context, ExitStack() as opened:
-        rounds = _rounds(ctx, context, opened)
+        rounds = _rounds(ctx, context, opened, consumer)
         every = (page for streams in rounds for page in pages(streams, printer, by_time=by_time))
-        _write(first(every, max_messages), output, flush=follow)
+        _write(first(every, max_messages), output, flush=_is_live(ctx, consumer))
     if printer.bad_count:
         typer.echo(f"{printer.bad_count} records could not be read", err=True)
         return ExitCode.CORRUPT
     return ExitCode.OK
 
 
-def _is_default(ctx: typer.Context, name: str) -> bool:
+def _consumer(ctx: typer.Context) -> "Consumer | None":
+    """What is consumed, when it is a cluster; UsageError when something else is read as well.
+
+    What the command line names wins over what the environment or a profile has for other commands.
+    """
+    from tierctl.cli.format_consumer import Consumer, without_consumer
+
+    given = ctx.params
+    others = [name for name in ("metadata", "files", "input_") if given[name]]
+    is_typed = _is_typed(ctx, "bootstrap_server")
+    if is_typed and any(_is_typed(ctx, name) for name in others):
+        raise UsageError("--bootstrap-server and what else is named are two inputs", hint="name one of them")
+    if given["bootstrap_server"] is None or (others and not is_typed):
+        without_consumer(given)
+        return None
+    return Consumer.of(given)
+
+
+def _is_typed(ctx: typer.Context, name: str) -> bool:
     source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "DEFAULT"
+    return source is not None and source.name == "COMMANDLINE"
+
+
+def _is_live(ctx: typer.Context, consumer: "Consumer | None") -> bool:
+    """Whether somebody may be waiting for each line."""
+    return consumer is not None or ctx.params["follow"] or ctx.params["input_"] is not None
+
+
+def _style(ctx: typer.Context) -> tuple[str, dict[str, str]]:
+    """The style's name and its properties; --property format=... is the jar's way to say --style."""
+    style, properties = ctx.params["style"], _properties(ctx)
+    if style is None:
+        style = properties.pop("format", _KIP if properties else _KAFKA)
+    if ctx.params["output"] is not None:
+        if ctx.params["style"] not in {None, _JSON}:
+            raise UsageError("--output prints the fields of --style json", hint="leave --style out")
+        style = _JSON
+    return style, properties
 
 
 def _write(pages: Iterable[list[str]], output: options.OutputFormat | None, *, flush: bool) -> None:
@@ -121,10 +168,14 @@ def _property(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _filter(ctx: typer.Context) -> "Filter":
+def _filter(ctx: typer.Context, consumer: "Consumer | None") -> "Filter":
+    from tierctl.cli.format_consumer import METADATA_TOPIC
     from tierctl.cli.format_filter import Filter
 
-    given = ctx.params
+    given = dict(ctx.params)
+    if consumer is not None:
+        given["topic"] = [name for name in given["topic"] or () if name != METADATA_TOPIC]
+        given |= {"partition": (), "metadata_partition": consumer.partitions}
     from_time, to_time = given["from_time"], given["to_time"]
     return Filter(
         topics=given["topic"] or (),
@@ -141,8 +192,12 @@ def _filter(ctx: typer.Context) -> "Filter":
     )
 
 
-def _rounds(ctx: typer.Context, context: Context, opened: ExitStack) -> Iterator["Round"]:
+def _rounds(
+    ctx: typer.Context, context: Context, opened: ExitStack, consumer: "Consumer | None"
+) -> Iterator["Round"]:
     """Where records come from; UsageError when that is nowhere, or two places."""
+    if consumer is not None:
+        return _consumed_rounds(ctx, context, consumer)
     files, kind, uri = ctx.params["files"] or [], ctx.params["input_"], context.metadata_uri
     if uri is not None and (files or kind is not None):
         raise UsageError("--metadata and files are two inputs", hint="name one of them")
@@ -160,21 +215,51 @@ def _rounds(ctx: typer.Context, context: Context, opened: ExitStack) -> Iterator
     return _value_rounds(kind, files or [Path("-")], opened)
 
 
-def _topic_rounds(ctx: typer.Context, context: Context) -> Iterator["Round"]:
-    """The topic as it is now; followed, one round after another, for ever."""
-    from tierctl.cli.format_input import TopicFolder
+def _consumed_rounds(ctx: typer.Context, context: Context, consumer: "Consumer") -> Iterator["Round"]:
+    from tierctl.cli.format_input import TopicOnCluster
 
-    given = ctx.params
-    topic = TopicFolder(
-        folder=context.metadata_folder,
-        partitions=given["metadata_partition"] or (),
-        start_offset=given["from_offset"] or 0,
-        end_offset=None if given["to_offset"] is None else given["to_offset"] + 1,
+    context.metadata_uri = consumer.uri
+    bounds = _offset_bounds(ctx)
+    topic = TopicOnCluster(topic=context.metadata_topic(), partitions=consumer.partitions, **bounds)
+    return _one_after_another(ctx, topic, consumer.positions(*topic.bounds()), follow=True)
+
+
+def _topic_rounds(ctx: typer.Context, context: Context) -> Iterator["Round"]:
+    from tierctl.cli.format_input import TopicFolder, TopicOnCluster
+
+    within = {"partitions": ctx.params["metadata_partition"] or (), **_offset_bounds(ctx)}
+    if (context.metadata_uri or "").startswith(_CLUSTER):
+        topic: TopicFolder | TopicOnCluster = TopicOnCluster(topic=context.metadata_topic(), **within)
+    else:
+        topic = TopicFolder(folder=context.metadata_folder, **within)
+    return _one_after_another(ctx, topic, {}, follow=ctx.params["follow"])
+
+
+def _offset_bounds(ctx: typer.Context) -> dict[str, Any]:
+    to_offset = ctx.params["to_offset"]
+    return {
+        "start_offset": ctx.params["from_offset"] or 0,
+        "end_offset": None if to_offset is None else to_offset + 1,
+    }
+
+
+def _one_after_another(
+    ctx: typer.Context,
+    topic: "TopicFolder | TopicOnCluster",
+    positions: dict[int, int],
+    *,
+    follow: bool,
+) -> Iterator["Round"]:
+    """The topic as it is now; followed, one round after another, for ever or until nothing comes."""
+    from tierctl.cli.format_run import Patience
+
+    timeout_ms = ctx.params["timeout_ms"]
+    patience = Patience(
+        poll_interval_s=ctx.params["poll_interval_ms"] / 1000,
+        timeout_s=None if timeout_ms is None else timeout_ms / 1000,
     )
-    positions: dict[int, int] = {}
     yield topic.round(positions)
-    while given["follow"]:
-        time.sleep(given["poll_interval_ms"] / 1000)
+    while follow and patience.wait(positions):
         yield topic.round(positions)
 
 
@@ -193,5 +278,7 @@ def _value_rounds(kind: str, files: Sequence[Path], opened: ExitStack) -> Iterat
     yield [read(_open(file, opened)) for file in files]
 
 
-def _open(file: Path, opened: ExitStack) -> BinaryIO:
-    return sys.stdin.buffer if file == Path("-") else opened.enter_context(file.open("rb"))
+def _open(file: Path, opened: ExitStack) -> BufferedIOBase:
+    if file == Path("-"):
+        return cast("BufferedIOBase", sys.stdin.buffer)
+    return opened.enter_context(file.open("rb"))

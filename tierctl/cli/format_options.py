@@ -22,6 +22,7 @@ from tierctl.model.events import FIELD_ORDER
 _STYLE = "How a record is written"
 _INPUT = "What is read"
 _FILTER = "Which records"
+_CONSUMER = "As Kafka's console consumer"
 
 
 class Input(StrEnum):
@@ -105,13 +106,53 @@ MaxMessages = Annotated[
     int | None,
     typer.Option("--max-messages", metavar="N", min=1, help="Stop after so many.", rich_help_panel=_INPUT),
 ]
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT",
+        help="Consume this cluster's topic: from its end, until stopped. --partition is the topic's own.",
+        rich_help_panel=_CONSUMER,
+    ),
+]
+FromBeginning = Annotated[
+    bool,
+    typer.Option("--from-beginning", help="From the first record on.", rich_help_panel=_CONSUMER),
+]
+Offset = Annotated[
+    str | None,
+    typer.Option(
+        "--offset",
+        metavar="N",
+        help="From this offset of --partition on: a number, earliest or latest.",
+        rich_help_panel=_CONSUMER,
+    ),
+]
+TimeoutMs = Annotated[
+    int | None,
+    typer.Option(
+        "--timeout-ms",
+        metavar="MS",
+        min=0,
+        help="Stop when nothing came for so long.",
+        rich_help_panel=_CONSUMER,
+    ),
+]
+FormatterJar = Annotated[
+    bool,
+    typer.Option(
+        "--formatter-jar",
+        help="Print where the jar is that lets Kafka's own console consumer write this text.",
+        rich_help_panel=_CONSUMER,
+    ),
+]
 Style = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--style",
         metavar="NAME",
         help="kafka: as Kafka's own formatter. kip: as KIP-405 describes. json: an object a line. "
-        "Or one that a plugin brings.",
+        "Or one that a plugin brings. Default: kip when it has properties, else kafka.",
         rich_help_panel=_STYLE,
     ),
 ]
@@ -119,8 +160,9 @@ Property = Annotated[
     list[str] | None,
     typer.Option(
         "--property",
+        "--formatter-property",
         metavar="NAME=VALUE",
-        help="As the console consumer's: print.partition=true, sep=; and so on. Repeatable.",
+        help="As the console consumer's: format=json, print.partition=true, sep=; and so on. Repeatable.",
         rich_help_panel=_STYLE,
     ),
 ]

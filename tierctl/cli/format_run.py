@@ -5,7 +5,9 @@ topic means one round after another.
 """
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
 from tierctl.cli.format_filter import Filter
@@ -16,6 +18,27 @@ Round = Sequence[Stream]
 
 _LINES_A_PAGE = 4096
 _NO_TIME = -1
+
+
+class Patience:
+    """Waits between rounds, and knows when nothing has come for too long. None waits for ever."""
+
+    def __init__(self, *, poll_interval_s: float, timeout_s: float | None) -> None:
+        self._poll_interval_s = poll_interval_s
+        self._timeout_s = timeout_s
+        self._seen: dict[int, int] | None = None
+        self._since_s = 0.0
+
+    def wait(self, positions: Mapping[int, int]) -> bool:
+        """Whether to look again, after a while; `positions` are where each partition was read to."""
+        now_s = time.monotonic()
+        if self._seen != positions:
+            self._seen, self._since_s = dict(positions), now_s
+        left_s = math.inf if self._timeout_s is None else self._since_s + self._timeout_s - now_s
+        if left_s <= 0:
+            return False
+        time.sleep(min(self._poll_interval_s, left_s))
+        return True
 
 
 class Printer:
@@ -46,17 +69,15 @@ def pages(streams: Round, printer: Printer, *, by_time: bool) -> Iterator[list[s
 
 
 def _timed(stream: Stream, printer: Printer) -> Iterator[tuple[int, int, int, str]]:
-    """Lines with what they are sorted by: time, metadata partition, offset.
+    """Lines with what they are merged by: time, metadata partition, offset.
 
-    Within a partition the order is that of the offsets whatever the clocks said, so time never goes back.
+    Within a partition the order is that of the offsets, whatever the clocks said.
     """
-    latest_ms = _NO_TIME
     for records in stream:
         shown, lines = printer.page(records)
         columns = zip(shown.timestamps_ms.to_pylist(), shown.offsets.to_pylist(), lines, strict=True)
         for timestamp_ms, offset, line in columns:
-            latest_ms = max(latest_ms, timestamp_ms or _NO_TIME)
-            yield latest_ms, shown.metadata_partition, offset, line
+            yield timestamp_ms or _NO_TIME, shown.metadata_partition, offset, line
 
 
 def first(lines: Iterable[list[str]], count: int | None) -> Iterator[list[str]]:
