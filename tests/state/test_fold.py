@@ -173,9 +173,10 @@ def test_segment_finished_and_marked_for_deletion_in_a_later_chunk_stays_listed(
     assert_same(folded(values, chunks=[1]), one_by_one(values))
 
 
-def test_many_at_once_come_in_the_order_of_a_grown_hash_set() -> None:
-    copies = [started(n, 5, 9) for n in range(30)]
-    values = values_of([*copies, *(updated(n, S.COPY_SEGMENT_FINISHED) for n in range(4))])
+@pytest.mark.parametrize("finishing", [0, 4])
+def test_many_at_once_come_in_the_order_of_a_grown_hash_set(finishing: int) -> None:
+    copies = [started(n * n * 7919, 5, 9) for n in range(60)]
+    values = values_of([*copies, *(updated(n * n * 7919, S.COPY_SEGMENT_FINISHED) for n in range(finishing))])
     assert_same(folded(values), one_by_one(values))
 
 
