@@ -10,6 +10,8 @@ TierctlError                         1  internal
 │   ├── StoreWriteFailed             5  nothing was stored
 │   └── StoreWriteUnknown            5  whether it was stored is not known; never clean up by guess
 ├── MetadataError                    5  the metadata log could not be read or written; trying again may help
+│   ├── MetadataWriteFailed          5  nothing was appended
+│   └── MetadataWriteUnknown         5  whether all of it was appended is not known; read on before anything else
 ├── LockedError                      6  another process holds the lock
 ├── CorruptInputError                7  bytes that are not what the format says
 │   ├── UnsupportedFormatError       7  a format that is known and refused by name
@@ -102,6 +104,14 @@ class MetadataError(TierctlError):
     """The metadata log could not be read or written."""
 
     exit_code = ExitCode.RETRYABLE
+
+
+class MetadataWriteFailed(MetadataError):
+    """An append was refused and left nothing in the metadata log."""
+
+
+class MetadataWriteUnknown(MetadataError):
+    """An append's outcome is not known: read the metadata on before doing or cleaning up anything."""
 
 
 class LockedError(TierctlError):

@@ -1,6 +1,5 @@
 """From `--metadata` and `--state-dir` to a RemoteLogMetadataManager."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -11,18 +10,56 @@ if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
 
 
-def open_metadata_topic(uri: str, *, writable: bool = False) -> "MetadataTopic":
-    """The metadata topic at `uri` (file:///dir).
+def open_metadata_topic(
+    uri: str,
+    *,
+    writable: bool = False,
+    command_config: Path | None = None,
+    server_config: Path | None = None,
+    make_topic: bool = False,
+) -> "MetadataTopic":
+    """The metadata topic at `uri`: file:///dir, or kafka://host:port[,host:port…].
 
-    A folder without metadata partitions reads as an empty topic of 50; opened `writable` they are made.
-    Raises UsageError for another scheme, LockedError, SafetyRefusal, CorruptInputError, MetadataError.
+    A folder without metadata partitions reads as an empty topic of 50; opened `writable` they are made. On a
+    cluster `command_config` is Kafka's client .properties, `server_config` a broker's own server.properties,
+    and `make_topic` makes a topic that is missing, with the settings in there or KIP-405's.
+    kafka:// without servers means those in the files. Raises UsageError, LockedError, SafetyRefusal,
+    CorruptInputError, NotFoundError, AuthenticationError, MetadataError.
     """
+    parts = urlsplit(uri)
+    if parts.scheme == "kafka" and parts.path in {"", "/"}:
+        return _on_cluster(parts.netloc, writable, command_config, server_config, make_topic)
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:
+        raise UsageError(f"not a metadata topic: {uri!r}", hint="expected file:///dir or kafka://host:port")
     from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 
-    parts = urlsplit(uri)
-    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:
-        raise UsageError(f"not a metadata topic: {uri!r}", hint="expected file:///dir")
     return MetadataLogOnDisk(Path(unquote(parts.path)), writable=writable)
+
+
+def _on_cluster(
+    servers: str, writable: bool, command_config: Path | None, server_config: Path | None, make_topic: bool
+) -> "MetadataTopic":
+    from tierctl.metadata.client_settings import ClientSettings, read_properties
+    from tierctl.metadata.server_settings import ServerSettings, at_servers
+    from tierctl.metadata.topic_on_cluster import MetadataTopicOnCluster
+    from tierctl.metadata.topic_settings import MetadataClients
+
+    server = (
+        ServerSettings.from_properties({}) if server_config is None else ServerSettings.read(server_config)
+    )
+    clients = server.clients
+    if command_config is not None:
+        own = ClientSettings.from_properties(read_properties(command_config), str(command_config))
+        found = ",".join(own.bootstrap_servers or clients.admin.bootstrap_servers)
+        clients = at_servers(MetadataClients.same(own), found, str(command_config))
+    if servers:
+        clients = at_servers(clients, servers, "--metadata")
+    return MetadataTopicOnCluster(
+        clients,
+        writable=writable,
+        make=server.topic if make_topic else None,
+        expected_partitions=server.expected_partitions,
+    )
 
 
 def open_metadata(
@@ -30,25 +67,29 @@ def open_metadata(
     *,
     state_dir: Path | None = None,
     writable: bool = False,
-    on_note: Callable[[str], None] | None = None,
+    command_config: Path | None = None,
+    server_config: Path | None = None,
+    make_topic: bool = False,
 ) -> "RemoteLogMetadataManager":
     """The RemoteLogMetadataManager over the metadata topic at `uri`; nothing is read before `refresh`.
 
-    With `state_dir` what an earlier run read is loaded; `on_note` is told what was wrong with it and is
-    read anew. Raises as `open_metadata_topic`.
+    With `state_dir` what an earlier run read is loaded. Everything else is as `open_metadata_topic` has it.
     """
     from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
     from tierctl.metadata.state_dir import StateDirectory
 
-    topic = open_metadata_topic(uri, writable=writable)
+    topic = open_metadata_topic(
+        uri,
+        writable=writable,
+        command_config=command_config,
+        server_config=server_config,
+        make_topic=make_topic,
+    )
     kept = None
     opened = False
     try:
         kept = None if state_dir is None else StateDirectory(state_dir, writable=writable)
         manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept)
-        if kept is not None and on_note is not None:
-            for note in kept.notes:
-                on_note(note)
         opened = True
     finally:
         if not opened:

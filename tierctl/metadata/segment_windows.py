@@ -54,7 +54,7 @@ def scan_windows(
         heads = scan_heads(data, expected_offset=expected_offset)
         settled = len(data)
         if data and position + len(data) < size:
-            heads, settled = _settled(heads, len(data))
+            heads, settled = without_edge(heads, len(data))
             if settled == 0:
                 span *= 2
                 continue
@@ -67,7 +67,7 @@ def scan_windows(
         span = window_bytes
 
 
-def _settled(heads: HeadColumns, size: int) -> tuple[HeadColumns, int]:
+def without_edge(heads: HeadColumns, size: int) -> tuple[HeadColumns, int]:
     """What more bytes can't change: bytes cut or damaged at the edge may be whole in the next window."""
     if heads.torn is not None:
         return replace(heads, torn=None), heads.torn.position

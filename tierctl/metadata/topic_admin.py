@@ -1,0 +1,109 @@
+"""What the cluster says of a topic: its id, its partitions and where they begin and end; and making it."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tierctl.errors import MetadataError, NotFoundError
+from tierctl.metadata.client_settings import ClientSettings
+from tierctl.metadata.librdkafka import answer, make_client
+from tierctl.metadata.topic_settings import MetadataTopicSettings
+from tierctl.model import Uuid
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicShape:
+    """What must not change while a run goes on."""
+
+    topic_id: Uuid
+    partition_count: int
+
+
+class TopicAdmin:
+    """An admin client of one cluster; every call is answered within `request_timeout_ms`, or raises.
+
+    Raises AuthenticationError, NotFoundError, MetadataError, and UsageError for settings that can't work.
+    Safe to use from several threads.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._settings = settings
+        self.client: Any
+        self.client, self._watch = make_client(AdminClient, settings)
+
+    def answer(self, future: "Future[R]", doing: str) -> R:
+        """What an admin call found."""
+        return answer(self.client, self._watch, future, doing, self._settings.request_timeout_ms)
+
+    @property
+    def request_timeout_s(self) -> float:
+        """For the calls themselves."""
+        return self._settings.request_timeout_ms / 1000
+
+    def shape(self, topic: str) -> TopicShape:
+        """A topic's id and partition count; NotFoundError when there is no such topic."""
+        from confluent_kafka import TopicCollection
+
+        futures = self.client.describe_topics(
+            TopicCollection([topic]), request_timeout=self.request_timeout_s
+        )
+        found = self.answer(futures[topic], f"asking {self._settings.bootstrap} for topic {topic}")
+        return TopicShape(topic_id=uuid_of(found.topic_id), partition_count=len(found.partitions))
+
+    def offsets(self, topic: str, count: int, *, latest: bool) -> dict[int, int]:
+        """The first offset of each partition, or the one after the last, in one call."""
+        from confluent_kafka import TopicPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
+        asked = {TopicPartition(topic, partition): spec for partition in range(count)}
+        futures = self.client.list_offsets(asked, request_timeout=self.request_timeout_s)
+        return {
+            key.partition: int(
+                self.answer(future, f"asking for the offsets of {key.topic}-{key.partition}").offset
+            )
+            for key, future in futures.items()
+        }
+
+    def create(self, topic: str, settings: MetadataTopicSettings) -> None:
+        """Make the metadata topic as a broker would; no error when somebody else just did.
+
+        Source: TopicBasedRemoteLogMetadataManager.createRemoteLogMetadataTopicRequest.
+        """
+        from confluent_kafka.admin import NewTopic
+
+        config = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(settings.retention_ms),
+            "min.insync.replicas": str(settings.min_isr),
+            "remote.storage.enable": "false",
+        }
+        new = NewTopic(topic, settings.num_partitions, settings.replication_factor, config=config)
+        futures = self.client.create_topics([new], request_timeout=self.request_timeout_s)
+        try:
+            self.answer(futures[topic], f"making topic {topic}")
+        except MetadataError as e:
+            if "TOPIC_ALREADY_EXISTS" not in e.message:
+                raise
+
+    def exists(self, topic: str) -> bool:
+        """Whether there is such a topic."""
+        try:
+            self.shape(topic)
+        except NotFoundError:
+            return False
+        return True
+
+
+def uuid_of(found: Any) -> Uuid:
+    """confluent-kafka's Uuid as ours: it prints as Kafka's does."""
+    return Uuid.from_bytes(
+        b"".join(
+            (number & (1 << 64) - 1).to_bytes(8, "big")
+            for number in (found.get_most_significant_bits(), found.get_least_significant_bits())
+        )
+    )
