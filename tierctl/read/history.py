@@ -3,18 +3,13 @@
 from collections.abc import Iterator, Mapping
 
 import numpy as np
+import pyarrow as pa
 
 from tierctl.metadata.base import MetadataTopic
-from tierctl.model import (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
-    RemoteLogSegmentState,
-    Uuid,
-    is_valid_transition,
-)
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.state.columns import STATES
 from tierctl.state.event_columns import UPDATE, event_columns
-from tierctl.state.fold import events_of
+from tierctl.state.history import last_states
 from tierctl.state.ids import SegmentIds
 from tierctl.wire.metadata import decode_column
 
@@ -26,24 +21,14 @@ def deleted_segments(
 
     Reads the whole topic, whatever a state directory holds. Records that can't be read are passed over.
     """
+    return last_states(_tables(topic, end_offsets), RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+
+
+def _tables(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[pa.Table]:
     starts = topic.beginning_offsets()
     for partition, end in sorted(end_offsets.items()):
-        segments: dict[Uuid, RemoteLogSegmentMetadata] = {}
         for chunk in topic.read(partition, starts.get(partition, 0), end):
-            for event in events_of(decode_column(chunk.values)):
-                if isinstance(event, RemoteLogSegmentMetadata):
-                    segments.setdefault(event.segment_id, event)
-                elif isinstance(event, RemoteLogSegmentMetadataUpdate):
-                    _update(segments, event)
-        for segment in segments.values():
-            if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_FINISHED:
-                yield segment
-
-
-def _update(segments: dict[Uuid, RemoteLogSegmentMetadata], update: RemoteLogSegmentMetadataUpdate) -> None:
-    segment = segments.get(update.segment_id)
-    if segment is not None and is_valid_transition(segment.state, update.state):
-        segments[update.segment_id] = segment.with_update(update)
+            yield decode_column(chunk.values)
 
 
 def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> SegmentIds:
@@ -53,12 +38,10 @@ def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) ->
     """
     deleted = STATES.index(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
     found = SegmentIds()
-    starts = topic.beginning_offsets()
-    for partition, end in sorted(end_offsets.items()):
-        for chunk in topic.read(partition, starts.get(partition, 0), end):
-            events = event_columns(decode_column(chunk.values))
-            rows = np.flatnonzero((events.kinds == UPDATE) & (events.states == deleted))
-            ids = np.unique(events.ids[rows], axis=0)
-            ids = ids[found.find_many(ids) < 0]
-            found.extend(ids, np.ones(len(ids), dtype=bool))
+    for table in _tables(topic, end_offsets):
+        events = event_columns(table)
+        rows = np.flatnonzero((events.kinds == UPDATE) & (events.states == deleted))
+        ids = np.unique(events.ids[rows], axis=0)
+        ids = ids[found.find_many(ids) < 0]
+        found.extend(ids, np.ones(len(ids), dtype=bool))
     return found
