@@ -10,6 +10,7 @@ from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Options, run
+from tierctl.apply.source import LogSources
 from tierctl.apply.stop import Stop
 from tierctl.apply.tools import Tools
 from tierctl.files import PLAIN, FileSystem
@@ -22,7 +23,7 @@ from tierctl.plan.model import Plan
 from tierctl.plan.removal import plan_removal
 from tierctl.plan.retention import plan_retention
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.local import LocalTieredStorage
+from tierctl.storage.open import local_tier
 
 from tests.apply.worlds import World
 
@@ -83,7 +84,7 @@ def tools_of(
 ) -> Tools:
     """One thread, a clock that stands still, ids that count up."""
     return Tools(
-        remote=wrap(LocalTieredStorage(world.remote, fs=fs)),
+        remote=wrap(local_tier(world.remote, fs=fs)),
         metadata=manager,
         clock_ms=lambda: NOW_MS,
         new_segment_id=new_segment_id,
@@ -110,7 +111,7 @@ def run_on(
         world.state_dir.mkdir(exist_ok=True)
         journal = Journal(world.state_dir)
         options = Options(
-            read_logs=lambda partitions: read_log_dirs([world.logs], select=partitions.__contains__),
+            sources=LogSources(lambda names: read_log_dirs([world.logs], select=names.__contains__)),
             raise_log_starts=journal.raise_log_starts,
             commit_processed=journal.commit_processed,
         )

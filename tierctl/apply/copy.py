@@ -6,16 +6,16 @@ What fails is deleted again (DELETE_STARTED → delete → gone → DELETE_FINIS
 copying, since a hole would never be filled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from tierctl.apply.deletion import Deletion, DeletionLabels, delete_segments, segment_update
 from tierctl.apply.effects import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
-from tierctl.apply.source import Source, SourceChanged, find_source, fingerprint
+from tierctl.apply.source import Source, SourceChanged, Sources
 from tierctl.apply.tools import Tools
 from tierctl.errors import LimitExceeded, RemoteStorageError, StoreWriteUnknown, TierctlError
-from tierctl.model import LocalLog, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.model import Step
 
 _S = RemoteLogSegmentState
@@ -29,9 +29,6 @@ CLEANUP_LABELS = DeletionLabels(
     delete="copy.cleanup.delete",
     finished="copy.cleanup_finished.publish",
 )
-
-LogFinder = Callable[[Step], LocalLog | None]
-"""The log a step copies from, as it is now; None when it is not there any more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +61,7 @@ class Copier:
     """Copies wave after wave, and remembers which partitions' copying has ended."""
 
     tools: Tools
-    find_log: LogFinder
+    sources: Sources
     custom_metadata_max_bytes: int = CUSTOM_METADATA_MAX_BYTES
     _ended_at: dict[_Key, int] = field(default_factory=dict)
     """Where a partition's copying ended; nothing behind it may be copied, nothing before it is in doubt."""
@@ -103,25 +100,10 @@ class Copier:
     def _prepare(self, step: Step) -> _Attempt:
         if self._is_behind_end(step):
             raise SourceChanged(self._why_behind_end(step))
-        source = find_source(step, self.find_log(step))
-        return _Attempt(step=step, metadata=self._started(step, source), source=source)
-
-    def _started(self, step: Step, source: Source) -> RemoteLogSegmentMetadata:
-        return RemoteLogSegmentMetadata(
-            topic=step.topic,
-            topic_id=step.topic_id,
-            partition=step.partition,
-            segment_id=self.tools.new_segment_id(),
-            start_offset=source.base_offset,
-            end_offset=source.next_base_offset - 1,
-            broker_id=self.tools.broker_id,
-            max_timestamp_ms=source.max_timestamp_ms,
-            event_timestamp_ms=self.tools.clock_ms(),
-            segment_leader_epochs=source.segment_leader_epochs,
-            segment_size_in_bytes=source.size_bytes,
-            state=_S.COPY_SEGMENT_STARTED,
-            txn_index_empty=source.data.transaction_index is None,
-        )
+        source = self.sources.find(step)
+        tools = self.tools
+        metadata = source.started(tools.new_segment_id(), tools.broker_id, tools.clock_ms())
+        return _Attempt(step=step, metadata=metadata, source=source)
 
     def _copy(self, attempts: Sequence[_Attempt]) -> list[Outcome]:
         if not attempts or self.tools.stop.asked():
@@ -144,7 +126,8 @@ class Copier:
         if self._is_behind_end(attempt.step):
             return attempt
         try:
-            return self._store_and_verify(attempt)
+            with attempt.source.opened() as data:
+                return self._store_and_verify(attempt, data)
         except TierctlError as e:
             error = e
         except OSError as e:
@@ -152,8 +135,8 @@ class Copier:
         self.end(attempt.step)
         return replace(attempt, error=error, begun=True)
 
-    def _store_and_verify(self, attempt: _Attempt) -> _Attempt:
-        metadata, data = attempt.metadata, attempt.source.data
+    def _store_and_verify(self, attempt: _Attempt, data: LogSegmentData) -> _Attempt:
+        metadata = attempt.metadata
         with effect("copy.segment.store"):
             custom = self.tools.remote.copy_log_segment_data(metadata, data)
         stored = replace(attempt, metadata=replace(metadata, custom_metadata=custom), begun=True)
@@ -174,12 +157,9 @@ class Copier:
             )
         try:
             self.tools.remote.verify_log_segment_data(stored.metadata, data)
-            unchanged = fingerprint(data) == stored.source.fingerprint
         except RemoteStorageError as e:
             return e
-        except SourceChanged:
-            unchanged = False
-        if unchanged:
+        if stored.source.is_unchanged(data):
             return None
         return RemoteStorageError(
             f"{data.log_segment} or one of its indexes changed while it was being copied",

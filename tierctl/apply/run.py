@@ -1,12 +1,13 @@
 """Carries out a plan, wave by wave; what can't be done is in the outcomes, not an exception."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tierctl.apply.copy import CLEANUP_LABELS, CUSTOM_METADATA_MAX_BYTES, Copier
 from tierctl.apply.effects import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.removal import mark_partition, processed_offsets, remove_partition
+from tierctl.apply.source import LogSources, Sources
 from tierctl.apply.sweep import (
     SWEEP_LABELS,
     RaiseLogStarts,
@@ -18,32 +19,26 @@ from tierctl.apply.sweep import (
 from tierctl.apply.tools import Tools
 from tierctl.apply.waves import chunks
 from tierctl.errors import MetadataError, TierctlError
-from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
-from tierctl.plan.checks import newest_replicas
+from tierctl.model import TopicIdPartition, Uuid
 from tierctl.plan.model import Action, Plan, Step
 from tierctl.plan.steps import LINEAGE_EPOCH
 from tierctl.plan.validity import Dropped, recheck
 
 _Key = tuple[Uuid, int]
 
-ReadLogs = Callable[[Collection[TopicPartition]], Collection[LocalLog]]
 CommitProcessed = Callable[[Mapping[int, int]], None]
-
-
-def _no_logs(partitions: Collection[TopicPartition]) -> Collection[LocalLog]:  # noqa: ARG001
-    return ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What a run may need beyond its tools; each default does without.
 
-    `read_logs` reads the replicas of some partitions anew. `log_starts` are raised beside those of the
+    `sources` says where copies come from. `log_starts` are raised beside those of the
     plan's steps. `raise_log_starts` and `commit_processed` keep what a state directory keeps; the latter
     is given the next offset to process of each metadata partition.
     """
 
-    read_logs: ReadLogs = _no_logs
+    sources: Sources = field(default_factory=LogSources)
     custom_metadata_max_bytes: int = CUSTOM_METADATA_MAX_BYTES
     log_starts: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     raise_log_starts: RaiseLogStarts | None = None
@@ -66,10 +61,9 @@ class _Run:
         self._options = options
         self._copier = Copier(
             tools=tools,
-            find_log=lambda step: self._logs.get(step.topic_id_partition.key),
+            sources=options.sources,
             custom_metadata_max_bytes=options.custom_metadata_max_bytes,
         )
-        self._logs: Mapping[_Key, LocalLog] = {}
         # By identity: two steps of a plan may be equal.
         self._outcomes: dict[int, Outcome] = {}
         self._broken: set[_Key] = set()
@@ -133,8 +127,7 @@ class _Run:
         for outcome in dropped:
             if outcome.status is Status.DROPPED:
                 self._copier.end(outcome.step)
-        partitions = {step.topic_id_partition.topic_partition for step in kept}
-        self._logs = newest_replicas(self._options.read_logs(partitions))
+        self._options.sources.refresh(kept)
         return [*dropped, *self._copier.wave(kept)]
 
     def _delete(self, steps: Sequence[Step]) -> list[Outcome]:

@@ -1,9 +1,26 @@
-"""The local files of a segment that is to be copied, found again and seen to be what was planned."""
+"""Where a segment that is to be copied comes from: found again, and seen to be what was planned.
 
+The copier knows only `Source`. A broker's log gives the files themselves; another tier (`tier_source`) a
+spool of them.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-from tierctl.model import EpochEntry, LocalLog, LocalSegment, LogSegmentData
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    LocalSegment,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicPartition,
+    Uuid,
+)
+from tierctl.plan.checks import newest_replicas
 from tierctl.plan.model import Step
 from tierctl.state.lineage import Lineage
 from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
@@ -15,10 +32,66 @@ class SourceChanged(Exception):  # noqa: N818
     """What a step was decided from is no longer so; its text says what."""
 
 
+class Source(Protocol):
+    """One whole segment as it was when its step was seen to hold."""
+
+    def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
+        """The COPY_SEGMENT_STARTED event of a copy of it."""
+        ...
+
+    def opened(self) -> AbstractContextManager[LogSegmentData]:
+        """The segment's files, which are there while the block lasts.
+
+        Raises TierctlError when they can't be had, or are not what they should be.
+        """
+        ...
+
+    def is_unchanged(self, data: LogSegmentData) -> bool:
+        """Whether nobody wrote to the files of `opened` meanwhile."""
+        ...
+
+
+class Sources(Protocol):
+    """Finds the sources of a wave's steps."""
+
+    def refresh(self, steps: Sequence[Step]) -> None:
+        """Look anew at what there is of these steps' partitions."""
+        ...
+
+    def find(self, step: Step) -> Source:
+        """The source of one of them. Raises SourceChanged, saying what changed."""
+        ...
+
+
+ReadLogs = Callable[[Collection[TopicPartition]], Collection[LocalLog]]
+
+
+def _no_logs(partitions: Collection[TopicPartition]) -> Collection[LocalLog]:  # noqa: ARG001
+    return ()
+
+
+class LogSources:
+    """Sources in brokers' log directories; `read_logs` reads the replicas of some partitions anew."""
+
+    def __init__(self, read_logs: ReadLogs = _no_logs) -> None:
+        self._read_logs = read_logs
+        self._logs: Mapping[tuple[Uuid, int], LocalLog] = {}
+
+    def refresh(self, steps: Sequence[Step]) -> None:
+        """Sources.refresh."""
+        partitions = {step.topic_id_partition.topic_partition for step in steps}
+        self._logs = newest_replicas(self._read_logs(partitions))
+
+    def find(self, step: Step) -> "LocalSource":
+        """Sources.find."""
+        return find_source(step, self._logs.get(step.topic_id_partition.key))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class LocalSource:
     """One rolled segment of a local log, with everything that goes along with it."""
 
+    log: LocalLog
     base_offset: int
     next_base_offset: int
     size_bytes: int
@@ -27,8 +100,39 @@ class Source:
     data: LogSegmentData
     fingerprint: Fingerprint
 
+    def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
+        """Source.started."""
+        partition = self.log.topic_id_partition
+        return RemoteLogSegmentMetadata(
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            segment_id=segment_id,
+            start_offset=self.base_offset,
+            end_offset=self.next_base_offset - 1,
+            broker_id=broker_id,
+            max_timestamp_ms=self.max_timestamp_ms,
+            event_timestamp_ms=event_timestamp_ms,
+            segment_leader_epochs=self.segment_leader_epochs,
+            segment_size_in_bytes=self.size_bytes,
+            state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
+            txn_index_empty=self.data.transaction_index is None,
+        )
 
-def find_source(step: Step, log: LocalLog | None) -> Source:
+    @contextmanager
+    def opened(self) -> Iterator[LogSegmentData]:
+        """Source.opened."""
+        yield self.data
+
+    def is_unchanged(self, data: LogSegmentData) -> bool:
+        """Source.is_unchanged."""
+        try:
+            return fingerprint(data) == self.fingerprint
+        except SourceChanged:
+            return False
+
+
+def find_source(step: Step, log: LocalLog | None) -> LocalSource:
     """The segment `step` wants copied, in `log` as it is now. Raises SourceChanged, saying what changed."""
     if log is None:
         raise SourceChanged("the log directories don't hold this partition")
@@ -44,7 +148,9 @@ def find_source(step: Step, log: LocalLog | None) -> Source:
     return source
 
 
-def _source(log: LocalLog, segment: LocalSegment, next_base_offset: int, producer_snapshot: Path) -> Source:
+def _source(
+    log: LocalLog, segment: LocalSegment, next_base_offset: int, producer_snapshot: Path
+) -> LocalSource:
     # From the log's start, not the segment's: a follower builds its lineage from this one file.
     lineage = Lineage(log.leader_epochs)
     data = LogSegmentData(
@@ -55,7 +161,8 @@ def _source(log: LocalLog, segment: LocalSegment, next_base_offset: int, produce
         producer_snapshot_index=producer_snapshot,
         leader_epoch_index=write_leader_epoch_checkpoint(lineage.truncate_from_end(next_base_offset).entries),
     )
-    return Source(
+    return LocalSource(
+        log=log,
         base_offset=segment.base_offset,
         next_base_offset=next_base_offset,
         size_bytes=segment.size_bytes,
@@ -66,7 +173,7 @@ def _source(log: LocalLog, segment: LocalSegment, next_base_offset: int, produce
     )
 
 
-def _compare(step: Step, source: Source) -> None:
+def _compare(step: Step, source: LocalSource) -> None:
     facts = {
         "end_offset": (step.end_offset, source.next_base_offset - 1),
         "segment_size_in_bytes": (step.details.get("segment_size_in_bytes"), source.size_bytes),

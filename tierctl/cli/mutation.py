@@ -28,6 +28,7 @@ from tierctl.plan.model import Plan, Skip
 if TYPE_CHECKING:
     from tierctl.apply.journal import Journal
     from tierctl.apply.run import Options
+    from tierctl.apply.source import Sources
     from tierctl.apply.stop import Stop
     from tierctl.apply.tools import Tools
     from tierctl.metadata.base import RemoteLogMetadataManager
@@ -106,10 +107,11 @@ class Mutation:
         skips += [Skip.of(partition, "its log can't be read") for partition in sorted(unread)]
         return replace(plan, steps=tuple(kept), skipped=tuple(skips))
 
-    def copy_options(self) -> "Options":
-        """What copying needs besides the plan."""
+    def copy_options(self, sources: "Sources | None" = None) -> "Options":
+        """What copying needs besides the plan; `sources` are the logs of --log-dir unless given."""
         from tierctl.apply.copy import CUSTOM_METADATA_MAX_BYTES as DEFAULT_MAX_BYTES
         from tierctl.apply.run import Options
+        from tierctl.apply.source import LogSources
 
         given = self.params.get("custom_metadata_max_bytes")
         setting = self.settings.get(CUSTOM_METADATA_MAX_BYTES, str(DEFAULT_MAX_BYTES))
@@ -117,7 +119,8 @@ class Mutation:
             max_bytes = int(setting) if given is None else int(given)
         except ValueError:
             raise UsageError(f"{CUSTOM_METADATA_MAX_BYTES}={setting!r} is not a whole number") from None
-        return Options(read_logs=self.read_logs, custom_metadata_max_bytes=max_bytes)
+        sources = LogSources(self.read_logs) if sources is None else sources
+        return Options(sources=sources, custom_metadata_max_bytes=max_bytes)
 
     def sweep_options(self, log_starts: "Mapping[TopicIdPartition, int]") -> "Options":
         """What sweeping needs besides the plan; `log_starts` are those that were asked for."""

@@ -118,10 +118,10 @@ def _decide(log: LocalLog, part: PartitionState | None, decided: _Decided) -> No
         if isinstance(item, str):
             decided.skipped.append(Skip.of(partition, item))
         else:
-            decided.steps.append(_with_begun(item, begun))
+            decided.steps.append(with_begun(item, begun))
 
 
-def _with_begun(step: Step, begun: Sequence[RemoteLogSegmentMetadata]) -> Step:
+def with_begun(step: Step, begun: Sequence[RemoteLogSegmentMetadata]) -> Step:
     """The step with the ids of copies of its offsets that were begun before and never finished."""
     start, end = step.start_offset or 0, step.end_offset or 0
     ids = [str(s.segment_id) for s in begun if s.start_offset <= end and s.end_offset >= start]

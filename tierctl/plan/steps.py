@@ -9,6 +9,9 @@ from tierctl.state.tier import PartitionState
 LINEAGE_EPOCH = "lineage_epoch"
 """Detail: the latest leader epoch of the lineage a step was decided in."""
 
+SOURCE_SEGMENT_ID = "source_segment_id"
+"""Detail: the id that a segment, to be copied from another tier, has there."""
+
 
 def delete_step(segment: RemoteLogSegmentMetadata, reason: str, **details: Any) -> Step:
     """Delete one segment. `state` in details is what it was when this was decided."""

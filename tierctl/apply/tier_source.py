@@ -1,0 +1,141 @@
+"""Segments of another tier as sources of copies: fetched whole to a spool, and looked at before they are trusted.
+
+A remote segment never changes under its id; it can only be deleted. What was fetched whole and found sound is
+as good as the segment itself, whatever becomes of that.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tierctl.apply.source import Fingerprint, SourceChanged, fingerprint
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.plan.model import Step
+from tierctl.plan.segment_bytes import Problem, check_segment_bytes
+from tierctl.plan.steps import SOURCE_SEGMENT_ID
+from tierctl.state.invariants import Severity
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.spool import SpooledSegment, spooled
+
+_S = RemoteLogSegmentState
+_NEEDED = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH)
+
+
+class TierSources:
+    """Sources in a tier of its own metadata; each is spooled below `spool` while it is copied."""
+
+    def __init__(self, metadata: RemoteLogMetadataManager, remote: RemoteStorageManager, spool: Path) -> None:
+        self._metadata = metadata
+        self._remote = remote
+        self._spool = spool
+
+    def refresh(self, steps: Sequence[Step]) -> None:  # noqa: ARG002
+        """Sources.refresh."""
+        self._metadata.refresh()
+
+    def find(self, step: Step) -> "RemoteSource":
+        """Sources.find."""
+        segment = self._segment(step)
+        if segment is None:
+            raise SourceChanged("the source tier has no such segment any more")
+        if segment.state is not _S.COPY_SEGMENT_FINISHED:
+            raise SourceChanged(f"the segment is {segment.state} in the source tier")
+        if (segment.start_offset, segment.end_offset) != (step.start_offset, step.end_offset):
+            raise SourceChanged("the segment's offsets are others than when this was decided")
+        return RemoteSource(
+            metadata=segment,
+            remote=self._remote,
+            spool=self._spool,
+            txn_index_empty=segment.txn_index_empty or self._has_no_transactions(segment),
+        )
+
+    def _segment(self, step: Step) -> RemoteLogSegmentMetadata | None:
+        segment_id = step.details.get(SOURCE_SEGMENT_ID)
+        part = self._metadata.state.partition(step.topic_id_partition)
+        if part is None or not isinstance(segment_id, str):
+            return None
+        return part.cache.get(Uuid.parse(segment_id))
+
+    def _has_no_transactions(self, segment: RemoteLogSegmentMetadata) -> bool:
+        """Brokers before 4.0 say of no segment that its transaction index is empty."""
+        try:
+            with self._remote.fetch_index(segment, IndexType.TRANSACTION) as stream:
+                return not stream.read(1)
+        except RemoteResourceNotFound:
+            return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSource:
+    """One finished segment of another tier."""
+
+    metadata: RemoteLogSegmentMetadata
+    remote: RemoteStorageManager
+    spool: Path
+    txn_index_empty: bool
+
+    def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
+        """Source.started: all that the source's metadata say, but for id, author, time and store."""
+        return replace(
+            self.metadata,
+            segment_id=segment_id,
+            broker_id=broker_id,
+            leader_epoch=None,
+            event_timestamp_ms=event_timestamp_ms,
+            custom_metadata=None,
+            state=_S.COPY_SEGMENT_STARTED,
+            txn_index_empty=self.txn_index_empty,
+        )
+
+    @contextmanager
+    def opened(self) -> Iterator[LogSegmentData]:
+        """Source.opened; CorruptInputError when the bytes are not what the metadata say."""
+        with spooled(self.remote, self.metadata, self.spool) as files:
+            self._require_sound(files)
+            yield _segment_data(files, with_transactions=not self.txn_index_empty)
+
+    def is_unchanged(self, data: LogSegmentData) -> bool:
+        """Source.is_unchanged: nobody else knows the spool."""
+        found: Fingerprint = fingerprint(data)
+        return found[0][0] == self.metadata.segment_size_in_bytes
+
+    def _require_sound(self, files: SpooledSegment) -> None:
+        for kind in _NEEDED:
+            if kind not in files.indexes:
+                raise RemoteResourceNotFound(
+                    f"{self._name} has no {kind.value} index",
+                    hint="tierctl verify --deep says what else is wrong with the source tier",
+                )
+        with files.log_bytes() as log:
+            problems = check_segment_bytes(self.metadata, log, files.index_bytes())
+            wrong = next((p for p in problems if p.severity is Severity.ERROR), None)
+        if wrong is not None:
+            raise self._unsound(wrong)
+
+    def _unsound(self, problem: Problem) -> CorruptInputError:
+        return CorruptInputError(
+            self._name,
+            expected="what its metadata say",
+            found=problem.message,
+            hint="nothing from it on is copied; tierctl verify --deep says what else is wrong",
+        )
+
+    @property
+    def _name(self) -> str:
+        m = self.metadata
+        return f"remote segment {m.segment_id} of {m.topic}-{m.partition} from offset {m.start_offset}"
+
+
+def _segment_data(files: SpooledSegment, *, with_transactions: bool) -> LogSegmentData:
+    transactions = files.indexes.get(IndexType.TRANSACTION) if with_transactions else None
+    return LogSegmentData(
+        log_segment=files.log,
+        offset_index=files.indexes[IndexType.OFFSET],
+        time_index=files.indexes[IndexType.TIMESTAMP],
+        transaction_index=transactions,
+        producer_snapshot_index=files.indexes[IndexType.PRODUCER_SNAPSHOT],
+        leader_epoch_index=files.indexes[IndexType.LEADER_EPOCH].read_bytes(),
+    )
