@@ -32,6 +32,9 @@ def apply_plan(
     ctx: typer.Context,
     plan: PlanFile,
     metadata: options.Metadata = None,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
     log_dir: options.LogDirs = None,
@@ -52,8 +55,7 @@ def apply_plan(
     wave_size: own.WaveSize = WAVE_SIZE,
     threads: own.Threads = THREADS,
     attempts: own.Attempts = ATTEMPTS,
-    config: own.Config = None,
-    broker_configs: own.BrokerConfigs = None,
+    set_: own.Set = None,
 ) -> int:
     """Carry out a plan of copy, sweep or delete.
 

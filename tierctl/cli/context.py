@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
     from tierctl.storage.base import RemoteStorageManager
 
-_LATER = ("kafka", "s3", "hdfs", "gs", "abfs", "abfss")
+_LATER = ("s3", "hdfs", "gs", "abfs", "abfss")
 
 
 class _Closable(Protocol):
@@ -88,6 +88,10 @@ class Context:
     """One run's options, and the objects they name; closes what it opened."""
 
     metadata_uri: str | None = None
+    command_config: Path | None = None
+    config: Path | None = None
+    bootstrap_server: str | None = None
+    create_metadata_topic: bool = False
     remote_uri: str | None = None
     layout: str | None = None
     log_dir: Sequence[Path] = ()
@@ -101,8 +105,25 @@ class Context:
 
     @classmethod
     def of(cls, ctx: typer.Context) -> Self:
-        """From the options the command takes; those it doesn't take are as if not given."""
+        """From the options the command takes; those it doesn't take are as if not given.
+
+        Where a copy goes from tier to tier, the one it goes to.
+        """
         given: dict[str, Any] = dict(ctx.params)
+        if given.get("to_metadata") is not None:
+            # What --state-dir keeps is of --metadata.
+            config = given["to_command_config"] or given["command_config"]
+            given |= {"metadata": given["to_metadata"], "state_dir": None, "command_config": config}
+        return cls._of(given)
+
+    @classmethod
+    def of_source(cls, ctx: typer.Context) -> Self:
+        """Where a copy goes from tier to tier, the one it comes from."""
+        given = ctx.params
+        return cls._of({**given, "remote": given["from_remote"], "layout": given["from_layout"]})
+
+    @classmethod
+    def _of(cls, given: dict[str, Any]) -> Self:
         for option, name in (
             ("metadata", "metadata_uri"),
             ("remote", "remote_uri"),
@@ -129,27 +150,55 @@ class Context:
         """The folder of --metadata; UsageError when it is not given."""
         return folder_of("--metadata", _required("--metadata", self.metadata_uri))
 
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether --metadata is a topic on a cluster."""
+        return _required("--metadata", self.metadata_uri).startswith("kafka:")
+
+    @property
+    def _metadata_uri(self) -> str:
+        """--metadata as a URI, whichever way it was written."""
+        given = _required("--metadata", self.metadata_uri)
+        return given if self.is_on_cluster else folder_of("--metadata", given).as_uri()
+
     def metadata(self, *, writable: bool = False) -> "RemoteLogMetadataManager":
         """The RemoteLogMetadataManager over --metadata; `writable` takes the writer's lock."""
-        folder = self.metadata_folder
         from tierctl.metadata import open_metadata
-        from tierctl.metadata.log_on_disk import partitions_in
 
-        if not writable and not partitions_in(folder):
-            typer.echo(f"{folder} has no metadata topic yet: it reads as an empty one", err=True)
+        uri = self._metadata_uri
+        if not writable:
+            self._warn_of_empty_folder()
 
         def report(note: str) -> None:
             typer.echo(f"state directory: {note}", err=True)
 
         return self._closing(
-            open_metadata(folder.as_uri(), state_dir=self.state_dir, writable=writable, on_note=report)
+            open_metadata(
+                uri,
+                state_dir=self.state_dir,
+                writable=writable,
+                command_config=self.command_config,
+                server_config=self.config,
+                make_topic=writable and self.create_metadata_topic,
+                on_note=report,
+            )
         )
 
+    def _warn_of_empty_folder(self) -> None:
+        from tierctl.metadata.log_on_disk import partitions_in
+
+        if not self.is_on_cluster and not partitions_in(self.metadata_folder):
+            typer.echo(
+                f"{self.metadata_folder} has no metadata topic yet: it reads as an empty one", err=True
+            )
+
     def metadata_topic(self) -> "MetadataTopic":
-        """The topic of --metadata on a cluster, for who reads records rather than what they add up to."""
+        """The topic of --metadata, for who reads records rather than what they add up to."""
         from tierctl.metadata import open_metadata_topic
 
-        return self._closing(open_metadata_topic(_required("--metadata", self.metadata_uri)))
+        uri = self._metadata_uri
+        topic = open_metadata_topic(uri, command_config=self.command_config, server_config=self.config)
+        return self._closing(topic)
 
     def remote(self) -> "RemoteStorageManager":
         """The remote tier of --remote; UsageError when it is not given."""

@@ -47,6 +47,9 @@ def register(app: typer.Typer) -> None:
 def delete(
     ctx: typer.Context,
     metadata: options.Metadata = None,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
     log_dir: options.LogDirs = None,
@@ -65,8 +68,7 @@ def delete(
     wave_size: own.WaveSize = WAVE_SIZE,
     threads: own.Threads = THREADS,
     attempts: own.Attempts = ATTEMPTS,
-    config: own.Config = None,
-    broker_configs: own.BrokerConfigs = None,
+    set_: own.Set = None,
 ) -> int:
     """Delete from the tier everything of topics that were deleted.
 

@@ -30,6 +30,9 @@ def register(app: typer.Typer) -> None:
 def fetch(
     ctx: typer.Context,
     metadata: options.Metadata = None,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
     log_dir: options.LogDirs = None,

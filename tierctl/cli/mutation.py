@@ -49,6 +49,8 @@ class Mutation:
     context: Context
     metadata: "RemoteLogMetadataManager"
     unreadable: set[TopicPartition] = field(default_factory=set)
+    bad_source: bool = False
+    """Whether a tier that is copied from has metadata that could not be used."""
 
     @property
     def apply(self) -> bool:
@@ -57,15 +59,15 @@ class Mutation:
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """Broker settings of --broker-configs and --config, the latter winning."""
+        """Broker settings of --config and --set, the latter winning."""
         from tierctl.locallog import read_properties
 
-        file = self.params.get("broker_configs")
+        file = self.params.get("config")
         settings = read_properties(file) if file else {}
-        for text in self.params.get("config") or ():
+        for text in self.params.get("set_") or ():
             name, equals, value = text.partition("=")
             if not equals:
-                raise UsageError(f"--config {text}: expected NAME=VALUE")
+                raise UsageError(f"--set {text}: expected NAME=VALUE")
             settings[name.strip()] = value.strip()
         return settings
 
@@ -170,7 +172,7 @@ class Mutation:
         `check` raises LimitExceeded for a plan that may not be carried out; without --apply it only warns.
         With `stop` somebody else already listens to signals.
         """
-        bad = report_quarantined(self.metadata.state) or bool(self.unreadable)
+        bad = report_quarantined(self.metadata.state) or bool(self.unreadable) or self.bad_source
         report_skipped(plan)
         write_plan(plan, self.params.get("plan_out"))
         if self.apply:

@@ -1,6 +1,5 @@
 """Options of the commands that change things, beside those every command shares."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -43,23 +42,14 @@ BrokerId = Annotated[
         rich_help_panel=HOW,
     ),
 ]
-Config = Annotated[
+Set = Annotated[
     list[str] | None,
     typer.Option(
-        "--config",
+        "--set",
         metavar="NAME=VALUE",
-        help="A broker setting: remote.log.manager.task.retry.backoff.ms (500), "
+        help="A broker setting, before what --config says: remote.log.manager.task.retry.backoff.ms (500), "
         "remote.log.manager.task.retry.backoff.max.ms (30000), remote.log.manager.task.retry.jitter (0.2), "
         "remote.log.metadata.custom.metadata.max.bytes (128). Repeatable.",
-        rich_help_panel=HOW,
-    ),
-]
-BrokerConfigs = Annotated[
-    Path | None,
-    typer.Option(
-        "--broker-configs",
-        metavar="FILE",
-        help="A broker's server.properties, to take these settings from.",
         rich_help_panel=HOW,
     ),
 ]
@@ -78,8 +68,18 @@ AllowLiveBrokers = Annotated[
     bool,
     typer.Option(
         "--allow-live-brokers",
-        help="Go on although a broker runs on a --log-dir and may do the same work.",
+        help="Go on although brokers may do the same work: one runs on a --log-dir, or tiers a partition "
+        "on the cluster.",
         rich_help_panel=APPLY,
+    ),
+]
+CreateMetadataTopic = Annotated[
+    bool,
+    typer.Option(
+        "--create-metadata-topic",
+        help="Make __remote_log_metadata when the cluster has none, with --config's "
+        "remote.log.metadata.topic.* settings (50 partitions, 3 replicas).",
+        rich_help_panel=HOW,
     ),
 ]
 CustomMetadataMaxBytes = Annotated[
@@ -154,11 +154,20 @@ Mark = Annotated[
         rich_help_panel=DECIDE,
     ),
 ]
+Find = Annotated[
+    bool,
+    typer.Option(
+        "--find",
+        help="Which topic ids the metadata have and the cluster's controller does not know. "
+        "With --mark these are marked.",
+        rich_help_panel=DECIDE,
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Mark a topic although a --log-dir still has it.",
+        help="Mark a topic although the cluster or a --log-dir still has it.",
         rich_help_panel=DECIDE,
     ),
 ]

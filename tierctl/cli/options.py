@@ -36,7 +36,36 @@ Metadata = Annotated[
     typer.Option(
         "--metadata",
         metavar="URI",
-        help="Folder with __remote_log_metadata-N/ (file:///dir or a plain path).",
+        help="The metadata topic: kafka://host:port[,host:port...], or a folder with "
+        "__remote_log_metadata-N/ (file:///dir or a plain path).",
+        rich_help_panel=WHERE,
+    ),
+]
+BootstrapServer = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-server",
+        metavar="HOST:PORT[,...]",
+        help="The cluster the topics are on. Default: that of --metadata kafka://...",
+        rich_help_panel=WHERE,
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Properties for connecting to a cluster (SASL, TLS), as Kafka's own tools take them.",
+        rich_help_panel=WHERE,
+    ),
+]
+ServerProperties = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        help="A broker's server.properties: its remote.log.metadata.* and rlmm.config.* settings for the "
+        "metadata topic, and where a command says so its other settings.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -71,7 +100,8 @@ TopicConfigs = Annotated[
     typer.Option(
         "--topic-configs",
         metavar="FILE",
-        help="Topic settings as properties: <topic>.retention.bytes=...",
+        help="Topic settings as properties: <topic>.retention.bytes=... "
+        "They never override a cluster: a topic it knows has the settings it has there.",
         rich_help_panel=WHERE,
     ),
 ]

@@ -125,6 +125,9 @@ def register(app: typer.Typer) -> None:
 def segments(
     ctx: typer.Context,
     metadata: options.Metadata = None,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
     log_dir: options.LogDirs = None,
@@ -232,16 +235,12 @@ def _required(
 
 
 def _deleted(context: Context) -> Iterator[RemoteLogSegmentMetadata]:
-    from tierctl.metadata import open_metadata_topic
     from tierctl.read.history import deleted_segments
 
-    topic = open_metadata_topic(context.metadata_folder.as_uri())
-    try:
-        for segment in deleted_segments(topic, topic.end_offsets()):
-            if segment.topic_id_partition in context.selection:
-                yield segment
-    finally:
-        topic.close()
+    topic = context.metadata_topic()
+    for segment in deleted_segments(topic, topic.end_offsets()):
+        if segment.topic_id_partition in context.selection:
+            yield segment
 
 
 def _partitions(context: Context, problems: "Problems") -> "list[Readable]":

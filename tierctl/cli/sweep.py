@@ -29,6 +29,9 @@ def register(app: typer.Typer) -> None:
 def sweep(
     ctx: typer.Context,
     metadata: options.Metadata = None,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
     log_dir: options.LogDirs = None,
@@ -52,8 +55,7 @@ def sweep(
     wave_size: own.WaveSize = WAVE_SIZE,
     threads: own.Threads = THREADS,
     attempts: own.Attempts = ATTEMPTS,
-    config: own.Config = None,
-    broker_configs: own.BrokerConfigs = None,
+    set_: own.Set = None,
 ) -> int:
     """Delete from the tier what retention and the log start offset say, as a broker would.
 
