@@ -261,7 +261,9 @@ class Broker:
         from confluent_kafka import TopicCollection
 
         futures = self.admin.describe_topics(TopicCollection([name]))
-        return Uuid(str(futures[name].result(CLIENT_TIMEOUT_S).topic_id))
+        found = str(futures[name].result(CLIENT_TIMEOUT_S).topic_id)
+        # It prints in plain base64, Kafka in that of addresses.
+        return Uuid(found.replace("+", "-").replace("/", "_"))
 
     def alter_topic(self, name: str, **settings: str) -> None:
         """Set topic settings (`_` for `.` in their names)."""

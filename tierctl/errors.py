@@ -11,7 +11,7 @@ TierctlError                         1  internal
 │   └── StoreWriteUnknown            5  whether it was stored is not known; never clean up by guess
 ├── MetadataError                    5  the metadata log could not be read or written; trying again may help
 │   ├── MetadataWriteFailed          5  nothing was appended
-│   └── MetadataWriteUnknown         5  whether all of it was appended is not known; read on before anything else
+│   └── MetadataWriteUnknown         5  whether it was appended is not known; read on before anything else
 ├── LockedError                      6  another process holds the lock
 ├── CorruptInputError                7  bytes that are not what the format says
 │   ├── UnsupportedFormatError       7  a format that is known and refused by name

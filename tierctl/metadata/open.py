@@ -1,5 +1,6 @@
 """From `--metadata` and `--state-dir` to a RemoteLogMetadataManager."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -70,10 +71,12 @@ def open_metadata(
     command_config: Path | None = None,
     server_config: Path | None = None,
     make_topic: bool = False,
+    on_note: Callable[[str], None] | None = None,
 ) -> "RemoteLogMetadataManager":
     """The RemoteLogMetadataManager over the metadata topic at `uri`; nothing is read before `refresh`.
 
-    With `state_dir` what an earlier run read is loaded. Everything else is as `open_metadata_topic` has it.
+    With `state_dir` what an earlier run read is loaded; `on_note` is told what was wrong with it and is
+    read anew. Everything else is as `open_metadata_topic` has it.
     """
     from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
     from tierctl.metadata.state_dir import StateDirectory
@@ -90,6 +93,9 @@ def open_metadata(
     try:
         kept = None if state_dir is None else StateDirectory(state_dir, writable=writable)
         manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept)
+        if kept is not None and on_note is not None:
+            for note in kept.notes:
+                on_note(note)
         opened = True
     finally:
         if not opened:

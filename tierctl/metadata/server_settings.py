@@ -1,8 +1,7 @@
 """What a broker's own server.properties says of remote log metadata (`--config server.properties`).
 
 Source: RemoteLogManager.configureRLMM and TopicBasedRemoteLogMetadataManagerConfig. Settings under
-`remote.log.metadata.manager.impl.prefix` (default `rlmm.config.`) go before the same ones without it, as KIP-405
-writes them.
+`remote.log.metadata.manager.impl.prefix` (default `rlmm.config.`) go before the same ones without it.
 """
 
 from collections.abc import Mapping

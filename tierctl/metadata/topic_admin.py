@@ -1,14 +1,15 @@
 """What the cluster says of a topic: its id, its partitions and where they begin and end; and making it."""
 
+from collections.abc import Collection
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tierctl.errors import MetadataError, NotFoundError
 from tierctl.metadata.client_settings import ClientSettings
-from tierctl.metadata.librdkafka import answer, make_client
+from tierctl.metadata.librdkafka import answer, make_client, translated
 from tierctl.metadata.topic_settings import MetadataTopicSettings
-from tierctl.model import Uuid
+from tierctl.model import TopicPartition, Uuid
 
 R = TypeVar("R")
 
@@ -54,20 +55,48 @@ class TopicAdmin:
         found = self.answer(futures[topic], f"asking {self._settings.bootstrap} for topic {topic}")
         return TopicShape(topic_id=uuid_of(found.topic_id), partition_count=len(found.partitions))
 
-    def offsets(self, topic: str, count: int, *, latest: bool) -> dict[int, int]:
-        """The first offset of each partition, or the one after the last, in one call."""
-        from confluent_kafka import TopicPartition
+    def list_offsets(
+        self, partitions: Collection[TopicPartition], *, latest: bool, committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition, or the one after the last, in one call.
+
+        The latest is the high watermark; `committed`, the last stable offset.
+        """
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka import TopicPartition as TheirPartition
         from confluent_kafka.admin import OffsetSpec
 
+        if not partitions:
+            return {}
         spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
-        asked = {TopicPartition(topic, partition): spec for partition in range(count)}
-        futures = self.client.list_offsets(asked, request_timeout=self.request_timeout_s)
-        return {
-            key.partition: int(
-                self.answer(future, f"asking for the offsets of {key.topic}-{key.partition}").offset
-            )
-            for key, future in futures.items()
-        }
+        asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        futures = self.client.list_offsets(
+            asked, isolation_level=level, request_timeout=self.request_timeout_s
+        )
+        found: dict[TopicPartition, int] = {}
+        for key, future in futures.items():
+            partition = TopicPartition(key.topic, key.partition)
+            try:
+                found[partition] = int(self.answer(future, f"asking for the offsets of {partition}").offset)
+            except MetadataError:
+                # librdkafka says no more than that it found no leader.
+                if self.shape(partition.topic).partition_count <= partition.partition:
+                    raise NotFoundError(
+                        f"topic {partition.topic} has no partition {partition.partition}"
+                    ) from None
+                raise
+        return found
+
+    def offsets(self, topic: str, count: int, *, latest: bool) -> dict[int, int]:
+        """`list_offsets` of all partitions of a topic, by number."""
+        found = self.list_offsets([TopicPartition(topic, number) for number in range(count)], latest=latest)
+        return {partition.partition: offset for partition, offset in found.items()}
+
+    def names(self) -> list[str]:
+        """Names of all topics, internal ones included."""
+        with translated(f"asking {self._settings.bootstrap} for its topics", self._watch):
+            return list(self.client.list_topics(timeout=self.request_timeout_s).topics)
 
     def create(self, topic: str, settings: MetadataTopicSettings) -> None:
         """Make the metadata topic as a broker would; no error when somebody else just did.

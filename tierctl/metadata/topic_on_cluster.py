@@ -41,7 +41,7 @@ class MetadataTopicOnCluster:
         self._shape = self._find(make)
         if expected_partitions not in {None, self._shape.partition_count}:
             raise SafetyRefusal(
-                f"{topic} has {self._shape.partition_count} partitions, not {expected_partitions} as in the settings",
+                f"{topic} has {self._shape.partition_count} partitions, expected are {expected_partitions}",
                 hint="the count decides where events are: set remote.log.metadata.topic.num.partitions to it",
             )
 

@@ -1,0 +1,274 @@
+"""A running cluster: what its controller and its partitions' leaders say, and DeleteRecords."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from tierctl.errors import MetadataError, NotFoundError, TierctlError, UsageError
+from tierctl.metadata.client_settings import ClientSettings, read_properties, split_servers
+from tierctl.metadata.extras import require
+from tierctl.metadata.leader_log import EARLIEST_LOCAL, LATEST_TIERED, LeaderLogs
+from tierctl.metadata.topic_admin import TopicAdmin, uuid_of
+from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
+from tierctl.model.ids import ZERO_UUID
+
+REMOTE_STORAGE_SYSTEM = "remote.log.storage.system.enable"
+
+
+class Cluster:
+    """The cluster that has the data; nothing is kept, so every call tells the present state.
+
+    All calls raise AuthenticationError (what we may not see included), MetadataError when nobody answers in
+    time, and NotFoundError for a topic that isn't there.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        require("confluent_kafka")
+        self._settings = settings
+        self._admin = TopicAdmin(settings)
+        self._leaders = LeaderLogs(settings)
+
+    @classmethod
+    def open(cls, bootstrap: str, *, command_config: Path | None = None) -> Self:
+        """Of `host:port,…` or kafka://host:port,…, with Kafka's client .properties; UsageError."""
+        given = {} if command_config is None else read_properties(command_config)
+        servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
+        if servers:
+            given["bootstrap.servers"] = ",".join(split_servers(servers, "--bootstrap-server"))
+        return cls(ClientSettings.from_properties(given, str(command_config or "--bootstrap-server")))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._leaders.close()
+
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        return str(self._description().cluster_id)
+
+    def brokers(self) -> tuple[BrokerFacts, ...]:
+        """The brokers that are up, by id, each with whether it tiers."""
+        nodes = sorted(self._description().nodes, key=lambda node: node.id)
+        return tuple(self._broker(node) for node in nodes)
+
+    def broker_settings(self, broker_id: int) -> dict[str, str | None]:
+        """A broker's settings by Kafka's names; None for those it keeps secret."""
+        return self._settings_of("BROKER", str(broker_id))
+
+    def _description(self) -> Any:
+        future = self._admin.client.describe_cluster(request_timeout=self._admin.request_timeout_s)
+        return self._admin.answer(future, f"asking {self._settings.bootstrap} who is there")
+
+    def _broker(self, node: Any) -> BrokerFacts:
+        tiers: bool | None = None
+        unreadable = None
+        try:
+            value = self.broker_settings(node.id).get(REMOTE_STORAGE_SYSTEM)
+            # Brokers older than tiered storage don't have the setting.
+            tiers = (value or "false").lower() == "true"
+        except TierctlError as e:
+            # Not being told is a fact too: whoever decides must not take it for "off".
+            unreadable = e.message
+        return BrokerFacts(
+            broker_id=node.id, host=node.host, port=node.port, tiers=tiers, unreadable=unreadable
+        )
+
+    def topics(self, names: Collection[str] | None = None) -> dict[str, TopicFacts]:
+        """Topics by name; all there are, or those of `names` that exist."""
+        from confluent_kafka import TopicCollection
+
+        wanted = sorted(self._names() if names is None else set(names))
+        if not wanted:
+            return {}
+        timeout_s = self._admin.request_timeout_s
+        futures = self._admin.client.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
+        found: dict[str, TopicFacts] = {}
+        for name, future in futures.items():
+            try:
+                found[name] = _topic(self._admin.answer(future, f"asking for topic {name}"))
+            except NotFoundError:
+                continue
+        return found
+
+    def _names(self) -> Iterable[str]:
+        return self._admin.names()
+
+    def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
+        """Those of `topic_ids` that no broker knows: deleted, or never there.
+
+        Asked by id of every broker, so that a topic we may not see, or one that a broker has not heard of
+        yet, is not taken for a deleted one.
+        """
+        return self._leaders.unknown_topic_ids(topic_ids)
+
+    def topic_names_by_id(self) -> dict[Uuid, str]:
+        """Every topic that we may see, by id; MetadataError when one of them has no id.
+
+        That an id is not among them doesn't say that its topic is gone: see `unknown_topic_ids`.
+        """
+        found = self.topics()
+        nameless = sorted(name for name, topic in found.items() if topic.topic_id == ZERO_UUID)
+        if nameless:
+            raise MetadataError(
+                f"the cluster gives no ids for {', '.join(nameless)}",
+                hint="topic ids need brokers of 2.8 or later",
+            )
+        return {topic.topic_id: name for name, topic in found.items()}
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
+        """Topics' settings, the brokers' defaults included, as they are now."""
+        found = {}
+        for name in sorted(set(names)):
+            settings = self._settings_of("TOPIC", name)
+            found[name] = TopicConfig.from_settings({k: v for k, v in settings.items() if v is not None})
+        return found
+
+    def _settings_of(self, kind: str, name: str) -> dict[str, str | None]:
+        from confluent_kafka.admin import ConfigResource
+
+        resource = ConfigResource(ConfigResource.Type[kind], name)
+        futures = self._admin.client.describe_configs(
+            [resource], request_timeout=self._admin.request_timeout_s
+        )
+        entries = self._admin.answer(futures[resource], f"reading the settings of {kind.lower()} {name}")
+        return {key: entry.value for key, entry in entries.items()}
+
+    def partition_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """What each partition's leader answers, each kind of offset in one call for all of them."""
+        starts = self._admin.list_offsets(partitions, latest=False)
+        # The tier's end before the log's: copies go on meanwhile, and the log is never behind its tier.
+        tiered = self._leaders.offsets(partitions, LATEST_TIERED)
+        local = self._leaders.offsets(partitions, EARLIEST_LOCAL)
+        stable = self._admin.list_offsets(partitions, latest=True, committed=True)
+        ends = self._admin.list_offsets(partitions, latest=True)
+        return {
+            partition: PartitionOffsets(
+                log_start_offset=starts[partition],
+                high_watermark=ends[partition],
+                last_stable_offset=stable[partition],
+                local_log_start_offset=local[partition],
+                latest_tiered_offset=tiered[partition],
+            )
+            for partition in partitions
+        }
+
+    def leader_epochs(self, partition: TopicPartition) -> tuple[EpochEntry, ...]:
+        """The leader's epoch lineage from the log start on."""
+        start = self._admin.list_offsets([partition], latest=False)[partition]
+        return self._leaders.leader_epochs(partition, start)
+
+    def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
+        """The partitions' logs, where they have a leader.
+
+        NotFoundError when a topic is not there any more, or is another one by now.
+        """
+        leaders = self._leaders_of(partitions)
+        names = {partition: partition.topic_partition for partition in leaders}
+        offsets = self.partition_offsets(list(names.values()))
+        sizes = self._sizes({names[partition]: leader for partition, leader in leaders.items()})
+        return [
+            _log(partition, leader, offsets[names[partition]], self._epochs(names[partition], offsets), sizes)
+            for partition, leader in leaders.items()
+        ]
+
+    def _epochs(
+        self, partition: TopicPartition, offsets: Mapping[TopicPartition, PartitionOffsets]
+    ) -> tuple[EpochEntry, ...]:
+        return self._leaders.leader_epochs(partition, offsets[partition].log_start_offset)
+
+    def _leaders_of(self, partitions: Sequence[TopicIdPartition]) -> dict[TopicIdPartition, int]:
+        found = self.topics({partition.topic for partition in partitions})
+        leaders: dict[TopicIdPartition, int] = {}
+        for partition in partitions:
+            topic = found.get(partition.topic)
+            if topic is None or topic.topic_id != partition.topic_id:
+                raise NotFoundError(
+                    f"the cluster has no topic {partition.topic} of id {partition.topic_id}",
+                    hint="it was deleted or made anew: plan again",
+                )
+            known = {p.partition: p.leader for p in topic.partitions}
+            leader = known.get(partition.partition)
+            if leader is not None:
+                leaders[partition] = leader
+        return leaders
+
+    def _sizes(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        try:
+            return self._leaders.log_bytes(partitions)
+        except TierctlError:
+            # It needs a right of its own (DESCRIBE on the cluster); sizes are then not known.
+            return dict.fromkeys(partitions)
+
+    def batch_bytes(
+        self, partition: TopicPartition, start_offset: int, end_offset: int, *, bytes_max: int
+    ) -> int:
+        """Bytes of the batches in [start, end), found by reading them; stops once above `bytes_max`."""
+        return self._leaders.batch_bytes(partition, start_offset, end_offset, bytes_max=bytes_max)
+
+    def delete_records(self, before_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Raise log starts (DeleteRecords); returns where each log starts now, which may be higher.
+
+        UsageError for an offset above the high watermark.
+        """
+        from confluent_kafka import TopicPartition as TheirPartition
+
+        if not before_offsets:
+            return {}
+        asked = [TheirPartition(p.topic, p.partition, offset) for p, offset in before_offsets.items()]
+        timeout_s = self._admin.request_timeout_s
+        futures = self._admin.client.delete_records(asked, request_timeout=timeout_s)
+        found: dict[TopicPartition, int] = {}
+        for key, future in futures.items():
+            partition = TopicPartition(key.topic, key.partition)
+            doing = f"raising the log start of {partition} to {before_offsets[partition]}"
+            try:
+                found[partition] = int(self._admin.answer(future, doing).low_watermark)
+            except MetadataError as e:
+                if "OFFSET_OUT_OF_RANGE" in e.message:
+                    raise UsageError(f"{doing}: that is above its high watermark") from None
+                raise
+        return found
+
+
+def _topic(found: Any) -> TopicFacts:
+    return TopicFacts(
+        topic=found.name,
+        topic_id=uuid_of(found.topic_id),
+        partitions=tuple(_partition(p) for p in sorted(found.partitions, key=lambda p: p.id)),
+        is_internal=found.is_internal,
+    )
+
+
+def _partition(found: Any) -> PartitionFacts:
+    leader = found.leader
+    return PartitionFacts(
+        partition=found.id,
+        leader=leader.id if leader is not None and leader.id >= 0 else None,
+        replicas=tuple(node.id for node in found.replicas),
+        in_sync=tuple(node.id for node in found.isr),
+    )
+
+
+def _log(
+    partition: TopicIdPartition,
+    leader: int,
+    offsets: PartitionOffsets,
+    epochs: tuple[EpochEntry, ...],
+    sizes: Mapping[TopicPartition, int | None],
+) -> ClusterLog:
+    local = offsets.local_log_start_offset
+    return ClusterLog(
+        topic_id_partition=partition,
+        leader=leader,
+        leader_epochs=epochs,
+        log_start_offset=offsets.log_start_offset,
+        local_log_start_offset=offsets.log_start_offset if local is None else local,
+        high_watermark=offsets.high_watermark,
+        last_stable_offset=offsets.last_stable_offset,
+        log_end_offset=offsets.high_watermark,
+        latest_tiered_offset=offsets.latest_tiered_offset,
+        local_log_bytes=sizes[partition.topic_partition],
+    )
