@@ -1,6 +1,7 @@
 """kill -9 before and after every labelled side effect: rerun, and the end is that of an undisturbed run."""
 
 import random
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tierctl.apply.effects import LABELS
 from tierctl.metadata import open_metadata
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
 from tests.apply.conftest import Zygote, met
@@ -21,19 +23,34 @@ SEED = 20260405
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One command over one world. `labels` are the side effects it goes through."""
+    """One command over one world. `labels` are the side effects it goes through.
+
+    With `cleans` copies that a killed run had begun go when --clean-dangling finds them a day old.
+    """
 
     name: str
     labels: tuple[str, ...]
     args: Callable[[World], tuple[object, ...]]
+    where: Callable[[World], tuple[object, ...]] = lambda world: world.where
+    cleans: bool = False
 
     def command(self, world: World) -> tuple[object, ...]:
         name, *rest = self.args(world)
-        return (name, *world.where, *rest, "--apply", "--wave-size", 2, "--threads", 2)
+        return (name, *self.where(world), *rest, "--apply", "--wave-size", 2, "--threads", 2)
 
 
 def _copy(world: World) -> tuple[object, ...]:
     return ("copy", "--layout", "kafka", "--log-dir", world.logs)
+
+
+def _copy_tier(world: World) -> tuple[object, ...]:
+    return ("copy", "--layout", "kafka")
+
+
+def _between_tiers(world: World) -> tuple[object, ...]:
+    """The source lies where other worlds have their log directory."""
+    source = ("--metadata", world.logs / "metadata", "--from-remote", world.logs / "remote")
+    return (*source, "--to-metadata", world.metadata, "--remote", world.remote)
 
 
 def _clean(world: World) -> tuple[object, ...]:
@@ -53,7 +70,9 @@ def _delete(world: World) -> tuple[object, ...]:
     return ("delete", "--state-dir", world.state_dir)
 
 
-COPY = Case("copy", ("copy.started.publish", "copy.segment.store", "copy.finished.publish"), _copy)
+_COPIES = ("copy.started.publish", "copy.segment.store", "copy.finished.publish")
+COPY = Case("copy", _COPIES, _copy, cleans=True)
+COPY_TIER = Case("copy from a tier", _COPIES, _copy_tier, _between_tiers, cleans=True)
 CLEAN = Case(
     "clean",
     ("copy.cleanup_started.publish", "copy.cleanup.delete", "copy.cleanup_finished.publish"),
@@ -66,11 +85,11 @@ DELETE = Case(
     tuple(label for label in LABELS if label.startswith("delete.") and label not in MARK.labels),
     _delete,
 )
-CASES = (COPY, CLEAN, SWEEP, MARK, DELETE)
+CASES = (COPY, COPY_TIER, CLEAN, SWEEP, MARK, DELETE)
 
 
 def test_every_label_has_a_case() -> None:
-    assert sorted(label for case in CASES for label in case.labels) == sorted(LABELS)
+    assert {label for case in CASES for label in case.labels} == set(LABELS)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +106,18 @@ def worlds(
     (tiered.logs / "configs").write_text(RETENTION)
     marked = tiered.clone(tmp_path_factory.mktemp("marked"))
     _run(forked, MARK, marked)
-    return {"copy": empty, "clean": dangling, "sweep": tiered, "mark": tiered, "delete": marked}
+    target = World(*(tmp_path_factory.mktemp("target") / name for name in ("m", "r", "logs", "state")))
+    MetadataLogOnDisk(target.metadata, writable=True, partition_count=3).close()
+    shutil.copytree(tiered.metadata, target.logs / "metadata")
+    shutil.copytree(tiered.remote, target.logs / "remote")
+    return {
+        "copy": empty,
+        "copy from a tier": target,
+        "clean": dangling,
+        "sweep": tiered,
+        "mark": tiered,
+        "delete": marked,
+    }
 
 
 def _begin_old_copy(world: World) -> None:
@@ -162,10 +192,10 @@ def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
     assert met(again).keys() <= {("file", "changes"), *_commits(case)}, "a second rerun still did something"
     assert world.facts() == end.facts
     check_durable(world)
-    if case is COPY:
+    if case.cleans:
         # What the killed run had begun under other ids is reported, and goes once it is a day old.
         later = str(int(time.time() * 1000) + 2 * DAY_MS)
-        cleaned = forked(*CLEAN.command(world), "--now", later)
+        cleaned = forked(*case.command(world), "--clean-dangling", "--now", later)
         assert cleaned.code == 0, cleaned.err
         assert world.facts() == end.facts
     assert _stored(world) == end.objects

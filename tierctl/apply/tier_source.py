@@ -1,4 +1,4 @@
-"""Segments of another tier as sources of copies: fetched whole to a spool, and looked at before they are trusted.
+"""Segments of another tier as sources of copies: fetched whole to a spool, and checked before trusted.
 
 A remote segment never changes under its id; it can only be deleted. What was fetched whole and found sound is
 as good as the segment itself, whatever becomes of that.
@@ -21,7 +21,6 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.spool import SpooledSegment, spooled
 
 _S = RemoteLogSegmentState
-_NEEDED = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.PRODUCER_SNAPSHOT, IndexType.LEADER_EPOCH)
 
 
 class TierSources:
@@ -103,12 +102,6 @@ class RemoteSource:
         return found[0][0] == self.metadata.segment_size_in_bytes
 
     def _require_sound(self, files: SpooledSegment) -> None:
-        for kind in _NEEDED:
-            if kind not in files.indexes:
-                raise RemoteResourceNotFound(
-                    f"{self._name} has no {kind.value} index",
-                    hint="tierctl verify --deep says what else is wrong with the source tier",
-                )
         with files.log_bytes() as log:
             problems = check_segment_bytes(self.metadata, log, files.index_bytes())
             wrong = next((p for p in problems if p.severity is Severity.ERROR), None)
@@ -116,17 +109,13 @@ class RemoteSource:
             raise self._unsound(wrong)
 
     def _unsound(self, problem: Problem) -> CorruptInputError:
+        m = self.metadata
         return CorruptInputError(
-            self._name,
+            f"remote segment {m.segment_id} of {m.topic}-{m.partition} from offset {m.start_offset}",
             expected="what its metadata say",
             found=problem.message,
             hint="nothing from it on is copied; tierctl verify --deep says what else is wrong",
         )
-
-    @property
-    def _name(self) -> str:
-        m = self.metadata
-        return f"remote segment {m.segment_id} of {m.topic}-{m.partition} from offset {m.start_offset}"
 
 
 def _segment_data(files: SpooledSegment, *, with_transactions: bool) -> LogSegmentData:

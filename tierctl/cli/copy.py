@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
+from tierctl.cli import copy_source as tier
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.mutation import Mutation, mutation
@@ -26,9 +27,16 @@ def register(app: typer.Typer) -> None:
 def copy(
     ctx: typer.Context,
     metadata: options.Metadata = None,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
     log_dir: options.LogDirs = None,
+    from_remote: tier.FromRemote = None,
+    from_layout: tier.FromLayout = None,
+    to_metadata: tier.ToMetadata = None,
+    to_command_config: tier.ToCommandConfig = None,
     topic_configs: options.TopicConfigs = None,
     state_dir: options.StateDir = None,
     topic: options.Topics = None,
@@ -41,19 +49,26 @@ def copy(
     detailed_exitcode: options.DetailedExitcode = False,
     apply: options.Apply = False,
     allow_live_brokers: own.AllowLiveBrokers = False,
+    create_metadata_topic: own.CreateMetadataTopic = False,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
     broker_id: own.BrokerId = NOT_A_BROKER_ID,
     wave_size: own.WaveSize = WAVE_SIZE,
     threads: own.Threads = THREADS,
     attempts: own.Attempts = ATTEMPTS,
-    config: own.Config = None,
-    broker_configs: own.BrokerConfigs = None,
+    set_: own.Set = None,
 ) -> int:
     """Copy rolled segments below the last stable offset to the tier, as a broker would.
 
     A second run copies nothing; a run that was killed is made good by the next. Events of tierctl carry
     broker id -1, which is no broker's.
+
+    With --from-remote segments come from another tier: every finished one of the current lineage, contiguous
+    from its start, under new ids and into --to-metadata. Each is fetched whole to a folder for temporary
+    files (TMPDIR; at most --threads at a time) and checked before it is stored.
     """
+    tier.require_one_source(ctx)
+    if from_remote is not None:
+        return tier.copy_from_tier(ctx, clean_dangling=clean_dangling)
     if not log_dir:
         raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
     with mutation(ctx) as run:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,8 +17,8 @@ from tierctl.errors import ExitCode, TierctlError
 from tierctl.model import LocalLog, TopicPartition
 
 if TYPE_CHECKING:
-    from tierctl.metadata.base import RemoteLogMetadataManager
     from tierctl.plan.verify import KnownTopics, WasDeleted
+    from tierctl.state.ids import SegmentIds
     from tierctl.state.invariants import Finding
 
 COLUMNS = (
@@ -55,6 +55,9 @@ def register(app: typer.Typer) -> None:
 def verify(
     ctx: typer.Context,
     metadata: options.Metadata = None,
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
     log_dir: options.LogDirs = None,
@@ -107,7 +110,7 @@ class _Run:
             folder = held.enter_context(spool_folder()) if deep and remote is not None else None
             verification = Verification(
                 refresh=manager.refresh,
-                was_deleted=_deletions(context, manager),
+                was_deleted=_deletions(context),
                 selection=context.selection,
                 now_ms=context.now_ms,
                 logs=logs,
@@ -162,26 +165,18 @@ def _topics(logs: list[LocalLog]) -> "KnownTopics":
     return KnownTopics(CurrentTopics.of(logs).ids)
 
 
-def _deletions(context: Context, manager: "RemoteLogMetadataManager") -> "WasDeleted":
+def _deletions(context: Context) -> "WasDeleted":
     """Whether a segment's deletion has finished; the metadata topic is read for it when first asked."""
     from functools import cache
 
-    from tierctl.metadata import open_metadata_topic
-    from tierctl.model import Uuid
     from tierctl.read.history import deleted_segment_ids
 
     @cache
-    def known() -> Any:
-        topic = open_metadata_topic(context.metadata_folder.as_uri())
-        try:
-            return deleted_segment_ids(topic, topic.end_offsets())
-        finally:
-            topic.close()
+    def known() -> "SegmentIds":
+        topic = context.metadata_topic()
+        return deleted_segment_ids(topic, topic.end_offsets())
 
-    def was_deleted(segment_id: Uuid) -> bool:
-        return bool(known().find(segment_id.bytes) >= 0)
-
-    return was_deleted
+    return lambda segment_id: known().find(segment_id.bytes) >= 0
 
 
 @contextmanager

@@ -116,7 +116,7 @@ def _wanted(
             continue
         if copied >= 0 and last is None and span.from_offset > copied + 1:
             yield (
-                f"the target ends at {copied}, and the source has nothing before {span.from_offset} any more: "
+                f"the target ends at {copied}, the source has nothing before {span.from_offset} any more: "
                 "copy the partition to a new tier"
             )
             return

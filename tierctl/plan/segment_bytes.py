@@ -65,10 +65,10 @@ class _Batches:
 def check_segment_bytes(
     metadata: RemoteLogSegmentMetadata, log: Buffer, indexes: Mapping[IndexType, bytes | None]
 ) -> Iterator[Problem]:
-    """Everything that is wrong with a whole segment; `indexes` lacks those that could not be had.
+    """Everything that is wrong with a whole segment; an index that is not there is None.
 
-    A transaction index that is not there is as an empty one. Where the log is damaged, indexes are held only
-    against themselves.
+    A transaction index may be missing where nothing was aborted. Where the log is damaged, indexes are held
+    only against themselves.
     """
     batches = _Batches()
     yield from _check_log(metadata, log, batches)
@@ -82,8 +82,13 @@ def check_segment_bytes(
     if not batches.is_damaged:
         yield from _check_range(metadata, batches)
     for index_type, data in indexes.items():
-        if data is not None or index_type is IndexType.TRANSACTION:
-            yield from _check_index(metadata, index_type, data or b"", batches)
+        if data is not None:
+            yield from _check_index(metadata, index_type, data, batches)
+        elif index_type is not IndexType.TRANSACTION:
+            yield Problem(_K.MISSING_OBJECT, Severity.ERROR, f"there is no {index_type.value} index")
+        elif batches.undone:
+            message = f"there is no transaction index, though {len(batches.undone)} transactions were aborted"
+            yield Problem(_K.MISSING_OBJECT, Severity.ERROR, message)
 
 
 def _check_log(metadata: RemoteLogSegmentMetadata, log: Buffer, batches: _Batches) -> Iterator[Problem]:

@@ -31,7 +31,7 @@ _P = RemotePartitionDeleteState
 METADATA_TOPIC: Final = "__remote_log_metadata"
 
 WasDeleted = Callable[[Uuid], bool]
-"""Whether a segment's deletion is known to have finished."""
+"""Whether an event says that the segment's deletion has finished."""
 
 HINTS: Final[Mapping[FindingKind, str]] = {
     _K.OFFSETS: "look at the partition's checkpoints; a broker that was restored from a backup shows this",
@@ -84,7 +84,7 @@ def verify_metadata(state: TierState, was_deleted: WasDeleted) -> Iterator[Findi
             message=bad.error.message,
         )
     for anomaly in state.anomalies:
-        yield _dropped(anomaly, was_deleted)
+        yield _dropped(anomaly, state.partition(anomaly.topic_id_partition), was_deleted)
     untold = state.anomaly_count - len(state.anomalies)
     if untold > 0:
         yield Finding(
@@ -97,12 +97,13 @@ def verify_metadata(state: TierState, was_deleted: WasDeleted) -> Iterator[Findi
         )
 
 
-def _dropped(anomaly: Anomaly, was_deleted: WasDeleted) -> Finding:
+def _dropped(anomaly: Anomaly, part: PartitionState | None, was_deleted: WasDeleted) -> Finding:
     event = anomaly.event
     segment_id = getattr(event, "segment_id", None)
     where = f"{METADATA_TOPIC}-{anomaly.metadata_partition} offset {anomaly.metadata_offset}"
     severity, why = Severity.WARNING, "its segment or partition does not stand where that could follow"
-    if isinstance(event, RemoteLogSegmentMetadataUpdate) and was_deleted(event.segment_id):
+    is_live = part is not None and segment_id is not None and part.cache.get(segment_id) is not None
+    if isinstance(event, RemoteLogSegmentMetadataUpdate) and not is_live and was_deleted(event.segment_id):
         why = "its segment was deleted before"
         if event.state in {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}:
             # Two brokers that delete the same segment, after an election, are no trouble.

@@ -41,6 +41,8 @@ from tierctl.storage.spool import SpooledSegment, spooled
 _K = FindingKind
 _S = RemoteLogSegmentState
 _COMPARE_BYTES = 1 << 20
+_LISTED = frozenset({_K.SIZE_DIFFERS, _K.MISSING_OBJECT})
+"""What a listing tells."""
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -216,7 +218,7 @@ def _segment_findings(
         with spooled(remote, segment, spool) as files, files.log_bytes() as log:
             indexes = files.index_bytes()
             for problem in check_segment_bytes(segment, log, indexes):
-                if problem.kind is not _K.SIZE_DIFFERS or segment.segment_id not in odd:
+                if problem.kind not in _LISTED or segment.segment_id not in odd:
                     yield finding_of(partition, problem.kind, problem.severity, problem.message, segment)
             yield from _against_logs(segment, files, logs)
     except RemoteResourceNotFound as e:

@@ -1,0 +1,90 @@
+"""Captured tiers that a test may spoil, and the command that says what is wrong with them."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tierctl.cli.main import run
+from tierctl.metadata import open_metadata
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
+from tierctl.wire.metadata import encode
+from tierctl.wire.partitioner import metadata_partition
+
+NOW_MS = 4_000_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Spoilt:
+    """A tier with its metadata and the log directory of its broker, which may be changed."""
+
+    metadata: Path
+    remote: Path
+
+    def segments(self, topic: str, partition: int = 0) -> list[RemoteLogSegmentMetadata]:
+        """Of one partition, by start offset."""
+        manager = open_metadata(self.metadata.as_uri())
+        found = [
+            segment
+            for part in manager.refresh()
+            for segment in part.cache.list_remote_log_segments()
+            if (segment.topic, segment.partition) == (topic, partition)
+        ]
+        manager.close()
+        return sorted(found, key=lambda s: s.start_offset)
+
+    def object(self, segment: RemoteLogSegmentMetadata, suffix: str) -> Path:
+        """The file of one of its objects, which may not be there."""
+        folder = f"{segment.topic}-{segment.partition}-{segment.topic_id}"
+        name = f"{segment.start_offset:020d}-{segment.segment_id}{suffix}"
+        return self.remote / "kafka-tiered-storage" / folder / name
+
+    def append(self, *events: MetadataEvent) -> None:
+        """Write to the metadata log past every check."""
+        topic = MetadataLogOnDisk(self.metadata, writable=True)
+        count = topic.partition_count
+        topic.append(
+            [
+                (metadata_partition(e.topic_id, e.partition, count), encode(e))  # type: ignore[union-attr]
+                for e in events
+            ]
+        )
+        topic.close()
+
+    def append_raw(self, partition: int, value: bytes) -> None:
+        """Write any bytes to the metadata log."""
+        topic = MetadataLogOnDisk(self.metadata, writable=True)
+        topic.append([(partition, value)])
+        topic.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What the command said."""
+
+    code: int
+    findings: list[dict[str, Any]]
+    err: str
+
+    @property
+    def kinds(self) -> list[tuple[str, str]]:
+        """Severity and kind of each."""
+        return [(finding["severity"], finding["kind"]) for finding in self.findings]
+
+
+Verify = Callable[..., Verified]
+
+
+def verifier(capfd: Any) -> Verify:
+    """Runs `tierctl verify -o jsonl` in this process."""
+
+    def verify(metadata: Path, remote: Path | None, *more: object) -> Verified:
+        capfd.readouterr()
+        where = ["--metadata", str(metadata)] + ([] if remote is None else ["--remote", str(remote)])
+        code = run(["verify", *where, "-o", "jsonl", *map(str, more)])
+        said = capfd.readouterr()
+        return Verified(code, [json.loads(line) for line in said.out.splitlines()], said.err)
+
+    return verify
