@@ -5,6 +5,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -26,9 +27,13 @@ def format_of(*arguments: str) -> Iterator["subprocess.Popen[bytes]"]:
         stderr=subprocess.PIPE,
         env=environment(),
     ) as process:
+        # What waits for a line that never comes then reads the end instead.
+        watchdog = threading.Timer(WAIT_S, process.kill)
+        watchdog.start()
         try:
             yield process
         finally:
+            watchdog.cancel()
             process.kill()
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tierctl.cli.format_run import Round
 
 _JSON, _KAFKA, _KIP = "json", "kafka", "kip"
-_CLUSTER = "kafka:"
 _FLAGS = {
     "print_partition": "print.partition",
     "print_message_offset": "print.message.offset",
@@ -51,6 +50,8 @@ def format_(
     from_beginning: own.FromBeginning = False,
     offset: own.Offset = None,
     timeout_ms: own.TimeoutMs = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     formatter_jar: own.FormatterJar = False,
     style: own.Style = None,
     property_: own.Property = None,
@@ -228,7 +229,7 @@ def _topic_rounds(ctx: typer.Context, context: Context) -> Iterator["Round"]:
     from tierctl.cli.format_input import TopicFolder, TopicOnCluster
 
     within = {"partitions": ctx.params["metadata_partition"] or (), **_offset_bounds(ctx)}
-    if (context.metadata_uri or "").startswith(_CLUSTER):
+    if context.is_on_cluster:
         topic: TopicFolder | TopicOnCluster = TopicOnCluster(topic=context.metadata_topic(), **within)
     else:
         topic = TopicFolder(folder=context.metadata_folder, **within)
