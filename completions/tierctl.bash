@@ -3,16 +3,23 @@ _tierctl() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path="" words="" i
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$path|${COMP_WORDS[i]}" in
-            "|copy"|"|sweep"|"|delete"|"|apply"|"|format"|"|segments"|"|fetch"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair") path="${path:+$path }${COMP_WORDS[i]}" ;;
+            "|copy"|"|sweep"|"|delete"|"|apply"|"|format"|"|segments"|"|fetch"|"|verify"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair") path="${path:+$path }${COMP_WORDS[i]}" ;;
         esac
     done
     case "$path|$prev" in
         "|--profile") COMPREPLY=(); return ;;
         "|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "copy|--bootstrap-server") COMPREPLY=(); return ;;
+        "copy|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "copy|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
         "copy|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "copy|--from-remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "copy|--from-layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "copy|--to-metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "copy|--to-command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--topic-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--topic") COMPREPLY=(); return ;;
@@ -26,11 +33,13 @@ _tierctl() {
         "copy|--wave-size") COMPREPLY=(); return ;;
         "copy|--threads") COMPREPLY=(); return ;;
         "copy|--attempts") COMPREPLY=(); return ;;
-        "copy|--config") COMPREPLY=(); return ;;
-        "copy|--broker-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "copy|--set") COMPREPLY=(); return ;;
         "copy|--profile") COMPREPLY=(); return ;;
         "copy|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "sweep|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "sweep|--bootstrap-server") COMPREPLY=(); return ;;
+        "sweep|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "sweep|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "sweep|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "sweep|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
         "sweep|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -49,11 +58,13 @@ _tierctl() {
         "sweep|--wave-size") COMPREPLY=(); return ;;
         "sweep|--threads") COMPREPLY=(); return ;;
         "sweep|--attempts") COMPREPLY=(); return ;;
-        "sweep|--config") COMPREPLY=(); return ;;
-        "sweep|--broker-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "sweep|--set") COMPREPLY=(); return ;;
         "sweep|--profile") COMPREPLY=(); return ;;
         "sweep|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "delete|--bootstrap-server") COMPREPLY=(); return ;;
+        "delete|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "delete|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
         "delete|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -68,11 +79,13 @@ _tierctl() {
         "delete|--wave-size") COMPREPLY=(); return ;;
         "delete|--threads") COMPREPLY=(); return ;;
         "delete|--attempts") COMPREPLY=(); return ;;
-        "delete|--config") COMPREPLY=(); return ;;
-        "delete|--broker-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "delete|--set") COMPREPLY=(); return ;;
         "delete|--profile") COMPREPLY=(); return ;;
         "delete|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "apply|--bootstrap-server") COMPREPLY=(); return ;;
+        "apply|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "apply|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
         "apply|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -89,8 +102,7 @@ _tierctl() {
         "apply|--wave-size") COMPREPLY=(); return ;;
         "apply|--threads") COMPREPLY=(); return ;;
         "apply|--attempts") COMPREPLY=(); return ;;
-        "apply|--config") COMPREPLY=(); return ;;
-        "apply|--broker-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "apply|--set") COMPREPLY=(); return ;;
         "apply|--profile") COMPREPLY=(); return ;;
         "apply|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "format|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -98,8 +110,13 @@ _tierctl() {
         "format|--order") COMPREPLY=($(compgen -W "partition time" -- "$cur")); return ;;
         "format|--poll-interval-ms") COMPREPLY=(); return ;;
         "format|--max-messages") COMPREPLY=(); return ;;
+        "format|--bootstrap-server") COMPREPLY=(); return ;;
+        "format|--offset") COMPREPLY=(); return ;;
+        "format|--timeout-ms") COMPREPLY=(); return ;;
+        "format|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "format|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "format|--style") COMPREPLY=(); return ;;
-        "format|--property") COMPREPLY=(); return ;;
+        "format|--property"|"format|--formatter-property") COMPREPLY=(); return ;;
         "format|--sep"|"format|--separator") COMPREPLY=(); return ;;
         "format|--vs"|"format|--value-separator") COMPREPLY=(); return ;;
         "format|--output"|"format|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
@@ -117,6 +134,9 @@ _tierctl() {
         "format|--profile") COMPREPLY=(); return ;;
         "format|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "segments|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "segments|--bootstrap-server") COMPREPLY=(); return ;;
+        "segments|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "segments|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "segments|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "segments|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
         "segments|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -132,6 +152,9 @@ _tierctl() {
         "segments|--profile") COMPREPLY=(); return ;;
         "segments|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "fetch|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "fetch|--bootstrap-server") COMPREPLY=(); return ;;
+        "fetch|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "fetch|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "fetch|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "fetch|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
         "fetch|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -153,6 +176,21 @@ _tierctl() {
         "fetch|--out") COMPREPLY=(); return ;;
         "fetch|--profile") COMPREPLY=(); return ;;
         "fetch|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "verify|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "verify|--bootstrap-server") COMPREPLY=(); return ;;
+        "verify|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "verify|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "verify|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "verify|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "verify|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "verify|--topic") COMPREPLY=(); return ;;
+        "verify|--partition") COMPREPLY=(); return ;;
+        "verify|--topic-id") COMPREPLY=(); return ;;
+        "verify|--threads") COMPREPLY=(); return ;;
+        "verify|--now") COMPREPLY=(); return ;;
+        "verify|--output"|"verify|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
+        "verify|--profile") COMPREPLY=(); return ;;
+        "verify|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache show|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache show|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache show|--output"|"cache show|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
@@ -198,23 +236,24 @@ _tierctl() {
         "offsets repair|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case "$path" in
-        "") words="copy sweep delete apply format segments fetch cache offsets --profile --config-file --verbose -v --version -h --help" ;;
-        "copy") words="--metadata --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --clean-dangling --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v -h --help" ;;
-        "sweep") words="--metadata --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v -h --help" ;;
-        "delete") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --mark --force --output -o --plan-out --detailed-exitcode --apply --interval --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v -h --help" ;;
-        "apply") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --force --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --config --broker-configs --profile --config-file --verbose -v -h --help" ;;
-        "format") words="--metadata --input --order --follow -f --poll-interval-ms --max-messages --style --property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --topic --partition --topic-id --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --profile --config-file --verbose -v -h --help" ;;
-        "segments") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --check --now --output -o --profile --config-file --verbose -v -h --help" ;;
-        "fetch") words="--metadata --remote --layout --log-dir --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --profile --config-file --verbose -v -h --help" ;;
-        "cache") words="show verify build compact -h --help" ;;
-        "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v -h --help" ;;
-        "cache verify") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v -h --help" ;;
-        "cache build") words="--metadata --state-dir --out --header --topic --partition --topic-id --output -o --profile --config-file --verbose -v -h --help" ;;
-        "cache compact") words="--state-dir --log-dir --apply --detailed-exitcode --output -o --profile --config-file --verbose -v -h --help" ;;
-        "offsets") words="show check repair -h --help" ;;
-        "offsets show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v -h --help" ;;
-        "offsets check") words="--metadata --state-dir --log-dir --output -o --profile --config-file --verbose -v -h --help" ;;
-        "offsets repair") words="--metadata --state-dir --log-dir --set --force --apply --detailed-exitcode --output -o --profile --config-file --verbose -v -h --help" ;;
+        "") words="copy sweep delete apply format segments fetch verify cache offsets --profile --config-file --verbose -v --version --help -h" ;;
+        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --from-remote --from-layout --to-metadata --to-command-config --topic-configs --state-dir --topic --partition --topic-id --now --clean-dangling --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --create-metadata-topic --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
+        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
+        "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --find --mark --force --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --interval --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
+        "apply") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --force --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
+        "format") words="--metadata --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --command-config --config --formatter-jar --style --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --topic --partition --topic-id --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --profile --config-file --verbose -v --help -h" ;;
+        "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --check --now --output -o --profile --config-file --verbose -v --help -h" ;;
+        "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --profile --config-file --verbose -v --help -h" ;;
+        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --topic --partition --topic-id --deep --threads --now --output -o --profile --config-file --verbose -v --help -h" ;;
+        "cache") words="show verify build compact --help -h" ;;
+        "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
+        "cache verify") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
+        "cache build") words="--metadata --state-dir --out --header --topic --partition --topic-id --output -o --profile --config-file --verbose -v --help -h" ;;
+        "cache compact") words="--state-dir --log-dir --apply --detailed-exitcode --output -o --profile --config-file --verbose -v --help -h" ;;
+        "offsets") words="show check repair --help -h" ;;
+        "offsets show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
+        "offsets check") words="--metadata --state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
+        "offsets repair") words="--metadata --state-dir --log-dir --set --force --apply --detailed-exitcode --output -o --profile --config-file --verbose -v --help -h" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }
