@@ -1,7 +1,7 @@
 """The jar, built once a session, and brokers whose metadata topic holds values of every kind."""
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,12 +63,13 @@ def send(broker: Broker, partitions: Sequence[Sequence[bytes | None]]) -> None:
     assert producer.flush(CLIENT_TIMEOUT_S) == 0
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
-def filled(request: pytest.FixtureRequest, brokers: Brokers) -> Filled:
+@pytest.fixture(scope="package", params=VERSIONS)
+def filled(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Filled]:
     """A broker of each version."""
     broker = brokers.own(request.param, tiered=False)
     broker.create_topic(TOPIC, PARTITIONS)
     values = every_kind()
     found = Filled(broker, [values[n::PARTITIONS] for n in range(PARTITIONS)])
     send(broker, found.partitions)
-    return found
+    yield found
+    broker.stop()
