@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
+from tierctl.cli import copy_source as tier
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.mutation import Mutation, mutation
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.plan.model import Action, Plan, Skip, Step
+from tierctl.plan.steps import SOURCE_SEGMENT_ID
 
 if TYPE_CHECKING:
     from tierctl.plan.checks import CurrentTopics
@@ -38,6 +40,10 @@ def apply_plan(
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
     log_dir: options.LogDirs = None,
+    from_remote: tier.FromRemote = None,
+    from_layout: tier.FromLayout = None,
+    to_metadata: tier.ToMetadata = None,
+    to_command_config: tier.ToCommandConfig = None,
     state_dir: options.StateDir = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
@@ -60,15 +66,18 @@ def apply_plan(
     """Carry out a plan of copy, sweep or delete.
 
     Every step is held against the metadata, and against --log-dir, as they are now; what changed since is
-    left out. Without --apply what is left of the plan is printed.
+    left out. Without --apply what is left of the plan is printed. A plan of a copy from tier to tier needs
+    --from-remote and --to-metadata again.
     """
+    tier.require_one_source(ctx)
     kept = _load(plan)
-    with mutation(ctx, fence_logs=kept.command != "delete") as run:
+    _require_source(kept, from_remote)
+    with mutation(ctx, fence_logs=kept.command != "delete") as run, tier.sources_of(ctx) as sources:
         state = run.refresh()
         checked = run.narrowed(_still_holds(run, kept, state))
         match kept.command:
             case "copy":
-                return run.conclude(checked, run.copy_options)
+                return run.conclude(checked, lambda: run.copy_options(sources))
             case "sweep":
                 return run.conclude(
                     checked, lambda: run.sweep_options({}), check=lambda: run.check_limits(checked, state)
@@ -89,11 +98,19 @@ def _load(file: Path) -> Plan:
     return plan
 
 
+def _require_source(plan: Plan, from_remote: str | None) -> None:
+    from_tier = any(SOURCE_SEGMENT_ID in step.details for step in plan.steps)
+    if from_tier and from_remote is None:
+        raise UsageError("--from-remote is missing", hint="the plan copies from tier to tier")
+    if from_remote is not None and (plan.command != "copy" or (plan.steps and not from_tier)):
+        raise UsageError("--from-remote: the plan does not copy from tier to tier")
+
+
 def _still_holds(run: Mutation, plan: Plan, state: "TierState") -> Plan:
     from tierctl.plan.checks import CurrentTopics
     from tierctl.plan.validity import recheck
 
-    if plan.command == "copy" and not run.context.log_dir:
+    if plan.command == "copy" and not run.context.log_dir and run.params["from_remote"] is None:
         raise UsageError("--log-dir is missing", hint="a plan of copy needs the directories it was made from")
     topics = CurrentTopics.of(run.read_logs())
     checked = recheck(plan, state)

@@ -118,6 +118,16 @@ def source_of(ctx: typer.Context) -> Iterator[_Tier]:
         yield _Tier(metadata=metadata, remote=remote, sources=TierSources(metadata, remote, spool))
 
 
+@contextmanager
+def sources_of(ctx: typer.Context) -> "Iterator[Sources | None]":
+    """Where a copy from tier to tier comes from; None for a command that is none."""
+    if ctx.params["from_remote"] is None:
+        yield None
+        return
+    with source_of(ctx) as tier:
+        yield tier.sources
+
+
 def _plan(run: Mutation, tier: _Tier, *, clean_dangling: bool) -> Plan:
     from tierctl.plan.copy_from_tier import plan_copy_from_tier
     from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling

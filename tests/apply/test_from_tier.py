@@ -1,0 +1,289 @@
+"""`copy --from-remote`: one tier as another, every byte and record of it, and nothing that is not sound."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tierctl.apply.deletion import segment_update
+from tierctl.errors import CorruptInputError
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.plan.copy_from_tier import plan_copy_from_tier
+from tierctl.plan.dangling import Dangling
+from tierctl.plan.model import Plan
+from tierctl.state.lineage import Lineage
+from tierctl.state.tier import Quarantined, TierState
+from tierctl.storage.spool import spool_folder
+
+from tests.apply.bench import opened, tools_of
+from tests.apply.conftest import Ran
+from tests.apply.test_captures import _objects, _segments
+from tests.apply.worlds import World
+from tests.plan.tier import DAY_MS, PARTITION, advance, segment, segment_id, tier
+from tests.plan.tier import NOW_MS as TIER_NOW_MS
+
+Tierctl = Callable[..., Ran]
+S = RemoteLogSegmentState
+
+
+@pytest.fixture
+def source(writable: Callable[[str], Path], tmp_path: Path) -> World:
+    """A real cluster's tier."""
+    metadata = writable("tiered-cluster/before")
+    return World(metadata, writable("tiered-cluster/before-remote"), metadata, tmp_path / "state")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> World:
+    """Nothing yet; its metadata topic has another number of partitions."""
+    world = World(tmp_path / "m", tmp_path / "r", tmp_path / "logs", tmp_path / "s")
+    MetadataLogOnDisk(world.metadata, writable=True, partition_count=7).close()
+    return world
+
+
+def between(source: World, target: World, *more: object) -> tuple[object, ...]:
+    places = ("--metadata", source.metadata, "--from-remote", source.remote)
+    return ("copy", *places, "--to-metadata", target.metadata, "--remote", target.remote, "-o", "json", *more)
+
+
+def records_of(tierctl: Tierctl, world: World, *more: object) -> list[str]:
+    ran = tierctl("fetch", *world.where, "--binary", "sha256", *more)
+    assert ran.code == 0, ran.err
+    return ran.out.splitlines()
+
+
+def test_a_whole_tier(tierctl: Tierctl, source: World, target: World) -> None:
+    objects, segments = _objects(source.remote), _segments(source.metadata)
+    planned = tierctl(*between(source, target, "--detailed-exitcode"))
+    assert (planned.code, len(planned.json["steps"])) == (9, len(segments))
+    assert not target.remote.exists()
+
+    copied = tierctl(*between(source, target, "--apply"))
+    assert copied.code == 0, copied.err
+    assert {outcome["status"] for outcome in copied.json["outcomes"]} == {"done"}
+    assert _objects(target.remote) == objects
+    assert _segments(target.metadata) == segments
+    ids = {s.segment_id for s in source.segments()}
+    assert not ids & {s.segment_id for s in target.segments()}
+    assert {s.broker_id for s in target.segments()} == {-1}
+    for isolation in ("read_uncommitted", "read_committed"):
+        wanted = records_of(tierctl, source, "--isolation", isolation)
+        assert len(wanted) > 10_000
+        assert records_of(tierctl, target, "--isolation", isolation) == wanted
+    verified = tierctl("verify", *target.where, "--deep", "--log-dir", source.logs, "-o", "json")
+    assert (verified.code, verified.json) == (0, [])
+
+    again = tierctl(*between(source, target, "--apply"))
+    assert (again.code, again.json["steps"], again.json["outcomes"]) == (0, [], [])
+
+
+def test_what_is_new_goes_along_later(tierctl: Tierctl, source: World, target: World) -> None:
+    first = tierctl(*between(source, target, "--topic", "clicks", "--partition", "0", "--apply"))
+    done = [(step["topic"], step["partition"]) for step in first.json["steps"]]
+    assert set(done) == {("clicks", 0)}
+    rest = tierctl(*between(source, target, "--apply"))
+    assert rest.code == 0, rest.err
+    assert len(rest.json["steps"]) == len(_segments(source.metadata)) - len(done)
+    assert _objects(target.remote) == _objects(source.remote)
+
+
+def test_of_an_unclean_election_only_the_lineage(
+    tierctl: Tierctl, capture: Callable[[str], Path], target: World
+) -> None:
+    root = capture("unclean-leader") / "before"
+    source = World(root / "broker-1", root / "remote", root / "broker-1", root)
+    copied = tierctl(*between(source, target, "--apply"))
+    assert copied.code == 0, copied.err
+    assert len(copied.json["steps"]) == len(_segments(source.metadata)) - 10
+    assert records_of(tierctl, target) == records_of(tierctl, source)
+    assert tierctl(*between(source, target)).json["steps"] == []
+    assert tierctl("verify", *target.where, "--deep").code == 0
+
+
+def spoil_log(world: World, found: RemoteLogSegmentMetadata, suffix: str = ".log", at: int = 5000) -> None:
+    """Flip a bit of one object."""
+    (path,) = world.remote.rglob(f"*{found.segment_id}{suffix}")
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def gone(world: World, found: RemoteLogSegmentMetadata, suffix: str) -> None:
+    next(world.remote.rglob(f"*{found.segment_id}{suffix}")).unlink()
+
+
+class Unsound(NamedTuple):
+    """One way to spoil a segment of the source, and how a copy of it fails."""
+
+    spoil: Callable[[World, RemoteLogSegmentMetadata], None]
+    code: int
+    says: str
+
+
+UNSOUND = {
+    "record": Unsound(spoil_log, 7, "CRC-32C"),
+    "index": Unsound(lambda w, s: spoil_log(w, s, ".index", 15), 7, "offset index"),
+    "index gone": Unsound(lambda w, s: gone(w, s, ".snapshot"), 7, "no producer-snapshot"),
+    "log gone": Unsound(lambda w, s: gone(w, s, ".log"), 10, "No such file"),
+}
+
+
+@pytest.mark.parametrize("name", sorted(UNSOUND))
+def test_what_is_not_sound_ends_its_partition(
+    name: str, tierctl: Tierctl, source: World, target: World
+) -> None:
+    spoil, code, says = UNSOUND[name]
+    own = [s for s in source.segments() if (s.topic, s.partition) == ("clicks", 0)]
+    bad = sorted(own, key=lambda s: s.start_offset)[2]
+    spoil(source, bad)
+    ran = tierctl(*between(source, target, "--topic", "clicks", "--partition", "0", "--apply"))
+    assert ran.code == 3
+    statuses = {o["start_offset"]: o["status"] for o in ran.json["outcomes"]}
+    before = [s.start_offset for s in own if s.start_offset < bad.start_offset]
+    assert [start for start, status in statuses.items() if status == "done"] == sorted(before)
+    assert statuses[bad.start_offset] == "failed"
+    assert says in ran.err
+    assert sorted(s.start_offset for s in target.segments()) == sorted(before)
+    only = tierctl(*between(source, target, "--topic", "clicks", "--partition", "0", "--apply"))
+    assert only.code == code, "the bad one fails alone now, with its own exit code"
+
+
+def test_what_is_deleted_meanwhile_is_dropped(tierctl: Tierctl, source: World, target: World) -> None:
+    kept = source.metadata.parent / "plan.json"
+    more = ("--topic", "clicks", "--partition", "0")
+    assert tierctl(*between(source, target, *more, "--plan-out", kept)).code == 0
+    with opened(source) as manager:
+        part = next(p for p in manager.refresh() if str(p.topic_id_partition).endswith("clicks-0"))
+        first = min(part.cache.list_remote_log_segments(), key=lambda s: s.start_offset)
+        manager.publish([segment_update(first, S.DELETE_SEGMENT_STARTED, tools_of(source, manager))])
+    places = ("--metadata", source.metadata, "--from-remote", source.remote)
+    where = (*places, "--to-metadata", target.metadata, "--remote", target.remote)
+    ran = tierctl("apply", kept, *where, "-o", "json", "--apply")
+    assert ran.code == 3
+    assert {o["status"] for o in ran.json["outcomes"]} == {"dropped"}
+    assert "DELETE_SEGMENT_STARTED" in ran.json["outcomes"][0]["why"]
+    assert target.segments() == []
+
+
+def test_a_kept_plan_is_carried_out(tierctl: Tierctl, source: World, target: World) -> None:
+    kept = source.metadata.parent / "plan.json"
+    assert tierctl(*between(source, target, "--plan-out", kept)).code == 0
+    refused = tierctl("apply", kept, "--metadata", target.metadata, "--remote", target.remote)
+    assert (refused.code, "--from-remote" in refused.err) == (2, True)
+    places = ("--metadata", source.metadata, "--from-remote", source.remote)
+    where = (*places, "--to-metadata", target.metadata, "--remote", target.remote)
+    ran = tierctl("apply", kept, *where, "-o", "json", "--apply")
+    assert ran.code == 0, ran.err
+    assert _objects(target.remote) == _objects(source.remote)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--from-remote", "/a", "--metadata", "/m", "--remote", "/b"), "--to-metadata is missing"),
+        (("--from-remote", "/a", "--metadata", "/m", "--to-metadata", "/m/", "--remote", "/b"), "same topic"),
+        (
+            ("--from-remote", "/a", "--metadata", "/m", "--to-metadata", "/n", "--remote", "file:///a/"),
+            "same tier",
+        ),
+        (
+            ("--from-remote", "s3://a/", "--metadata", "/m", "--to-metadata", "/n", "--remote", "s3://a"),
+            "same tier",
+        ),
+        (
+            ("--from-remote", "/a", "--to-metadata", "/n", "--remote", "/b", "--log-dir", "/l"),
+            "exclude each other",
+        ),
+        (("--to-metadata", "/n", "--log-dir", "/l"), "goes with --from-remote"),
+    ],
+)
+def test_options_that_make_no_sense(more: tuple[str, ...], says: str, tierctl: Tierctl) -> None:
+    ran = tierctl("copy", *more)
+    assert (ran.code, says in ran.err) == (2, True), ran.err
+
+
+LINEAGE = {PARTITION.key: Lineage([(0, 0)])}
+
+
+def brief(plan: Plan) -> tuple[list[tuple[int | None, str]], list[str]]:
+    copies = [(s.start_offset, str(s.details["source_segment_id"])) for s in plan.steps]
+    return copies, [skip.reason for skip in plan.skipped]
+
+
+def id_of(number: int) -> str:
+    return str(segment_id(number))
+
+
+THREE = (segment(1, 0, 9), segment(2, 10, 19), segment(3, 20, 29))
+
+
+def test_plan_all_then_nothing() -> None:
+    steps, skipped = brief(plan_copy_from_tier(tier(*THREE), TierState(read={0: 0}), LINEAGE))
+    assert (steps, skipped) == ([(0, id_of(1)), (10, id_of(2)), (20, id_of(3))], [])
+    there = tier(segment(7, 0, 9), segment(8, 10, 19), segment(9, 20, 29))
+    assert brief(plan_copy_from_tier(tier(*THREE), there, LINEAGE)) == ([], [])
+    assert brief(plan_copy_from_tier(tier(*THREE), tier(segment(7, 0, 9)), LINEAGE))[0] == steps[1:]
+
+
+def test_plan_leaves_what_is_not_finished_or_not_read() -> None:
+    state = tier(*THREE[:2], segment(5, 10, 19))
+    advance(state, segment(6, 20, 29))
+    steps, _ = brief(plan_copy_from_tier(state, TierState(read={0: 0}), LINEAGE))
+    assert steps == [(0, id_of(1)), (10, id_of(5))]
+
+
+def test_plan_ends_at_a_hole() -> None:
+    steps, skipped = brief(plan_copy_from_tier(tier(THREE[0], THREE[2]), TierState(read={0: 0}), LINEAGE))
+    assert steps == [(0, id_of(1))]
+    assert skipped == ["the source has no segment for offsets 10 to 19"]
+
+
+def test_plan_makes_no_hole_in_the_target() -> None:
+    steps, skipped = brief(plan_copy_from_tier(tier(THREE[2]), tier(segment(7, 0, 9)), LINEAGE))
+    assert steps == []
+    assert skipped[0].startswith("the target ends at 9, the source has nothing before 20 any more")
+
+
+def test_plan_leaves_what_retention_took_from_the_target() -> None:
+    there = tier(segment(7, 0, 9), segment(8, 10, 19))
+    advance(there, segment(7, 0, 9), S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+    assert brief(plan_copy_from_tier(tier(*THREE), there, LINEAGE))[0] == [(20, id_of(3))]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_plan_decides_nothing_on_metadata_not_understood(side: str) -> None:
+    states = {"source": tier(*THREE), "target": tier(segment(7, 0, 9))}
+    error = CorruptInputError("record", expected="an event", found="none")
+    states[side].quarantined.append(Quarantined(0, 5, error))
+    steps, (reason,) = brief(plan_copy_from_tier(states["source"], states["target"], LINEAGE))
+    assert steps == []
+    assert reason.startswith(f"in the {side}: metadata partition 0 has records")
+
+
+def test_plan_leaves_a_target_that_a_later_leader_wrote() -> None:
+    there = tier(segment(7, 0, 9, (3, 0)))
+    steps, (reason,) = brief(plan_copy_from_tier(tier(*THREE), there, LINEAGE))
+    assert steps == []
+    assert reason.startswith("in the target: the log is behind")
+
+
+def test_plan_cleans_what_former_copies_left() -> None:
+    there = tier(segment(7, 0, 9))
+    advance(there, segment(8, 10, 19, event_timestamp_ms=TIER_NOW_MS - 2 * DAY_MS))
+    dangling = Dangling(now_ms=TIER_NOW_MS, after_ms=DAY_MS)
+    plan = plan_copy_from_tier(tier(*THREE), there, LINEAGE, dangling=dangling)
+    assert [s.segment_id for s in plan.steps if s.segment_id] == [segment_id(8)]
+    assert [s.start_offset for s in plan.steps if not s.segment_id] == [10, 20]
+
+
+def test_a_killed_runs_spool_goes_with_the_next(tmp_path: Path) -> None:
+    abandoned = tmp_path / "tierctl-spool-x"
+    abandoned.mkdir()
+    (abandoned / "lock").touch()
+    (abandoned / "log").write_bytes(b"bytes")
+    foreign = tmp_path / "tierctl-spool-y"
+    foreign.mkdir()
+    with spool_folder(tmp_path) as first, spool_folder(tmp_path) as second:
+        assert sorted(tmp_path.iterdir()) == sorted([foreign, first, second])
+    assert list(tmp_path.iterdir()) == [foreign]
