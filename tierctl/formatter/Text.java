@@ -38,7 +38,8 @@ final class Text {
     }
 
     private static boolean isUnsafe(char each) {
-        return Arrays.stream(UNSAFE).anyMatch(range -> range[0] <= each && each <= range[1]);
+        boolean isPlain = ' ' <= each && each <= '~';
+        return !isPlain && Arrays.stream(UNSAFE).anyMatch(range -> range[0] <= each && each <= range[1]);
     }
 
     /** A JSON string in ASCII. */
