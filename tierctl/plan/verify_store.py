@@ -71,13 +71,17 @@ class StoreAudit:
             )
         self._aiven = 0
         self._kafka = 0
+        self._stem = ""
+        self._found: tuple[_Listed, int] | None = None
 
     def add(self, name: SegmentObjectName, size_bytes: int) -> bool:
         """Take in one object; False when it belongs to no live segment, or not where it lies."""
-        listed = self._listed.get((name.topic_id, name.partition))
-        row = -1 if listed is None else listed.columns.ids.find(name.segment_id.bytes)
-        if listed is None or row < 0 or listed.columns.starts[row] != name.start_offset:
+        if name.stem != self._stem:
+            # A segment's objects mostly follow each other: one look-up serves them all.
+            self._stem, self._found = name.stem, self._find(name)
+        if self._found is None:
             return False
+        listed, row = self._found
         listed.parts[row] |= name.part
         if name.part is _P.LOG:
             listed.sizes[row] = size_bytes
@@ -86,6 +90,13 @@ class StoreAudit:
         else:
             self._kafka += 1
         return True
+
+    def _find(self, name: SegmentObjectName) -> tuple[_Listed, int] | None:
+        listed = self._listed.get((name.topic_id, name.partition))
+        row = -1 if listed is None else listed.columns.ids.find(name.segment_id.bytes)
+        if listed is None or row < 0 or listed.columns.starts[row] != name.start_offset:
+            return None
+        return listed, row
 
     def suspects(self) -> Iterator[Suspect]:
         """Segments that lack objects, or whose log has another size than the metadata say."""

@@ -1,0 +1,162 @@
+"""Segments made by hand: what their bytes have to be, and each way they may not be."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.plan.segment_bytes import check_segment_bytes
+from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.indexes import AbortedTxn, TransactionIndex, build_indexes
+from tierctl.wire.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from tierctl.wire.records import (
+    ControlType,
+    Record,
+    encode_batch,
+    encode_end_transaction_marker,
+    scan,
+)
+
+from tests.plan.tier import segment
+
+Indexes = dict[IndexType, bytes | None]
+
+
+def batch(first: int, count: int = 5, *, epoch: int = 0, producer: int = -1) -> bytes:
+    records = [Record(offset, 1000 + offset, b"k", b"v" * 50, ()) for offset in range(first, first + count)]
+    return encode_batch(
+        records,
+        partition_leader_epoch=epoch,
+        producer_id=producer,
+        producer_epoch=0 if producer >= 0 else -1,
+        base_sequence=0 if producer >= 0 else -1,
+        transactional=producer >= 0,
+    )
+
+
+def marker(offset: int, kind: ControlType, *, producer: int = 7) -> bytes:
+    key, value = encode_end_transaction_marker(kind, 0)
+    record = Record(offset, 1000 + offset, key, value, ())
+    return encode_batch([record], producer_id=producer, producer_epoch=0, transactional=True, control=True)
+
+
+ABORTED = (batch(0), batch(5, producer=7), marker(10, ControlType.ABORT), batch(11, 9))
+ABORT = TransactionIndex((AbortedTxn(7, 5, 10, 5),))
+
+
+def made(
+    batches: Sequence[bytes] = ABORTED, **change: Any
+) -> tuple[RemoteLogSegmentMetadata, bytes, Indexes]:
+    """A segment with offsets 0 to 19 in epoch 0, one transaction aborted, and its indexes."""
+    log = b"".join(batches)
+    heads = list(scan(log))
+    offsets, times = build_indexes(heads, 0, interval_bytes=100)
+    facts = {
+        "max_timestamp_ms": max(head.max_timestamp_ms for head in heads),
+        "segment_size_in_bytes": len(log),
+    }
+    metadata = replace(segment(1, 0, 19), **(facts | change))
+    indexes: Indexes = {
+        IndexType.OFFSET: offsets.data,
+        IndexType.TIMESTAMP: times.data,
+        IndexType.TRANSACTION: ABORT.encode(),
+        IndexType.PRODUCER_SNAPSHOT: encode_producer_snapshot([ProducerEntry(7, 0, 4, 9, 4, 1, 0, -1)]),
+        IndexType.LEADER_EPOCH: write_leader_epoch_checkpoint([(0, 0)]),
+    }
+    return metadata, log, indexes
+
+
+def problems(
+    batches: Sequence[bytes] = ABORTED, indexes: Indexes | None = None, **change: Any
+) -> list[tuple[str, str]]:
+    metadata, log, own = made(batches, **change)
+    found = check_segment_bytes(metadata, log, own | (indexes or {}))
+    return [(str(problem.kind), problem.message) for problem in found]
+
+
+def test_sound() -> None:
+    assert problems() == []
+
+
+SNAPSHOT_AHEAD = encode_producer_snapshot([ProducerEntry(7, 0, 4, 25, 4, 1, 0, -1)])
+T = IndexType.TRANSACTION
+
+
+@pytest.mark.parametrize(
+    ("look", "kind", "says"),
+    [
+        (
+            lambda: problems((batch(1, 4), *ABORTED[1:])),
+            "segment_offsets",
+            "holds offsets 1 to 19, the metadata",
+        ),
+        (lambda: problems(end_offset=25), "segment_offsets", "the metadata say 0 to 25"),
+        (lambda: problems((*ABORTED[:3], batch(12, 8))), "segment_offsets", "the first from 11 to 11"),
+        (lambda: problems(max_timestamp_ms=5), "metadata_differs", "1019, the metadata say 5"),
+        (lambda: problems((*ABORTED[:3], batch(11, 9, epoch=3))), "epochs_differ", "leader epoch 3"),
+        (
+            lambda: problems(segment_leader_epochs=((0, 0), (2, 19))),
+            "epochs_differ",
+            "leader-epoch index says 0 from 0",
+        ),
+        (
+            lambda: problems(
+                indexes={IndexType.LEADER_EPOCH: write_leader_epoch_checkpoint([(0, 0), (1, 30)])}
+            ),
+            "epochs_differ",
+            "1 from 30",
+        ),
+        (lambda: problems(indexes={T: b""}), "corrupt_index", "from 5 that was aborted at 10 is not in it"),
+        (lambda: problems(indexes={T: None}), "missing_object", "1 transactions were aborted"),
+        (
+            lambda: problems(indexes={T: TransactionIndex((AbortedTxn(8, 5, 10, 5),)).encode()}),
+            "corrupt_index",
+            "no abort as (8, 5, 10, 5)",
+        ),
+        (
+            lambda: problems(indexes={T: TransactionIndex((AbortedTxn(7, 6, 10, 5),)).encode()}),
+            "corrupt_index",
+            "began after 5",
+        ),
+        (lambda: problems(txn_index_empty=True), "corrupt_index", "the metadata say it is empty"),
+        (
+            lambda: problems(indexes={IndexType.PRODUCER_SNAPSHOT: SNAPSHOT_AHEAD}),
+            "corrupt_index",
+            "wrote last at 25",
+        ),
+        (lambda: problems(indexes={IndexType.OFFSET: None}), "missing_object", "no offset index"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_not_sound(look: Callable[[], list[tuple[str, str]]], kind: str, says: str) -> None:
+    found = look()
+    assert {each for each, _ in found} == {kind}, found
+    assert any(says in message for _, message in found), found
+
+
+def test_an_abort_of_a_transaction_that_began_before_the_segment_needs_an_entry_only_if_it_had_records() -> (
+    None
+):
+    committed = (batch(0), batch(5, producer=7), marker(10, ControlType.COMMIT), batch(11, 9))
+    assert problems(committed, {T: None}) == []
+    only_marker = (batch(0, 10), marker(10, ControlType.ABORT), batch(11, 9))
+    assert problems(only_marker, {T: None}) == []
+
+
+def test_a_log_cut_anywhere_is_told_and_never_an_exception() -> None:
+    metadata, log, indexes = made()
+    for size in range(len(log)):
+        found = list(check_segment_bytes(metadata, log[:size], indexes))
+        assert [str(problem.kind) for problem in found] == ["size_differs"], size
+
+
+def test_every_flipped_bit_is_found_or_changes_nothing_that_is_read() -> None:
+    metadata, log, indexes = made()
+    unseen = []
+    for at in range(len(log)):
+        for bit in range(8):
+            spoilt = log[:at] + bytes([log[at] ^ 1 << bit]) + log[at + 1 :]
+            if not list(check_segment_bytes(metadata, spoilt, indexes)):
+                unseen.append((at, bit))
+    assert unseen == []
