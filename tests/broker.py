@@ -56,6 +56,7 @@ auto.create.topics.enable=false
 log.initial.task.delay.ms=500
 log.retention.check.interval.ms=1000
 log.segment.delete.delay.ms=500
+log.cleaner.backoff.ms=500
 """
 _TIERED = """remote.log.storage.system.enable=true
 remote.log.storage.manager.class.name=org.apache.kafka.server.log.remote.storage.LocalTieredStorage
@@ -264,6 +265,14 @@ class Broker:
         found = str(futures[name].result(CLIENT_TIMEOUT_S).topic_id)
         # It prints in plain base64, Kafka in that of addresses.
         return Uuid(found.replace("+", "-").replace("/", "_"))
+
+    def topic_settings(self, name: str) -> dict[str, str]:
+        """A topic's settings, defaults included."""
+        from confluent_kafka.admin import ConfigResource
+
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        (future,) = self.admin.describe_configs([resource]).values()
+        return {key: entry.value for key, entry in future.result(CLIENT_TIMEOUT_S).items()}
 
     def alter_topic(self, name: str, **settings: str) -> None:
         """Set topic settings (`_` for `.` in their names)."""

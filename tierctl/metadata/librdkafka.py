@@ -34,10 +34,25 @@ _REFUSED = frozenset(
     }
 )
 _UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
+# What a list of offsets says while a leader is being found.
+_LEADERLESS = frozenset(
+    {
+        "FENCED_LEADER_EPOCH",
+        "LEADER_NOT_AVAILABLE",
+        "NOT_LEADER_FOR_PARTITION",
+        "OFFSET_NOT_AVAILABLE",
+        "UNKNOWN_LEADER_EPOCH",
+        "_NOENT",
+    }
+)
 _WAIT_S = 0.1
 _AUTHENTICATION_HINT = (
     "check user, password and mechanism in --command-config, and what the broker allows them"
 )
+
+
+class NoLeaderError(MetadataError):
+    """A partition has no leader, which often passes; or there is no such partition."""
 
 
 class ErrorWatch:
@@ -185,4 +200,5 @@ def error_of(error: "KafkaError", doing: str, watch: ErrorWatch) -> TierctlError
         return NotFoundError(
             f"{doing}: {text}", hint="is that the right cluster? topics are listed by kafka-topics"
         )
-    return MetadataError(f"{doing}: {text} ({name}){watch.facts}", hint=_RETRY_HINT)
+    kind = NoLeaderError if name in _LEADERLESS else MetadataError
+    return kind(f"{doing}: {text} ({name}){watch.facts}", hint=_RETRY_HINT)

@@ -1,17 +1,19 @@
 """What the cluster says of a topic: its id, its partitions and where they begin and end; and making it."""
 
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tierctl.errors import MetadataError, NotFoundError
 from tierctl.metadata.client_settings import ClientSettings
-from tierctl.metadata.librdkafka import answer, make_client, translated
+from tierctl.metadata.librdkafka import NoLeaderError, answer, make_client, translated
 from tierctl.metadata.topic_settings import MetadataTopicSettings
 from tierctl.model import TopicPartition, Uuid
 
 R = TypeVar("R")
+_LEADER_WAIT_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,22 +73,31 @@ class TopicAdmin:
         spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
         asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        futures = self.client.list_offsets(
-            asked, isolation_level=level, request_timeout=self.request_timeout_s
-        )
+        deadline = time.monotonic() + self.request_timeout_s
+        while True:
+            futures = self.client.list_offsets(
+                asked, isolation_level=level, request_timeout=self.request_timeout_s
+            )
+            try:
+                return self._offsets_in(futures)
+            except NoLeaderError:
+                self._check_exist(partitions)
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_LEADER_WAIT_S)
+
+    def _offsets_in(self, futures: Mapping[Any, "Future[Any]"]) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         for key, future in futures.items():
             partition = TopicPartition(key.topic, key.partition)
-            try:
-                found[partition] = int(self.answer(future, f"asking for the offsets of {partition}").offset)
-            except MetadataError:
-                # librdkafka says no more than that it found no leader.
-                if self.shape(partition.topic).partition_count <= partition.partition:
-                    raise NotFoundError(
-                        f"topic {partition.topic} has no partition {partition.partition}"
-                    ) from None
-                raise
+            found[partition] = int(self.answer(future, f"asking for the offsets of {partition}").offset)
         return found
+
+    def _check_exist(self, partitions: Collection[TopicPartition]) -> None:
+        counts = {topic: self.shape(topic).partition_count for topic in {p.topic for p in partitions}}
+        for partition in partitions:
+            if counts[partition.topic] <= partition.partition:
+                raise NotFoundError(f"topic {partition.topic} has no partition {partition.partition}")
 
     def offsets(self, topic: str, count: int, *, latest: bool) -> dict[int, int]:
         """`list_offsets` of all partitions of a topic, by number."""

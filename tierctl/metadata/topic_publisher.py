@@ -10,6 +10,7 @@ from tierctl.metadata.client_settings import ClientSettings
 from tierctl.metadata.librdkafka import ErrorWatch, error_of, make_client
 
 _POLL_S = 0.1
+_REFUSALS_S = 2.0
 _LAST_REPORTS_S = 5.0
 _CONFIG = {
     "acks": "all",
@@ -88,6 +89,7 @@ class _Append:
         self._offsets: list[int | None] = [None] * count
         self._errors: dict[int, Any] = {}
         self._reported = 0
+        self._fatal: str | None = None
 
     def run(self, records: Sequence[tuple[int, bytes]], timeout_ms: int) -> list[int]:
         deadline = time.monotonic() + timeout_ms / 1000
@@ -122,8 +124,8 @@ class _Append:
                 return
 
     def _wait(self, deadline: float) -> None:
-        self._producer.poll(_POLL_S)
-        if self._errors:
+        self._poll()
+        if self._errors or self._fatal:
             raise self._failure("")
         try:
             self._watch.check()
@@ -134,6 +136,15 @@ class _Append:
         if time.monotonic() > deadline:
             raise self._failure("no acknowledgement in time")
 
+    def _poll(self) -> None:
+        from confluent_kafka import KafkaException
+
+        try:
+            self._producer.poll(_POLL_S)
+        except KafkaException as e:
+            # Fatal for the producer; what it means for each record comes in the reports.
+            self._fatal = e.args[0].str()
+
     @property
     def _is_untouched(self) -> bool:
         """Whether no record of this append was acknowledged."""
@@ -141,6 +152,9 @@ class _Append:
 
     def _failure(self, why: str) -> Exception:
         # More reports may be on their way; what they say decides what is known.
+        deadline = time.monotonic() + _REFUSALS_S
+        while len(self._producer) and time.monotonic() < deadline and (self._errors or self._fatal):
+            self._poll()
         self.abandon()
         count, written = len(self._offsets), sum(offset is not None for offset in self._offsets)
         doing = f"appending {count} records to {self._topic}"
@@ -150,7 +164,7 @@ class _Append:
             if isinstance(cause, AuthenticationError):
                 return cause
             return MetadataWriteFailed(f"{cause.message}; none was written", hint=cause.hint)
-        reason = why or (first.str() if first is not None else "the broker did not say at which offset")
+        reason = why or self._fatal or (first.str() if first is not None else "the offsets were not told")
         return MetadataWriteUnknown(
             f"{doing}: {reason}; {written} were acknowledged, the others may or may not be written"
             f"{self._watch.facts}",
@@ -162,7 +176,7 @@ class _Append:
         self._producer.purge()
         deadline = time.monotonic() + _LAST_REPORTS_S
         while len(self._producer) and time.monotonic() < deadline:
-            self._producer.poll(_POLL_S)
+            self._poll()
 
 
 def _is_refusal(error: Any) -> bool:

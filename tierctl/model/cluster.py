@@ -8,7 +8,7 @@ from tierctl.model.local import EpochEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """One broker. `tiers` is remote.log.storage.system.enable; None when that can't be read: `unreadable` why."""
+    """One broker. `tiers` is remote.log.storage.system.enable; None when `unreadable`, which says why."""
 
     broker_id: int
     host: str
