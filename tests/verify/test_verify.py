@@ -1,13 +1,20 @@
 """`tierctl verify`: nothing where nothing is wrong, and of every way to spoil a tier exactly what it is."""
 
 import shutil
-from collections.abc import Callable
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.cli.context import Selection
+from tierctl.cli.main import run
+from tierctl.metadata import open_metadata
+from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import (
+    ObjectPart,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
@@ -16,9 +23,16 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.plan.verify import HINTS
+from tierctl.plan.verify_store import StoreAudit
+from tierctl.read.verify import Verification
+from tierctl.state.invariants import FindingKind
+from tierctl.storage import open_remote
+from tierctl.storage.base import RemoteObject, RemoteStorageManager
+from tierctl.storage.object_names import segment_object_name
 from tierctl.wire.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
-from tests.verify.tiers import NOW_MS, Spoilt, Verify, verifier
+from tests.verify.tiers import NOW_MS, Spoilt, Verify, made_tier, verifier
 
 S = RemoteLogSegmentState
 P = RemotePartitionDeleteState
@@ -266,20 +280,6 @@ def _log_unreadable(tier: Spoilt) -> None:
     (tier.metadata / "clicks-1" / "leader-epoch-checkpoint").write_text("what?")
 
 
-def _local_differs(tier: Spoilt) -> None:
-    """The copy of the last tiered segment that the broker still has gets another byte."""
-    segment = tier.segments("metrics")[-1]
-    folder = tier.metadata / "metrics-0"
-    shutil.copy(tier.object(segment, ".log"), folder / f"{segment.start_offset:020d}.log")
-    shutil.copy(tier.object(segment, ".index"), folder / f"{segment.start_offset:020d}.index")
-    shutil.copy(tier.object(segment, ".timeindex"), folder / f"{segment.start_offset:020d}.timeindex")
-    log = folder / f"{segment.start_offset:020d}.log"
-    data = bytearray(log.read_bytes())
-    # The batch's partition leader epoch is not in its CRC.
-    data[15] ^= 1
-    log.write_bytes(data)
-
-
 def _high_watermark_too_low(tier: Spoilt) -> None:
     path = tier.metadata / "replication-offset-checkpoint"
     path.write_text(path.read_text().replace("clicks 0 5500", "clicks 0 4600"))
@@ -372,3 +372,130 @@ def test_spoilt(name: str, deep: bool, tier: Spoilt, verify: Verify) -> None:
     if expected:
         assert any(case.says in finding["message"] for finding in said.findings)
         assert all(finding["hint"] for finding in said.findings)
+
+
+def test_local_copies_are_compared(tier: Spoilt, writable: Callable[[str], Path], verify: Verify) -> None:
+    """A broker that keeps its copies has the same bytes; partition leader epochs are in no CRC."""
+    metadata, remote = writable("untiered-broker/tiered-metadata"), writable("untiered-broker/tiered-remote")
+    logs = writable("untiered-broker/local")
+    assert verify(metadata, remote, "--deep", "--log-dir", logs).kinds == []
+    log = logs / "bills-0" / f"{600:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[-1] ^= 1
+    log.write_bytes(data)
+    said = verify(metadata, remote, "--deep", "--log-dir", logs)
+    assert (said.code, said.kinds) == (3, [(E, "differs_from_log")])
+    assert str(log) in said.findings[0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("narrow", "expected"),
+    [
+        (("--topic", "clicks"), [(W, "orphan"), (E, "missing_object")]),
+        (("--topic", "clicks", "--partition", "1"), []),
+        (("--topic", "orders"), []),
+    ],
+)
+def test_only_what_is_asked_for(
+    narrow: tuple[str, ...], expected: list[tuple[str, str]], tier: Spoilt, verify: Verify
+) -> None:
+    _orphan_of_a_segment(tier)
+    _without(".log")(tier)
+    _junk(tier)
+    assert verify(tier.metadata, tier.remote, "--now", NOW_MS, *narrow).kinds == expected
+
+
+def test_without_a_store_metadata_and_logs_are_held_against_each_other(tier: Spoilt, verify: Verify) -> None:
+    said = verify(tier.metadata, None, "--log-dir", tier.metadata)
+    assert (said.code, said.findings) == (0, [])
+    assert "without --remote no object is looked at" in said.err
+    _without(".log")(tier)
+    assert verify(tier.metadata, None).code == 0
+    assert verify(tier.metadata, tier.remote).code == 3
+
+
+def test_a_tier_that_is_not_there_is_no_clean_one(tier: Spoilt, verify: Verify) -> None:
+    said = verify(tier.metadata, tier.remote / "elsewhere")
+    assert (said.code, said.findings) == (5, [])
+    assert "there is no tier at" in said.err
+
+
+@pytest.mark.parametrize("fmt", ["table", "json", "jsonl", "csv"])
+def test_every_format(fmt: str, tier: Spoilt, capsys: pytest.CaptureFixture[str]) -> None:
+    _without(".log")(tier)
+    code = run(["verify", "--metadata", str(tier.metadata), "--remote", str(tier.remote), "--output", fmt])
+    out = capsys.readouterr().out
+    assert code == 3
+    assert "missing_object" in out
+    assert "the store has not its log" in out
+
+
+def test_every_kind_has_a_hint() -> None:
+    assert HINTS.keys() == set(FindingKind)
+
+
+class Racing:
+    """A store whose listing something happens after."""
+
+    def __init__(self, remote: RemoteStorageManager, then: Callable[[], None]) -> None:
+        self._remote = remote
+        self._then = then
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._remote, name)
+
+    def list_objects(self) -> Iterator[RemoteObject]:
+        yield from self._remote.list_objects()
+        self._then()
+
+
+def _verified(tier: Spoilt, then: Callable[[RemoteLogMetadataManager], None]) -> list[str]:
+    manager = open_metadata(tier.metadata.as_uri(), writable=True)
+    verification = Verification(
+        refresh=manager.refresh,
+        was_deleted=lambda _: False,
+        selection=Selection(),
+        now_ms=time.time_ns() // 1_000_000,
+        remote=Racing(open_remote(tier.remote.as_uri()), lambda: then(manager)),  # type: ignore[arg-type]
+    )
+    try:
+        return [str(finding.kind) for finding in verification.findings()]
+    finally:
+        manager.close()
+
+
+def test_what_is_copied_or_deleted_meanwhile_is_no_finding(tier: Spoilt) -> None:
+    first = _first(nth=0)(tier)
+    again = replace(
+        first, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=time.time_ns() // 1_000_000
+    )
+    tier.object(again, ".log").write_bytes(b"half")
+    tier.object(first, ".log").unlink()
+    assert _verified(tier, lambda _: None) == ["missing_object", "orphan"]
+
+    def copy_and_delete(manager: RemoteLogMetadataManager) -> None:
+        update = _update(first, S.DELETE_SEGMENT_STARTED, at_ms=time.time_ns() // 1_000_000)
+        manager.publish([again, update])
+
+    assert _verified(tier, copy_and_delete) == ["stuck_delete", "dangling_copy"]
+
+
+def test_a_million_objects_take_bytes_each() -> None:
+    """Twenty thousand segments and a listing of five objects each, made as it is read."""
+    state, listing = made_tier(20_000)
+
+    class Listed:
+        def list_objects(self) -> Iterator[RemoteObject]:
+            yield from listing()
+
+    tracemalloc.start()
+    audit = StoreAudit(state)
+    for listed in Listed().list_objects():
+        name = segment_object_name(listed.key)
+        assert name is not None
+        assert audit.add(name, listed.size_bytes)
+    suspects = list(audit.suspects())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert [suspect.missing for suspect in suspects] == [ObjectPart.OFFSET]
+    assert peak < 20_000 * 60

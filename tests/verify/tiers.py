@@ -1,17 +1,28 @@
 """Captured tiers that a test may spoil, and the command that says what is wrong with them."""
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tierctl.cli.main import run
 from tierctl.metadata import open_metadata
 from tierctl.metadata.log_on_disk import MetadataLogOnDisk
-from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
+from tierctl.model import (
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.tier import PartitionState, TierState
+from tierctl.storage.base import RemoteObject
 from tierctl.wire.metadata import encode
 from tierctl.wire.partitioner import metadata_partition
+
+from tests.plan.tier import advance, segment, segment_id
 
 NOW_MS = 4_000_000_000_000
 
@@ -88,3 +99,27 @@ def verifier(capfd: Any) -> Verify:
         return Verified(code, [json.loads(line) for line in said.out.splitlines()], said.err)
 
     return verify
+
+
+SUFFIXES = (".log", ".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot")
+
+
+def made_tier(count: int) -> tuple[TierState, Callable[[], Iterator[RemoteObject]]]:
+    """A partition of `count` finished segments, and the listing of their objects; one index lacks."""
+    partition = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "made", 0)
+    cache = RemoteLogMetadataCache()
+    state = TierState(partitions={partition.key: PartitionState(partition, 0, cache)})
+    for number in range(count):
+        added = segment(number, number * 10, number * 10 + 9, partition=partition)
+        cache.add(replace(added, txn_index_empty=True))
+        advance(state, added, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+
+    def listing() -> Iterator[RemoteObject]:
+        folder = f"kafka-tiered-storage/made-0-{partition.topic_id}"
+        for number in range(count):
+            stem = f"{folder}/{number * 10:020d}-{segment_id(number)}"
+            for suffix in SUFFIXES:
+                if number != count // 2 or suffix != ".index":
+                    yield RemoteObject(stem + suffix, 100, 0)
+
+    return state, listing
