@@ -12,8 +12,9 @@ import pytest
 
 from tests.broker import broker, brokers
 from tests.kafka import kafka
+from tests.servers import hdfs, hdfs_session, s3_server, s3_session
 
-__all__ = ["broker", "brokers", "kafka"]
+__all__ = ["broker", "brokers", "hdfs", "hdfs_session", "kafka", "s3_server", "s3_session"]
 
 DATA = Path(__file__).parent / "data"
 

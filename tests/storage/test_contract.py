@@ -4,36 +4,85 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyarrow import fs as pafs
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
 from tierctl.model import IndexType, LogSegmentData
+from tierctl.storage.aiven import AivenLayout
+from tierctl.storage.aiven_settings import AivenSettings
+from tierctl.storage.arrow import ArrowStore
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.layout import keys_of
-from tierctl.storage.local import LocalTieredStorage
+from tierctl.storage.layout import KafkaLayout
+from tierctl.storage.local import LocalStore
+from tierctl.storage.objects import ObjectStore
 from tierctl.storage.retry import RetryingStorage, RetrySettings
+from tierctl.storage.segment_layout import SegmentLayout
+from tierctl.storage.tier import ObjectTier
 
-from tests.storage.memory import MemoryStorage
+from tests.servers import S3Server
+from tests.storage.memory import MemoryStore
 from tests.storage.segments import data_in, metadata_of
 
-Make = Callable[[Path], RemoteStorageManager]
+Make = Callable[[pytest.FixtureRequest, Path, SegmentLayout], ObjectStore]
 
 
-def _retrying(inner: RemoteStorageManager) -> RetryingStorage:
-    return RetryingStorage(inner, RetrySettings(), sleep=lambda _: None, chance=lambda: 0.5)
+def _s3(request: pytest.FixtureRequest, _folder: Path, _layout: SegmentLayout) -> ObjectStore:
+    from tierctl.storage.s3 import S3Store, client
+
+    server: S3Server = request.getfixturevalue("s3_server")
+    return S3Store(client(), server.bucket(), "some/folder/")
+
+
+def _hdfs(request: pytest.FixtureRequest, _folder: Path, _layout: SegmentLayout) -> ObjectStore:
+    from tierctl.storage.hdfs import HdfsStore, hdfs_client
+
+    url: str = request.getfixturevalue("hdfs")
+    name_node, _, folder = url.rpartition("/")
+    return HdfsStore(hdfs_client(name_node), f"/{folder}/")
+
+
+def _arrow(_request: pytest.FixtureRequest, folder: Path, _layout: SegmentLayout) -> ObjectStore:
+    folder.mkdir()
+    return ArrowStore(pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem()))
 
 
 STORES: dict[str, Make] = {
-    "local": LocalTieredStorage,
-    "memory": lambda _: MemoryStorage(),
-    "local, retried": lambda folder: _retrying(LocalTieredStorage(folder)),
-    "memory, retried": lambda _: _retrying(MemoryStorage()),
+    "local": lambda _request, folder, layout: LocalStore(folder, base=layout.base),
+    "memory": lambda _request, _folder, _layout: MemoryStore(),
+    "arrow": _arrow,
+    "s3": _s3,
+    "hdfs": _hdfs,
+}
+LAYOUTS: dict[str, Callable[[], SegmentLayout]] = {
+    "kafka": KafkaLayout,
+    "aiven": lambda: AivenLayout(AivenSettings(chunk_size=700), key_prefix="tier/"),
+    "aiven zstd": lambda: AivenLayout(AivenSettings(chunk_size=700, compression=True)),
+}
+CASES = {
+    f"{store}, {layout}{', retried' if retried else ''}": (STORES[store], LAYOUTS[layout], retried)
+    for store in STORES
+    for layout in LAYOUTS
+    for retried in (False, True)
+    # The retrying wrapper doesn't see what is below it.
+    if not (retried and store not in {"local", "memory"}) and (store != "hdfs" or layout == "kafka")
 }
 
 
-@pytest.fixture(params=STORES.values(), ids=STORES)
+@pytest.fixture(params=CASES.values(), ids=CASES)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteStorageManager:
-    made: RemoteStorageManager = request.param(tmp_path / "tier")
+    make, layout, retried = request.param
+    tier = ObjectTier(make(request, tmp_path / "tier", layout := layout()), layout)
+    made = (
+        RetryingStorage(tier, RetrySettings(), sleep=lambda _: None, chance=lambda: 0.5) if retried else tier
+    )
     made.copy_log_segment_data(metadata_of(50, partition=7), data_in(tmp_path / "neighbour"))
     return made
+
+
+@pytest.fixture
+def layout(store: RemoteStorageManager) -> SegmentLayout:
+    tier = store._inner if isinstance(store, RetryingStorage) else store
+    assert isinstance(tier, ObjectTier)
+    return tier.layout
 
 
 @pytest.fixture
@@ -60,22 +109,25 @@ class TestCopy:
             with store.fetch_index(metadata_of(), index_type) as stream:
                 assert stream.read() == expected
 
-    def test_no_transaction_index_no_object(self, store: RemoteStorageManager, tmp_path: Path) -> None:
+    def test_no_transaction_index_no_object(
+        self, store: RemoteStorageManager, layout: SegmentLayout, tmp_path: Path
+    ) -> None:
         data = data_in(tmp_path / "plain", transactional=False)
         store.copy_log_segment_data(metadata_of(), data)
-        assert len(store.objects_of(metadata_of())) == 5
+        assert len(store.objects_of(metadata_of())) == (5 if isinstance(layout, KafkaLayout) else 3)
         with pytest.raises(RemoteResourceNotFound):
             store.fetch_index(metadata_of(), IndexType.TRANSACTION).read()
         store.verify_log_segment_data(metadata_of(), data)
 
     def test_overwrites_what_an_earlier_call_left(
-        self, store: RemoteStorageManager, data: LogSegmentData, tmp_path: Path
+        self, store: RemoteStorageManager, layout: SegmentLayout, data: LogSegmentData, tmp_path: Path
     ) -> None:
         store.copy_log_segment_data(metadata_of(), data)
         other = data_in(tmp_path / "other", seed=9, transactional=False, size_bytes=100)
         store.copy_log_segment_data(metadata_of(), other)
         store.verify_log_segment_data(metadata_of(), other)
-        assert len(store.objects_of(metadata_of())) == 5
+        assert len(store.objects_of(metadata_of())) == (5 if isinstance(layout, KafkaLayout) else 3)
+        assert store.fetch_log_segment(metadata_of(), 0).read() == other.log_segment.read_bytes()
 
     def test_attempts_do_not_meet(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
         first, second = metadata_of(attempt=1), metadata_of(attempt=2)
@@ -95,7 +147,12 @@ class TestVerify:
         "name", ["log_segment", "offset_index", "transaction_index", "producer_snapshot_index"]
     )
     def test_names_what_differs(
-        self, store: RemoteStorageManager, data: LogSegmentData, name: str, change: str
+        self,
+        store: RemoteStorageManager,
+        layout: SegmentLayout,
+        data: LogSegmentData,
+        name: str,
+        change: str,
     ) -> None:
         store.copy_log_segment_data(metadata_of(), data)
         source: Path = getattr(data, name)
@@ -107,14 +164,14 @@ class TestVerify:
             "emptied": b"",
         }
         source.write_bytes(changed[change])
-        with pytest.raises(RemoteObjectDiffers, match=source.suffix):
+        with pytest.raises(RemoteObjectDiffers, match=_object_of(source.suffix, layout)):
             store.verify_log_segment_data(metadata_of(), data)
 
     def test_an_object_too_many_differs(
-        self, store: RemoteStorageManager, data: LogSegmentData, tmp_path: Path
+        self, store: RemoteStorageManager, layout: SegmentLayout, data: LogSegmentData, tmp_path: Path
     ) -> None:
         store.copy_log_segment_data(metadata_of(), data)
-        with pytest.raises(RemoteObjectDiffers, match="txnindex"):
+        with pytest.raises(RemoteObjectDiffers, match=_object_of(".txnindex", layout)):
             store.verify_log_segment_data(
                 metadata_of(), data_in(tmp_path / "source", seed=3, transactional=False)
             )
@@ -172,26 +229,40 @@ class TestDelete:
         store.delete_log_segment_data(metadata_of(33, partition=12))
 
 
+def _object_of(suffix: str, layout: SegmentLayout) -> str:
+    """In which object a file's bytes are."""
+    return suffix if isinstance(layout, KafkaLayout) or suffix == ".log" else ".indexes"
+
+
 class TestListing:
-    def test_objects_of_a_segment_and_of_all(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
+    def test_objects_of_a_segment_and_of_all(
+        self, store: RemoteStorageManager, layout: SegmentLayout, data: LogSegmentData
+    ) -> None:
         store.copy_log_segment_data(metadata_of(), data)
         found = store.objects_of(metadata_of())
-        assert [o.key for o in found] == sorted(keys_of(metadata_of()))
-        assert {o.key.rsplit(".", 1)[1]: o.size_bytes for o in found} == {
-            "log": 3000,
-            "index": 16,
-            "timeindex": 24,
-            "txnindex": 34,
-            "snapshot": 56,
-            "leader_epoch_checkpoint": 8,
-        }
+        assert [o.key for o in found] == sorted(layout.keys_of(metadata_of()))
+        sizes = {o.key.rsplit(".", 1)[1]: o.size_bytes for o in found}
+        if isinstance(layout, KafkaLayout):
+            assert sizes == {
+                "log": 3000,
+                "index": 16,
+                "timeindex": 24,
+                "txnindex": 34,
+                "snapshot": 56,
+                "leader_epoch_checkpoint": 8,
+            }
+        else:
+            assert set(sizes) == {"log", "indexes", "rsm-manifest"}
+            assert sizes["indexes"] == 16 + 24 + 34 + 56 + 8
         assert sorted(store.list_objects()) == sorted([*found, *store.objects_of(NEIGHBOUR)])
 
 
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("topic", ["../../etc", "a/b", "", ".", "..", "x" * 250, "a\0b", "a b", "é"])
 def test_illegal_topics_never_reach_a_key(
-    store: RemoteStorageManager, data: LogSegmentData, topic: str
+    layout: Callable[[], SegmentLayout], data: LogSegmentData, topic: str
 ) -> None:
+    store = ObjectTier(MemoryStore(), layout())
     hostile = metadata_of(topic=topic)
     for call in (
         lambda: store.copy_log_segment_data(hostile, data),

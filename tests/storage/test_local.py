@@ -8,16 +8,22 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from tierctl.errors import RemoteStorageError, SafetyRefusal, StoreWriteUnknown, UsageError
+from tierctl.errors import (
+    RemoteStorageError,
+    SafetyRefusal,
+    StoreWriteUnknown,
+    UnsupportedFormatError,
+    UsageError,
+)
 from tierctl.files import FileSystem
 from tierctl.model import IndexType, LogSegmentData, Uuid
-from tierctl.storage import open_remote
+from tierctl.storage.aiven import AivenLayout
 from tierctl.storage.base import RemoteObject
-from tierctl.storage.layout import keys_of, parse_key
-from tierctl.storage.local import LocalTieredStorage
+from tierctl.storage.layout import KafkaLayout, keys_of, parse_key
+from tierctl.storage.open import local_tier, open_remote
 
 from tests.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
-from tests.storage.segments import data_in, metadata_of
+from tests.storage.segments import TOPIC_ID, data_in, metadata_of
 
 
 @pytest.fixture
@@ -31,7 +37,7 @@ def folder_of(root: Path) -> Path:
 
 class TestLayout:
     def test_is_local_tiered_storages(self, tmp_path: Path, data: LogSegmentData) -> None:
-        LocalTieredStorage(tmp_path / "tier").copy_log_segment_data(metadata_of(12), data)
+        local_tier(tmp_path / "tier").copy_log_segment_data(metadata_of(12), data)
         stem = f"{1200:020d}-{metadata_of(12).segment_id}"
         assert sorted(path.name for path in folder_of(tmp_path / "tier").iterdir()) == sorted(
             f"{stem}.{suffix}"
@@ -44,7 +50,7 @@ class TestLayout:
             capture("untiered-broker") / "tiered-remote",
             capture("unclean-leader") / "after" / "remote",
         ):
-            objects = list(LocalTieredStorage(root).list_objects())
+            objects = list(local_tier(root).list_objects())
             assert len(objects) > 20
             for found in objects:
                 name = parse_key(found.key)
@@ -59,7 +65,7 @@ class TestLayout:
                     start_offset=name.start_offset,
                 )
                 assert found.key in keys_of(metadata)
-                assert found in LocalTieredStorage(root).objects_of(metadata)
+                assert found in local_tier(root).objects_of(metadata)
 
     @pytest.mark.parametrize(
         "key",
@@ -86,16 +92,16 @@ class TestLayout:
     )
     def test_nothing_of_the_metadata_leads_out(self, tmp_path: Path, field: str, value: object) -> None:
         with pytest.raises(SafetyRefusal):
-            LocalTieredStorage(tmp_path).objects_of(replace(metadata_of(), **{field: value}))  # type: ignore[arg-type]
+            local_tier(tmp_path).objects_of(replace(metadata_of(), **{field: value}))  # type: ignore[arg-type]
 
     def test_which_folder_is_the_tier(self, tmp_path: Path, data: LogSegmentData) -> None:
         named = tmp_path / "kafka-tiered-storage"
-        LocalTieredStorage(named).copy_log_segment_data(metadata_of(), data)
+        local_tier(named).copy_log_segment_data(metadata_of(), data)
         assert folder_of(tmp_path).is_dir()
-        assert len(LocalTieredStorage(tmp_path).objects_of(metadata_of())) == 6
+        assert len(local_tier(tmp_path).objects_of(metadata_of())) == 6
         # A broker whose rsm.config.dir has that name makes another one inside.
         (named / "kafka-tiered-storage").mkdir()
-        assert LocalTieredStorage(named).objects_of(metadata_of()) == []
+        assert local_tier(named).objects_of(metadata_of()) == []
 
 
 class TestOpening:
@@ -104,21 +110,53 @@ class TestOpening:
         assert not (tmp_path / "tier").exists()
 
     @pytest.mark.parametrize(
-        "uri", ["s3://bucket/prefix", "hdfs://name/dir", "file://host/dir", "dir", "file:"]
+        "uri", ["s3:///prefix", "ftp://name/dir", "file://host/dir", "dir", "file:", "s3://bucket/a?b=c"]
     )
     def test_other_uris_are_refused(self, uri: str) -> None:
         with pytest.raises(UsageError, match="not a remote tier"):
             open_remote(uri)
 
-    def test_other_layouts_are_refused(self, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="aiven"):
-            open_remote(tmp_path.as_uri(), layout="aiven")
-        manifest = tmp_path / "sensors-3pXvhekyQiiXrCvqiFuNCQ" / "0" / "0-x.rsm-manifest"
+    def test_the_layout_is_what_is_there(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="unknown layout"):
+            open_remote(tmp_path.as_uri(), layout="other")
+        assert isinstance(open_remote(tmp_path.as_uri()).layout, KafkaLayout)
+        name = "00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.rsm-manifest"
+        manifest = tmp_path / "tier" / "sensors-3pXvhekyQiiXrCvqiFuNCQ" / "0" / name
         manifest.parent.mkdir(parents=True)
         manifest.touch()
-        with pytest.raises(UsageError, match="Aiven"):
+        for uri, base in (
+            (tmp_path.as_uri(), "tier/"),
+            (f"{tmp_path.as_uri()}/tier", ""),
+            (f"{tmp_path.as_uri()}/tier/", ""),
+        ):
+            tier = open_remote(uri)
+            assert isinstance(tier.layout, AivenLayout)
+            assert tier.layout.base == base
+        assert isinstance(open_remote(tmp_path.as_uri(), layout="kafka").layout, KafkaLayout)
+        (tmp_path / "kafka-tiered-storage").mkdir()
+        assert isinstance(open_remote(tmp_path.as_uri()).layout, KafkaLayout)
+
+    def test_two_tiers_are_one_too_many(self, tmp_path: Path) -> None:
+        for prefix in ("one", "two"):
+            log = tmp_path / prefix / "sensors-3pXvhekyQiiXrCvqiFuNCQ" / "0" / f"{0:020d}-{TOPIC_ID}.log"
+            log.parent.mkdir(parents=True)
+            log.touch()
+        with pytest.raises(UsageError, match="several tiers"):
             open_remote(tmp_path.as_uri())
-        open_remote(tmp_path.as_uri(), layout="kafka")
+        chosen = open_remote(
+            tmp_path.as_uri(), layout="aiven", settings={"rsm.config.key.prefix": "two/"}
+        ).layout
+        assert isinstance(chosen, AivenLayout)
+        assert chosen.base == "two/"
+
+    def test_iceberg_is_refused_by_name(self, tmp_path: Path) -> None:
+        table = tmp_path / "warehouse" / "orders" / "metadata"
+        table.mkdir(parents=True)
+        (table / "2QZ5FAXaQrqgUzsReWnweA.puffin").touch()
+        with pytest.raises(UnsupportedFormatError, match="iceberg"):
+            open_remote(tmp_path.as_uri())
+        with pytest.raises(UnsupportedFormatError, match="iceberg"):
+            open_remote((tmp_path / "new").as_uri(), settings={"rsm.config.segment.format": "ICEBERG"})
 
     def test_escaped_uris(self, tmp_path: Path, data: LogSegmentData) -> None:
         folder = tmp_path / "with space"
@@ -128,7 +166,7 @@ class TestOpening:
 
 class TestDelete:
     def test_the_folder_goes_with_the_last_segment(self, tmp_path: Path, data: LogSegmentData) -> None:
-        store = LocalTieredStorage(tmp_path)
+        store = local_tier(tmp_path)
         for number in (0, 1):
             store.copy_log_segment_data(metadata_of(number), data)
         store.delete_log_segment_data(metadata_of(0))
@@ -138,7 +176,7 @@ class TestDelete:
         assert list(store.list_objects()) == []
 
     def test_other_files_stay(self, tmp_path: Path, data: LogSegmentData) -> None:
-        store = LocalTieredStorage(tmp_path)
+        store = local_tier(tmp_path)
         store.copy_log_segment_data(metadata_of(), data)
         stem = f"{0:020d}-{metadata_of().segment_id}"
         strangers = [folder_of(tmp_path) / f"{stem}.log.old", folder_of(tmp_path) / f"{stem}x.log"]
@@ -150,7 +188,7 @@ class TestDelete:
     def test_a_tier_that_is_not_mounted_is_not_an_empty_one(
         self, tmp_path: Path, data: LogSegmentData
     ) -> None:
-        store = LocalTieredStorage(tmp_path / "tier")
+        store = local_tier(tmp_path / "tier")
         store.copy_log_segment_data(metadata_of(), data)
         (tmp_path / "tier").rename(tmp_path / "elsewhere")
         for call in (
@@ -166,11 +204,11 @@ class TestDelete:
 
 class TestLinks:
     def test_a_linked_partition_is_left_alone(self, tmp_path: Path, data: LogSegmentData) -> None:
-        outside = LocalTieredStorage(tmp_path / "outside")
+        outside = local_tier(tmp_path / "outside")
         outside.copy_log_segment_data(metadata_of(), data)
         (tmp_path / "tier" / "kafka-tiered-storage").mkdir(parents=True)
         folder_of(tmp_path / "tier").symlink_to(folder_of(tmp_path / "outside"))
-        store = LocalTieredStorage(tmp_path / "tier")
+        store = local_tier(tmp_path / "tier")
         for call in (
             lambda: store.delete_log_segment_data(metadata_of()),
             lambda: store.copy_log_segment_data(metadata_of(), data),
@@ -185,7 +223,7 @@ class TestLinks:
     def test_a_linked_object_is_not_read_and_only_the_link_is_deleted(
         self, tmp_path: Path, data: LogSegmentData
     ) -> None:
-        store = LocalTieredStorage(tmp_path)
+        store = local_tier(tmp_path)
         store.copy_log_segment_data(metadata_of(), data)
         secret = tmp_path / "secret"
         secret.write_bytes(b"secret")
@@ -203,21 +241,21 @@ class TestLinks:
 
 
 def copy(root: Path, data: LogSegmentData, fs: FileSystem) -> None:
-    LocalTieredStorage(root, fs=fs).copy_log_segment_data(metadata_of(), data)
+    local_tier(root, fs=fs).copy_log_segment_data(metadata_of(), data)
 
 
 def delete(root: Path, fs: FileSystem) -> None:
-    LocalTieredStorage(root, fs=fs).delete_log_segment_data(metadata_of())
+    local_tier(root, fs=fs).delete_log_segment_data(metadata_of())
 
 
 def whole_objects(root: Path, data: LogSegmentData) -> set[str]:
     """Keys of the segment that are there; each must be whole."""
-    store = LocalTieredStorage(root)
+    store = local_tier(root)
     if not (root / "kafka-tiered-storage").exists():
         return set()
     reference = root.parent / "reference"
-    LocalTieredStorage(reference).copy_log_segment_data(metadata_of(), data)
-    expected = {o.key: (reference / o.key).read_bytes() for o in LocalTieredStorage(reference).list_objects()}
+    local_tier(reference).copy_log_segment_data(metadata_of(), data)
+    expected = {o.key: (reference / o.key).read_bytes() for o in local_tier(reference).list_objects()}
     found = {o.key for o in store.objects_of(metadata_of())}
     for key in found:
         assert (root / key).read_bytes() == expected[key]
@@ -272,7 +310,7 @@ class TestFaults:
             assert run_and_die(partial(copy, root, data), nth)
             whole_objects(root, data)
             copy(root, data, FileSystem())
-            LocalTieredStorage(root).verify_log_segment_data(metadata_of(), data)
+            local_tier(root).verify_log_segment_data(metadata_of(), data)
             run_and_die(partial(copy, root, data), nth)
             delete(root, FileSystem())
             assert not list(root.rglob("*.log*")), "what a crash left goes with the segment"
@@ -296,7 +334,7 @@ class TestFaults:
 
     def test_an_object_that_shrinks_while_it_is_read(self, tmp_path: Path, data: LogSegmentData) -> None:
         copy(tmp_path, data, FileSystem())
-        stream = LocalTieredStorage(tmp_path).fetch_log_segment(metadata_of(), 0)
+        stream = local_tier(tmp_path).fetch_log_segment(metadata_of(), 0)
         (folder_of(tmp_path) / f"{0:020d}-{metadata_of().segment_id}.log").write_bytes(b"")
         with pytest.raises(RemoteStorageError, match="ended at 0"):
             stream.read()
@@ -306,13 +344,13 @@ class TestFaults:
         copy(tmp_path, data, FileSystem())
         (folder_of(tmp_path) / "left.log.tmp").write_bytes(b"12345")
         key = "kafka-tiered-storage/orders-0-2QZ5FAXaQrqgUzsReWnweA/left.log.tmp"
-        assert RemoteObject(key, 5) in list(LocalTieredStorage(tmp_path).list_objects())
+        assert RemoteObject(key, 5) in list(local_tier(tmp_path).list_objects())
 
     def test_copying_beside_a_delete_of_the_partitions_last_segment(
         self, tmp_path: Path, data: LogSegmentData
     ) -> None:
         copy(tmp_path, data, FileSystem())
-        store = LocalTieredStorage(tmp_path)
+        store = local_tier(tmp_path)
         taken: list[Path] = []
 
         def take_folder_away(operation: str, path: Path) -> None:
@@ -320,7 +358,5 @@ class TestFaults:
                 taken.append(path)
                 shutil.rmtree(folder_of(tmp_path))
 
-        LocalTieredStorage(tmp_path, fs=FileSystem(take_folder_away)).copy_log_segment_data(
-            metadata_of(1), data
-        )
+        local_tier(tmp_path, fs=FileSystem(take_folder_away)).copy_log_segment_data(metadata_of(1), data)
         store.verify_log_segment_data(metadata_of(1), data)

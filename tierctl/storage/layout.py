@@ -1,14 +1,25 @@
-"""Names of a segment's objects in a tier.
+"""Layout `kafka`, LocalTieredStorage's: one object a file, as it is, on whichever store.
 
-Layout `kafka` is LocalTieredStorage's:
 `kafka-tiered-storage/<topic>-<partition>-<topicId>/<startOffset %020d>-<segmentId><suffix>`.
 """
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from tierctl.errors import SafetyRefusal
-from tierctl.model import IndexType, RemoteLogSegmentMetadata, TopicIdPartition, Uuid, is_legal_topic_name
+from tierctl.model import (
+    IndexType,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    Uuid,
+    is_legal_topic_name,
+)
+from tierctl.storage.objects import ObjectStore, Source
+from tierctl.storage.segment_layout import Encoded
 
 ROOT_FOLDER = "kafka-tiered-storage"
 
@@ -37,30 +48,25 @@ class ObjectName:
     suffix: str
 
 
-def partition_folder(partition: TopicIdPartition) -> str:
-    """The folder of a user partition's objects.
-
-    Names come from metadata, which is data: SafetyRefusal for what could lead out of the tier.
-    """
-    legal = (
+def require_legal(metadata: RemoteLogSegmentMetadata) -> None:
+    """SafetyRefusal unless all that a key is made of is what Kafka writes: metadata are data."""
+    partition = metadata.topic_id_partition
+    hint = "the metadata record that names it is wrong or hostile; look at it with tierctl format"
+    if not (
         is_legal_topic_name(partition.topic) and _ID.match(partition.topic_id) and partition.partition >= 0
-    )
-    if not legal:
-        raise SafetyRefusal(
-            f"not a legal topic partition for a path: {str(partition)!r}",
-            hint="the metadata record that names it is wrong or hostile; look at it with tierctl format",
-        )
-    return f"{partition.topic}-{partition.partition}-{partition.topic_id}"
-
-
-def key_stem(metadata: RemoteLogSegmentMetadata) -> str:
-    """The key of the segment's objects, without suffix; SafetyRefusal as `partition_folder`."""
-    folder = partition_folder(metadata.topic_id_partition)
+    ):
+        raise SafetyRefusal(f"not a legal topic partition for a path: {str(partition)!r}", hint=hint)
     if metadata.start_offset < 0 or not _ID.match(metadata.segment_id):
         raise SafetyRefusal(
             f"not a legal segment for a path: {str(metadata.segment_id)!r} at offset {metadata.start_offset}",
-            hint="the metadata record that names it is wrong or hostile; look at it with tierctl format",
+            hint=hint,
         )
+
+
+def key_stem(metadata: RemoteLogSegmentMetadata) -> str:
+    """The key of the segment's objects, without suffix; SafetyRefusal as `require_legal`."""
+    require_legal(metadata)
+    folder = f"{metadata.topic}-{metadata.partition}-{metadata.topic_id}"
     return f"{ROOT_FOLDER}/{folder}/{metadata.start_offset:020d}-{metadata.segment_id}"
 
 
@@ -84,3 +90,48 @@ def parse_key(key: str) -> ObjectName | None:
         segment_id=Uuid(file[2]),
         suffix=file[3],
     )
+
+
+class KafkaLayout:
+    """SegmentLayout of LocalTieredStorage; there is no custom metadata."""
+
+    base = f"{ROOT_FOLDER}/"
+
+    def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+        """SegmentLayout.keys_of."""
+        return keys_of(metadata)
+
+    def keys_to_delete(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+        """SegmentLayout.keys_to_delete; keys are made of the segment's own id only."""
+        return keys_of(metadata)
+
+    @contextmanager
+    def encoded(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> Iterator[Encoded]:
+        """SegmentLayout.encoded: the files as they are."""
+        stem = key_stem(metadata)
+        objects: dict[str, Source | None] = {stem + LOG_SUFFIX: data.log_segment}
+        objects |= {stem + INDEX_SUFFIXES[kind]: source for kind, source in index_sources(data).items()}
+        yield Encoded(objects=objects)
+
+    def open_log(
+        self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, start: int, end: int | None
+    ) -> BinaryIO:
+        """SegmentLayout.open_log."""
+        return store.open(key_stem(metadata) + LOG_SUFFIX, start, end)
+
+    def open_index(
+        self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index_type: IndexType
+    ) -> BinaryIO:
+        """SegmentLayout.open_index."""
+        return store.open(key_stem(metadata) + INDEX_SUFFIXES[index_type])
+
+
+def index_sources(data: LogSegmentData) -> dict[IndexType, Source | None]:
+    """What each index is made from, in the order Aiven's manifest has them; None for one that is not."""
+    return {
+        IndexType.OFFSET: data.offset_index,
+        IndexType.TIMESTAMP: data.time_index,
+        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
+        IndexType.LEADER_EPOCH: data.leader_epoch_index,
+        IndexType.TRANSACTION: data.transaction_index,
+    }

@@ -1,15 +1,14 @@
-"""A remote tier in a folder, as LocalTieredStorage writes and reads it."""
+"""Objects as files below a folder."""
 
 import errno
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from tierctl.errors import (
-    RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
     SafetyRefusal,
@@ -17,11 +16,8 @@ from tierctl.errors import (
     StoreWriteUnknown,
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage import layout
 from tierctl.storage.base import RemoteObject
-
-CHUNK_BYTES = 1 << 20
+from tierctl.storage.objects import Source, WholeRange, chunks, verify_stream
 
 _HINTS = {
     errno.ENOSPC: "the tier's disk is full: free space there, then run again",
@@ -33,8 +29,6 @@ _HINTS = {
     errno.ELOOP: "a symbolic link stands where an object should be; links in a tier are not followed",
     errno.EISDIR: "a folder stands where an object should be",
 }
-
-Source = Path | bytes
 
 
 @contextmanager
@@ -51,135 +45,130 @@ def _translated(
         raise kind(f"{doing}: {e.strerror or e}{where}", hint=hint or _HINTS.get(e.errno or 0)) from e
 
 
-class LocalTieredStorage:
-    """RemoteStorageManager over a folder; `kafka-tiered-storage/` lies in it, or is it.
+class LocalStore:
+    """ObjectStore over a folder; `base` is the folder in it that is there as long as the tier is.
 
-    Objects get their names only when they are whole and on the disk. Links below the folder are never
-    followed, and a deletion touches nothing but the exact names of the segment's objects.
+    Objects get their names only when they are whole and on the disk. Links below `base` are never
+    followed, and a deletion touches nothing but exact names and the folders that it empties.
     """
 
-    def __init__(self, folder: Path, *, fs: FileSystem = PLAIN) -> None:
-        inner = folder / layout.ROOT_FOLDER
-        is_inner = folder.name == layout.ROOT_FOLDER and not inner.is_dir()
-        self._root = folder.parent if is_inner else folder
-        self._base = self._root / layout.ROOT_FOLDER
+    def __init__(self, root: Path, *, base: str = "", fs: FileSystem = PLAIN) -> None:
+        self._root = root
+        self._base = root / base.rpartition("/")[0]
         self._fs = fs
 
-    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        """RemoteStorageManager.copy_log_segment_data; there is no custom metadata."""
-        stem = layout.key_stem(metadata)
-        folder = self._make_partition_folder(metadata)
-        for suffix, source in _sources(data).items():
-            path = self._root / f"{stem}{suffix}"
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        """ObjectStore.put_all; each folder's names are put on the disk once."""
+        folders: dict[Path, None] = {}
+        for key, source in objects.items():
+            path = self._root / key
+            if path.parent not in folders:
+                self._make_folder(path.parent)
+                folders[path.parent] = None
             with _translated(f"writing {path}", StoreWriteFailed):
                 if source is None:
                     self._remove(path)
                 else:
                     self._write(path, source)
-        self._sync_names(folder)
-        return None
+        for folder in folders:
+            self._sync_names(folder)
 
-    def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """RemoteStorageManager.verify_log_segment_data; compares byte by byte."""
-        stem = layout.key_stem(metadata)
-        for suffix, source in _sources(data).items():
-            self._verify(metadata, f"{stem}{suffix}", source)
+    def verify(self, key: str, source: Source) -> None:
+        """ObjectStore.verify, byte by byte."""
+        with self.open(key) as stored:
+            verify_stream(key, stored, source)
 
-    def fetch_log_segment(
-        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
-    ) -> BinaryIO:
-        """RemoteStorageManager.fetch_log_segment; memory is bounded whatever the range.
-
-        ValueError for a negative or reversed range.
-        """
-        if start_position < 0 or (end_position is not None and end_position < start_position):
-            raise ValueError(f"not a range of positions: {start_position} to {end_position}")
-        path = self._root / f"{layout.key_stem(metadata)}{layout.LOG_SUFFIX}"
-        return self._open(metadata, path, start_position, end_position)
-
-    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """RemoteStorageManager.fetch_index."""
-        path = self._root / f"{layout.key_stem(metadata)}{layout.INDEX_SUFFIXES[index_type]}"
-        return self._open(metadata, path, 0, None)
-
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """RemoteStorageManager.delete_log_segment_data.
-
-        The partition's folder goes with its last object; LocalTieredStorage leaves it.
-        """
-        paths = [self._root / key for key in layout.keys_of(metadata)]
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """ObjectStore.open."""
         self._require_base()
-        folder = self._partition_folder(metadata)
-        if folder is None:
-            return
-        with _translated(f"deleting segment {metadata.segment_id}"):
-            for path in paths:
-                self._remove(path)
-                self._remove(path.with_name(path.name + TEMP_SUFFIX))
-        self._sync_names(folder)
-        left = self.objects_of(metadata)
-        if left:
-            raise RemoteStorageError(
-                f"segment {metadata.segment_id} was deleted, yet {left[0].key} is there",
-                hint="somebody else writes to this tier; find out who before running again",
-            )
-        self._remove_if_empty(folder)
+        path = self._root / key
+        with _translated(f"reading {path}"):
+            if not self._is_plain(path.parent):
+                raise FileNotFoundError(errno.ENOENT, "no such folder in the tier", str(path.parent))
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            size_bytes = os.fstat(fd).st_size
+        last = size_bytes if end is None else min(end, size_bytes)
+        return io.BufferedReader(_Range(fd, path, min(start, last), last))
 
-    def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
-        """RemoteStorageManager.objects_of."""
-        keys = layout.keys_of(metadata)
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """ObjectStore.sizes_bytes."""
         self._require_base()
-        if self._partition_folder(metadata) is None:
-            return []
-        with _translated(f"looking for segment {metadata.segment_id}"):
-            sizes = {key: self._size_bytes(self._root / key) for key in sorted(keys)}
-        return [RemoteObject(key, size) for key, size in sizes.items() if size is not None]
+        sizes = {}
+        for key in keys:
+            path = self._root / key
+            with _translated(f"looking for {path}"), suppress(FileNotFoundError):
+                if self._is_plain(path.parent):
+                    sizes[key] = path.stat(follow_symlinks=False).st_size
+        return sizes
 
-    def list_objects(self) -> Iterator[RemoteObject]:
-        """RemoteStorageManager.list_objects; temporary files that a crash left are among them."""
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        """ObjectStore.list_objects; temporary files that a crash left are among them."""
         self._require_base()
-        with _translated(f"listing {self._base}"):
-            for path in _files_below(self._base):
+        folder = self._root / prefix.rpartition("/")[0]
+        with _translated(f"listing {folder}"):
+            for path in _files_below(folder):
+                key = path.relative_to(self._root).as_posix()
                 with suppress(FileNotFoundError):
                     facts = path.stat(follow_symlinks=False)
-                    key = path.relative_to(self._root).as_posix()
-                    yield RemoteObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000)
+                    if key.startswith(prefix):
+                        yield RemoteObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """ObjectStore.delete; a folder goes with its last object."""
+        self._require_base()
+        paths = [self._root / key for key in keys]
+        folders = [
+            folder for folder in dict.fromkeys(path.parent for path in paths) if self._is_plain(folder)
+        ]
+        for path in paths:
+            if path.parent in folders:
+                with _translated(f"deleting {path}"):
+                    self._remove(path)
+                    self._remove(path.with_name(path.name + TEMP_SUFFIX))
+        for folder in folders:
+            self._sync_names(folder)
+        for folder in folders:
+            self._remove_if_empty(folder)
 
     def close(self) -> None:
-        """RemoteStorageManager.close; nothing stays open."""
+        """ObjectStore.close; nothing stays open."""
 
     def _require_base(self) -> None:
         # A tier that isn't mounted looks like one whose objects are all gone: never delete on that.
-        if not self._base.is_dir():
+        # An empty mount point is no tier either, while a folder of a tier's own may well be empty.
+        there = self._base.is_dir()
+        if there and self._base == self._root:
+            with os.scandir(self._root) as entries:
+                there = next(entries, None) is not None
+        if not there:
             raise RemoteStorageError(
                 f"there is no tier at {self._base}", hint="is it mounted, and is --remote the right folder?"
             )
 
-    def _partition_folder(self, metadata: RemoteLogSegmentMetadata) -> Path | None:
-        """The partition's folder, None when there is none; SafetyRefusal when it is a link."""
-        folder = self._base / layout.partition_folder(metadata.topic_id_partition)
+    def _is_plain(self, folder: Path) -> bool:
+        """Whether the folder is there; SafetyRefusal when it, or one above it in the tier, is a link."""
+        inner = [above for above in (folder, *folder.parents) if self._base in above.parents]
         with _translated(f"looking into {folder}"):
-            if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-                raise SafetyRefusal(
-                    f"{folder} is not a plain folder",
-                    hint="links in a tier are not followed: look where it leads",
-                )
-            return folder if folder.exists() else None
+            for above in reversed(inner):
+                if above.is_symlink() or (above.exists() and not above.is_dir()):
+                    raise SafetyRefusal(
+                        f"{above} is not a plain folder",
+                        hint="links in a tier are not followed: look where it leads",
+                    )
+            return folder.exists()
 
-    def _make_partition_folder(self, metadata: RemoteLogSegmentMetadata) -> Path:
-        folder = self._base / layout.partition_folder(metadata.topic_id_partition)
-        if self._partition_folder(metadata) is None:
+    def _make_folder(self, folder: Path) -> None:
+        if not self._is_plain(folder):
             with _translated(f"making {folder}", StoreWriteFailed):
                 self._fs.make_folder(folder)
-        return folder
 
     def _write(self, path: Path, source: Source) -> None:
         try:
-            write_durably(path, _chunks(source), fs=self._fs, sync_folder=False)
+            write_durably(path, chunks(source), fs=self._fs, sync_folder=False)
         except FileNotFoundError:
-            # A deletion of the partition's last segment took the empty folder in between.
+            # A deletion of the folder's last object took the empty folder in between.
             self._fs.make_folder(path.parent)
-            write_durably(path, _chunks(source), fs=self._fs, sync_folder=False)
+            write_durably(path, chunks(source), fs=self._fs, sync_folder=False)
 
     def _sync_names(self, folder: Path) -> None:
         with _translated(f"putting the names in {folder} on the disk", StoreWriteUnknown):
@@ -190,47 +179,19 @@ class LocalTieredStorage:
             self._fs.unlink(path)
 
     def _remove_if_empty(self, folder: Path) -> None:
-        # An empty folder costs nothing: failing to remove it must not make a done deletion fail.
+        # The objects are gone already; a folder that stays, or that somebody needs again, harms nobody.
         with suppress(OSError):
-            if not any(folder.iterdir()):
+            while folder != self._base and not _names_in(folder):
+                if folder.parent == self._root and len(_names_in(self._root)) == 1:
+                    # The last entry of the root tells an emptied tier from one that isn't mounted.
+                    return
                 self._fs.rmdir(folder)
-                self._fs.sync_folder(self._base)
+                folder = folder.parent
+                self._fs.sync_folder(folder)
 
-    def _size_bytes(self, path: Path) -> int | None:
-        try:
-            return path.stat(follow_symlinks=False).st_size
-        except FileNotFoundError:
-            return None
 
-    def _open(
-        self, metadata: RemoteLogSegmentMetadata, path: Path, start_position: int, end_position: int | None
-    ) -> BinaryIO:
-        self._require_base()
-        with _translated(f"reading {path}"):
-            if self._partition_folder(metadata) is None:
-                raise FileNotFoundError(errno.ENOENT, "no such partition in the tier", str(path.parent))
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            size_bytes = os.fstat(fd).st_size
-        end = size_bytes if end_position is None else min(end_position + 1, size_bytes)
-        return io.BufferedReader(_Range(fd, path, min(start_position, end), end))
-
-    def _verify(self, metadata: RemoteLogSegmentMetadata, key: str, source: Source | None) -> None:
-        path = self._root / key
-        if source is None:
-            if self._size_bytes(path) is not None:
-                raise RemoteObjectDiffers(f"{key} is in the tier, but the segment has no such file")
-            return
-        position = 0
-        with self._open(metadata, path, 0, None) as stored:
-            for chunk in _chunks(source):
-                if stored.read(len(chunk)) != chunk:
-                    raise RemoteObjectDiffers(
-                        f"{key} differs from its source at or after byte {position}",
-                        hint="the copy is not finished: run again, a new attempt copies it anew",
-                    )
-                position += len(chunk)
-            if stored.read(1):
-                raise RemoteObjectDiffers(f"{key} is longer than its source, which has {position} bytes")
+def _names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
 
 
 def _files_below(base: Path) -> Iterator[Path]:
@@ -247,60 +208,24 @@ def _files_below(base: Path) -> Iterator[Path]:
                 yield path
 
 
-class _Range(io.RawIOBase):
+class _Range(WholeRange):
     """Bytes from `position` up to, not including, `end` of a file; closes `fd`."""
 
     def __init__(self, fd: int, path: Path, position: int, end: int) -> None:
+        super().__init__(str(path), end - position)
         self._fd = fd
         self._path = path
-        self._position = position
         self._end = end
 
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        view = memoryview(buffer).cast("B")  # type: ignore[arg-type]
-        wanted = min(len(view), self._end - self._position)
+    def take(self, size_bytes: int) -> bytes:
+        position = self._end - self._left_bytes
         with _translated(f"reading {self._path}"):
-            found = os.preadv(self._fd, [view[:wanted]], self._position) if wanted else 0
-        if wanted and not found:
-            raise RemoteStorageError(f"{self._path} ended at {self._position}, expected {self._end} bytes")
-        self._position += found
+            found = os.pread(self._fd, size_bytes, position)
+        if not found:
+            raise RemoteStorageError(f"{self._path} ended at {position}, expected {self._end} bytes")
         return found
 
     def close(self) -> None:
         if not self.closed:
             os.close(self._fd)
         super().close()
-
-
-def _sources(data: LogSegmentData) -> dict[str, Source | None]:
-    """What each object is made from, by suffix; None for one that must not be there."""
-    indexes: dict[IndexType, Source | None] = {
-        IndexType.OFFSET: data.offset_index,
-        IndexType.TIMESTAMP: data.time_index,
-        IndexType.TRANSACTION: data.transaction_index,
-        IndexType.LEADER_EPOCH: data.leader_epoch_index,
-        IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
-    }
-    return {layout.LOG_SUFFIX: data.log_segment} | {
-        layout.INDEX_SUFFIXES[index_type]: source for index_type, source in indexes.items()
-    }
-
-
-def _chunks(source: Source) -> Iterator[bytes]:
-    """The source's bytes in pieces; StoreWriteFailed when it can't be read."""
-    if isinstance(source, bytes):
-        yield source
-        return
-    with (
-        _translated(
-            f"reading {source}, which was to be copied",
-            StoreWriteFailed,
-            "has the broker rolled or deleted it? plan again",
-        ),
-        source.open("rb") as stream,
-    ):
-        while chunk := stream.read(CHUNK_BYTES):
-            yield chunk

@@ -1,44 +1,137 @@
-"""From `--remote` to a RemoteStorageManager."""
+"""From `--remote` to a RemoteStorageManager.
 
+`file:///dir`, `s3://bucket/folder`, `hdfs://host:port/folder`, and whatever else pyarrow.fs reaches
+(`gs://bucket/folder`, `abfs://…`). What comes after the bucket is a folder, with or without a `/` at its
+end; a key.prefix of Aiven's plugin that is no folder is given as such.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from tierctl.errors import UsageError
+from tierctl.files import PLAIN, FileSystem
+from tierctl.storage.aiven import AivenLayout
+from tierctl.storage.aiven_settings import AivenSettings
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.layout import ROOT_FOLDER
-from tierctl.storage.local import LocalTieredStorage
+from tierctl.storage.detect import Found, detect
+from tierctl.storage.layout import ROOT_FOLDER, KafkaLayout
+from tierctl.storage.local import LocalStore
+from tierctl.storage.objects import ObjectStore
 from tierctl.storage.retry import RetryingStorage, RetrySettings
+from tierctl.storage.segment_layout import SegmentLayout
+from tierctl.storage.tier import ObjectTier
 
-LAYOUTS = ("kafka",)
+LAYOUTS = ("kafka", "aiven")
+FILE, S3, HDFS = "file", "s3", "hdfs"
+ARROW_SCHEMES = ("gs", "gcs", "abfs", "abfss", "viewfs")
+SCHEMES = (FILE, S3, HDFS, *ARROW_SCHEMES)
+
+
+def local_tier(folder: Path, layout: SegmentLayout | None = None, *, fs: FileSystem = PLAIN) -> ObjectTier:
+    """A tier in a folder; of layout `kafka`, `kafka-tiered-storage/` lies in the folder or is it."""
+    layout = KafkaLayout() if layout is None else layout
+    is_inner = folder.name == ROOT_FOLDER and not (folder / ROOT_FOLDER).is_dir()
+    if is_inner and isinstance(layout, KafkaLayout):
+        folder = folder.parent
+    return ObjectTier(LocalStore(folder, base=layout.base, fs=fs), layout)
 
 
 def open_remote(
-    uri: str, *, layout: str | None = None, retry: RetrySettings | None = None
+    uri: str,
+    *,
+    layout: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    private_keys: Mapping[str, Path] | None = None,
+    retry: RetrySettings | None = None,
 ) -> RemoteStorageManager:
-    """The remote tier at `uri` (file:///dir); with `retry` its failed calls are repeated.
+    """The remote tier at `uri`; with `retry` its failed calls are repeated.
 
-    Nothing is made or touched before the first copy. UsageError for a scheme or layout that is not there.
+    `layout` None: what is there, else `kafka` for files and `aiven` for other stores. `settings` are a
+    broker's, of which layout `aiven` takes `rsm.config.*`; `private_keys` (by key id, "" for any) go
+    before those named there. Nothing is made or touched before the first copy. UsageError for a scheme or
+    layout that is not there, or a library that isn't.
     """
-    parts = urlsplit(uri)
-    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:
-        raise UsageError(f"not a remote tier: {uri!r}", hint="expected file:///dir")
-    folder = Path(unquote(parts.path))
-    _require_kafka_layout(folder, layout)
-    store = LocalTieredStorage(folder)
-    return store if retry is None else RetryingStorage(store, retry)
-
-
-def _require_kafka_layout(folder: Path, layout: str | None) -> None:
     if layout not in {None, *LAYOUTS}:
-        raise UsageError(f"layout {layout!r} is not available for folders", hint="expected --layout kafka")
-    looks_like_aiven = (
-        layout is None
-        and folder.name != ROOT_FOLDER
-        and not (folder / ROOT_FOLDER).exists()
-        and next(folder.glob("*/*/*.rsm-manifest"), None) is not None
-    )
-    if looks_like_aiven:
+        raise UsageError(f"unknown layout {layout!r}", hint=f"expected one of {', '.join(LAYOUTS)}")
+    aiven = AivenSettings.from_settings(settings or {})
+    aiven = replace(aiven, private_keys={**aiven.private_keys, **(private_keys or {})})
+    parts = urlsplit(uri)
+    tier = _in_folder(parts, layout, aiven) if parts.scheme == FILE else _in_store(parts, layout, aiven)
+    return tier if retry is None else RetryingStorage(tier, retry)
+
+
+def _in_folder(parts: SplitResult, layout: str | None, aiven: AivenSettings) -> ObjectTier:
+    if parts.netloc not in {"", "localhost"} or not parts.path:
+        raise _not_a_tier(parts)
+    folder = Path(unquote(parts.path))
+    if layout == "kafka" or (layout is None and folder.name == ROOT_FOLDER):
+        return local_tier(folder)
+    if layout is None and (folder / ROOT_FOLDER).is_dir():
+        return local_tier(folder)
+    there = folder.is_dir() and any(folder.iterdir()) and not _is_told(layout, aiven)
+    found = detect(LocalStore(folder), layout) if there else None
+    root = folder.absolute().as_posix().removeprefix("/") + "/"
+    return local_tier(folder, _layout(found, layout or "kafka", aiven, root))
+
+
+def _in_store(parts: SplitResult, layout: str | None, aiven: AivenSettings) -> ObjectTier:
+    folder = parts.path.strip("/")
+    if folder.rpartition("/")[2] == ROOT_FOLDER:
+        folder, layout = folder.rpartition("/")[0], layout or "kafka"
+    root = f"{folder}/" if folder else ""
+    store = _store(parts, root)
+    found = None if _is_told(layout, aiven) else detect(store, layout)
+    return ObjectTier(store, _layout(found, layout or "aiven", aiven, root))
+
+
+def _is_told(layout: str | None, aiven: AivenSettings) -> bool:
+    """Whether nothing has to be looked for in the store."""
+    return layout == "kafka" or (layout == "aiven" and aiven.key_prefix is not None)
+
+
+def _layout(found: Found | None, otherwise: str, aiven: AivenSettings, root: str) -> SegmentLayout:
+    name = found.layout if found else otherwise
+    if name == "kafka":
+        return KafkaLayout()
+    prefix = aiven.key_prefix
+    if prefix is None:
+        prefix = found.prefix if found else ""
+    elif root == prefix or root.endswith(f"/{prefix}"):
+        # --remote names the folder that the plugin reaches from its bucket by the prefix.
+        prefix = ""
+    return AivenLayout(aiven, key_prefix=prefix, root=root)
+
+
+def _store(parts: SplitResult, root: str) -> ObjectStore:
+    if parts.scheme not in SCHEMES or not parts.netloc or parts.query or parts.fragment:
+        raise _not_a_tier(parts)
+    if parts.scheme == S3:
+        _require("boto3", "s3", parts.scheme)
+        from tierctl.storage.s3 import S3Store, client
+
+        return S3Store(client(), parts.netloc, root)
+    if parts.scheme == HDFS:
+        _require("hdfs_native", "hdfs", parts.scheme)
+        from tierctl.storage.hdfs import HdfsStore, hdfs_client
+
+        return HdfsStore(hdfs_client(f"hdfs://{parts.netloc}"), f"/{root}")
+    from tierctl.storage.arrow import open_arrow
+
+    return open_arrow(f"{parts.scheme}://{parts.netloc}/{root}")
+
+
+def _require(module: str, extra: str, scheme: str) -> None:
+    if find_spec(module) is None:
         raise UsageError(
-            f"{folder} holds objects of Aiven's plugin, whose layout is not available for folders",
-            hint="say --layout kafka to write another tier beside them",
+            f"{scheme}:// needs {module}, which is not installed", hint=f"pip install tierctl[{extra}]"
         )
+
+
+def _not_a_tier(parts: SplitResult) -> UsageError:
+    return UsageError(
+        f"not a remote tier: {parts.geturl()!r}",
+        hint="expected file:///dir, s3://bucket/folder, hdfs://host:port/folder, gs://... or abfs://...",
+    )

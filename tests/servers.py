@@ -1,0 +1,242 @@
+"""Real stores for tests: an S3 server and an HDFS cluster, started once a session on free loopback ports.
+
+    def test_listing(s3_server: S3Server) -> None:
+        store = S3Store(client(), s3_server.bucket(), "")
+
+S3 is versitygw, built with Go into `.cache/go`, or s3proxy from Maven Central where Go is missing; HDFS is
+Hadoop's MiniDFSCluster. What can't be started is skipped with a line that says so; with CI=true that is a
+failure. Only processes started here are ended, each by itself; credentials are in the environment only.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+S3PROXY = ("org.gaul", "s3proxy", "4.1.0", "jar-with-dependencies")
+HADOOP = (
+    ("org.apache.hadoop", "hadoop-client-minicluster", "3.4.2", ""),
+    ("org.apache.hadoop", "hadoop-client-runtime", "3.4.2", ""),
+    ("org.mockito", "mockito-core", "4.11.0", ""),
+    ("junit", "junit", "4.13.2", ""),
+    ("javax.xml.bind", "jaxb-api", "2.3.1", ""),
+    ("org.slf4j", "slf4j-simple", "1.7.36", ""),
+)
+KEY, SECRET = "tierctl-test", "tierctl-test-secret"
+BUILD_TIMEOUT_S = 900
+START_TIMEOUT_S = 60
+
+_CACHE = Path(__file__).parents[1] / ".cache"
+_DEPENDENCY = """
+    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"""
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tierctl.tests</groupId><artifactId>{}</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{}</dependencies>
+</project>
+"""
+
+
+def cannot(what: str, reason: str) -> None:
+    """Skip the test, saying what it leaves untested; fail it under CI=true."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(f"NOT TESTED AGAINST {what}: {reason}")
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody has."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def process(command: Sequence[str], log: Path, ready: Callable[[], bool]) -> Iterator[None]:
+    """A server while the block runs, from when it is ready; ended by its own id."""
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent)
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready():
+            if server.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"{command[0]} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.05)
+        yield
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait(20)
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def jars(name: str, artifacts: Sequence[tuple[str, str, str, str]]) -> Path | None:
+    """A folder with artifacts from Maven Central and what they need; None when it can't be had."""
+    target = _CACHE / name
+    if target.is_dir() or shutil.which("mvn") is None:
+        return target if target.is_dir() else None
+    mine = _CACHE / f"{name}.{os.getpid()}"
+    mine.mkdir(parents=True)
+    dependencies = "".join(
+        _DEPENDENCY.format(group, artifact, version, f"<classifier>{more}</classifier>" if more else "")
+        for group, artifact, version, more in artifacts
+    )
+    (mine / "pom.xml").write_text(_POM.format(name, dependencies))
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={mine / 'jars'}"]
+    try:
+        done = subprocess.run(command, cwd=mine, capture_output=True, timeout=BUILD_TIMEOUT_S, check=False)
+        if done.returncode:
+            return None
+        with suppress(OSError):
+            (mine / "jars").rename(target)
+        return target
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
+def go_tool(name: str, module: str) -> Path | None:
+    """A program built from a pinned Go module; None when it can't be had."""
+    target = _CACHE / "go" / name
+    if target.is_file() or shutil.which("go") is None:
+        return target if target.is_file() else None
+    mine = _CACHE / "go" / f"{name}.{os.getpid()}"
+    mine.mkdir(parents=True)
+    try:
+        done = subprocess.run(
+            ["go", "install", module],
+            env=os.environ | {"GOBIN": str(mine), "GOFLAGS": "-trimpath"},
+            capture_output=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            return None
+        next(mine.iterdir()).rename(target)
+        return target
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """A running server; its endpoint and credentials are in the environment."""
+
+    port: int
+    folder: Path
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def bucket(self) -> str:
+        """A new, empty bucket."""
+        from tierctl.storage.s3 import client
+
+        name = f"tier-{uuid4().hex[:12]}"
+        s3 = client()
+        s3.create_bucket(Bucket=name)
+        s3.close()
+        return name
+
+
+def _environment(endpoint: str) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL_S3": endpoint,
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def _s3_command(folder: Path, port: int) -> list[str]:
+    data = folder / "data"
+    data.mkdir()
+    gateway = go_tool("versitygw", VERSITYGW)
+    if gateway is not None:
+        where = ["--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET]
+        return [str(gateway), *where, "--quiet", "posix", str(data)]
+    proxy = jars("s3proxy", [S3PROXY])
+    if proxy is None or shutil.which("java") is None:
+        cannot("S3", "neither Go (versitygw) nor Java and Maven (s3proxy) are there, or they can't download")
+    settings = {
+        "s3proxy.endpoint": f"http://127.0.0.1:{port}",
+        "s3proxy.authorization": "aws-v2-or-v4",
+        "s3proxy.identity": KEY,
+        "s3proxy.credential": SECRET,
+        "jclouds.provider": "filesystem-nio2",
+        "jclouds.filesystem.basedir": str(data),
+    }
+    file = folder / "s3proxy.conf"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return ["java", "-Xmx256m", "-cp", f"{proxy}/*", "org.gaul.s3proxy.Main", "--properties", str(file)]
+
+
+@pytest.fixture(scope="session")
+def s3_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The session's S3 server."""
+    folder = tmp_path_factory.mktemp("s3")
+    port = free_port()
+    with process(_s3_command(folder, port), folder / "log", lambda: answers(port)):
+        yield S3Server(port, folder)
+
+
+@pytest.fixture
+def s3_server(s3_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The session's S3 server, with what finds it in the environment."""
+    for name, value in _environment(s3_session.endpoint).items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return s3_session
+
+
+@pytest.fixture(scope="session")
+def hdfs_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The session's HDFS, as hdfs://host:port."""
+    hadoop = jars("hadoop-3.4.2", HADOOP)
+    if hadoop is None or shutil.which("java") is None:
+        cannot("HDFS", "Java and Maven are needed, and Maven Central")
+    folder = tmp_path_factory.mktemp("hdfs")
+    port, http_port, details = free_port(), free_port(), folder / "details.json"
+    command = ["java", "-Xmx384m", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", f"{hadoop}/*"]
+    command += ["org.apache.hadoop.test.MiniDFSClusterManager", "-datanodes", "1", "-format"]
+    command += ["-nnport", str(port), "-httpport", str(http_port), "-writeDetails", str(details)]
+
+    def ready() -> bool:
+        return details.is_file() and details.stat().st_size > 0
+
+    with process(command, folder / "log", ready):
+        yield f"hdfs://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def hdfs(hdfs_session: str) -> str:
+    """A folder of the session's HDFS that is there and empty."""
+    from tierctl.storage.hdfs import hdfs_client
+
+    folder = f"/{uuid4().hex[:12]}"
+    hdfs_client(hdfs_session).mkdirs(folder, create_parent=True)
+    return hdfs_session + folder

@@ -1,0 +1,139 @@
+"""Objects in whatever pyarrow.fs reaches: gs://, abfs://, viewfs://."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from tierctl.errors import (
+    RemoteObjectDiffers,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreWriteFailed,
+    StoreWriteUnknown,
+    UsageError,
+)
+from tierctl.storage.base import RemoteObject
+from tierctl.storage.objects import Source, WholeRange, chunks, source_size_bytes, verify_stream
+
+READ_BYTES = 1 << 18
+
+
+def open_arrow(uri: str) -> "ArrowStore":
+    """The store below `uri`; UsageError when this build of pyarrow doesn't reach it."""
+    try:
+        filesystem, path = pafs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, OSError) as e:
+        raise UsageError(f"pyarrow does not open {uri}: {e}", hint="is the URI right?") from e
+    return ArrowStore(filesystem, path.rstrip("/") + "/" if path else "")
+
+
+@contextmanager
+def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as e:
+        raise RemoteResourceNotFound(f"{doing}: it is not there") from e
+    except (OSError, pa.ArrowException) as e:
+        raise error(f"{doing}: {e}") from e
+
+
+class ArrowStore:
+    """ObjectStore over a pyarrow FileSystem; `root` is "" or ends with `/`.
+
+    Object stores show an object when its stream closes. A stream that breaks may leave a short one under
+    a key that nobody refers to yet, which is why a copy counts only once it is verified.
+    """
+
+    def __init__(self, filesystem: Any, root: str = "") -> None:
+        self._fs = filesystem
+        self._root = root
+
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        """ObjectStore.put_all."""
+        for key, source in objects.items():
+            if source is not None:
+                self._put(key, source)
+            elif self.sizes_bytes([key]):
+                self.delete([key])
+
+    def verify(self, key: str, source: Source) -> None:
+        """ObjectStore.verify, byte by byte: pyarrow.fs tells no checksums."""
+        sizes, expected = self.sizes_bytes([key]), source_size_bytes(source)
+        if key not in sizes:
+            raise RemoteResourceNotFound(f"{key} is not there")
+        if sizes[key] != expected:
+            raise RemoteObjectDiffers(f"{key} has {sizes[key]} bytes, its source {expected}")
+        with self.open(key) as stored:
+            verify_stream(key, stored, source)
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """ObjectStore.open."""
+        path = self._root + key
+        with _translated(f"reading {path}"):
+            file = self._fs.open_input_file(path)
+            size_bytes = file.size()
+        last = size_bytes if end is None else min(end, size_bytes)
+        return io.BufferedReader(_Range(file, path, min(start, last), last), READ_BYTES)
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """ObjectStore.sizes_bytes."""
+        with _translated(f"looking for objects below {self._root}"):
+            infos = self._fs.get_file_info([self._root + key for key in keys])
+        found = zip(keys, infos, strict=True)
+        return {key: info.size for key, info in found if info.type is pafs.FileType.File}
+
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        """ObjectStore.list_objects; pyarrow.fs gives a listing whole."""
+        folder = self._root + prefix.rpartition("/")[0]
+        with _translated(f"listing {folder}"):
+            infos = self._fs.get_file_info(
+                pafs.FileSelector(folder.rstrip("/"), recursive=True, allow_not_found=True)
+            )
+        for info in infos:
+            key = info.path.removeprefix(self._root)
+            if info.type is pafs.FileType.File and key.startswith(prefix):
+                yield RemoteObject(key, info.size, info.mtime_ns // 1_000_000 if info.mtime_ns else None)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """ObjectStore.delete, one by one."""
+        for key in self.sizes_bytes(keys):
+            with _translated(f"deleting {self._root}{key}"):
+                try:
+                    self._fs.delete_file(self._root + key)
+                except FileNotFoundError:
+                    continue
+
+    def close(self) -> None:
+        """ObjectStore.close; nothing stays open."""
+
+    def _put(self, key: str, source: Source) -> None:
+        path = self._root + key
+        with _translated(f"writing {path}", StoreWriteFailed):
+            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+            out = self._fs.open_output_stream(path, compression=None)
+            for chunk in chunks(source):
+                out.write(chunk)
+        with _translated(f"finishing {path}", StoreWriteUnknown):
+            out.close()
+
+
+class _Range(WholeRange):
+    def __init__(self, file: Any, path: str, position: int, end: int) -> None:
+        super().__init__(path, end - position)
+        self._file = file
+        with _translated(f"reading {path}"):
+            file.seek(position)
+
+    def take(self, size_bytes: int) -> bytes:
+        with _translated(f"reading {self._name}"):
+            data: bytes = self._file.read(size_bytes)
+        return data
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()

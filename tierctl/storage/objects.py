@@ -1,0 +1,152 @@
+"""Flat keys to bytes: what every store offers, whatever the objects are named or hold."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import google_crc32c
+
+from tierctl.errors import RemoteObjectDiffers, RemoteStorageError, StoreWriteFailed
+from tierctl.storage.base import RemoteObject
+
+CHUNK_BYTES = 1 << 20
+
+Source = Path | bytes
+
+
+class ObjectStore(Protocol):
+    """A store of whole objects. Keys are `/`-separated and relative to the tier's root.
+
+    Safe to call from several threads for different keys. All methods raise RemoteStorageError when the
+    store fails, AuthenticationError when it refuses who we are.
+    """
+
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        """Store each source under its key, in order; None removes what is there. Durable on return.
+
+        Each object is there whole or not at all, and replaces what was there. StoreWriteFailed when an
+        object was not stored, StoreWriteUnknown when that can't be told; those before it may be there.
+        """
+        ...
+
+    def verify(self, key: str, source: Source) -> None:
+        """Compare size and checksum, or the bytes, of what is stored with `source`.
+
+        RemoteResourceNotFound when there is no such object, RemoteObjectDiffers when it is another one.
+        """
+        ...
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """Bytes from `start` up to, not including, `end` or the end of the object; memory is bounded.
+
+        RemoteResourceNotFound when there is no such object.
+        """
+        ...
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """The sizes of those of the keys that are there."""
+        ...
+
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        """Every object whose key begins with `prefix`, in no particular order.
+
+        `prefix` is "" or ends with `/`, or names the beginning of a folder's names.
+        """
+        ...
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete exactly these keys; those already gone are no error.
+
+        Raises when the store reports an error for any of them, naming it: the others may be gone.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release connections and files."""
+        ...
+
+
+def chunks(source: Source, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """The source's bytes in pieces; StoreWriteFailed when it can't be read."""
+    if isinstance(source, bytes):
+        for position in range(0, len(source), size_bytes):
+            yield source[position : position + size_bytes]
+        return
+    try:
+        with source.open("rb") as stream:
+            while chunk := stream.read(size_bytes):
+                yield chunk
+    except OSError as e:
+        raise StoreWriteFailed(
+            f"reading {source}, which was to be copied: {e.strerror or e}",
+            hint="has the broker rolled or deleted it? plan again",
+        ) from e
+
+
+def source_size_bytes(source: Source) -> int:
+    """How many bytes the source has now; StoreWriteFailed when it can't be told."""
+    if isinstance(source, bytes):
+        return len(source)
+    try:
+        return source.stat().st_size
+    except OSError as e:
+        raise StoreWriteFailed(f"looking at {source}, which was to be copied: {e.strerror or e}") from e
+
+
+def crc32c(source: Source) -> int:
+    """CRC-32C of the whole source."""
+    crc = 0
+    for chunk in chunks(source):
+        crc = google_crc32c.extend(crc, chunk)
+    return crc
+
+
+def common_prefix(keys: Sequence[str]) -> str:
+    """What all the keys begin with, character by character."""
+    if not keys:
+        return ""
+    first, last = min(keys), max(keys)
+    pairs = enumerate(zip(first, last, strict=False))
+    return first[: next((at for at, (a, b) in pairs if a != b), len(first))]
+
+
+def verify_stream(name: str, stored: BinaryIO, source: Source) -> None:
+    """RemoteObjectDiffers, with `name` and place, unless `stored` has exactly the source's bytes."""
+    position = 0
+    for chunk in chunks(source):
+        if stored.read(len(chunk)) != chunk:
+            raise RemoteObjectDiffers(
+                f"{name} differs from its source at or after byte {position}",
+                hint="the copy is not finished: run again, a new attempt copies it anew",
+            )
+        position += len(chunk)
+    if stored.read(1):
+        raise RemoteObjectDiffers(f"{name} is longer than its source, which has {position} bytes")
+
+
+class WholeRange(io.RawIOBase):
+    """A range of an object that must come whole: an early end is an error, never a short result."""
+
+    def __init__(self, name: str, size_bytes: int) -> None:
+        self._name = name
+        self._size_bytes = size_bytes
+        self._left_bytes = size_bytes
+
+    def take(self, size_bytes: int) -> bytes:
+        """The next bytes, at most `size_bytes` and never 0 before the end; RemoteStorageError."""
+        raise NotImplementedError
+
+    def readable(self) -> bool:
+        """Always."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """See io.RawIOBase; RemoteStorageError when the object ends early."""
+        view = memoryview(buffer).cast("B")
+        data = self.take(min(len(view), self._left_bytes)) if self._left_bytes else b""
+        if len(view) and not data and self._left_bytes:
+            raise RemoteStorageError(f"{self._name} ended {self._left_bytes} bytes early")
+        view[: len(data)] = data
+        self._left_bytes -= len(data)
+        return len(data)

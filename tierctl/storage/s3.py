@@ -1,0 +1,315 @@
+"""Objects in S3 and what speaks its protocol.
+
+Credentials, region, endpoint and profile come from where every AWS client takes them (environment,
+~/.aws, the machine's role), never from tierctl's options.
+"""
+
+import base64
+import io
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import google_crc32c
+from botocore.exceptions import ClientError
+
+from tierctl.errors import (
+    RemoteObjectDiffers,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreWriteFailed,
+    StoreWriteUnknown,
+    TierctlError,
+)
+from tierctl.storage.base import RemoteObject
+from tierctl.storage.objects import (
+    Source,
+    WholeRange,
+    chunks,
+    common_prefix,
+    source_size_bytes,
+    verify_stream,
+)
+from tierctl.storage.s3_errors import PRECONDITION_FAILED, code_of, translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+PART_BYTES = 16 << 20
+"""Objects up to this size are put at once; larger ones in parts of it, one in memory a thread."""
+
+PARTS_MAX = 10_000
+DELETE_BATCH = 1_000
+THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
+GRACE_S = 60.0
+"""A read slower than the least throughput after this long is given up: a trickle never times out itself."""
+
+
+def client() -> "S3Client":
+    """A client set up for tierctl: bounded waits, a few retries of its own, checksums always."""
+    import boto3
+    from botocore.config import Config
+
+    return boto3.client(
+        "s3",
+        config=Config(
+            connect_timeout=10,
+            read_timeout=60,
+            retries={"mode": "standard", "total_max_attempts": 4},
+            max_pool_connections=32,
+            request_checksum_calculation="when_supported",
+            response_checksum_validation="when_supported",
+        ),
+    )
+
+
+class S3Store:
+    """ObjectStore over a bucket and a prefix, which is joined to keys as it is, without a `/` of its own."""
+
+    def __init__(
+        self, s3: "S3Client", bucket: str, prefix: str = "", *, part_bytes: int = PART_BYTES
+    ) -> None:
+        self._s3 = s3
+        self._bucket = bucket
+        self._prefix = prefix
+        self._part_bytes = part_bytes
+
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        """ObjectStore.put_all. The store checks a CRC-32C of every request, and refuses to replace by chance.
+
+        A write that meets an object under its own key looks at it: the same bytes are our own write whose
+        answer was lost; others are what an earlier attempt left, and replaced only as long as unchanged.
+        """
+        for key, source in objects.items():
+            if source is not None:
+                self._put(key, source)
+            elif self._head(key) is not None:
+                self.delete([key])
+
+    def _put(self, key: str, source: Source) -> None:
+        size_bytes = source_size_bytes(source)
+        write = self._put_once if size_bytes <= self._part_bytes else self._put_parts
+        try:
+            write(key, source, {"IfNoneMatch": "*"})
+        except _Occupied as occupied:
+            self._settle(key, source, write, occupied)
+        except StoreWriteUnknown:
+            if not self._holds(key, source):
+                raise
+
+    def verify(self, key: str, source: Source) -> None:
+        """ObjectStore.verify: by the checksum that the store keeps; by the bytes where it keeps none."""
+        head = self._head(key)
+        if head is None:
+            raise RemoteResourceNotFound(f"{self._name(key)} is not there")
+        size_bytes = source_size_bytes(source)
+        if head["ContentLength"] != size_bytes:
+            raise RemoteObjectDiffers(
+                f"{self._name(key)} has {head['ContentLength']} bytes, its source {size_bytes}"
+            )
+        stored = head.get("ChecksumCRC32C")
+        if stored is None:
+            self._verify_bytes(key, source)
+        elif stored not in self._checksums(source):
+            raise RemoteObjectDiffers(f"{self._name(key)} has the checksum {stored}, its source another one")
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """ObjectStore.open, as one ranged read."""
+        if end is not None and end <= start:
+            return io.BytesIO()
+        span = f"bytes={start}-{'' if end is None else end - 1}"
+        try:
+            with translated(f"reading {self._name(key)}"):
+                answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
+        except RemoteStorageError as e:
+            if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in {"416", "InvalidRange"}:
+                return io.BytesIO()
+            raise
+        return io.BufferedReader(_Body(answer["Body"], self._name(key), answer["ContentLength"]), 1 << 17)
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """ObjectStore.sizes_bytes, by one listing of what the keys have in common."""
+        wanted = set(keys)
+        found = self.list_objects(common_prefix(keys))
+        return {obj.key: obj.size_bytes for obj in found if obj.key in wanted}
+
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        """ObjectStore.list_objects; pages of a thousand, by key."""
+        with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix
+            )
+            for page in pages:
+                for found in page.get("Contents", ()):
+                    modified_ms = int(found["LastModified"].timestamp() * 1000)
+                    yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """ObjectStore.delete, a thousand keys a request; S3 answers 200 with errors inside."""
+        for first in range(0, len(keys), DELETE_BATCH):
+            batch = keys[first : first + DELETE_BATCH]
+            with translated(f"deleting {len(batch)} objects, {self._name(batch[0])} first"):
+                answer = self._s3.delete_objects(
+                    Bucket=self._bucket, Delete={"Objects": [{"Key": self._prefix + key} for key in batch]}
+                )
+            errors = [e for e in answer.get("Errors", ()) if e.get("Code") not in {"NoSuchKey", "404"}]
+            if errors:
+                raise RemoteStorageError(
+                    f"{len(errors)} of {len(batch)} objects were not deleted; s3://{self._bucket}/"
+                    f"{errors[0].get('Key')}: {errors[0].get('Code')}: {errors[0].get('Message')}",
+                    hint="run the command again: it resumes the deletion",
+                )
+
+    def close(self) -> None:
+        """ObjectStore.close."""
+        self._s3.close()
+
+    def _name(self, key: str) -> str:
+        return f"s3://{self._bucket}/{self._prefix}{key}"
+
+    def _head(self, key: str) -> dict[str, Any] | None:
+        try:
+            with translated(f"looking at {self._name(key)}"):
+                return dict(
+                    self._s3.head_object(Bucket=self._bucket, Key=self._prefix + key, ChecksumMode="ENABLED")
+                )
+        except RemoteResourceNotFound:
+            return None
+
+    def _holds(self, key: str, source: Source) -> bool:
+        with suppress(RemoteObjectDiffers, RemoteResourceNotFound):
+            self.verify(key, source)
+            return True
+        return False
+
+    def _settle(
+        self, key: str, source: Source, write: Callable[[str, Source, dict[str, str]], None], met: "_Occupied"
+    ) -> None:
+        head = self._head(key)
+        if self._holds(key, source):
+            return
+        if head is None:
+            raise StoreWriteUnknown(f"{self._name(key)} came and went while it was being written") from met
+        try:
+            write(key, source, {"IfMatch": head["ETag"]})
+        except _Occupied as again:
+            raise StoreWriteFailed(
+                f"{self._name(key)} is being written by somebody else",
+                hint="segment ids are fresh for each attempt: find out who else writes to this tier",
+            ) from again
+
+    def _put_once(self, key: str, source: Source, condition: dict[str, str]) -> None:
+        body = b"".join(chunks(source, self._part_bytes))
+        with _conditional(), translated(f"writing {self._name(key)}", writing=True):
+            self._s3.put_object(
+                Bucket=self._bucket,
+                Key=self._prefix + key,
+                Body=body,
+                ChecksumCRC32C=_encoded(google_crc32c.value(body)),
+                **condition,  # type: ignore[arg-type]
+            )
+
+    def _put_parts(self, key: str, source: Source, condition: dict[str, str]) -> None:
+        target = {"Bucket": self._bucket, "Key": self._prefix + key}
+        part_bytes = max(self._part_bytes, -(-source_size_bytes(source) // PARTS_MAX))
+        with translated(f"beginning {self._name(key)}"):
+            upload = self._s3.create_multipart_upload(**target, ChecksumAlgorithm="CRC32C")["UploadId"]  # type: ignore[arg-type]
+        done = False
+        try:
+            parts = [
+                self._put_part(target, upload, number, part)
+                for number, part in enumerate(chunks(source, part_bytes), 1)
+            ]
+            with _conditional(), translated(f"completing {self._name(key)}", writing=True):
+                self._s3.complete_multipart_upload(
+                    **target,  # type: ignore[arg-type]
+                    UploadId=upload,
+                    MultipartUpload={"Parts": parts},  # type: ignore[typeddict-item]
+                    **condition,  # type: ignore[arg-type]
+                )
+            done = True
+        finally:
+            if not done:
+                # Our own upload: parts nobody completes cost money for ever. Best effort, it may be complete.
+                with suppress(TierctlError), translated(f"aborting the upload of {self._name(key)}"):
+                    self._s3.abort_multipart_upload(**target, UploadId=upload)  # type: ignore[arg-type]
+
+    def _put_part(self, target: dict[str, str], upload: str, number: int, part: bytes) -> dict[str, Any]:
+        checksum = _encoded(google_crc32c.value(part))
+        with translated(f"writing part {number} of {self._name(target['Key'].removeprefix(self._prefix))}"):
+            answer = self._s3.upload_part(
+                **target,  # type: ignore[arg-type]
+                UploadId=upload,
+                PartNumber=number,
+                Body=part,
+                ChecksumCRC32C=checksum,
+            )
+        return {"PartNumber": number, "ETag": answer["ETag"], "ChecksumCRC32C": checksum}
+
+    def _checksums(self, source: Source) -> set[str]:
+        """What S3 may say of these bytes: of the whole, or of the parts' checksums as it was uploaded."""
+        size_bytes = source_size_bytes(source)
+        part_bytes = max(self._part_bytes, -(-size_bytes // PARTS_MAX))
+        whole, count, of_parts = 0, 0, 0
+        for part in chunks(source, part_bytes):
+            crc = google_crc32c.value(part)
+            whole = google_crc32c.extend(whole, part)
+            of_parts = google_crc32c.extend(of_parts, crc.to_bytes(4, "big"))
+            count += 1
+        return {_encoded(whole), f"{_encoded(of_parts)}-{count}"}
+
+    def _verify_bytes(self, key: str, source: Source) -> None:
+        with self.open(key) as stored:
+            verify_stream(self._name(key), stored, source)
+
+
+class _Occupied(Exception):  # noqa: N818
+    """The condition of a write did not hold; never leaves this module."""
+
+
+@contextmanager
+def _conditional() -> Iterator[None]:
+    """412 (and the 409 of a race) as `_Occupied`."""
+    try:
+        yield
+    except TierctlError as e:
+        if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in PRECONDITION_FAILED:
+            raise _Occupied from e
+        raise
+
+
+def _encoded(crc: int) -> str:
+    return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
+
+
+class _Body(WholeRange):
+    """An answer's body that must come whole, and not as a trickle."""
+
+    def __init__(
+        self, body: Any, name: str, size_bytes: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(name, size_bytes)
+        self._body = body
+        self._clock = clock
+        self._begun_s = clock()
+
+    def take(self, size_bytes: int) -> bytes:
+        with translated(f"reading {self._name}"):
+            data: bytes = self._body.read(size_bytes)
+        self._require_throughput(len(data))
+        return data
+
+    def _require_throughput(self, new_bytes: int) -> None:
+        elapsed_s = self._clock() - self._begun_s
+        done_bytes = self._size_bytes - self._left_bytes + new_bytes
+        if elapsed_s > GRACE_S and done_bytes < elapsed_s * THROUGHPUT_MIN_BYTES_PER_S:
+            raise RemoteStorageError(
+                f"{self._name}: {done_bytes} bytes in {elapsed_s:.0f} s is too slow to go on",
+                hint=f"at least {THROUGHPUT_MIN_BYTES_PER_S} bytes a second are expected",
+            )
+
+    def close(self) -> None:
+        if not self.closed:
+            self._body.close()
+        super().close()

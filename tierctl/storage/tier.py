@@ -1,0 +1,81 @@
+"""The one RemoteStorageManager: a layout on a store."""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from tierctl.errors import RemoteObjectDiffers, RemoteStorageError
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage.base import RemoteObject
+from tierctl.storage.objects import ObjectStore
+from tierctl.storage.segment_layout import SegmentLayout
+
+LEASE_NAME = ".tierctl-lease"
+"""Beside a tier's objects, where the store can't lock; no object of the tier."""
+
+
+class ObjectTier:
+    """RemoteStorageManager: `layout` says what a segment's objects are, `store` keeps them."""
+
+    def __init__(self, store: ObjectStore, layout: SegmentLayout) -> None:
+        self.store = store
+        self.layout = layout
+
+    @property
+    def lease_key(self) -> str:
+        """Where the lease of whoever changes this tier lies."""
+        return self.layout.base + LEASE_NAME
+
+    def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
+        """RemoteStorageManager.copy_log_segment_data."""
+        with self.layout.encoded(metadata, data) as encoded:
+            self.store.put_all(encoded.objects)
+            return encoded.custom_metadata
+
+    def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
+        """RemoteStorageManager.verify_log_segment_data; by the store's checksums, else by the bytes."""
+        with self.layout.encoded(metadata, data) as encoded:
+            absent = [key for key, source in encoded.objects.items() if source is None]
+            for key, source in encoded.objects.items():
+                if source is not None:
+                    self.store.verify(key, source)
+            for key in self.store.sizes_bytes(absent) if absent else ():
+                raise RemoteObjectDiffers(f"{key} is in the tier, but the segment has no such file")
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        """RemoteStorageManager.fetch_log_segment; memory is bounded whatever the range.
+
+        ValueError for a negative or reversed range.
+        """
+        if start_position < 0 or (end_position is not None and end_position < start_position):
+            raise ValueError(f"not a range of positions: {start_position} to {end_position}")
+        end = None if end_position is None else end_position + 1
+        return self.layout.open_log(self.store, metadata, start_position, end)
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        """RemoteStorageManager.fetch_index."""
+        return self.layout.open_index(self.store, metadata, index_type)
+
+    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+        """RemoteStorageManager.delete_log_segment_data."""
+        keys = self.layout.keys_to_delete(metadata)
+        self.store.delete(keys)
+        for key in self.store.sizes_bytes(keys):
+            raise RemoteStorageError(
+                f"segment {metadata.segment_id} was deleted, yet {key} is there",
+                hint="somebody else writes to this tier; find out who before running again",
+            )
+
+    def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
+        """RemoteStorageManager.objects_of."""
+        sizes = self.store.sizes_bytes(self.layout.keys_of(metadata))
+        return [RemoteObject(key, size_bytes) for key, size_bytes in sorted(sizes.items())]
+
+    def list_objects(self) -> Iterator[RemoteObject]:
+        """RemoteStorageManager.list_objects; temporary files that a crash left are among them."""
+        return (obj for obj in self.store.list_objects(self.layout.base) if obj.key != self.lease_key)
+
+    def close(self) -> None:
+        """RemoteStorageManager.close."""
+        self.store.close()
