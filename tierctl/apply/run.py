@@ -1,6 +1,6 @@
 """Carries out a plan, wave by wave; what can't be done is in the outcomes, not an exception."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tierctl.apply.copy import CLEANUP_LABELS, CUSTOM_METADATA_MAX_BYTES, Copier
@@ -27,6 +27,12 @@ from tierctl.plan.validity import Dropped, recheck
 _Key = tuple[Uuid, int]
 
 CommitProcessed = Callable[[Mapping[int, int]], None]
+Fence = Callable[[Collection[TopicIdPartition]], None]
+"""Raises SafetyRefusal when somebody else may be at work on one of these partitions."""
+
+
+def _unfenced(partitions: Collection[TopicIdPartition]) -> None:
+    """Nobody else can be there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +41,8 @@ class Options:
 
     `sources` says where copies come from. `log_starts` are raised beside those of the
     plan's steps. `raise_log_starts` and `commit_processed` keep what a state directory keeps; the latter
-    is given the next offset to process of each metadata partition.
+    is given the next offset to process of each metadata partition. `fence` is asked before each piece of
+    the plan, since brokers come and go while it is carried out.
     """
 
     sources: Sources = field(default_factory=LogSources)
@@ -43,6 +50,7 @@ class Options:
     log_starts: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     raise_log_starts: RaiseLogStarts | None = None
     commit_processed: CommitProcessed | None = None
+    fence: Fence = _unfenced
 
 
 def run(plan: Plan, tools: Tools, options: Options | None = None) -> list[Outcome]:
@@ -102,6 +110,7 @@ class _Run:
             self._record(Outcome(step=step, status=Status.PENDING, reason=STOPPED) for step in steps)
         else:
             try:
+                self._options.fence({step.topic_id_partition for step in steps})
                 self._record(do(steps))
             except TierctlError as e:
                 self._halt(e, steps)

@@ -12,11 +12,12 @@ from tierctl.cli import copy_source as tier
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.mutation import Mutation, mutation
+from tierctl.cli.sweep import RETENTION, still_expired
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.plan.model import Action, Plan, Skip, Step
-from tierctl.plan.steps import SOURCE_SEGMENT_ID
 
 if TYPE_CHECKING:
+    from tierctl.apply.run import Options
     from tierctl.plan.checks import CurrentTopics
     from tierctl.state.tier import TierState
 
@@ -39,6 +40,7 @@ def apply_plan(
     config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
+    aiven_private_key: options.AivenPrivateKeys = None,
     log_dir: options.LogDirs = None,
     from_remote: tier.FromRemote = None,
     from_layout: tier.FromLayout = None,
@@ -65,9 +67,9 @@ def apply_plan(
 ) -> int:
     """Carry out a plan of copy, sweep or delete.
 
-    Every step is held against the metadata, and against --log-dir, as they are now; what changed since is
-    left out. Without --apply what is left of the plan is printed. A plan of a copy from tier to tier needs
-    --from-remote and --to-metadata again.
+    Every step is held against the metadata, and against the cluster or --log-dir, as they are now; what
+    changed since is left out. Without --apply what is left of the plan is printed. A plan of a copy from
+    tier to tier needs --from-remote and --to-metadata again.
     """
     tier.require_one_source(ctx)
     kept = _load(plan)
@@ -75,15 +77,23 @@ def apply_plan(
     with mutation(ctx, fence_logs=kept.command != "delete") as run, tier.sources_of(ctx) as sources:
         state = run.refresh()
         checked = run.narrowed(_still_holds(run, kept, state))
-        match kept.command:
-            case "copy":
-                return run.conclude(checked, lambda: run.copy_options(sources))
-            case "sweep":
-                return run.conclude(
-                    checked, lambda: run.sweep_options({}), check=lambda: run.check_limits(checked, state)
-                )
-            case _:
-                return run.conclude(checked, run.removal_options)
+        partitions = {step.topic_id_partition for step in checked.steps}
+
+        def check() -> None:
+            run.check_fence(partitions, unknown_is_safe=kept.command == "delete")
+            if kept.command == "sweep":
+                run.check_limits(checked, state)
+
+        def needed() -> "Options":
+            match kept.command:
+                case "copy":
+                    return run.copy_options(sources)
+                case "sweep":
+                    return run.sweep_options({})
+                case _:
+                    return run.removal_options()
+
+        return run.conclude(checked, needed, check=check)
 
 
 def _load(file: Path) -> Plan:
@@ -99,6 +109,8 @@ def _load(file: Path) -> Plan:
 
 
 def _require_source(plan: Plan, from_remote: str | None) -> None:
+    from tierctl.plan.steps import SOURCE_SEGMENT_ID
+
     from_tier = any(SOURCE_SEGMENT_ID in step.details for step in plan.steps)
     if from_tier and from_remote is None:
         raise UsageError("--from-remote is missing", hint="the plan copies from tier to tier")
@@ -113,11 +125,16 @@ def _still_holds(run: Mutation, plan: Plan, state: "TierState") -> Plan:
     if plan.command == "copy" and not run.context.log_dir and run.params["from_remote"] is None:
         raise UsageError("--log-dir is missing", hint="a plan of copy needs the directories it was made from")
     topics = CurrentTopics.of(run.read_logs())
+    if run.live is not None and plan.command != "copy":
+        topics = run.live.current_topics({step.topic for step in plan.steps})
+    fresh = still_expired(run, state) if plan.command == "sweep" else None
     checked = recheck(plan, state)
     skipped = [Skip.of(d.step.topic_id_partition, d.reason, d.step.segment_id) for d in checked.dropped]
     kept: list[Step] = []
     for step in checked.plan.steps:
         reason = _why_not_current(run, step, topics) if plan.command != "delete" else None
+        if fresh is not None and step.details.get("breach") in RETENTION and step.segment_id not in fresh:
+            reason = reason or "the topic's settings, as they are now, don't delete it"
         if reason:
             skipped.append(Skip.of(step.topic_id_partition, reason, step.segment_id))
         else:
@@ -138,6 +155,6 @@ def _refuse_current(run: Mutation, steps: Sequence[Step], topics: "CurrentTopics
     marks = {step.topic_id for step in steps if step.action is Action.MARK_PARTITION}
     if marks & current and not run.params["force"]:
         raise SafetyRefusal(
-            f"the log directories still have a topic with id {', '.join(sorted(marks & current))}",
+            f"there still is a topic with id {', '.join(sorted(marks & current))}",
             hint="delete the topic first; --force marks it all the same",
         )

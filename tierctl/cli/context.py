@@ -6,7 +6,7 @@ def segments(ctx: typer.Context, metadata: options.Metadata = None, ...) -> None
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,9 +21,10 @@ from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
 
 if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
+    from tierctl.metadata.cluster import Cluster
     from tierctl.storage.base import RemoteStorageManager
 
-_LATER = ("s3", "hdfs", "gs", "abfs", "abfss")
+_STORES = ("s3", "hdfs", "gs", "gcs", "abfs", "abfss", "viewfs")
 
 
 class _Closable(Protocol):
@@ -58,14 +59,15 @@ class Selection:
         return bool(self.topics or self.partitions or self.topic_ids)
 
 
+def remote_uri_of(option: str, given: str) -> str:
+    """A tier as a URI, whichever way it was written; UsageError for a scheme that no store has."""
+    scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else ""
+    return given if scheme in _STORES else folder_of(option, given).as_uri()
+
+
 def folder_of(option: str, uri: str) -> Path:
     """The folder a URI means: file:///dir, file:dir or a plain path; UsageError for anything else."""
     scheme = urlsplit(uri).scheme if ":" in uri.split("/", 1)[0] else ""
-    if scheme in _LATER:
-        raise UsageError(
-            f"{option} {uri}: {scheme}:// is not in this version",
-            hint=f"use {option} file:///dir or a folder",
-        )
     if scheme not in {"", "file"}:
         raise UsageError(f"{option} {uri}: unknown scheme {scheme}:", hint="use file:///dir or a folder")
     if not scheme:
@@ -94,6 +96,7 @@ class Context:
     create_metadata_topic: bool = False
     remote_uri: str | None = None
     layout: str | None = None
+    aiven_private_key: Sequence[str] = ()
     log_dir: Sequence[Path] = ()
     topic_configs_file: Path | None = None
     state_dir: Path | None = None
@@ -200,12 +203,37 @@ class Context:
         topic = open_metadata_topic(uri, command_config=self.command_config, server_config=self.config)
         return self._closing(topic)
 
-    def remote(self) -> "RemoteStorageManager":
-        """The remote tier of --remote; UsageError when it is not given."""
-        folder = folder_of("--remote", _required("--remote", self.remote_uri))
+    def cluster(self) -> "Cluster | None":
+        """The cluster the data are on: --bootstrap-server, else that of --metadata; None without either."""
+        where = self.bootstrap_server or (self.metadata_uri if self.is_on_cluster else None)
+        if where is None:
+            return None
+        from tierctl.metadata.cluster import Cluster
+
+        return self._closing(
+            Cluster.open(where, command_config=self.command_config, server_config=self.config)
+        )
+
+    def remote(self, settings: Mapping[str, str] | None = None) -> "RemoteStorageManager":
+        """The remote tier of --remote; UsageError when it is not given.
+
+        `settings` are a broker's; default: those of --config.
+        """
+        uri = remote_uri_of("--remote", _required("--remote", self.remote_uri))
+        from tierctl.locallog import read_properties
         from tierctl.storage import open_remote
 
-        return self._closing(open_remote(folder.as_uri(), layout=self.layout))
+        if settings is None:
+            settings = read_properties(self.config) if self.config else {}
+        return self._closing(
+            open_remote(uri, layout=self.layout, settings=settings, private_keys=self._private_keys)
+        )
+
+    @property
+    def _private_keys(self) -> dict[str, Path]:
+        """Those of --aiven-private-key by id, "" for any."""
+        pairs = (text.rpartition("=") for text in self.aiven_private_key)
+        return {key_id: Path(file) for key_id, _, file in pairs}
 
     def logs(self) -> list[LocalLog]:
         """The logs of --log-dir that are selected; UsageError when none is given."""

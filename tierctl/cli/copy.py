@@ -1,6 +1,6 @@
 """`tierctl copy`: rolled segments from brokers' log directories to the tier."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.mutation import Mutation, mutation
 from tierctl.errors import UsageError
-from tierctl.model import RemoteLogSegmentState
+from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition
 from tierctl.plan.model import Plan, Skip
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ def copy(
     config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
+    aiven_private_key: options.AivenPrivateKeys = None,
     log_dir: options.LogDirs = None,
     from_remote: tier.FromRemote = None,
     from_layout: tier.FromLayout = None,
@@ -72,23 +73,43 @@ def copy(
     if not log_dir:
         raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
     with mutation(ctx) as run:
-        return run.conclude(run.narrowed(_plan(run, clean_dangling=clean_dangling)), run.copy_options)
+        state = run.refresh()
+        logs = run.read_logs()
+        plan = run.narrowed(_plan(run, state, logs, clean_dangling=clean_dangling))
+        partitions = _led(run, logs)
+        return run.conclude(plan, run.copy_options, check=lambda: run.check_fence(partitions))
 
 
-def _plan(run: Mutation, *, clean_dangling: bool) -> Plan:
+def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
+    """The selected partitions that brokers might copy themselves."""
+    from tierctl.plan.checks import INTERNAL_TOPICS
+
+    partitions = {log.topic_id_partition for log in logs}
+    return {p for p in partitions if p in run.context.selection and p.topic not in INTERNAL_TOPICS}
+
+
+def _plan(run: Mutation, state: "TierState", logs: Sequence[LocalLog], *, clean_dangling: bool) -> Plan:
     from tierctl.plan.copy import plan_copy
     from tierctl.plan.dangling import DANGLING_AGE_MS_MIN
 
-    state = run.refresh()
+    configs = run.context.topic_configs()
+    refused: tuple[Skip, ...] = ()
+    alive: tuple[int, ...] = ()
+    if run.live is not None:
+        leaders = run.live.leaders(sorted(_led(run, logs)))
+        configs |= leaders.configs
+        logs, refused = leaders.sources(logs)
+        alive = leaders.broker_ids
     plan = plan_copy(
         state,
-        run.read_logs(),
-        run.context.topic_configs(),
+        logs,
+        configs,
         clean_dangling_after_ms=DANGLING_AGE_MS_MIN if clean_dangling else None,
         now_ms=run.context.now_ms,
+        live_broker_ids=alive,
     )
     unfinished = () if clean_dangling else tuple(_unfinished(run, state))
-    return replace(plan, skipped=(*plan.skipped, *unfinished))
+    return replace(plan, skipped=(*plan.skipped, *refused, *unfinished))
 
 
 def _unfinished(run: Mutation, state: "TierState") -> Iterator[Skip]:

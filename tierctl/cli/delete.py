@@ -10,15 +10,16 @@ from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, REMOVER_INTERVAL_M
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.mutation import Mutation, mutation
-from tierctl.cli.plans import say
+from tierctl.cli.plans import report_quarantined, say
 from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
-from tierctl.model import RemotePartitionDeleteState, Uuid
+from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
 from tierctl.plan.model import Plan
 
 if TYPE_CHECKING:
     from tierctl.apply.stop import Stop
     from tierctl.state.tier import TierState
 
+FOUND_COLUMNS = ("topic", "topic_id", "partitions", "segments", "log_bytes", "delete_state")
 
 _TRY_AGAIN = frozenset({ExitCode.RETRYABLE, ExitCode.LOCKED})
 
@@ -57,12 +58,14 @@ def delete(
     topic: options.Topics = None,
     partition: options.Partitions = None,
     topic_id: options.TopicIds = None,
+    find: own.Find = False,
     mark: own.Mark = False,
     force: own.Force = False,
     output: options.Output = options.OutputFormat.TABLE,
     plan_out: options.PlanOut = None,
     detailed_exitcode: options.DetailedExitcode = False,
     apply: options.Apply = False,
+    allow_live_brokers: own.AllowLiveBrokers = False,
     interval: own.Interval = None,
     broker_id: own.BrokerId = NOT_A_BROKER_ID,
     wave_size: own.WaveSize = WAVE_SIZE,
@@ -74,8 +77,15 @@ def delete(
 
     --mark says which: it publishes DELETE_PARTITION_MARKED for a topic id. Without it the partitions
     marked so far are deleted, segment by segment. A topic recreated under the same name is another topic
-    and stays as it is.
+    and stays as it is. --find lists what brokers left behind: topic ids that the cluster's controller does
+    not know. Nobody else deletes those, so it is safe beside running brokers.
     """
+    if find and interval is not None:
+        raise UsageError("--find looks once", hint="leave --interval out")
+    if find and not mark:
+        if apply:
+            raise UsageError("--find only lists", hint="add --mark, or leave --apply out")
+        return _find(ctx)
     if mark and interval is not None:
         raise UsageError("--mark is done once", hint="leave --interval out")
     if interval is not None and not apply:
@@ -89,8 +99,65 @@ def _once(ctx: typer.Context, *, mark: bool, stop: "Stop | None" = None) -> int:
     # Nobody else deletes these partitions, so a running broker is no rival here.
     with mutation(ctx, fence_logs=False) as run:
         state = run.refresh()
-        plan = _plan_mark(run, state) if mark else _plan_removal(state)
-        return run.conclude(run.narrowed(plan), run.removal_options, stop=stop)
+        plan = run.narrowed(_plan_mark(run, state) if mark else _plan_removal(state))
+        partitions = {step.topic_id_partition for step in plan.steps}
+        return run.conclude(
+            plan,
+            run.removal_options,
+            check=lambda: run.check_fence(partitions, unknown_is_safe=True),
+            stop=stop,
+        )
+
+
+def _find(ctx: typer.Context) -> int:
+    """List the topic ids that the cluster does not know, with what the tier still has of them."""
+    from tierctl.report import render
+
+    with mutation(ctx, fence_logs=False) as run:
+        state = run.refresh()
+        leaked = _leaked(run, state)
+        rows = (_leaked_row(state, topic_id) for topic_id in leaked)
+        render(rows, run.params["output"], FOUND_COLUMNS)
+        return ExitCode.CORRUPT if report_quarantined(state) else ExitCode.OK
+
+
+def _leaked(run: Mutation, state: "TierState") -> list[Uuid]:
+    """Selected topic ids, by name, that the controller does not know and whose deletion isn't finished."""
+    from tierctl.plan.fencing import leaked_topic_ids
+
+    if run.live is None:
+        raise UsageError(
+            "--find needs the cluster's controller",
+            hint="name the cluster with --bootstrap-server, or --metadata kafka://...",
+        )
+    finished = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+    parts = [p for p in state if p.delete_state is not finished and (len(p.cache) or p.delete_state)]
+    illegal = {
+        p.topic_id_partition.topic for p in parts if not is_legal_topic_name(p.topic_id_partition.topic)
+    }
+    for name in sorted(illegal):
+        say(f"{name!r} is no legal topic name: nothing of it is looked for")
+    partitions = [p.topic_id_partition for p in parts if p.topic_id_partition.topic not in illegal]
+    # The metadata were read first: a topic made since can't be taken for one that is gone.
+    found = leaked_topic_ids(run.live.topics(p.topic for p in partitions), partitions)
+    if partitions and len(found) == len({p.topic_id for p in partitions}):
+        say("the cluster knows none of the topics in the metadata: is it the one whose tier this is?")
+    selected = {p.topic_id for p in partitions if p in run.context.selection}
+    return sorted(selected & found.keys(), key=lambda topic_id: (found[topic_id], topic_id))
+
+
+def _leaked_row(state: "TierState", topic_id: Uuid) -> dict[str, Any]:
+    parts = [part for part in state if part.topic_id_partition.topic_id == topic_id]
+    segments = [s for part in parts for s in part.cache.list_remote_log_segments()]
+    states = sorted({str(part.delete_state) for part in parts if part.delete_state is not None})
+    return {
+        "topic": parts[0].topic_id_partition.topic,
+        "topic_id": topic_id,
+        "partitions": len(parts),
+        "segments": len(segments),
+        "log_bytes": sum(s.segment_size_in_bytes for s in segments),
+        "delete_state": ",".join(states) or None,
+    }
 
 
 def _repeat(ctx: typer.Context, interval_ms: int) -> int:
@@ -119,10 +186,12 @@ def _plan_removal(state: "TierState") -> Plan:
 def _plan_mark(run: Mutation, state: "TierState") -> Plan:
     from tierctl.plan.removal import plan_mark
 
+    wanted = _leaked(run, state) if run.params["find"] else [_topic_id(run, state)]
     current = {log.topic_id_partition.topic_id for log in run.read_logs()}
-    return plan_mark(
-        state, [_topic_id(run, state)], current_topic_ids=current, force=bool(run.params["force"])
-    )
+    if run.live is not None:
+        names = {p.topic_id_partition.topic for p in state if p.topic_id_partition.topic_id in wanted}
+        current |= {topic.topic_id for topic in run.live.topics(names).values()}
+    return plan_mark(state, wanted, current_topic_ids=current, force=bool(run.params["force"]))
 
 
 def _topic_id(run: Mutation, state: "TierState") -> Uuid:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.cli.context import Context
 from tierctl.cli.plans import (
     progress,
@@ -21,7 +22,7 @@ from tierctl.cli.plans import (
     show_plan,
     write_plan,
 )
-from tierctl.errors import ExitCode, LimitExceeded, TierctlError, UsageError
+from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.model import Plan, Skip
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from tierctl.apply.source import Sources
     from tierctl.apply.stop import Stop
     from tierctl.apply.tools import Tools
+    from tierctl.cli.live import Live
     from tierctl.metadata.base import RemoteLogMetadataManager
     from tierctl.state.tier import TierState
     from tierctl.storage.base import RemoteStorageManager
@@ -122,23 +124,58 @@ class Mutation:
         except ValueError:
             raise UsageError(f"{CUSTOM_METADATA_MAX_BYTES}={setting!r} is not a whole number") from None
         sources = LogSources(self.read_logs) if sources is None else sources
-        return Options(sources=sources, custom_metadata_max_bytes=max_bytes)
+        return Options(sources=sources, custom_metadata_max_bytes=max_bytes, fence=self.check_fence)
 
     def sweep_options(self, log_starts: "Mapping[TopicIdPartition, int]") -> "Options":
         """What sweeping needs besides the plan; `log_starts` are those that were asked for."""
         from tierctl.apply.run import Options
 
-        journal = self.journal
+        kept = self.journal is not None or self.live is not None
         return Options(
-            log_starts=log_starts, raise_log_starts=None if journal is None else journal.raise_log_starts
+            log_starts=log_starts,
+            raise_log_starts=self._raise_log_starts if kept else None,
+            fence=self.check_fence,
         )
+
+    def _raise_log_starts(self, starts: "Mapping[TopicIdPartition, int]") -> None:
+        """On the cluster first: what is kept here must never be ahead of what consumers are told."""
+        if self.live is not None:
+            self.live.raise_log_starts(starts)
+        if self.journal is not None:
+            self.journal.raise_log_starts(starts)
 
     def removal_options(self) -> "Options":
         """What partition deletes need besides the plan."""
         from tierctl.apply.run import Options
 
         journal = self.journal
-        return Options(commit_processed=None if journal is None else journal.commit_processed)
+        return Options(
+            commit_processed=None if journal is None else journal.commit_processed,
+            fence=lambda partitions: self.check_fence(partitions, unknown_is_safe=True),
+        )
+
+    @cached_property
+    def live(self) -> "Live | None":
+        """The cluster that has the data, when one is named."""
+        from tierctl.cli.live import Live
+
+        cluster = self.context.cluster()
+        if cluster is None:
+            return None
+        return Live(
+            cluster=cluster,
+            metadata=self.metadata,
+            topic=self.context.metadata_topic() if self.context.is_on_cluster else None,
+            own_broker_ids={NOT_A_BROKER_ID, self.params["broker_id"]},
+            now_ms=_clock_ms,
+        )
+
+    def check_fence(
+        self, partitions: "Collection[TopicIdPartition]", *, unknown_is_safe: bool = False
+    ) -> None:
+        """SafetyRefusal when brokers may do this work themselves, unless --allow-live-brokers."""
+        if self.live is not None and partitions and not self.params["allow_live_brokers"]:
+            self.live.check_fence(partitions, unknown_is_safe=unknown_is_safe)
 
     @cached_property
     def journal(self) -> "Journal | None":
@@ -169,7 +206,8 @@ class Mutation:
     ) -> int:
         """Show `plan`, or with --apply carry it out and show what became of it; the exit code.
 
-        `check` raises LimitExceeded for a plan that may not be carried out; without --apply it only warns.
+        `check` raises LimitExceeded or SafetyRefusal for a plan that may not be carried out; without --apply
+        it only warns.
         With `stop` somebody else already listens to signals.
         """
         bad = report_quarantined(self.metadata.state) or bool(self.unreadable) or self.bad_source
@@ -209,7 +247,7 @@ class Mutation:
         return Tools(
             remote=self.remote,
             metadata=self.metadata,
-            clock_ms=lambda: time.time_ns() // 1_000_000,
+            clock_ms=_clock_ms,
             new_segment_id=new_segment_id,
             broker_id=self.params["broker_id"],
             engine=LocalEngine(self.params["threads"]),
@@ -224,14 +262,18 @@ class Mutation:
         from tierctl.storage.retry import RetryingStorage, RetrySettings
 
         retry = RetrySettings.from_settings(self.settings, attempts=self.params["attempts"])
-        return RetryingStorage(self.context.remote(), retry)
+        return RetryingStorage(self.context.remote(self.settings), retry)
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _warn(check: Callable[[], None] | None) -> None:
     try:
         if check is not None:
             check()
-    except LimitExceeded as e:
+    except (LimitExceeded, SafetyRefusal) as e:
         say(f"--apply would refuse this: {e.message}")
 
 

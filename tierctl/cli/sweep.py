@@ -16,9 +16,13 @@ from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, Top
 from tierctl.plan.model import Plan
 
 if TYPE_CHECKING:
+    from tierctl.plan.checks import CurrentTopics
+    from tierctl.plan.leader import ClusterViews
     from tierctl.state.tier import PartitionState, TierState
 
 _Key = tuple[Uuid, int]
+RETENTION = frozenset({"retention.ms", "retention.bytes"})
+"""Breaches that follow from a topic's settings."""
 
 
 def register(app: typer.Typer) -> None:
@@ -60,21 +64,60 @@ def sweep(
     """Delete from the tier what retention and the log start offset say, as a broker would.
 
     The oldest segments of each partition's lineage, up to the first that nothing says; deletions that were
-    begun are resumed. Settings come from --topic-configs: what they don't say is unlimited. Without a
-    partition's --log-dir its lineage is read from the newest remote segment, and retention.bytes deletes
-    nothing.
+    begun are resumed. Beside a cluster whose brokers don't tier, settings, lineages and log starts are its
+    leaders', and log starts are raised there first (DeleteRecords). Else settings come from
+    --topic-configs: what they don't say is unlimited. Without a partition's --log-dir its lineage is then
+    read from the newest remote segment, and retention.bytes deletes nothing.
     """
+    from tierctl.plan.checks import CurrentTopics
+
     with mutation(ctx) as run:
         state = run.refresh()
         logs = run.read_logs()
+        views = _views(run, state)
+        topics = CurrentTopics.of(logs) if views is None else views.topics
         asked = dict(map(_log_start, log_start_offset or ()))
-        current = _current_partitions(state, logs)
-        plan = run.narrowed(_plan(run, state, logs, asked | _kept_log_starts(run, current, logs, asked)))
+        current = _current_partitions(state, logs, topics)
+        log_starts = asked | _kept_log_starts(run, current, logs, asked)
+        plan = run.narrowed(_plan(run, state, logs, views, log_starts))
+
+        def check() -> None:
+            run.check_fence([p.topic_id_partition for p in _selected(run, state) if _is_in(topics, p)])
+            run.check_limits(plan, state)
+
         return run.conclude(
             plan,
             lambda: run.sweep_options({current[named]: offset for named, offset in asked.items()}),
-            check=lambda: run.check_limits(plan, state),
+            check=check,
         )
+
+
+def _selected(run: Mutation, state: "TierState") -> "list[PartitionState]":
+    """The partitions that retention may have something to say about."""
+    return [
+        part
+        for part in state
+        if part.topic_id_partition in run.context.selection and part.delete_state is None and len(part.cache)
+    ]
+
+
+def _is_in(topics: "CurrentTopics", part: "PartitionState") -> bool:
+    return topics.why_not_current(part.topic_id_partition) is None
+
+
+def _views(run: Mutation, state: "TierState") -> "ClusterViews | None":
+    """What the leaders of the cluster say; None without one."""
+    if run.live is None:
+        return None
+    return run.live.views(_selected(run, state), lambda part: _lineage_of_tier(run, part))
+
+
+def still_expired(run: Mutation, state: "TierState") -> "set[Uuid] | None":
+    """The segments that retention deletes by what the cluster says now; None without a cluster."""
+    views = _views(run, state)
+    if views is None:
+        return None
+    return {step.segment_id for step in _plan(run, state, (), views, {}).steps if step.segment_id}
 
 
 def _log_start(text: str) -> tuple[TopicPartition, int]:
@@ -87,12 +130,9 @@ def _log_start(text: str) -> tuple[TopicPartition, int]:
 
 
 def _current_partitions(
-    state: "TierState", logs: Collection[LocalLog]
+    state: "TierState", logs: Collection[LocalLog], topics: "CurrentTopics"
 ) -> dict[TopicPartition, TopicIdPartition]:
     """What each name means now; names that may mean several topics are left out."""
-    from tierctl.plan.checks import CurrentTopics
-
-    topics = CurrentTopics.of(logs)
     known = {part.topic_id_partition for part in state if part.delete_state is None}
     known |= {log.topic_id_partition for log in logs}
     current = [partition for partition in known if topics.why_not_current(partition) is None]
@@ -120,19 +160,24 @@ def _kept_log_starts(
 
 
 def _plan(
-    run: Mutation, state: "TierState", logs: Collection[LocalLog], log_starts: Mapping[TopicPartition, int]
+    run: Mutation,
+    state: "TierState",
+    logs: Collection[LocalLog],
+    views: "ClusterViews | None",
+    log_starts: Mapping[TopicPartition, int],
 ) -> Plan:
     from tierctl.plan.retention import plan_retention
 
     return plan_retention(
         state,
         logs,
-        run.context.topic_configs(),
+        run.context.topic_configs() if run.live is None else run.live.configs,
         now_ms=run.context.now_ms,
         log_start_offsets=log_starts,
-        lineages=_lineages(run, state, logs),
-        off_lineage=run.params["off_lineage"],
-        unreferenced_epochs=run.params["unreferenced_epochs"],
+        lineages=_lineages(run, state, logs) if views is None else None,
+        cluster=views,
+        off_lineage=bool(run.params.get("off_lineage")),
+        unreferenced_epochs=bool(run.params.get("unreferenced_epochs")),
     )
 
 

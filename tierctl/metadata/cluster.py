@@ -9,6 +9,7 @@ from tierctl.errors import MetadataError, NotFoundError, TierctlError, UsageErro
 from tierctl.metadata.client_settings import ClientSettings, read_properties, split_servers
 from tierctl.metadata.extras import require
 from tierctl.metadata.leader_log import EARLIEST_LOCAL, LATEST_TIERED, LeaderLogs
+from tierctl.metadata.server_settings import ServerSettings, at_servers
 from tierctl.metadata.topic_admin import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
@@ -31,8 +32,19 @@ class Cluster:
         self._leaders = LeaderLogs(settings)
 
     @classmethod
-    def open(cls, bootstrap: str, *, command_config: Path | None = None) -> Self:
-        """Of `host:port,…` or kafka://host:port,…, with Kafka's client .properties; UsageError."""
+    def open(
+        cls, bootstrap: str, *, command_config: Path | None = None, server_config: Path | None = None
+    ) -> Self:
+        """Of `host:port,…` or kafka://host:port,…, with Kafka's client .properties; UsageError.
+
+        Without `command_config`, as a broker's own server.properties has it for its metadata clients.
+        """
+        if command_config is None and server_config is not None:
+            settings = ServerSettings.read(server_config).clients
+            servers = bootstrap.removeprefix("kafka://").rstrip("/")
+            if servers:
+                settings = at_servers(settings, servers, "--bootstrap-server")
+            return cls(settings.admin)
         given = {} if command_config is None else read_properties(command_config)
         servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
         if servers:
@@ -117,22 +129,31 @@ class Cluster:
         return {topic.topic_id: name for name, topic in found.items()}
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
-        """Topics' settings, the brokers' defaults included, as they are now."""
+        """Topics' settings, the brokers' defaults included, as they are now.
+
+        remote.storage.enable only where somebody set it: its default, false, says nothing about a topic that
+        tierctl tiers.
+        """
         found = {}
         for name in sorted(set(names)):
-            settings = self._settings_of("TOPIC", name)
-            found[name] = TopicConfig.from_settings({k: v for k, v in settings.items() if v is not None})
+            entries = self._entries_of("TOPIC", name)
+            if "remote.storage.enable" in entries and entries["remote.storage.enable"].is_default:
+                del entries["remote.storage.enable"]
+            settings = {key: entry.value for key, entry in entries.items() if entry.value is not None}
+            found[name] = TopicConfig.from_settings(settings)
         return found
 
     def _settings_of(self, kind: str, name: str) -> dict[str, str | None]:
+        return {key: entry.value for key, entry in self._entries_of(kind, name).items()}
+
+    def _entries_of(self, kind: str, name: str) -> dict[str, Any]:
         from confluent_kafka.admin import ConfigResource
 
         resource = ConfigResource(ConfigResource.Type[kind], name)
         futures = self._admin.client.describe_configs(
             [resource], request_timeout=self._admin.request_timeout_s
         )
-        entries = self._admin.answer(futures[resource], f"reading the settings of {kind.lower()} {name}")
-        return {key: entry.value for key, entry in entries.items()}
+        return dict(self._admin.answer(futures[resource], f"reading the settings of {kind.lower()} {name}"))
 
     def partition_offsets(
         self, partitions: Collection[TopicPartition]

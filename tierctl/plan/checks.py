@@ -72,9 +72,10 @@ def why_behind(part: PartitionState, latest_epoch: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class CurrentTopics:
-    """Topic ids by name, as the log directories know them."""
+    """Topic ids by name, as the log directories know them, or with `is_complete` as a cluster does."""
 
     ids: Mapping[str, frozenset[Uuid]]
+    is_complete: bool = False
 
     @classmethod
     def of(cls, logs: Iterable[LocalLog]) -> "CurrentTopics":
@@ -87,11 +88,19 @@ class CurrentTopics:
     def why_not_current(self, partition: TopicIdPartition) -> str | None:
         """Why this topic id may not be the one the name means now; None when nothing speaks against it."""
         known = self.ids.get(partition.topic, frozenset())
+        if self.is_complete:
+            return self._why_not_on_cluster(partition, known)
         if len(known) > 1:
             return f"the log directories hold {len(known)} topics of this name ({', '.join(sorted(known))})"
         if known and partition.topic_id not in known:
             return f"the topic was recreated: the log directories know it as {', '.join(known)}"
         return None
+
+    def _why_not_on_cluster(self, partition: TopicIdPartition, known: frozenset[Uuid]) -> str | None:
+        if partition.topic_id in known:
+            return None
+        what = f"knows the name as {', '.join(known)}" if known else "has no topic of this name"
+        return f"the cluster {what}: tierctl delete is for topics that are gone"
 
 
 def newest_replicas(logs: Collection[LocalLog]) -> dict[tuple[Uuid, int], LocalLog]:

@@ -24,8 +24,9 @@ def plan_mark(
 ) -> Plan:
     """Mark every partition of `topic_ids` that the metadata know, as KIP-405's controller would.
 
-    `current_topic_ids` are topics that still exist (those of the log directories at hand); marking one of
-    them raises SafetyRefusal unless `force`. NotFoundError for an id the metadata never spoke of.
+    `current_topic_ids` are topics that still exist (in the log directories at hand, on the cluster);
+    marking one of them raises SafetyRefusal unless `force`. NotFoundError for an id the metadata never
+    spoke of.
     """
     wanted = set(topic_ids)
     parts = [part for part in state if part.topic_id_partition.topic_id in wanted]
@@ -47,7 +48,7 @@ def plan_mark(
 def _refuse_current(still_there: set[Uuid], force: bool) -> None:
     if still_there and not force:
         raise SafetyRefusal(
-            f"topic id {', '.join(sorted(still_there))} is that of a topic the log directories still have",
+            f"topic id {', '.join(sorted(still_there))} is that of a topic that is still there",
             hint="delete the topic first; --force marks it all the same",
         )
 

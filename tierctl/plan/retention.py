@@ -7,6 +7,7 @@ from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicPartition, Uuid
 from tierctl.plan.checks import CurrentTopics, newest_replicas, why_behind, why_never_tiered, why_unknown
 from tierctl.plan.expiry import expire, resume_deletions
+from tierctl.plan.leader import ClusterViews
 from tierctl.plan.model import Plan, Skip, Step
 from tierctl.plan.orphans import orphan_steps
 from tierctl.plan.view import View, view_of_log, view_of_tier
@@ -26,6 +27,7 @@ class _Request:
     now_ms: int
     log_starts: Mapping[PartitionKey, int]
     lineages: Mapping[PartitionKey, Sequence[EpochEntry]]
+    cluster: ClusterViews | None
     off_lineage: bool
     unreferenced_epochs: bool
 
@@ -44,6 +46,7 @@ def plan_retention(
     now_ms: int,
     log_start_offsets: Mapping[TopicPartition, int] | None = None,
     lineages: Mapping[PartitionKey, Sequence[EpochEntry]] | None = None,
+    cluster: ClusterViews | None = None,
     off_lineage: bool = False,
     unreferenced_epochs: bool = False,
 ) -> Plan:
@@ -51,7 +54,8 @@ def plan_retention(
 
     Settings that `configs` lacks are no limit. `log_start_offsets` raises log starts as DeleteRecords does.
     `lineages` serves partitions without a log at hand: the entries of the newest finished segment's
-    leader-epoch index; retention.bytes deletes nothing there. `unreferenced_epochs` also deletes segments
+    leader-epoch index; retention.bytes deletes nothing there. With `cluster` its leaders say what logs say
+    else: `logs` and `lineages` count for nothing. `unreferenced_epochs` also deletes segments
     of epochs older than any the log knows, `off_lineage` those and the ones that diverged, once the log
     start has passed their epochs. Steps that move the log start say so in `new_log_start_offset`: it moves
     there before anything is deleted.
@@ -59,16 +63,20 @@ def plan_retention(
     Raises SafetyRefusal when the clock is more than five minutes behind the newest event, and UsageError
     for a log start that no partition has or that lies above the high watermark.
     """
-    topics = CurrentTopics.of(logs)
-    replicas = newest_replicas(logs)
+    topics = CurrentTopics.of(logs) if cluster is None else cluster.topics
+    replicas = newest_replicas(logs) if cluster is None else {}
+    ends = {key: log.high_watermark for key, log in replicas.items()}
+    if cluster is not None:
+        ends = {key: view.log_end_offset for key, view in cluster.views.items()}
     request = _Request(
         state=state,
         logs=replicas,
         topics=topics,
         configs=configs,
         now_ms=now_ms,
-        log_starts=_resolve(state, replicas, topics, log_start_offsets or {}),
+        log_starts=_resolve(state, replicas, ends, topics, log_start_offsets or {}),
         lineages=lineages or {},
+        cluster=cluster,
         off_lineage=off_lineage,
         unreferenced_epochs=unreferenced_epochs,
     )
@@ -83,6 +91,7 @@ def plan_retention(
 def _resolve(
     state: TierState,
     logs: Mapping[PartitionKey, LocalLog],
+    ends: Mapping[PartitionKey, int],
     topics: CurrentTopics,
     wanted: Mapping[TopicPartition, int],
 ) -> dict[PartitionKey, int]:
@@ -97,11 +106,9 @@ def _resolve(
                 f"--log-start-offset {named}: {len(meant)} partitions of that name",
                 hint="name one that the metadata know; --log-dir tells a topic from its predecessors",
             )
-        log = logs.get(meant[0].key)
-        if log is not None and offset > log.high_watermark:
-            raise UsageError(
-                f"--log-start-offset {named}={offset} is above the high watermark {log.high_watermark}"
-            )
+        end = ends.get(meant[0].key)
+        if end is not None and offset > end:
+            raise UsageError(f"--log-start-offset {named}={offset} is above the high watermark {end}")
         resolved[meant[0].key] = offset
     return resolved
 
@@ -112,6 +119,8 @@ def _decide(request: _Request, part: PartitionState, decided: _Decided) -> None:
         return
     reason = why_unknown(request.state, part) or request.topics.why_not_current(partition)
     reason = reason or why_never_tiered(partition.topic, request.configs)
+    if request.cluster is not None:
+        reason = reason or request.cluster.why_unseen(partition)
     if reason:
         decided.skipped.append(Skip.of(partition, reason))
         return
@@ -131,6 +140,8 @@ def _decide(request: _Request, part: PartitionState, decided: _Decided) -> None:
 
 def _view(request: _Request, part: PartitionState) -> View:
     key = part.topic_id_partition.key
+    if request.cluster is not None:
+        return request.cluster.views[key].raised_to(request.log_starts.get(key, 0))
     log = request.logs.get(key)
     view = view_of_log(part, log) if log else view_of_tier(part, request.lineages.get(key, ()))
     return view.raised_to(request.log_starts.get(key, 0))
