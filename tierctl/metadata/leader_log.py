@@ -40,10 +40,10 @@ class LeaderLogs:
 
     def offsets(self, partitions: Collection[TopicPartition], spec: int) -> dict[TopicPartition, int | None]:
         """EARLIEST_LOCAL or LATEST_TIERED of each partition; None where the broker has no such offset."""
+        client = self._connected
         from kafka import TopicPartition as TheirPartition
         from kafka import errors
 
-        client = self._connected
         asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
         if not asked:
             return {}
@@ -124,16 +124,16 @@ class LeaderLogs:
 def lineage_of(ends: Mapping[int, tuple[int, int]], log_start_offset: int) -> tuple[EpochEntry, ...]:
     """Epochs and where they start, from what a leader answered for each: (epoch with records, its end).
 
-    An epoch that is answered with itself is known to the leader; it starts where the one asked before ended.
-    The first starts at the log start, to which a checkpoint's first line is raised.
+    An epoch that is answered with itself is known to the leader, or older than all that are; it starts where
+    the one asked before ended, the first at the log start, to which a checkpoint's first line is raised.
+    Only the latest may have no records yet.
     """
+    known = [epoch for epoch in sorted(ends) if ends[epoch][0] == epoch]
     entries: list[EpochEntry] = []
-    for epoch in sorted(ends):
-        its_epoch, _ = ends[epoch]
-        if its_epoch != epoch:
-            continue
-        start = ends[epoch - 1][1] if epoch - 1 in ends else log_start_offset
-        entries.append(EpochEntry(epoch, max(start, log_start_offset)))
+    for epoch in known:
+        start = max(ends[epoch - 1][1] if epoch - 1 in ends else log_start_offset, log_start_offset)
+        if start < ends[epoch][1] or epoch == known[-1]:
+            entries.append(EpochEntry(epoch, start))
     return tuple(entries)
 
 
