@@ -251,6 +251,16 @@ def test_plan_leaves_what_retention_took_from_the_target() -> None:
     assert brief(plan_copy_from_tier(tier(*THREE), there, LINEAGE))[0] == [(20, id_of(3))]
 
 
+def test_plan_copies_no_segment_twice_whose_end_diverged() -> None:
+    """Of the second only offsets up to 14 are the lineage's, so the target's highest offset is 14, too."""
+    both = (segment(1, 0, 9), segment(2, 10, 19), segment(3, 15, 29, (1, 15)))
+    lineage = {PARTITION.key: Lineage([(0, 0), (1, 15)])}
+    all_steps, _ = brief(plan_copy_from_tier(tier(*both), TierState(read={0: 0}), lineage))
+    assert all_steps == [(0, id_of(1)), (10, id_of(2)), (15, id_of(3))]
+    there = tier(segment(7, 0, 9), segment(8, 10, 19))
+    assert brief(plan_copy_from_tier(tier(*both), there, lineage)) == ([(15, id_of(3))], [])
+
+
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_plan_decides_nothing_on_metadata_not_understood(side: str) -> None:
     states = {"source": tier(*THREE), "target": tier(segment(7, 0, 9))}

@@ -1,7 +1,7 @@
 """Gathers what `verify` holds against each other: metadata, a listing of the store, logs, segments' bytes."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,9 +99,7 @@ class Verification:
         """Everything that is found, as it is found; RemoteStorageError when the store fails."""
         state = self.refresh()
         if self.remote is not None:
-            yield from self._store(self.remote, StoreAudit(state), state)
-            # What was begun or deleted while the store was listed is neither an orphan nor missing.
-            state = self.refresh()
+            state = yield from self._store(self.remote, StoreAudit(state), state)
         yield from (f for f in verify_metadata(state, self.was_deleted) if self._is_meant(f))
         parts = [part for part in state if part.topic_id_partition in self.selection]
         yield from verify_topics(parts, self.topics)
@@ -117,7 +115,10 @@ class Verification:
     def _selects(self, finding: Finding) -> bool:
         return self.selection.matches(finding.topic, finding.topic_id, finding.partition)
 
-    def _store(self, remote: RemoteStorageManager, audit: StoreAudit, state: TierState) -> Iterator[Finding]:
+    def _store(
+        self, remote: RemoteStorageManager, audit: StoreAudit, state: TierState
+    ) -> Generator[Finding, None, TierState]:
+        """Findings of the listing; the state as it is after it."""
         young: list[Orphan] = []
         topics = {part.topic_id_partition.topic_id: part.topic_id_partition.topic for part in state}
 
@@ -131,6 +132,7 @@ class Verification:
             else:
                 yield from filter(self._is_meant_orphan, [told(orphan)])
         suspects = [s for s in audit.suspects() if s.partition in self.selection]
+        # What was begun or deleted while the store was listed is neither an orphan nor missing.
         state = self.refresh()
         for suspect in suspects:
             part = state.partition(suspect.partition)
@@ -140,6 +142,7 @@ class Verification:
         for orphan in young:
             if not _is_live(orphan, state):
                 yield from filter(self._is_meant_orphan, [told(orphan)])
+        return state
 
     def _is_meant_orphan(self, finding: Finding) -> bool:
         return not self.selection.narrows or self._selects(finding)
