@@ -14,13 +14,26 @@ from tierctl.errors import (
     SafetyRefusal,
     UsageError,
 )
+from tierctl.locallog import read_log_dirs
 from tierctl.metadata import open_metadata, open_metadata_topic, topic_reader
-from tierctl.metadata.base import METADATA_TOPIC, MetadataChunk, MetadataTopic
+from tierctl.metadata.base import METADATA_TOPIC, MetadataChunk, MetadataTopic, RemoteLogMetadataManager
 from tierctl.metadata.client_settings import ClientSettings
 from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.metadata.partition_log import PartitionLog
 from tierctl.metadata.topic_on_cluster import MetadataTopicOnCluster
 from tierctl.metadata.topic_settings import MetadataClients, MetadataTopicSettings
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    TopicPartition,
+)
+from tierctl.plan.copy import plan_copy
+from tierctl.storage import open_remote
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.wire.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 
 from tests.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.metadata.events import FINISHED, segment_id, started, update
@@ -77,6 +90,16 @@ def missing(chunks: Sequence[MetadataChunk]) -> list[tuple[int, int, bool]]:
 
 def values(chunks: Sequence[MetadataChunk]) -> list[bytes | None]:
     return [value for _, _, value in rows(chunks)]
+
+
+def bases(folder: Path) -> list[int]:
+    return [int(path.stem) for path in folder.glob("*.log")]
+
+
+def checkpointed(broker: Broker, topic: str) -> int | None:
+    """The high watermark that the broker has written down for partition 0."""
+    text = (broker.log_dir / "replication-offset-checkpoint").read_bytes()
+    return read_offset_checkpoint(text).get(TopicPartition(topic, 0))
 
 
 def whole(topic: MetadataTopic, partition: int = 0) -> list[MetadataChunk]:
@@ -151,7 +174,73 @@ class TestWhatBrokersWrote:
         topic.close()
 
 
+def copy_by_hand(log: LocalLog, remote: RemoteStorageManager, manager: RemoteLogMetadataManager) -> int:
+    """Copy what may be copied, and publish it as a broker does; returns the last offset."""
+    plan = plan_copy(manager.refresh(), [log], {})
+    for number, step in enumerate(plan.steps):
+        found = step.details
+        metadata = RemoteLogSegmentMetadata(
+            topic=log.topic_id_partition.topic,
+            topic_id=log.topic_id_partition.topic_id,
+            partition=log.topic_id_partition.partition,
+            segment_id=segment_id(1000 + number),
+            start_offset=step.start_offset or 0,
+            end_offset=step.end_offset or 0,
+            broker_id=-1,
+            max_timestamp_ms=found["max_timestamp_ms"],
+            event_timestamp_ms=found["max_timestamp_ms"],
+            segment_leader_epochs=tuple((epoch, start) for epoch, start in found["segment_leader_epochs"]),
+            segment_size_in_bytes=found["segment_size_in_bytes"],
+            txn_index_empty=found["txn_index_empty"],
+        )
+        epochs = [EpochEntry(*entry) for entry in found["leader_epoch_checkpoint"]]
+        data = LogSegmentData(
+            log_segment=Path(found["log"]),
+            offset_index=Path(found["offset_index"]),
+            time_index=Path(found["time_index"]),
+            transaction_index=None,
+            producer_snapshot_index=Path(found["producer_snapshot"]),
+            leader_epoch_index=write_leader_epoch_checkpoint(epochs),
+        )
+        manager.add_remote_log_segment_metadata(metadata)
+        remote.copy_log_segment_data(metadata, data)
+        finished = RemoteLogSegmentMetadataUpdate(
+            topic=metadata.topic,
+            topic_id=metadata.topic_id,
+            partition=metadata.partition,
+            segment_id=metadata.segment_id,
+            broker_id=-1,
+            event_timestamp_ms=metadata.event_timestamp_ms,
+            state=FINISHED,
+        )
+        manager.update_remote_log_segment_metadata(finished)
+    return plan.steps[-1].end_offset or 0
+
+
 class TestPublishing:
+    def test_a_running_broker_adopts_what_was_published(
+        self, tiered: Broker, request: pytest.FixtureRequest
+    ) -> None:
+        name = name_of(request)
+        topic_id = tiered.create_topic(name)
+        tiered.produce(name, 3500)
+        before = tiered.records(name)
+        folder = tiered.log_dir / f"{name}-0"
+        # Brokers write their checkpoints every few seconds; until then nothing counts as stable.
+        tiered.wait_for("the high watermark's checkpoint", lambda: checkpointed(tiered, name) == 3500)
+        (log,) = read_log_dirs([tiered.log_dir], select=lambda partition: partition.topic == name)
+        manager = open_metadata(f"kafka://{tiered.bootstrap}", writable=True)
+        copied = copy_by_hand(log, open_remote(tiered.remote_dir.as_uri(), layout="kafka"), manager)
+        manager.close()
+        objects = {path.name for path in tiered.remote_dir.glob(f"*/{name}-0-{topic_id}/*")}
+
+        tiered.alter_topic(name, remote_storage_enable="true", local_retention_bytes="1")
+        tiered.wait_for("the local copies to go", lambda: min(bases(folder)) == copied + 1)
+        assert tiered.offsets("latest-tiered", name) == {(name, 0): copied}
+        assert tiered.records(name) == before
+        # It copied none of them again.
+        assert {path.name for path in tiered.remote_dir.glob(f"*/{name}-0-{topic_id}/*")} == objects
+
     def test_own_events_are_read_back(self, tiered: Broker, tmp_path: Path) -> None:
         event = started(5, topic="published", partition=3)
         uri = f"kafka://{tiered.bootstrap}"
