@@ -1,10 +1,19 @@
-"""No broker beside us on the log directories; other runs of tierctl are kept out by the metadata's writer."""
+"""No broker beside us on the log directories, and no other tierctl on the tier.
 
+Where metadata are in a folder their writer keeps other runs out, too.
+"""
+
+import os
+import socket
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tierctl.apply.stop import Stop
 from tierctl.files import broker_kept_out
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.lease import Lease, lease_of
 
 
 @contextmanager
@@ -14,3 +23,18 @@ def fenced(log_dirs: Sequence[Path]) -> Iterator[None]:
         for folder in dict.fromkeys(log_dir.resolve() for log_dir in log_dirs):
             held.enter_context(broker_kept_out(folder))
         yield
+
+
+@contextmanager
+def leased(remote: RemoteStorageManager, stop: Stop) -> Iterator[Lease | None]:
+    """Be the only tierctl that changes this tier, where its store can tell; LockedError else.
+
+    Once that is not certain any more, `stop` is asked before the next side effect.
+    """
+    lease = lease_of(remote, owner=f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex[:8]}")
+    if lease is None:
+        yield None
+        return
+    with lease:
+        stop.guard(lease.is_lost)
+        yield lease

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -14,11 +14,16 @@ class Stop:
 
     def __init__(self) -> None:
         self._event = threading.Event()
+        self._guards: list[Callable[[], bool]] = []
         self.signal_number: int | None = None
 
     def asked(self) -> bool:
         """Whether no further side effect may begin."""
-        return self._event.is_set()
+        return self._event.is_set() or any(guard() for guard in self._guards)
+
+    def guard(self, is_over: Callable[[], bool]) -> None:
+        """From now on also stop when `is_over` says so; any thread calls it before each side effect."""
+        self._guards.append(is_over)
 
     def ask(self, signal_number: int | None = None) -> None:
         """Ask the run to stop before its next side effect."""

@@ -227,6 +227,7 @@ class Mutation:
     def _carry_out(
         self, plan: Plan, options: "Callable[[], Options]", *, bad: bool, stop: "Stop | None"
     ) -> int:
+        from tierctl.apply.lock import leased
         from tierctl.apply.outcome import exit_code
         from tierctl.apply.run import run
         from tierctl.apply.stop import Stop, stop_on_signals
@@ -234,8 +235,13 @@ class Mutation:
         with ExitStack() as listening, progress(plan) as advance:
             if stop is None:
                 stop = listening.enter_context(stop_on_signals(Stop()))
+            lease = listening.enter_context(leased(self.remote, stop))
             outcomes = run(plan, self.tools(stop, advance), options())
+            lost = lease is not None and lease.is_lost()
         show_outcomes(plan, outcomes, self.params["output"])
+        if lost:
+            say("stopped: it is not certain any more that no other tierctl changes this tier; run again")
+            return ExitCode.LOCKED
         bad = bad or bool(self.metadata.state.quarantined)
         return stop.exit_code or exit_code(outcomes, quarantined=bad)
 

@@ -29,6 +29,7 @@ class Layout(StrEnum):
     """How a segment's objects are named in the tier."""
 
     KAFKA = "kafka"
+    AIVEN = "aiven"
 
 
 Metadata = Annotated[
@@ -74,7 +75,8 @@ Remote = Annotated[
     typer.Option(
         "--remote",
         metavar="URI",
-        help="The remote tier (file:///dir or a plain path).",
+        help="The remote tier: s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., "
+        "file:///dir or a plain path. For S3, endpoint, region and credentials come the usual AWS ways.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -82,7 +84,19 @@ RemoteLayout = Annotated[
     Layout | None,
     typer.Option(
         "--layout",
-        help="Names of the objects; kafka is LocalTieredStorage's. Default: what is there.",
+        help="What a segment's objects are: kafka as LocalTieredStorage has them, aiven as Aiven's plugin, "
+        "with the rsm.config.* of --config. Default: what is there, else kafka for folders and aiven for "
+        "other stores.",
+        rich_help_panel=WHERE,
+    ),
+]
+AivenPrivateKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--aiven-private-key",
+        metavar="[ID=]FILE",
+        help="Private key (RSA, PEM) that opens segments which Aiven's plugin encrypted; those that --config "
+        "names need not be given. Repeatable.",
         rich_help_panel=WHERE,
     ),
 ]

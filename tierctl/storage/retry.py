@@ -90,6 +90,11 @@ class RetryingStorage:
         self._sleep = sleep
         self._chance = chance
 
+    @property
+    def inner(self) -> RemoteStorageManager:
+        """The one whose calls are repeated."""
+        return self._inner
+
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """RemoteStorageManager.copy_log_segment_data."""
 

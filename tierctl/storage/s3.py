@@ -9,6 +9,7 @@ import io
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
@@ -23,6 +24,7 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.storage.base import RemoteObject
+from tierctl.storage.lease import Stamped
 from tierctl.storage.objects import (
     Source,
     WholeRange,
@@ -41,6 +43,7 @@ PART_BYTES = 16 << 20
 
 PARTS_MAX = 10_000
 DELETE_BATCH = 1_000
+_STAMP_MAX_BYTES = 1 << 16
 THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
 GRACE_S = 60.0
 """A read slower than the least throughput after this long is given up: a trickle never times out itself."""
@@ -51,7 +54,7 @@ def client() -> "S3Client":
     import boto3
     from botocore.config import Config
 
-    return boto3.client(
+    return boto3.session.Session().client(
         "s3",
         config=Config(
             connect_timeout=10,
@@ -161,6 +164,32 @@ class S3Store:
                     hint="run the command again: it resumes the deletion",
                 )
 
+    def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
+        """ConditionalStore.put_if."""
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        try:
+            return self._put_body(key, body, condition)
+        except (_Occupied, RemoteResourceNotFound):
+            return None
+
+    def stamped(self, key: str) -> Stamped | None:
+        """ConditionalStore.stamped; the age is by the store's Date and Last-Modified."""
+        try:
+            with translated(f"looking at {self._name(key)}"):
+                answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
+                body = answer["Body"].read(_STAMP_MAX_BYTES)
+        except RemoteResourceNotFound:
+            return None
+        now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        age_s = (now - answer["LastModified"]).total_seconds()
+        return Stamped(answer["ETag"], body, age_s)
+
+    def delete_if(self, key: str, tag: str) -> None:
+        """ConditionalStore.delete_if; the condition is looked at first, not all stores take it along."""
+        head = self._head(key)
+        if head is not None and head["ETag"] == tag:
+            self.delete([key])
+
     def close(self) -> None:
         """ObjectStore.close."""
         self._s3.close()
@@ -200,15 +229,18 @@ class S3Store:
             ) from again
 
     def _put_once(self, key: str, source: Source, condition: dict[str, str]) -> None:
-        body = b"".join(chunks(source, self._part_bytes))
+        self._put_body(key, b"".join(chunks(source, self._part_bytes)), condition)
+
+    def _put_body(self, key: str, body: bytes, condition: dict[str, str]) -> str:
         with _conditional(), translated(f"writing {self._name(key)}", writing=True):
-            self._s3.put_object(
+            answer = self._s3.put_object(
                 Bucket=self._bucket,
                 Key=self._prefix + key,
                 Body=body,
                 ChecksumCRC32C=_encoded(google_crc32c.value(body)),
                 **condition,  # type: ignore[arg-type]
             )
+        return answer["ETag"]
 
     def _put_parts(self, key: str, source: Source, condition: dict[str, str]) -> None:
         target = {"Bucket": self._bucket, "Key": self._prefix + key}
