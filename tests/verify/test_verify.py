@@ -12,7 +12,6 @@ import pytest
 from tierctl.cli.context import Selection
 from tierctl.cli.main import run
 from tierctl.metadata import open_metadata
-from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import (
     ObjectPart,
     RemoteLogSegmentMetadata,
@@ -449,14 +448,14 @@ class Racing:
         self._then()
 
 
-def _verified(tier: Spoilt, then: Callable[[RemoteLogMetadataManager], None]) -> list[str]:
-    manager = open_metadata(tier.metadata.as_uri(), writable=True)
+def _verified(tier: Spoilt, then: Callable[[], None]) -> list[str]:
+    manager = open_metadata(tier.metadata.as_uri())
     verification = Verification(
         refresh=manager.refresh,
         was_deleted=lambda _: False,
         selection=Selection(),
         now_ms=time.time_ns() // 1_000_000,
-        remote=Racing(open_remote(tier.remote.as_uri()), lambda: then(manager)),  # type: ignore[arg-type]
+        remote=Racing(open_remote(tier.remote.as_uri()), then),  # type: ignore[arg-type]
     )
     try:
         return [str(finding.kind) for finding in verification.findings()]
@@ -471,11 +470,10 @@ def test_what_is_copied_or_deleted_meanwhile_is_no_finding(tier: Spoilt) -> None
     )
     tier.object(again, ".log").write_bytes(b"half")
     tier.object(first, ".log").unlink()
-    assert _verified(tier, lambda _: None) == ["missing_object", "orphan"]
+    assert _verified(tier, lambda: None) == ["missing_object", "orphan"]
 
-    def copy_and_delete(manager: RemoteLogMetadataManager) -> None:
-        update = _update(first, S.DELETE_SEGMENT_STARTED, at_ms=time.time_ns() // 1_000_000)
-        manager.publish([again, update])
+    def copy_and_delete() -> None:
+        tier.append(again, _update(first, S.DELETE_SEGMENT_STARTED, at_ms=time.time_ns() // 1_000_000))
 
     assert _verified(tier, copy_and_delete) == ["stuck_delete", "dangling_copy"]
 
