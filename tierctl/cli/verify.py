@@ -11,7 +11,7 @@ import typer
 from tierctl.apply.defaults import THREADS
 from tierctl.cli import options
 from tierctl.cli.context import Context
-from tierctl.cli.mutation_options import Threads
+from tierctl.cli.mutation_options import HOW
 from tierctl.cli.reading import note
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.model import LocalLog, TopicPartition
@@ -45,6 +45,18 @@ IsDeep = Annotated[
         rich_help_panel=options.DECIDE,
     ),
 ]
+Threads = Annotated[
+    int,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        max=256,
+        help="Segments that --deep fetches, to a folder for temporary files (TMPDIR), at the same time.",
+        show_default=True,
+        rich_help_panel=HOW,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -60,6 +72,7 @@ def verify(
     config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
+    aiven_private_key: options.AivenPrivateKeys = None,
     log_dir: options.LogDirs = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
