@@ -297,3 +297,30 @@ def test_a_killed_runs_spool_goes_with_the_next(tmp_path: Path) -> None:
     with spool_folder(tmp_path) as first, spool_folder(tmp_path) as second:
         assert sorted(tmp_path.iterdir()) == sorted([foreign, first, second])
     assert list(tmp_path.iterdir()) == [foreign]
+
+
+@pytest.mark.parametrize("kind", ["plain", "encrypted"])
+def test_from_layout_to_layout_and_back(
+    kind: str, capture: Callable[[str], Path], target: World, tmp_path: Path, tierctl: Tierctl
+) -> None:
+    """Aiven's plugin wrote the first tier; its copy in Kafka's layout, and that one's, read the same."""
+    root = capture(f"aiven-{kind}")
+    source = World(root / "broker-logs", root / "bucket", root / "broker-logs", tmp_path)
+    keys = () if kind == "plain" else ("--aiven-private-key", f"key1={root / 'keys' / 'private.pem'}")
+    back = World(tmp_path / "m2", tmp_path / "r2", tmp_path, tmp_path)
+    there = tierctl(*between(source, target, "--from-layout", "aiven", "--layout", "kafka", *keys, "--apply"))
+    assert there.code == 0, there.err
+    again = tierctl(*between(target, back, "--from-layout", "kafka", "--layout", "aiven", "--apply"))
+    assert again.code == 0, again.err
+    assert len(again.json["steps"]) == len(there.json["steps"]) > 10
+    for isolation in ("read_uncommitted", "read_committed"):
+        own = ("--isolation", isolation)
+        wanted = records_of(tierctl, source, "--layout", "aiven", *keys, *own)
+        assert len(wanted) > 1000
+        assert records_of(tierctl, target, *own) == wanted
+        assert records_of(tierctl, back, "--layout", "aiven", *own) == wanted
+    logs = ("--log-dir", source.logs, "--now", 1_800_000_000_000, "-o", "json", "--deep")
+    for world, more in ((source, ("--layout", "aiven", *keys)), (target, ()), (back, ("--layout", "aiven"))):
+        verified = tierctl("verify", *world.where, *logs, *more)
+        assert (verified.code, verified.json) == (0, [])
+    assert {path.suffix for path in back.remote.rglob("*.*")} == {".log", ".indexes", ".rsm-manifest"}
