@@ -14,10 +14,11 @@ _tierctl() {
         "copy|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        "copy|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "copy|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
+        "copy|--aiven-private-key") COMPREPLY=(); return ;;
         "copy|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--from-remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        "copy|--from-layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "copy|--from-layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
         "copy|--to-metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--to-command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--topic-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -41,7 +42,7 @@ _tierctl() {
         "sweep|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "sweep|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "sweep|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        "sweep|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "sweep|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
         "sweep|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "sweep|--topic-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "sweep|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -66,7 +67,7 @@ _tierctl() {
         "delete|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        "delete|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "delete|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
         "delete|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete|--topic") COMPREPLY=(); return ;;
@@ -87,8 +88,13 @@ _tierctl() {
         "apply|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        "apply|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "apply|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
+        "apply|--aiven-private-key") COMPREPLY=(); return ;;
         "apply|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "apply|--from-remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "apply|--from-layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
+        "apply|--to-metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "apply|--to-command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--topic") COMPREPLY=(); return ;;
         "apply|--partition") COMPREPLY=(); return ;;
@@ -138,7 +144,8 @@ _tierctl() {
         "segments|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "segments|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "segments|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        "segments|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "segments|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
+        "segments|--aiven-private-key") COMPREPLY=(); return ;;
         "segments|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "segments|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "segments|--topic") COMPREPLY=(); return ;;
@@ -156,7 +163,8 @@ _tierctl() {
         "fetch|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "fetch|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "fetch|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        "fetch|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "fetch|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
+        "fetch|--aiven-private-key") COMPREPLY=(); return ;;
         "fetch|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "fetch|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "fetch|--topic") COMPREPLY=(); return ;;
@@ -181,7 +189,8 @@ _tierctl() {
         "verify|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "verify|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "verify|--remote") COMPREPLY=($(compgen -f -- "$cur")); return ;;
-        "verify|--layout") COMPREPLY=($(compgen -W "kafka" -- "$cur")); return ;;
+        "verify|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
+        "verify|--aiven-private-key") COMPREPLY=(); return ;;
         "verify|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "verify|--topic") COMPREPLY=(); return ;;
         "verify|--partition") COMPREPLY=(); return ;;
@@ -237,14 +246,14 @@ _tierctl() {
     esac
     case "$path" in
         "") words="copy sweep delete apply format segments fetch verify cache offsets --profile --config-file --verbose -v --version --help -h" ;;
-        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --from-remote --from-layout --to-metadata --to-command-config --topic-configs --state-dir --topic --partition --topic-id --now --clean-dangling --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --create-metadata-topic --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
+        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --from-remote --from-layout --to-metadata --to-command-config --topic-configs --state-dir --topic --partition --topic-id --now --clean-dangling --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --create-metadata-topic --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
         "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
         "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --find --mark --force --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --interval --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
-        "apply") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --force --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
+        "apply") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --from-remote --from-layout --to-metadata --to-command-config --state-dir --topic --partition --topic-id --force --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
         "format") words="--metadata --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --command-config --config --formatter-jar --style --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --topic --partition --topic-id --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --profile --config-file --verbose -v --help -h" ;;
-        "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --check --now --output -o --profile --config-file --verbose -v --help -h" ;;
-        "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --profile --config-file --verbose -v --help -h" ;;
-        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --topic --partition --topic-id --deep --threads --now --output -o --profile --config-file --verbose -v --help -h" ;;
+        "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --profile --config-file --verbose -v --help -h" ;;
+        "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --profile --config-file --verbose -v --help -h" ;;
+        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --topic --partition --topic-id --deep --threads --now --output -o --profile --config-file --verbose -v --help -h" ;;
         "cache") words="show verify build compact --help -h" ;;
         "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
         "cache verify") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
