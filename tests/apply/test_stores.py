@@ -1,0 +1,183 @@
+"""Copy, sweep, delete and fetch on a real S3 server and in folders, with both layouts."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.metadata import open_metadata
+from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.lease import lease_of
+from tierctl.storage.open import open_remote
+
+from tests.apply.conftest import Ran
+from tests.servers import S3Server
+
+Tierctl = Callable[..., Ran]
+Capture = Callable[[str], Path]
+
+CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
+COMPRESSED = ("rsm.config.compression.enabled=true", "rsm.config.chunk.size=262144")
+FIELDS = ("rsm.config.custom.metadata.fields.include=REMOTE_SIZE,OBJECT_PREFIX",)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An empty tier: where, how its objects look, and what a broker would be told of it."""
+
+    uri: str
+    layout: str
+    settings: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        return ("--remote", self.uri, "--layout", self.layout)
+
+    @property
+    def set(self) -> tuple[str, ...]:
+        return tuple(part for setting in self.settings for part in ("--set", setting))
+
+    def open(self) -> RemoteStorageManager:
+        settings = dict(setting.split("=", 1) for setting in self.settings)
+        return open_remote(self.uri, layout=self.layout, settings=settings)
+
+
+PLACES = {
+    "s3, kafka": ("s3", "kafka", ()),
+    "s3, aiven": ("s3", "aiven", FIELDS),
+    "s3, aiven zstd": ("s3", "aiven", COMPRESSED),
+    "folder, aiven zstd": ("file", "aiven", COMPRESSED),
+}
+
+
+@pytest.fixture(params=PLACES.values(), ids=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    scheme, layout, settings = request.param
+    if scheme == "file":
+        (tmp_path / "tier").mkdir()
+        return Place((tmp_path / "tier").as_uri(), layout, settings)
+    server: S3Server = request.getfixturevalue("s3_server")
+    return Place(f"s3://{server.bucket()}/tier", layout, settings)
+
+
+def live_segments(metadata: Path) -> Iterator[RemoteLogSegmentMetadata]:
+    manager = open_metadata(metadata.as_uri())
+    for part in manager.refresh():
+        yield from part.cache.list_remote_log_segments()
+    manager.close()
+
+
+def files_of(root: Path, segment: RemoteLogSegmentMetadata) -> LogSegmentData:
+    """A segment of a captured tier, as files."""
+    folder = root / "kafka-tiered-storage" / f"{segment.topic}-{segment.partition}-{segment.topic_id}"
+    stem = f"{segment.start_offset:020d}-{segment.segment_id}"
+    transactions = folder / f"{stem}.txnindex"
+    return LogSegmentData(
+        log_segment=folder / f"{stem}.log",
+        offset_index=folder / f"{stem}.index",
+        time_index=folder / f"{stem}.timeindex",
+        transaction_index=transactions if transactions.exists() else None,
+        producer_snapshot_index=folder / f"{stem}.snapshot",
+        leader_epoch_index=(folder / f"{stem}.leader_epoch_checkpoint").read_bytes(),
+    )
+
+
+def records(tierctl: Tierctl, *where: object) -> list[Any]:
+    ran = tierctl("fetch", *where, "--binary", "sha256", "--isolation", "read_committed")
+    assert ran.code == 0, ran.err
+    keep = ("topic", "partition", "offset", "timestamp_ms", "key", "value")
+    rows = (json.loads(line) for line in ran.out.splitlines())
+    return sorted([*(row[name] for name in keep[:4]), *(str(row[name]) for name in keep[4:])] for row in rows)
+
+
+def test_copies_are_what_the_broker_copied(
+    tierctl: Tierctl, capture: Capture, place: Place, tmp_path: Path
+) -> None:
+    broker = capture("untiered-broker")
+    metadata = tmp_path / "metadata"
+    copy = ("copy", "--metadata", metadata, *place.options, *place.set, "--log-dir", broker / "local")
+    first = tierctl(*copy, "-o", "json", "--apply")
+    assert first.code == 0, first.err
+    assert [outcome["status"] for outcome in first.json["outcomes"]] == ["done"] * 14
+    assert tierctl(*copy, "-o", "json", "--apply").json["outcomes"] == []
+
+    segments = list(live_segments(metadata))
+    tier = place.open()
+    theirs = {(s.topic, s.partition, s.start_offset): s for s in live_segments(broker / "tiered-metadata")}
+    assert len(theirs) == len(segments) == 14
+    for segment in segments:
+        like = theirs[segment.topic, segment.partition, segment.start_offset]
+        if place.layout == "kafka":
+            tier.verify_log_segment_data(segment, files_of(broker / "tiered-remote", like))
+        with tier.fetch_log_segment(segment, 0) as stream:
+            assert stream.read() == files_of(broker / "tiered-remote", like).log_segment.read_bytes()
+    assert {o.key for o in tier.list_objects()} == {o.key for s in segments for o in tier.objects_of(s)}
+    assert records(tierctl, "--metadata", metadata, *place.options) == records(
+        tierctl, "--metadata", broker / "tiered-metadata", "--remote", broker / "tiered-remote"
+    )
+
+
+def test_sweep_and_delete_leave_what_the_broker_left(
+    tierctl: Tierctl, capture: Capture, writable: Callable[[str], Path], place: Place, tmp_path: Path
+) -> None:
+    cluster = writable("tiered-cluster/before")
+    tier = place.open()
+    for segment in live_segments(cluster):
+        tier.copy_log_segment_data(segment, files_of(capture("tiered-cluster") / "before-remote", segment))
+    configs = tmp_path / "configs"
+    configs.write_text(CONFIGS)
+    where = ("--metadata", cluster, *place.options, "--state-dir", tmp_path / "state", "-o", "json")
+    sweep = ("sweep", *where, "--log-dir", cluster, "--topic-configs", configs)
+    swept = tierctl(*sweep, "--log-start-offset", "orders-1=1500", "--apply")
+    assert (swept.code, len(swept.json["outcomes"])) == (0, 7), swept.err
+    assert tierctl("delete", *where, "--mark", "--topic", "shortlived", "--apply").code == 0
+    deleted = tierctl("delete", *where, "--apply")
+    assert deleted.code == 0, deleted.err
+    left = {str(s.segment_id) for s in live_segments(capture("tiered-cluster") / "after")}
+    assert {o.key.rsplit("/", 1)[1][21:43] for o in tier.list_objects()} == left
+    assert {str(s.segment_id) for s in live_segments(cluster)} == left
+    assert tierctl("delete", *where, "--apply").json["outcomes"] == []
+
+
+def test_another_run_keeps_this_one_out(
+    tierctl: Tierctl, capture: Capture, s3_server: S3Server, tmp_path: Path
+) -> None:
+    place = Place(f"s3://{s3_server.bucket()}/tier", "kafka")
+    lease = lease_of(place.open(), owner="the other one")
+    assert lease is not None
+    local = capture("untiered-broker") / "local"
+    copy = ("copy", "--metadata", tmp_path / "metadata", *place.options, "--log-dir", local, "--apply")
+    with lease:
+        ran = tierctl(*copy)
+    assert ran.code == 6, ran.err
+    assert "the other one" in ran.err
+    assert list(live_segments(tmp_path / "metadata")) == []
+    assert tierctl(*copy).code == 0
+
+
+def test_a_lost_lease_stops_before_the_next_side_effect(
+    tierctl: Tierctl, capture: Capture, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(f"s3://{s3_server.bucket()}/tier", "kafka")
+    local = capture("untiered-broker") / "local"
+    copy = ("copy", "--metadata", tmp_path / "metadata", *place.options, "--log-dir", local, "--apply")
+    calls = []
+
+    def lost(lease: object) -> bool:
+        calls.append(lease)
+        return len(calls) > 30
+
+    with monkeypatch.context() as patch:
+        patch.setattr("tierctl.storage.lease.Lease.is_lost", lost)
+        ran = tierctl(*copy, "--wave-size", "2", "--threads", "1", "-o", "json")
+    assert ran.code == 6, ran.err
+    statuses = [outcome["status"] for outcome in ran.json["outcomes"]]
+    assert 0 < statuses.count("done") < 14
+    assert "pending" in statuses
+    tier = place.open()
+    finished = [s for s in live_segments(tmp_path / "metadata") if s.state.name == "COPY_SEGMENT_FINISHED"]
+    assert len(finished) == statuses.count("done")
+    assert all(len(tier.objects_of(s)) >= 5 for s in finished)

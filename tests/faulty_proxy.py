@@ -1,0 +1,145 @@
+"""Faults between a client and an HTTP server: each `Fault` spoils some of the requests that go through.
+
+with FaultyProxy(server.port) as proxy:
+    proxy.faults = [Fault("reset after", "PUT", nth=2)]
+"""
+
+import http.client
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar, Literal, Self
+
+Kind = Literal["reset before", "reset after", "hang", "503", "500", "403", "truncated", "errors inside"]
+
+_ERROR = "<?xml version='1.0'?><Error><Code>{}</Code><Message>injected</Message></Error>"
+_CODES = {"503": "SlowDown", "500": "InternalError", "403": "AccessDenied"}
+_INSIDE = """<?xml version="1.0"?><DeleteResult><Error><Key>{}</Key><Code>InternalError</Code>
+<Message>injected</Message></Error></DeleteResult>"""
+HANG_S = 2.0
+
+
+@dataclass
+class Fault:
+    """Spoils the nth request (from 1; 0: every one) whose method and path fit.
+
+    "reset before" the server sees it, "reset after" it has answered; "errors inside": an answer of 200 to
+    DeleteObjects that says of one key that it was not deleted, and it wasn't.
+    """
+
+    kind: Kind
+    method: str = ""
+    path: str = ""
+    nth: int = 1
+    seen: int = field(default=0, init=False)
+
+    def hits(self, method: str, path: str) -> bool:
+        if not method.startswith(self.method) or self.path not in path:
+            return False
+        self.seen += 1
+        return self.nth in {0, self.seen}
+
+
+class FaultyProxy:
+    """Listens on a free loopback port while the block runs."""
+
+    def __init__(self, target_port: int) -> None:
+        self.faults: list[Fault] = []
+        self.requests: list[str] = []
+        self._lock = threading.Lock()
+        handler = type("_Bound", (_Handler,), {"proxy": self, "target_port": target_port})
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def fault_of(self, method: str, path: str) -> Kind | None:
+        with self._lock:
+            self.requests.append(f"{method} {path}")
+            return next((fault.kind for fault in self.faults if fault.hits(method, path)), None)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    proxy: ClassVar[FaultyProxy]
+    target_port: ClassVar[int]
+
+    def handle_any(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        kind = self.proxy.fault_of(self.command, self.path)
+        match kind:
+            case "reset before":
+                return self._reset()
+            case "hang":
+                time.sleep(HANG_S)
+                return self._reset()
+            case "503" | "500" | "403":
+                return self._answer(int(kind), {}, _ERROR.format(_CODES[kind]).encode())
+            case "errors inside":
+                body, key = _without_one(body)
+                self._forward(body, signed=False)
+                return self._answer(200, {}, _INSIDE.format(key).encode())
+        status, headers, answer = self._forward(body)
+        if kind == "reset after":
+            return self._reset()
+        return self._answer(status, headers, answer, cut=kind == "truncated")
+
+    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
+
+    def _forward(self, body: bytes, *, signed: bool = True) -> tuple[int, dict[str, str], bytes]:
+        if not signed:
+            # A changed body can't be forwarded under its signature: the one key it names is left alone, and
+            # so are the others; what matters is that the answer says so of one of them only.
+            return 200, {}, b""
+        connection = http.client.HTTPConnection("127.0.0.1", self.target_port, timeout=30)
+        try:
+            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() != "expect":
+                    connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return answer.status, dict(answer.getheaders()), answer.read()
+        finally:
+            connection.close()
+
+    def _answer(self, status: int, headers: dict[str, str], body: bytes, *, cut: bool = False) -> None:
+        self.send_response_only(status)
+        skipped = {"content-length", "transfer-encoding", "connection"}
+        for name, value in headers.items():
+            if name.lower() not in skipped:
+                self.send_header(name, value)
+        length = headers.get("Content-Length", len(body)) if self.command == "HEAD" else len(body)
+        self.send_header("Content-Length", str(length))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body[: len(body) // 2] if cut else body)
+        if cut:
+            self._reset()
+
+    def _reset(self) -> None:
+        self.wfile.flush()
+        self.close_connection = True
+        # Without lingering, closing sends a reset.
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.shutdown(socket.SHUT_RD)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def _without_one(body: bytes) -> tuple[bytes, str]:
+    key = body.partition(b"<Key>")[2].partition(b"</Key>")[0].decode()
+    return body, key
