@@ -461,10 +461,21 @@ class TestTheTopicItself:
         assert time.monotonic() - began < 10
         assert caught.value.exit_code == 5
 
-    @pytest.mark.parametrize("uri", ["kafka://nowhere", "kafka://a:1/topic", "kafka://", "redis://a:1"])
+    @pytest.mark.parametrize(
+        "uri",
+        [
+            "kafka://nowhere",
+            "kafka://a:1/topic",
+            "kafka://",
+            "redis://a:1",
+            "kafka://[::1",
+            "kafka://u:pw@a:1",
+        ],
+    )
     def test_no_address(self, uri: str) -> None:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError) as caught:
             open_metadata(uri)
+        assert "pw" not in caught.value.message
 
 
 class TestRestarts:

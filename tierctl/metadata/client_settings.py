@@ -180,6 +180,10 @@ def read_properties(path: Path) -> dict[str, str]:
 
 def split_servers(text: str, source: str) -> tuple[str, ...]:
     """`host:port,…` as a tuple; UsageError for a part that is none."""
+    if "@" in text:
+        raise UsageError(
+            f"{source}: an address holds no user", hint="who logs in belongs into --command-config"
+        )
     servers = tuple(part.strip() for part in text.split(",") if part.strip())
     for server in servers:
         host, colon, port = server.rpartition(":")

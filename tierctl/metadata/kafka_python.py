@@ -36,6 +36,10 @@ _NUMBERS = {
 }
 
 
+class NotReadyError(MetadataError):
+    """What passes: no leader, no connection. The client had better be made anew."""
+
+
 def connect(settings: ClientSettings) -> Any:
     """A connected KafkaAdminClient; raises as `translated`, UsageError when kafka-python is not there."""
     require("kafka")
@@ -166,7 +170,8 @@ def translated(doing: str) -> Iterator[None]:
     except (theirs.UnknownTopicOrPartitionError, theirs.UnknownTopicIdError) as e:
         raise NotFoundError(f"{doing}: {_text(e)}", hint="is that the right cluster?") from None
     except (theirs.KafkaError, OSError) as e:
-        raise MetadataError(f"{doing}: {_text(e)}", hint=_HINT) from None
+        passes = isinstance(e, (theirs.RetriableError, OSError))
+        raise (NotReadyError if passes else MetadataError)(f"{doing}: {_text(e)}", hint=_HINT) from None
 
 
 def _text(error: Exception) -> str:

@@ -1,12 +1,13 @@
 """What librdkafka has no question for, asked through kafka-python: mostly what a partition's leader knows."""
 
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 from uuid import UUID
 
-from tierctl.errors import MetadataError
 from tierctl.metadata.client_settings import ClientSettings
-from tierctl.metadata.kafka_python import connect, translated
+from tierctl.metadata.kafka_python import NotReadyError, connect, translated
 from tierctl.metadata.raw_fetch import fetch
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.wire.batch_columns import scan_heads
@@ -14,6 +15,9 @@ from tierctl.wire.batch_columns import scan_heads
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 _EPOCHS_A_REQUEST = 1000
+_WAIT_S = 0.2
+
+R = TypeVar("R")
 
 
 class LeaderLogs:
@@ -26,11 +30,20 @@ class LeaderLogs:
         self._settings = settings
         self._client: Any = None
 
-    @property
-    def _connected(self) -> Any:
-        if self._client is None:
-            self._client = connect(self._settings)
-        return self._client
+    def _ask(self, doing: str, question: Callable[[Any], R]) -> R:
+        """The answer, asked again for `request_timeout_ms` where a leader or the connection was lost."""
+        deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
+        while True:
+            try:
+                if self._client is None:
+                    self._client = connect(self._settings)
+                with translated(doing):
+                    return question(self._client)
+            except NotReadyError:
+                self.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_WAIT_S)
 
     def close(self) -> None:
         """Disconnect."""
@@ -40,22 +53,10 @@ class LeaderLogs:
 
     def offsets(self, partitions: Collection[TopicPartition], spec: int) -> dict[TopicPartition, int | None]:
         """EARLIEST_LOCAL or LATEST_TIERED of each partition; None where the broker has no such offset."""
-        client = self._connected
-        from kafka import TopicPartition as TheirPartition
-        from kafka import errors
-
-        asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
-        if not asked:
+        if not partitions:
             return {}
-        with translated(f"asking for offsets {spec}"):
-            try:
-                found = client.list_partition_offsets(asked, timeout_ms=self._settings.request_timeout_ms)
-            except (errors.UnsupportedVersionError, errors.IncompatibleBrokerVersion):
-                return dict.fromkeys(partitions)
-        return {
-            TopicPartition(key.topic, key.partition): value.offset if value.offset >= 0 else None
-            for key, value in found.items()
-        }
+        found = self._ask(f"asking for offsets {spec}", lambda client: _offsets(client, partitions, spec))
+        return {p: offset if offset is not None and offset >= 0 else None for p, offset in found.items()}
 
     def leader_epochs(self, partition: TopicPartition, log_start_offset: int) -> tuple[EpochEntry, ...]:
         """The leader's epoch lineage, as its leader-epoch-checkpoint has it from `log_start_offset` on.
@@ -63,13 +64,9 @@ class LeaderLogs:
         Epoch e begins where epoch e - 1, or the last before it that has records, ends
         (OffsetForLeaderEpoch, LeaderEpochFileCache.endOffsetFor).
         """
-        client = self._connected
-        with translated(f"asking for the leader epochs of {partition}"):
-            leader, latest = client._manager.run(_leader_of, client, partition)  # noqa: SLF001
-            ends: dict[int, tuple[int, int]] = {}
-            for first in range(0, latest + 1, _EPOCHS_A_REQUEST):
-                epochs = range(first, min(first + _EPOCHS_A_REQUEST, latest + 1))
-                ends |= client._manager.run(_epoch_ends, client, partition, leader, epochs)  # noqa: SLF001
+        ends = self._ask(
+            f"asking for the leader epochs of {partition}", lambda client: _ends(client, partition)
+        )
         return lineage_of(ends, log_start_offset)
 
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
@@ -77,28 +74,11 @@ class LeaderLogs:
 
         A topic that we may not see is known. A list of names has no trace of it.
         """
-        client = self._connected
-        unknown = frozenset(topic_ids)
-        with translated("asking for topics by their ids"):
-            brokers = [broker.node_id for broker in client._manager.cluster.brokers()]  # noqa: SLF001
-            if not brokers:
-                raise MetadataError("the cluster names no brokers", hint="run again")
-            for broker in brokers:
-                if unknown:
-                    unknown &= client._manager.run(_unknown_ids, client, broker, unknown)  # noqa: SLF001
-        return unknown
+        return self._ask("asking for topics by their ids", lambda client: _unknown(client, topic_ids))
 
     def log_bytes(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """How large each partition's segments are on the broker that is named for it; None when not told."""
-        found: dict[tuple[str, int, int], int] = {}
-        with translated("asking for the sizes of log directories"):
-            for broker in self._connected.describe_log_dirs():
-                for folder in broker["log_dirs"]:
-                    for topic in folder["topics"]:
-                        for part in topic["partitions"]:
-                            if not part["is_future_key"]:
-                                key = (topic["name"], part["partition_index"], broker["broker"])
-                                found[key] = part["partition_size"]
+        found = self._ask("asking for the sizes of log directories", _sizes)
         return {p: found.get((p.topic, p.partition, leader)) for p, leader in partitions.items()}
 
     def batch_bytes(
@@ -108,16 +88,16 @@ class LeaderLogs:
 
         Stops once there are more than `bytes_max`. Replicas and the tier have the same bytes.
         """
+        doing = f"reading {partition} from offset {start_offset} on"
         total = 0
-        with translated(f"reading {partition} from offset {start_offset} on"):
-            while start_offset < end_offset and total <= bytes_max:
-                data = fetch(self._connected, partition.topic, partition.partition, start_offset)
-                heads = scan_heads(data, expected_offset=None)
-                mine = (heads.base_offsets >= start_offset) & (heads.base_offsets < end_offset)
-                total += int(heads.sizes_bytes[mine].sum())
-                if not len(heads) or int(heads.next_offsets[-1]) <= start_offset:
-                    break
-                start_offset = int(heads.next_offsets[-1])
+        while start_offset < end_offset and total <= bytes_max:
+            data = self._ask(doing, partial(_fetch, partition=partition, offset=start_offset))
+            heads = scan_heads(data, expected_offset=None)
+            mine = (heads.base_offsets >= start_offset) & (heads.base_offsets < end_offset)
+            total += int(heads.sizes_bytes[mine].sum())
+            if not len(heads) or int(heads.next_offsets[-1]) <= start_offset:
+                break
+            start_offset = int(heads.next_offsets[-1])
         return total
 
 
@@ -135,6 +115,58 @@ def lineage_of(ends: Mapping[int, tuple[int, int]], log_start_offset: int) -> tu
         if start < ends[epoch][1] or epoch == known[-1]:
             entries.append(EpochEntry(epoch, start))
     return tuple(entries)
+
+
+def _offsets(
+    client: Any, partitions: Collection[TopicPartition], spec: int
+) -> dict[TopicPartition, int | None]:
+    from kafka import TopicPartition as TheirPartition
+    from kafka import errors
+
+    asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
+    try:
+        found = client.list_partition_offsets(asked)
+    except errors.UnsupportedVersionError:
+        return dict.fromkeys(partitions)
+    return {TopicPartition(key.topic, key.partition): value.offset for key, value in found.items()}
+
+
+def _ends(client: Any, partition: TopicPartition) -> dict[int, tuple[int, int]]:
+    leader, latest = client._manager.run(_leader_of, client, partition)  # noqa: SLF001
+    ends: dict[int, tuple[int, int]] = {}
+    for first in range(0, latest + 1, _EPOCHS_A_REQUEST):
+        epochs = range(first, min(first + _EPOCHS_A_REQUEST, latest + 1))
+        ends |= client._manager.run(_epoch_ends, client, partition, leader, epochs)  # noqa: SLF001
+    return ends
+
+
+def _unknown(client: Any, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
+    from kafka import errors
+
+    brokers = [broker.node_id for broker in client._manager.cluster.brokers()]  # noqa: SLF001
+    if not brokers:
+        raise errors.MetadataEmptyBrokerList
+    unknown = frozenset(topic_ids)
+    for broker in brokers:
+        if unknown:
+            unknown &= client._manager.run(_unknown_ids, client, broker, unknown)  # noqa: SLF001
+    return unknown
+
+
+def _sizes(client: Any) -> dict[tuple[str, int, int], int]:
+    """Bytes by topic, partition and broker."""
+    return {
+        (topic["name"], part["partition_index"], broker["broker"]): part["partition_size"]
+        for broker in client.describe_log_dirs()
+        for folder in broker["log_dirs"]
+        for topic in folder["topics"]
+        for part in topic["partitions"]
+        if not part["is_future_key"]
+    }
+
+
+def _fetch(client: Any, *, partition: TopicPartition, offset: int) -> bytes:
+    return fetch(client, partition.topic, partition.partition, offset)
 
 
 async def _unknown_ids(client: Any, broker: int, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:

@@ -27,7 +27,12 @@ def open_metadata_topic(
     kafka:// without servers means those in the files. Raises UsageError, LockedError, SafetyRefusal,
     CorruptInputError, NotFoundError, AuthenticationError, MetadataError.
     """
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as e:
+        raise UsageError(
+            f"not a metadata topic: {e}", hint="expected file:///dir or kafka://host:port"
+        ) from None
     if parts.scheme == "kafka" and parts.path in {"", "/"}:
         return _on_cluster(parts.netloc, writable, command_config, server_config, make_topic)
     if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:

@@ -12,7 +12,7 @@ from typing import Any
 from tierctl.errors import MetadataError
 from tierctl.metadata.base import BadRange, MetadataChunk
 from tierctl.metadata.client_settings import ClientSettings
-from tierctl.metadata.kafka_python import connect, translated
+from tierctl.metadata.kafka_python import NotReadyError, connect, translated
 from tierctl.metadata.segment_windows import Window, without_edge
 from tierctl.metadata.window_chunks import chunk_of, empty_chunk
 from tierctl.wire.batch_columns import scan_heads
@@ -61,16 +61,24 @@ class RawFetcher:
     def _fetch(self, partition: int, offset: int) -> bytes:
         deadline = time.monotonic() + self._settings.stall_timeout_ms / 1000
         doing = f"reading {self._topic}-{partition} from offset {offset} on"
-        if self._client is None:
-            self._client = connect(self._settings)
         while True:
-            with translated(doing):
-                data = fetch(self._client, self._topic, partition, offset)
+            data = self._try_fetch(doing, partition, offset)
             if data:
                 return data
             if time.monotonic() > deadline:
                 raise MetadataError(f"{doing}: nothing came", hint="run again")
             time.sleep(_WAIT_S)
+
+    def _try_fetch(self, doing: str, partition: int, offset: int) -> bytes:
+        """Empty when there was nothing yet, or the leader was lost for now."""
+        try:
+            if self._client is None:
+                self._client = connect(self._settings)
+            with translated(doing):
+                return fetch(self._client, self._topic, partition, offset)
+        except NotReadyError:
+            self.close()
+            return b""
 
     def close(self) -> None:
         """Disconnect."""
