@@ -74,7 +74,7 @@ def _option(param: Any, ctx: typer.Context) -> Option:
     is_flag = bool(getattr(param, "is_flag", False))
     choices = () if is_flag else tuple(item.value for item in param.shell_complete(ctx, ""))
     return Option(
-        # The parser keeps the names of --help in a set: without an order of ours pages would change by chance.
+        # The parser keeps the names of --help in a set: without an order of ours pages change by chance.
         names=(*sorted(param.opts, key=lambda name: not name.startswith("--")), *param.secondary_opts),
         metavar="" if is_flag else _metavar(param, choices),
         help=" ".join((param.help or "").split()),
