@@ -1,12 +1,13 @@
 """RLMExpirationTask's decisions about one partition: which segments of its lineage have to go."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.plan.model import Step
-from tierctl.plan.steps import delete_step
+from tierctl.plan.steps import FOLLOWS, delete_step
 from tierctl.plan.view import DELETE_STARTED, FINISHED, View, distinct_bytes
 from tierctl.state.lineage import segments_in_lineage
 
@@ -56,7 +57,15 @@ def expire(view: View, config: TopicConfig, now_ms: int) -> Expiry:
         if segment.segment_id not in steps:
             steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
     ordered = sorted(steps.values(), key=lambda s: (s.start_offset or 0, s.segment_id or ""))
-    return Expiry(steps=tuple(ordered), log_start_offset=log_start_offset, notes=tuple(notes))
+    return Expiry(steps=_chained(ordered), log_start_offset=log_start_offset, notes=tuple(notes))
+
+
+def _chained(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The same steps, each naming the one that comes before it: of a kept plan somebody may take some out."""
+    chained = list(steps[:1])
+    for before, step in pairwise(steps):
+        chained.append(replace(step, details={**step.details, FOLLOWS: before.segment_id}))
+    return tuple(chained)
 
 
 def _live_and_excess(

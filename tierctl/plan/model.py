@@ -29,6 +29,12 @@ def _offset(value: Any) -> int | None:
     raise ValueError(f"{value!r} is no offset")
 
 
+def _partition(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31:
+        return value
+    raise ValueError(f"{value!r} is no partition")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One decision about one segment or partition.
@@ -65,7 +71,7 @@ class Step:
                 reason=raw["reason"],
                 topic=raw["topic"],
                 topic_id=Uuid.parse(raw["topic_id"]),
-                partition=int(raw["partition"]),
+                partition=_partition(raw["partition"]),
                 segment_id=None if raw["segment_id"] is None else Uuid.parse(raw["segment_id"]),
                 start_offset=_offset(raw["start_offset"]),
                 end_offset=_offset(raw["end_offset"]),
@@ -116,7 +122,7 @@ class Skip:
                 reason=raw["reason"],
                 topic=raw["topic"],
                 topic_id=Uuid.parse(raw["topic_id"]),
-                partition=int(raw["partition"]),
+                partition=_partition(raw["partition"]),
                 segment_id=None if raw["segment_id"] is None else Uuid.parse(raw["segment_id"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
@@ -160,5 +166,5 @@ class Plan:
                 read={int(partition): int(offset) for partition, offset in raw["read"].items()},
                 skipped=tuple(Skip.from_json(skip) for skip in raw.get("skipped", ())),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
             raise UsageError(f"not a plan: {e}", hint="expected what --plan-out wrote") from e

@@ -9,6 +9,9 @@ from tierctl.state.tier import PartitionState
 LINEAGE_EPOCH = "lineage_epoch"
 """Detail: the latest leader epoch of the lineage a step was decided in."""
 
+FOLLOWS = "follows"
+"""Detail: the segment that has to be deleted before this one, so that no hole comes about."""
+
 SOURCE_SEGMENT_ID = "source_segment_id"
 """Detail: the id that a segment, to be copied from another tier, has there."""
 

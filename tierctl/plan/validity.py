@@ -1,13 +1,13 @@
 """Whether a plan still holds once the metadata were read on: a step whose segment changed is dropped."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState, Uuid
 from tierctl.plan.checks import why_unknown
 from tierctl.plan.model import Action, Plan, Step
-from tierctl.plan.steps import LINEAGE_EPOCH
+from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH
 from tierctl.state.tier import PartitionState, TierState
 
 _S = RemoteLogSegmentState
@@ -36,20 +36,24 @@ def recheck(plan: Plan, state: TierState) -> Recheck:
     """Drop every step that `state`, read to its new end, no longer supports.
 
     Copies and expiries of a partition build on each other: where one falls, other than because it is done,
-    the later ones of that partition fall with it, so that no hole can come about. The plan that is left
+    or was taken out of the plan, the later ones of that partition fall with it, so that no hole can come
+    about. The plan that is left
     was decided from `state.read`.
     """
     checker = _Checker(plan.command, state)
     kept: list[Step] = []
     dropped: list[Dropped] = []
+    kept_ids: set[str | None] = set()
     broken: set[_Key] = set()
     for step in plan.steps:
         key = step.topic_id_partition.key
         verdict = checker.check(step)
         if verdict is None and key in broken and _builds_on_earlier(step):
             verdict = Dropped(step=step, reason="an earlier step of the partition no longer holds")
+        verdict = verdict or checker.check_contiguous(step, kept_ids)
         if verdict is None:
             kept.append(step)
+            kept_ids.add(step.segment_id)
             continue
         dropped.append(verdict)
         if not verdict.is_done and _builds_on_earlier(step):
@@ -70,6 +74,9 @@ class _Checker:
     def check(self, step: Step) -> Dropped | None:
         """Why `step` no longer holds; None when it does."""
         part = self._state.partition(step.topic_id_partition)
+        if part is not None and part.topic_id_partition.topic != step.topic:
+            known = part.topic_id_partition.topic
+            return Dropped(step=step, reason=f"the metadata call this topic {known!r}")
         match step.action:
             case Action.COPY_SEGMENT:
                 return None if part is None else self._check_copy(step, part)
@@ -109,6 +116,16 @@ class _Checker:
         if reason is None and not self._removes:
             reason = _why_changed(step, segment)
         return Dropped(step=step, reason=reason) if reason else None
+
+    def check_contiguous(self, step: Step, kept_ids: Collection[str | None]) -> Dropped | None:
+        """A deletion falls when the segment that was to go before it stays, or comes later in the plan."""
+        before, part = step.details.get(FOLLOWS), self._state.partition(step.topic_id_partition)
+        if part is None or not isinstance(before, str) or before in kept_ids:
+            return None
+        segment = part.cache.get(Uuid.parse(before))
+        if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
+            return None
+        return Dropped(step=step, reason=f"segment {before}, which comes before it, stays")
 
     def _why_not_deleted(self, step: Step, part: PartitionState) -> str | None:
         if not self._removes:
