@@ -331,6 +331,11 @@ class TestWhatIsMissing:
         for offset in set(range(36)) - {offset for offset, _, _ in rows(chunks)}:
             (control,) = topic.read(0, offset, offset + 1)
             assert (rows([control]), control.next_offset, control.bad) == ([], offset + 1, ())
+        # Nor does a transaction that is still open hold anything back.
+        with tiered.transaction(name, 3, transactional_id=name) as producer:
+            patient = on(tiered, name, stall_timeout_ms=5000)
+            assert [offset for offset, _, _ in rows(list(patient.read(0, 36, 39)))] == [36, 37, 38]
+            producer.abort_transaction(30)
 
     def test_compacted_offsets_are_told(
         self, tiered: Broker, on: Open, request: pytest.FixtureRequest
