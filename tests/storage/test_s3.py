@@ -1,5 +1,8 @@
 """What only an object store can get wrong: writes in parts, lost answers, leases, prefixes."""
 
+import json
+import os
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,7 @@ from tierctl.storage import open as opening
 from tierctl.storage.aiven import AivenLayout
 from tierctl.storage.layout import KafkaLayout
 from tierctl.storage.lease import LEASE_S, MARGIN_S, Lease, lease_of
+from tierctl.storage.lease_owner import Owner
 from tierctl.storage.open import open_remote
 from tierctl.storage.s3 import S3Store, client
 from tierctl.storage.tier import ObjectTier
@@ -138,15 +142,15 @@ class TestOpening:
 class TestLease:
     def test_one_at_a_time(self, store: S3Store) -> None:
         tier = ObjectTier(store, KafkaLayout())
-        first, second = lease_of(tier, owner="first"), lease_of(tier, owner="second")
+        first, second = lease_of(tier), lease_of(tier)
         assert first is not None
         assert second is not None
         with first:
             assert not first.is_lost()
-            with pytest.raises(LockedError, match="'first'"), second:
+            with pytest.raises(LockedError, match=f"process {os.getpid()} on"), second:
                 pass
             assert list(tier.list_objects()) == []
-        with lease_of(tier, owner="third") as third:  # type: ignore[union-attr]
+        with lease_of(tier) as third:  # type: ignore[union-attr]
             assert not third.is_lost()
         assert list(store.list_objects("")) == []
 
@@ -157,7 +161,7 @@ class TestLease:
         def compete(name: str) -> None:
             begin.wait()
             try:
-                with Lease(store, "lease", owner=name):
+                with Lease(store, "lease", owner=Owner.of_this_run()):
                     got.append(name)
                     seen.wait()
             except LockedError:
@@ -171,15 +175,15 @@ class TestLease:
         assert len(got) == 1
 
     def test_one_that_was_taken_is_lost_and_stays_with_the_other(self, store: S3Store) -> None:
-        with Lease(store, "lease", owner="first") as first:
-            store._s3.put_object(Bucket=store._bucket, Key="a/b/lease", Body=b'{"owner": "thief"}')
+        with Lease(store, "lease", owner=Owner.of_this_run()) as first:
+            store._s3.put_object(Bucket=store._bucket, Key="a/b/lease", Body=b'{"host": "thief"}')
             first.renew()
             assert first.is_lost()
         assert b"thief" in store.open("lease").read()
 
     def test_time_passes_without_renewal(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [0.0]
-        with Lease(store, "lease", owner="first", clock_s=lambda: now[0]) as lease:
+        with Lease(store, "lease", owner=Owner.of_this_run(), clock_s=lambda: now[0]) as lease:
             now[0] = LEASE_S - MARGIN_S - 1
             lease.renew()
             now[0] += LEASE_S - MARGIN_S - 1
@@ -197,9 +201,25 @@ class TestLease:
 
     def test_an_old_one_is_taken_over(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
         store.put_all({"lease": b"what a killed run left"})
-        with pytest.raises(LockedError), Lease(store, "lease", owner="too early"):
+        with pytest.raises(LockedError), Lease(store, "lease", owner=Owner.of_this_run()):
             pass
         monkeypatch.setattr("tierctl.storage.lease.TAKE_OVER_S", -1.0)
-        with Lease(store, "lease", owner="second") as second:
+        with Lease(store, "lease", owner=Owner.of_this_run()) as second:
             assert not second.is_lost()
-            assert b"second" in store.open("lease").read()
+            assert second._owner.run.encode() in store.open("lease").read()
+
+    def test_one_whose_process_is_gone_is_taken_over(self, store: S3Store) -> None:
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        for change in ({"pid": gone.pid}, {"started": "1"}, {"run": "an earlier one of this process"}):
+            left = Owner.of_this_run().facts() | change
+            store.put_all({"lease": json.dumps(left).encode()})
+            with Lease(store, "lease", owner=Owner.of_this_run()) as lease:
+                assert not lease.is_lost()
+
+    def test_one_of_another_machine_may_still_run(self, store: S3Store) -> None:
+        for change in ({"place": "elsewhere", "pid": 1 << 22}, {"place": "", "pid": 1 << 22}, {"pid": "x"}):
+            left = Owner.of_this_run().facts() | {"started": "1"} | change
+            store.put_all({"lease": json.dumps(left).encode()})
+            with pytest.raises(LockedError), Lease(store, "lease", owner=Owner.of_this_run()):
+                pass

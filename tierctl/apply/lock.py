@@ -3,9 +3,6 @@
 Where metadata are in a folder their writer keeps other runs out, too.
 """
 
-import os
-import socket
-import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -31,7 +28,7 @@ def leased(remote: RemoteStorageManager, stop: Stop) -> Iterator[Lease | None]:
 
     Once that is not certain any more, `stop` is asked before the next side effect.
     """
-    lease = lease_of(remote, owner=f"{socket.gethostname()} {os.getpid()} {uuid.uuid4().hex[:8]}")
+    lease = lease_of(remote)
     if lease is None:
         yield None
         return

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
     from tierctl.metadata.cluster import Cluster
     from tierctl.storage.base import RemoteStorageManager
+    from tierctl.storage.retry import RetrySettings
 
 _STORES = ("s3", "hdfs", "gs", "gcs", "abfs", "abfss", "viewfs")
 
@@ -214,19 +215,31 @@ class Context:
             Cluster.open(where, command_config=self.command_config, server_config=self.config)
         )
 
-    def remote(self, settings: Mapping[str, str] | None = None) -> "RemoteStorageManager":
+    def remote(
+        self, settings: Mapping[str, str] | None = None, retry: "RetrySettings | None" = None
+    ) -> "RemoteStorageManager":
         """The remote tier of --remote; UsageError when it is not given.
 
-        `settings` are a broker's; default: those of --config.
+        `settings` are a broker's; default: those of --config. Failed calls are repeated as `retry` says;
+        without it as Kafka would, and where there is no network not at all.
         """
         uri = remote_uri_of("--remote", _required("--remote", self.remote_uri))
         from tierctl.locallog import read_properties
         from tierctl.storage import open_remote
+        from tierctl.storage.retry import RetrySettings
 
+        if retry is None and not uri.startswith("file:"):
+            retry = RetrySettings()
         if settings is None:
             settings = read_properties(self.config) if self.config else {}
         return self._closing(
-            open_remote(uri, layout=self.layout, settings=settings, private_keys=self._private_keys)
+            open_remote(
+                uri,
+                layout=self.layout,
+                settings=settings,
+                private_keys=self._private_keys,
+                retry=retry,
+            )
         )
 
     @property

@@ -265,10 +265,10 @@ class Mutation:
     @cached_property
     def remote(self) -> "RemoteStorageManager":
         """The tier, its failed calls repeated as the retry settings say."""
-        from tierctl.storage.retry import RetryingStorage, RetrySettings
+        from tierctl.storage.retry import RetrySettings
 
         retry = RetrySettings.from_settings(self.settings, attempts=self.params["attempts"])
-        return RetryingStorage(self.context.remote(self.settings), retry)
+        return self.context.remote(self.settings, retry)
 
 
 def _clock_ms() -> int:

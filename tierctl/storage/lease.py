@@ -11,10 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 from tierctl.errors import LockedError, RemoteStorageError, TierctlError
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.lease_owner import Owner, has_ended
 from tierctl.storage.retry import RetryingStorage
 from tierctl.storage.tier import ObjectTier
 
@@ -57,28 +58,23 @@ class ConditionalStore(Protocol):
         ...
 
 
-def lease_of(
-    remote: RemoteStorageManager, *, owner: str, clock_s: Callable[[], float] = time.monotonic
-) -> "Lease | None":
-    """The lease of a tier; None where the store can't keep one."""
+def lease_of(remote: RemoteStorageManager) -> "Lease | None":
+    """The lease of a tier, for one run; None where the store can't keep one."""
     tier = remote.inner if isinstance(remote, RetryingStorage) else remote
     if not isinstance(tier, ObjectTier) or not isinstance(tier.store, ConditionalStore):
         return None
-    return Lease(tier.store, tier.lease_key, owner=owner, clock_s=clock_s)
+    return Lease(tier.store, tier.lease_key, owner=Owner.of_this_run())
 
 
 class Lease:
-    """Held while the block runs, renewed by a thread; LockedError when another run holds it.
-
-    `owner` is who to ask, and differs from run to run.
-    """
+    """Held while the block runs, renewed by a thread; LockedError when another run holds it."""
 
     def __init__(
         self,
         store: ConditionalStore,
         key: str,
         *,
-        owner: str,
+        owner: Owner,
         clock_s: Callable[[], float] = time.monotonic,
         renew_s: float = RENEW_S,
     ) -> None:
@@ -95,7 +91,12 @@ class Lease:
         self._renewer = threading.Thread(target=self._keep, name="tierctl-lease", daemon=True)
 
     def __enter__(self) -> Self:
-        self._acquire()
+        self._owner.begin()
+        try:
+            self._acquire()
+        except TierctlError:
+            self._owner.end()
+            raise
         self._renewer.start()
         return self
 
@@ -108,6 +109,7 @@ class Lease:
             # Best effort: it ends by itself.
             with suppress(TierctlError):
                 self._store.delete_if(self._key, self._tag)
+        self._owner.end()
 
     def is_lost(self) -> bool:
         """Whether it is not certain any more that nobody else holds it: nothing more may be begun."""
@@ -126,11 +128,12 @@ class Lease:
         if self._write(None):
             return
         found = self._store.stamped(self._key)
-        if found is not None and found.age_s < TAKE_OVER_S:
+        holder = {} if found is None else _facts(found.body)
+        if found is not None and found.age_s < TAKE_OVER_S and not has_ended(holder):
+            who = f"process {holder.get('pid', '?')} on {ascii(holder.get('host', '?'))[:200]}"
             raise LockedError(
-                f"another tierctl changes this tier: {_owner_of(found.body)} renewed {self._key} "
-                f"{found.age_s:.0f} s ago",
-                hint=f"wait for it to end; a run that was killed keeps others out for {TAKE_OVER_S:.0f} s",
+                f"another tierctl changes this tier: {who} renewed {self._key} {found.age_s:.0f} s ago",
+                hint=f"wait for it; one killed on another machine keeps others out for {TAKE_OVER_S:.0f} s",
             )
         if not self._write(None if found is None else found.tag):
             raise LockedError(
@@ -140,7 +143,7 @@ class Lease:
     def _write(self, tag: str | None) -> bool:
         sent_s = self._clock_s()
         self._count += 1
-        body = json.dumps({"owner": self._owner, "count": self._count, "lease_s": LEASE_S}).encode()
+        body = json.dumps({**self._owner.facts(), "count": self._count, "lease_s": LEASE_S}).encode()
         written = self._store.put_if(self._key, body, tag)
         if written is None:
             found = self._store.stamped(self._key)
@@ -152,8 +155,9 @@ class Lease:
         return True
 
 
-def _owner_of(body: bytes) -> str:
-    try:
-        return ascii(json.loads(body)["owner"])[:200]
-    except (ValueError, KeyError, TypeError):
-        return "somebody"
+def _facts(body: bytes) -> dict[str, Any]:
+    """What a lease says of its holder; nothing when it is none of ours."""
+    with suppress(ValueError):
+        found = json.loads(body)
+        return found if isinstance(found, dict) else {}
+    return {}

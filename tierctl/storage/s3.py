@@ -42,6 +42,8 @@ PART_BYTES = 16 << 20
 """Objects up to this size are put at once; larger ones in parts of it, one in memory a thread."""
 
 PARTS_MAX = 10_000
+READ_TIMEOUT_S: float = 60
+CLIENT_ATTEMPTS = 4
 DELETE_BATCH = 1_000
 _STAMP_MAX_BYTES = 1 << 16
 THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
@@ -58,8 +60,8 @@ def client() -> "S3Client":
         "s3",
         config=Config(
             connect_timeout=10,
-            read_timeout=60,
-            retries={"mode": "standard", "total_max_attempts": 4},
+            read_timeout=READ_TIMEOUT_S,
+            retries={"mode": "standard", "total_max_attempts": CLIENT_ATTEMPTS},
             max_pool_connections=32,
             request_checksum_calculation="when_supported",
             response_checksum_validation="when_supported",

@@ -1,0 +1,168 @@
+"""Faults between tierctl and an S3 server: a second run converges, nothing is finished without its object."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tierctl.metadata import open_metadata
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.storage import s3
+from tierctl.storage.open import open_remote
+
+from tests.apply.conftest import Ran
+from tests.apply.worlds import LOG, RETENTION, copy_world
+from tests.faulty_proxy import HANG_S, Fault, FaultyProxy, Kind
+from tests.servers import S3Server
+
+Tierctl = Callable[..., Ran]
+_S = RemoteLogSegmentState
+
+WRITES: tuple[Kind, ...] = ("reset before", "reset after", "hang", "503", "500", "403")
+RETRIES = ("--set", "remote.log.manager.task.retry.backoff.ms=1", "--attempts", "2")
+
+
+@dataclass
+class Away:
+    """A small log and an empty tier behind a proxy."""
+
+    proxy: FaultyProxy
+    uri: str
+    metadata: Path
+    logs: Path
+    folder: Path
+
+    def segments(self) -> list[RemoteLogSegmentMetadata]:
+        manager = open_metadata(self.metadata.as_uri())
+        found = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
+        manager.close()
+        return found
+
+    def copy(self, layout: str) -> tuple[object, ...]:
+        where = ("--metadata", self.metadata, "--remote", self.uri, "--layout", layout)
+        return ("copy", *where, "--log-dir", self.logs, *RETRIES, "--threads", 1, "--apply")
+
+    def sweep(self, layout: str) -> tuple[object, ...]:
+        configs = self.folder / "configs"
+        configs.write_text(RETENTION)
+        where = ("--metadata", self.metadata, "--remote", self.uri, "--layout", layout)
+        more = ("--log-dir", self.logs, "--topic-configs", configs, *RETRIES, "--threads", 1)
+        return ("sweep", *where, *more, "--apply")
+
+    def check(self, layout: str) -> None:
+        """Every finished segment is whole, and readable; no object is nobody's."""
+        self.proxy.faults = []
+        tier = open_remote(self.uri, layout=layout)
+        known = self.segments()
+        for segment in known:
+            if segment.state is _S.COPY_SEGMENT_FINISHED:
+                with tier.fetch_log_segment(segment, 0) as stream:
+                    log = self.logs / LOG / f"{segment.start_offset:020d}.log"
+                    assert stream.read() == log.read_bytes()
+        keys = {o.key for o in tier.list_objects()}
+        assert keys == {o.key for s in known for o in tier.objects_of(s)}
+        tier.close()
+
+
+@pytest.fixture(scope="module")
+def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("away")
+    copy_world(folder, capture("untiered-broker"))
+    return folder
+
+
+@pytest.fixture
+def away(
+    template: Path, s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Away]:
+    shutil.copytree(template / "metadata", tmp_path / "metadata")
+    bucket = s3_server.bucket()
+    with FaultyProxy(s3_server.port) as proxy:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+        monkeypatch.setattr(s3, "READ_TIMEOUT_S", HANG_S / 4)
+        monkeypatch.setattr(s3, "CLIENT_ATTEMPTS", 1)
+        yield Away(proxy, f"s3://{bucket}/tier", tmp_path / "metadata", template / "logs", tmp_path)
+
+
+class TestCopy:
+    @pytest.mark.parametrize(
+        ("layout", "fault"),
+        [
+            *(("kafka", (kind, "PUT", ".log", 2)) for kind in WRITES),
+            *(("aiven", (kind, "PUT", ".rsm-manifest", 1)) for kind in WRITES),
+            ("kafka", ("503", "PUT", ".log", 0)),
+            ("kafka", ("reset after", "PUT", ".snapshot", 0)),
+            ("aiven", ("reset before", "PUT", ".log", 0)),
+        ],
+    )
+    def test_writes(
+        self, away: Away, tierctl: Tierctl, layout: str, fault: tuple[Kind, str, str, int]
+    ) -> None:
+        away.proxy.faults = [Fault(*fault)]
+        first = tierctl(*away.copy(layout))
+        assert first.code in {0, 3, 5, 11}, first.err
+        away.check(layout)
+        second = tierctl(*away.copy(layout))
+        assert second.code == 0, second.err
+        finished = [s for s in away.segments() if s.state is _S.COPY_SEGMENT_FINISHED]
+        assert len({s.start_offset for s in finished}) == len(finished) == 3
+        away.check(layout)
+
+    def test_an_answer_that_is_lost_costs_no_second_copy(self, away: Away, tierctl: Tierctl) -> None:
+        away.proxy.faults = [Fault("reset after", "PUT", ".log", 1)]
+        assert tierctl(*away.copy("kafka")).code == 0
+        assert [s.state for s in away.segments()] == [_S.COPY_SEGMENT_FINISHED] * 3
+
+    @pytest.mark.parametrize("kind", ["reset before", "503", "403"])
+    def test_verification(self, away: Away, tierctl: Tierctl, kind: Kind) -> None:
+        away.proxy.faults = [Fault(kind, "HEAD", ".log", 0)]
+        first = tierctl(*away.copy("kafka"))
+        assert first.code in {3, 5, 11}, first.err
+        assert not any(s.state is _S.COPY_SEGMENT_FINISHED for s in away.segments())
+        away.check("kafka")
+        assert tierctl(*away.copy("kafka")).code == 0
+        away.check("kafka")
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind", "nth"),
+    [
+        *(
+            ("kafka", kind, 1)
+            for kind in ("errors inside", "reset before", "reset after", "503", "403", "hang")
+        ),
+        ("aiven", "errors inside", 1),
+        ("aiven", "reset after", 2),
+    ],
+)
+def test_sweeps(away: Away, tierctl: Tierctl, layout: str, kind: Kind, nth: int) -> None:
+    assert tierctl(*away.copy(layout)).code == 0
+    before = {s.segment_id for s in away.segments()}
+    away.proxy.faults = [Fault(kind, "POST", "delete", at) for at in (nth, nth + 1)]
+    first = tierctl(*away.sweep(layout))
+    assert first.code in {0, 3, 5, 11}, first.err
+    away.check(layout)
+    second = tierctl(*away.sweep(layout))
+    assert second.code == 0, second.err
+    left = away.segments()
+    assert {s.segment_id for s in left} < before
+    assert all(s.state is _S.COPY_SEGMENT_FINISHED for s in left)
+    away.check(layout)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "reset before", "503"])
+def test_reading_goes_on(away: Away, tierctl: Tierctl, kind: Kind) -> None:
+    assert tierctl(*away.copy("kafka")).code == 0
+    fetch = ("fetch", "--metadata", away.metadata, "--remote", away.uri, "--layout", "kafka")
+    whole = tierctl(*fetch)
+    assert whole.code == 0
+    away.proxy.faults = [Fault(kind, "GET", ".log", 1)]
+    assert tierctl(*fetch).out == whole.out
+
+
+def test_a_listing_that_breaks_is_an_error(away: Away, tierctl: Tierctl) -> None:
+    assert tierctl(*away.copy("kafka")).code == 0
+    away.proxy.faults = [Fault("truncated", "GET", "list-type", 0)]
+    ran = tierctl("verify", "--metadata", away.metadata, "--remote", away.uri, "--layout", "kafka")
+    assert ran.code == 5, ran.err
