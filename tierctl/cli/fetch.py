@@ -1,6 +1,7 @@
 """`tierctl fetch`: records, segments and indexes from the tier."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -8,8 +9,8 @@ import typer
 
 from tierctl.cli import fetch_options as own
 from tierctl.cli import options
-from tierctl.cli.context import Context
-from tierctl.cli.reading import Tier, logs_if_given, note, read_state, show_problem
+from tierctl.cli.context import Context, Selection
+from tierctl.cli.reading import Tier, log_start_on, logs_if_given, note, read_state, show_problem
 from tierctl.cli.times import parse_time_ms
 from tierctl.errors import ExitCode, UsageError
 
@@ -35,6 +36,7 @@ def fetch(
     config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
+    aiven_private_key: options.AivenPrivateKeys = None,
     log_dir: options.LogDirs = None,
     state_dir: options.StateDir = None,
     topic: options.Topics = None,
@@ -96,7 +98,8 @@ def chosen_partitions(context: Context, problems: "Problems") -> Iterator["Reada
 
     state = read_state(context, problems)
     by_name = bool(context.topic) and not context.topic_id
-    for found in readable_partitions(state, logs_if_given(context), context.selection, by_name=by_name):
+    selection = _now_called(context) if by_name else context.selection
+    for found in readable_partitions(state, logs_if_given(context), selection, by_name=by_name):
         refusal = refused(found.topic_id_partition)
         if refusal is None:
             yield found
@@ -104,16 +107,28 @@ def chosen_partitions(context: Context, problems: "Problems") -> Iterator["Reada
             problems.report(refusal)
 
 
+def _now_called(context: Context) -> "Selection":
+    """The selection, of several topics with one name only the one that a cluster has now."""
+    selection = context.selection
+    cluster = context.cluster()
+    topics = {} if cluster is None else cluster.topics(selection.topics)
+    if topics.keys() < selection.topics:
+        return selection
+    return replace(selection, topic_ids=frozenset(topic.topic_id for topic in topics.values()))
+
+
 def _fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:
     from tierctl.read import rows
     from tierctl.report import render
 
     tier = Tier.of(context)
+    cluster = context.cluster()
     encode = rows.encoder(rows.Binary(ctx.params["binary"]))
 
     def every() -> Iterator[dict[str, Any]]:
         for readable in chosen_partitions(context, problems):
-            for record in _records(ctx, tier, readable, problems):
+            start = log_start_on(cluster, readable.topic_id_partition)
+            for record in _records(ctx, tier.view(readable, problems, start), tier, problems):
                 yield rows.record_row(readable.topic_id_partition, record, encode)
 
     render(
@@ -124,10 +139,9 @@ def _fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -
     )
 
 
-def _records(ctx: typer.Context, tier: Tier, readable: "Readable", problems: "Problems") -> Iterator[Any]:
+def _records(ctx: typer.Context, view: "PartitionView", tier: Tier, problems: "Problems") -> Iterator[Any]:
     from tierctl.read.reader import Isolation, PartitionReader
 
-    view = tier.view(readable, problems)
     reader = PartitionReader(
         view, tier.fetcher, problems.report, isolation=Isolation(ctx.params["isolation"])
     )
@@ -138,7 +152,7 @@ def _records(ctx: typer.Context, tier: Tier, readable: "Readable", problems: "Pr
     yield from reader.read(start, until)
     if reader.undecided_offset is not None and (until is None or until > reader.undecided_offset):
         note(
-            f"{readable.topic_id_partition.topic_partition} ends at offset {reader.undecided_offset} for "
+            f"{view.topic_id_partition.topic_partition} ends at offset {reader.undecided_offset} for "
             "read_committed: how its transaction ended is not in the tier; --log-dir may tell"
         )
 

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 import typer
 
 from tierctl.cli.context import Context
-from tierctl.errors import TierctlError
+from tierctl.errors import AuthenticationError, TierctlError
 from tierctl.report.terminal import printable
 
 if TYPE_CHECKING:
-    from tierctl.model import LocalLog
+    from tierctl.metadata.cluster import Cluster
+    from tierctl.model import LocalLog, TopicIdPartition
     from tierctl.read.indexes import IndexFetcher
     from tierctl.read.partitions import Readable
     from tierctl.read.problems import Problems
@@ -65,8 +66,10 @@ class Tier:
             return cls(remote, UncachedIndexes(remote))
         return cls(remote, RemoteIndexCache(context.state_dir, remote))
 
-    def view(self, readable: "Readable", problems: "Problems") -> "PartitionView":
-        """What there is to read of a partition."""
+    def view(
+        self, readable: "Readable", problems: "Problems", log_start_offset: int | None = None
+    ) -> "PartitionView":
+        """What there is to read of a partition, from `log_start_offset` on if a leader says so."""
         from tierctl.read.view import PartitionView
 
         return PartitionView.of(
@@ -76,4 +79,28 @@ class Tier:
             remote=self.remote,
             fetcher=self.fetcher,
             report=problems.report,
+            log_start_offset=log_start_offset,
         )
+
+
+def log_start_on(cluster: "Cluster | None", partition: "TopicIdPartition") -> int | None:
+    """Where a partition's log starts for consumers of the cluster; None where it does not know.
+
+    Below it brokers serve nothing, though the tier may still have it.
+    """
+    from tierctl.model import TopicConfig
+    from tierctl.plan.leader import knows_log_start
+
+    topic = None if cluster is None else cluster.topics([partition.topic]).get(partition.topic)
+    if cluster is None or topic is None or topic.topic_id != partition.topic_id:
+        return None
+    brokers = {broker.broker_id: broker for broker in cluster.brokers()}
+    try:
+        config = cluster.topic_configs([partition.topic])[partition.topic]
+    except AuthenticationError:
+        # Who may only read is not told; then only a leader that tiers can be believed.
+        config = TopicConfig(remote_storage_enable=True)
+    for log in cluster.logs([partition]):
+        if knows_log_start(brokers.get(log.leader), config):
+            return log.log_start_offset
+    return None

@@ -10,6 +10,8 @@ import typer
 from tierctl.cli import options
 from tierctl.cli.context import Context
 from tierctl.cli.reading import Tier, logs_if_given, read_state, show_problem
+from tierctl.cli.segment_offsets import COLUMNS as OFFSET_COLUMNS
+from tierctl.cli.segment_offsets import offset_rows
 from tierctl.cli.times import parse_time_ms
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import RemoteLogSegmentMetadata
@@ -106,6 +108,15 @@ Sizes = Annotated[
         rich_help_panel=options.SHOW,
     ),
 ]
+Offsets = Annotated[
+    bool,
+    typer.Option(
+        "--offsets",
+        help="Each partition's earliest, earliest-local, latest-tiered and latest offset, as GetOffsetShell "
+        "names them.",
+        rich_help_panel=options.SHOW,
+    ),
+]
 Check = Annotated[
     bool,
     typer.Option(
@@ -130,6 +141,7 @@ def segments(
     config: options.ServerProperties = None,
     remote: options.Remote = None,
     layout: options.RemoteLayout = None,
+    aiven_private_key: options.AivenPrivateKeys = None,
     log_dir: options.LogDirs = None,
     state_dir: options.StateDir = None,
     topic: options.Topics = None,
@@ -140,6 +152,7 @@ def segments(
     offset: Offset = None,
     time: Time = None,
     sizes: Sizes = False,
+    offsets: Offsets = False,
     check: Check = False,
     now: options.Now = None,
     output: options.Output = options.OutputFormat.TABLE,
@@ -156,6 +169,9 @@ def segments(
     with Context.of(ctx) as context:
         if check:
             return _check(context, problems, output)
+        if offsets:
+            _render(offset_rows(context, _partitions(context, problems)), output, OFFSET_COLUMNS)
+            return problems.exit_code
         found = list(_found(ctx, context, problems))
         if sizes:
             _render(_size_rows(found, context), output, SIZE_COLUMNS)
@@ -172,9 +188,9 @@ def _require(ctx: typer.Context) -> None:
     if given["epoch"] is not None and given["time"] is not None:
         raise UsageError("--epoch with --offset, and --time, find a segment each", hint="give one of them")
     finding = given["epoch"] is not None or given["time"] is not None
-    if sum((finding, given["all_"], given["check"])) > 1:
-        raise UsageError("--all, --check and finding one segment exclude each other")
-    if given["sizes"] and (finding or given["check"]):
+    if sum((finding, given["all_"], given["check"], given["offsets"])) > 1:
+        raise UsageError("--all, --check, --offsets and finding one segment exclude each other")
+    if given["sizes"] and (finding or given["check"] or given["offsets"]):
         raise UsageError("--sizes sums up a listing", hint="narrow it with --topic or --partition")
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
+from tierctl.plan.leader import joined_lineage
 from tierctl.read.indexes import IndexFetcher, Report, Segment
 from tierctl.read.lineage import Replica, choose_replica, lineage_of_tier, newest_segment
 from tierctl.read.source import LocalFile, RemoteSegment
@@ -109,15 +110,23 @@ class PartitionView:
         remote: RemoteStorageManager,
         fetcher: IndexFetcher,
         report: Report,
+        log_start_offset: int | None = None,
     ) -> Self:
-        """From the tier's metadata and the replicas' logs of this partition, which may be none."""
+        """From the tier's metadata and the replicas' logs of this partition, which may be none.
+
+        `log_start_offset` is what a running leader says, and goes before what a log on disk does.
+        """
         replica = choose_replica(logs)
         if replica is not None and replica.lineage:
             lineage = replica.lineage
+            if log_start_offset is not None and log_start_offset < replica.log.log_start_offset:
+                # A running broker writes its log's start down only now and then.
+                lineage = joined_lineage(lineage_of_tier(cache, fetcher, report).entries, lineage.entries)
         else:
             # A log without epochs never held a record, so it knows nothing that the tier doesn't.
             replica, lineage = None, lineage_of_tier(cache, fetcher, report)
         start, end, log_end = _tier_range(cache, lineage) if replica is None else _log_range(replica)
+        start = start if log_start_offset is None else log_start_offset
         tiered = find_highest_remote_offset(cache, lineage, log_end).offset
         stable = end if replica is None else replica.last_stable_offset
         return cls(

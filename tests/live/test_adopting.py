@@ -1,0 +1,121 @@
+"""What tierctl copied a broker adopts: copies none of it again, drops its own copies, serves every record."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tierctl.metadata.log_on_disk import partitions_in
+
+from tests.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.kafka import VERSIONS
+from tests.live.commands import base_offsets, plan, rows, where
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+TOPICS = ("adopt-plain", "adopt-tx")
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
+@pytest.fixture(params=VERSIONS)
+def untiered(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Broker]:
+    """A broker without tiering: a plain topic and one with transactions, both of two leader epochs."""
+    broker = brokers.own(request.param, tiered=False)
+    for topic in TOPICS:
+        broker.create_topic(topic)
+    fill(broker, seed=1)
+    broker.restart()
+    fill(broker, seed=2)
+    yield broker
+    broker.stop()
+
+
+def fill(broker: Broker, *, seed: int) -> None:
+    broker.produce("adopt-plain", 1800, seed=seed)
+    for number in range(6):
+        broker.produce_transaction("adopt-tx", 250, commit=number % 3 != 1)
+        broker.produce("adopt-tx", 30, seed=number + seed)
+
+
+def served(broker: Broker) -> dict[tuple[str, str], list[object]]:
+    return {
+        (topic, how): list(broker.records(topic, isolation=how)) for topic in TOPICS for how in ISOLATIONS
+    }
+
+
+def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, object]]:
+    """While the broker runs on, without tiering, to a metadata topic that tierctl makes there."""
+    settings = tmp_path / "server.properties"
+    prefix = "rlmm.config.remote.log.metadata.topic"
+    settings.write_text(
+        f"{prefix}.num.partitions={METADATA_PARTITIONS}\n{prefix}.replication.factor=1\n{prefix}.min.isr=1\n"
+    )
+    command = (
+        "copy",
+        *where(broker),
+        "--config",
+        settings,
+        "--create-metadata-topic",
+        "--log-dir",
+        broker.log_dir,
+    )
+    # Rolled segments don't change, so there is no harm in a broker that does not tier.
+    done = plan(*command, "--allow-live-brokers", "--apply")
+    assert plan(*command, "--allow-live-brokers", "--apply")["steps"] == []
+    return list(done["outcomes"])
+
+
+def copy_to_the_stopped_broker(broker: Broker) -> list[dict[str, object]]:
+    """To the metadata log on the stopped broker's disk, which it made when its tiering was first on."""
+    broker.restart(tiered=True)
+    broker.wait_for("the metadata topic", lambda: len(partitions_in(broker.log_dir)) == METADATA_PARTITIONS)
+    broker.stop()
+    command = (
+        "copy",
+        "--metadata",
+        broker.log_dir,
+        "--remote",
+        broker.remote_dir,
+        "--log-dir",
+        broker.log_dir,
+    )
+    done = plan(*command, "--apply")
+    assert plan(*command, "--apply")["steps"] == []
+    broker.start()
+    return list(done["outcomes"])
+
+
+def test_a_broker_adopts_what_was_copied(untiered: Broker, tmp_path: Path) -> None:
+    broker = untiered
+    with broker.transaction("adopt-tx", 1200, transactional_id="open") as _:
+        before = served(broker)
+        if broker.release.version == "4.3.0":
+            outcomes = copy_to_the_stopped_broker(broker)
+        else:
+            outcomes = copy_to_the_cluster(broker, tmp_path)
+            broker.restart(tiered=True)
+        assert {outcome["status"] for outcome in outcomes} == {"done"}
+        copied = {topic: base_offsets(broker, topic) for topic in TOPICS}
+        assert all(len(found) >= 3 for found in copied.values())
+        for topic in TOPICS:
+            broker.alter_topic(topic, remote_storage_enable="true", local_retention_bytes="1")
+        ends = {topic: max(o["end_offset"] for o in outcomes if o["topic"] == topic) for topic in TOPICS}
+        broker.wait_for(
+            "the broker to drop its own copies",
+            lambda: all(broker.offsets("earliest-local").get((t, 0), 0) > ends[t] for t in TOPICS),
+        )
+        broker.await_idle()
+        assert served(broker) == before
+    # None of it was copied again, and what it tiers itself goes on from there.
+    for topic in TOPICS:
+        assert base_offsets(broker, topic)[: len(copied[topic])] == copied[topic]
+        spans = [
+            (row["start_offset"], row["end_offset"])
+            for row in rows("segments", *where(broker)[:2], "--topic", topic)
+        ]
+        assert all(start == end + 1 for (_, end), (start, _) in pairwise(spans))
+        # A seek into each epoch, not only a scan: an epoch that the metadata leave out is out of range.
+        for start, end in spans:
+            for offset in (start, (start + end) // 2, end):
+                assert broker.records(topic, start=offset)[0][0] >= offset
+    earliest = broker.offsets("earliest", *TOPICS)
+    assert earliest == {(topic, 0): 0 for topic in TOPICS}

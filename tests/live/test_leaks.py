@@ -1,0 +1,91 @@
+"""A topic is deleted while its store refuses: the broker leaks, tierctl delete finds, marks and removes."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from tests.broker import Broker
+from tests.live.commands import killed, objects, plan, rows, tierctl, where
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+# As runs meet them; each is killed before and after. The broker itself has begun to delete every segment.
+MARK_LABELS = ("delete.marked.publish",)
+DELETE_LABELS = (
+    "delete.partition_started.publish",
+    "delete.segment.delete",
+    "delete.segment_finished.publish",
+    "delete.partition_finished.publish",
+)
+
+
+def obstruct(broker: Broker, topic: str) -> list[Path]:
+    """Put a folder where each segment's log is: LocalTieredStorage deletes no such thing."""
+    logs = list(broker.remote_dir.glob(f"kafka-tiered-storage/{topic}-[0-9]*-*/*.log"))
+    for log in logs:
+        log.rename(log.with_suffix(".held"))
+        log.mkdir()
+    return logs
+
+
+def clear(logs: list[Path]) -> None:
+    for log in logs:
+        log.rmdir()
+        log.with_suffix(".held").rename(log)
+
+
+def leak(broker: Broker, topic: str) -> None:
+    """Tier a topic of two partitions and delete it in vain; then the store works again."""
+    broker.create_topic(topic, 2, tiered=True)
+    broker.produce(topic, 3500)
+    broker.produce(topic, 2500, partition=1)
+    broker.await_idle()
+    logs = obstruct(broker, topic)
+    broker.delete_topic(topic)
+    broker.wait_for("the broker to try", lambda: broker.said().count("Found unexpected directory") >= 1)
+    broker.await_idle()
+    clear(logs)
+
+
+def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
+    topic = "leaked"
+    leak(broker, topic)
+    leaked = objects(broker, topic)
+    assert len([name for name in leaked if name.endswith(".log")]) == 5
+    new_id = broker.create_topic(topic, 2, tiered=True)
+    broker.produce(topic, 2500)
+    broker.await_idle()
+    recreated = objects(broker, topic) - leaked
+    assert recreated
+
+    delete = ("delete", *where(broker), "--topic", topic)
+    (found,) = rows(*delete, "--find")
+    assert (found["topic"], found["partitions"], found["segments"]) == (topic, 2, 5)
+    assert (found["topic_id"] != new_id, found["delete_state"]) == (True, None)
+    assert tierctl(*delete, "--find", "--apply").code == 2
+    marks = plan(*delete, "--find", "--mark")["steps"]
+    assert {(step["action"], step["topic_id"]) for step in marks} == {("mark_partition", found["topic_id"])}
+
+    mark, remove = (*delete, "--find", "--mark", "--apply"), (*delete, "--apply")
+    if broker.release.version == "4.3.0":
+        for command, labels in ((mark, MARK_LABELS), (remove, DELETE_LABELS)):
+            for label, moment in product(labels, ("before", "after")):
+                assert killed(label, moment, *command), (label, moment)
+    for _ in range(2):
+        plan(*mark)
+        plan(*remove)
+    assert objects(broker, topic) == recreated
+    assert rows(*delete, "--find") == []
+    assert {row["topic_id"] for row in rows("segments", *where(broker)[:2], "--topic", topic)} == {new_id}
+
+    # The broker runs on, and so does its topic.
+    last = broker.offsets("latest-tiered")[topic, 0]
+    broker.produce(topic, 2500, seed=3)
+    broker.wait_for("the broker to tier on", lambda: broker.offsets("latest-tiered")[topic, 0] > last)
+    assert len(broker.records(topic)) == 5000
+
+
+def test_a_cluster_is_needed_to_find(tmp_path: Path) -> None:
+    ran = tierctl("delete", "--metadata", tmp_path, "--remote", tmp_path, "--find")
+    assert (ran.code, "--bootstrap-server" in ran.err) == (2, True)

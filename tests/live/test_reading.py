@@ -1,0 +1,57 @@
+"""What a broker tiered: tierctl tells the offsets of Kafka's tools, and the records a consumer gets."""
+
+import pytest
+
+from tests.broker import Broker
+from tests.live.commands import fetched, rows, tierctl, where
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+TOPICS = ("read-plain", "read-tx")
+
+
+@pytest.fixture(scope="module")
+def tiered(broker: Broker) -> Broker:
+    """A plain topic, one of whose log starts was raised, and one with transactions, some aborted."""
+    if TOPICS[0] in broker.admin.list_topics(timeout=10).topics:
+        return broker
+    broker.create_topic("read-plain", 2, tiered=True)
+    broker.create_topic("read-tx", tiered=True)
+    broker.produce("read-plain", 3500, **{"compression.type": "zstd"})
+    broker.produce("read-plain", 2500, partition=1)
+    for number in range(12):
+        broker.produce_transaction("read-tx", 300, commit=number % 3 != 1)
+        broker.produce("read-tx", 40, seed=number)
+    broker.await_idle()
+    broker.delete_records("read-plain", 1, 1200)
+    broker.await_idle()
+    return broker
+
+
+def test_offsets_are_those_of_get_offset_shell(tiered: Broker) -> None:
+    found = rows("segments", *where(tiered)[:2], "--offsets", *("--topic", TOPICS[0], "--topic", TOPICS[1]))
+    for column in ("earliest", "earliest_local", "latest_tiered", "latest"):
+        told = tiered.offsets(column.replace("_", "-"), *TOPICS)
+        assert {(row["topic"], row["partition"]): row[column] for row in found} == told, column
+    listed = rows("segments", *where(tiered)[:2], "--topic", TOPICS[1])
+    assert max(row["end_offset"] for row in listed) == tiered.offsets("latest-tiered")["read-tx", 0]
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_records_are_a_consumers(tiered: Broker, isolation: str) -> None:
+    starts, lasts = tiered.offsets("earliest", *TOPICS), tiered.offsets("latest-tiered", *TOPICS)
+    for topic, partition in starts:
+        served = tiered.records(topic, partition, isolation=isolation, start=starts[topic, partition])
+        wanted = [record for record in served if record[0] <= lasts[topic, partition]]
+        assert fetched(tiered, topic, partition, isolation) == wanted
+        # The running broker's log above the tier; its files are only read.
+        above = fetched(tiered, topic, partition, isolation, "--log-dir", tiered.log_dir)
+        assert above[: len(wanted)] == wanted
+
+
+def test_nothing_is_wrong(tiered: Broker) -> None:
+    for args in (("verify", *where(tiered), "--deep"), ("segments", *where(tiered), "--check")):
+        ran = tierctl(*args, *("--topic", TOPICS[0], "--topic", TOPICS[1]), "--output", "jsonl")
+        assert (ran.code, [line for line in ran.lines if '"info"' not in line]) == (0, []), ran.err
+    printed = tierctl("format", *where(tiered)[:2], "--topic", TOPICS[0], "--style", "json")
+    assert printed.code == 0
+    assert len(printed.lines) >= 2 * len(rows("segments", *where(tiered)[:2], "--topic", TOPICS[0]))

@@ -1,0 +1,201 @@
+"""Beside brokers that do the work themselves tierctl refuses: exit 4, with the reason and the way out."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tierctl.metadata.client_settings import ClientSettings
+from tierctl.metadata.topic_on_cluster import MetadataTopicOnCluster
+from tierctl.metadata.topic_settings import MetadataClients
+from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
+from tierctl.wire.metadata import encode
+from tierctl.wire.partitioner import metadata_partition
+
+from tests.broker import METADATA_PARTITIONS, PASSWORD, USER, Broker, Brokers, jaas_quoted
+from tests.live.commands import base_offsets, plan, rows, tierctl, where
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+TOPIC = "guarded"
+
+
+@pytest.fixture(scope="module")
+def led(broker: Broker) -> tuple[Broker, Uuid]:
+    """A broker that tiers and leads the topic, of which everything but a tail is in the tier."""
+    if TOPIC not in broker.admin.list_topics(timeout=10).topics:
+        broker.create_topic(TOPIC, tiered=True)
+        broker.produce(TOPIC, 2500)
+        broker.await_idle()
+    return broker, broker.topic_id(TOPIC)
+
+
+@pytest.fixture
+def replica(led: tuple[Broker, Uuid], tmp_path: Path) -> Path:
+    """A copy of the broker's log directory, on which nobody runs."""
+    broker, _ = led
+    folder = tmp_path / "replica"
+    shutil.copytree(broker.log_dir / f"{TOPIC}-0", folder / f"{TOPIC}-0")
+    for name in ("log-start-offset-checkpoint", "replication-offset-checkpoint", "meta.properties"):
+        shutil.copy(broker.log_dir / name, folder)
+    return folder
+
+
+def refused(*args: object) -> str:
+    ran = tierctl(*args, "--apply")
+    assert ran.code == 4, (ran.out, ran.err)
+    assert "--allow-live-brokers" in ran.err, "the way out"
+    return ran.err
+
+
+def test_a_leader_that_tiers(led: tuple[Broker, Uuid], replica: Path) -> None:
+    broker, topic_id = led
+    before = base_offsets(broker, TOPIC)
+    for args in (
+        ("sweep", "--topic", TOPIC, "--log-start-offset", f"{TOPIC}-0=1500"),
+        ("sweep", "--topic", TOPIC),
+        ("copy", "--topic", TOPIC, "--log-dir", replica),
+    ):
+        assert "broker 7 leads it and tiers" in refused(*args, *where(broker))
+        planned = tierctl(*args, *where(broker))
+        assert planned.code == 0
+        assert "--apply would refuse this" in planned.err
+    mark = ("delete", "--mark", "--topic-id", topic_id, *where(broker))
+    still_there = tierctl(*mark, "--apply")
+    assert (still_there.code, "still there" in still_there.err) == (4, True)
+    assert "broker 7 leads it and tiers" in refused(*mark, "--force")
+    assert base_offsets(broker, TOPIC) == before
+    assert all(
+        row["state"] == "COPY_SEGMENT_FINISHED"
+        for row in rows("segments", *where(broker)[:2], "--topic", TOPIC)
+    )
+
+
+def test_a_running_brokers_own_files(led: tuple[Broker, Uuid]) -> None:
+    broker, _ = led
+    ran = tierctl("copy", *where(broker), "--topic", TOPIC, "--log-dir", broker.log_dir, "--apply")
+    assert (ran.code, "a broker is running" in ran.err) == (4, True)
+
+
+def test_a_kept_plan_is_fenced_too(led: tuple[Broker, Uuid], tmp_path: Path) -> None:
+    broker, _ = led
+    kept = tmp_path / "plan.json"
+    asked = ("sweep", "--topic", TOPIC, "--log-start-offset", f"{TOPIC}-0=1500", "--plan-out", kept)
+    assert tierctl(*asked, *where(broker)).code == 0
+    assert "broker 7 leads it" in refused("apply", kept, *where(broker))
+
+
+@pytest.fixture
+def secured(brokers: Brokers) -> Iterator[Broker]:
+    """A broker that does not tier, and does not tell USER any broker's settings."""
+    broker = brokers.own(
+        "4.3.0",
+        tiered=False,
+        secured=True,
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users="User:ANONYMOUS",
+        remote_log_manager_task_interval_ms="60000",
+    )
+    yield broker
+    broker.stop()
+
+
+def deny_settings(broker: Broker) -> None:
+    from confluent_kafka.admin import (
+        AclBinding,
+        AclOperation,
+        AclPermissionType,
+        ResourcePatternType,
+        ResourceType,
+    )
+
+    everything = [
+        (kind, name, AclOperation.ALL, AclPermissionType.ALLOW)
+        for kind, name in ((ResourceType.TOPIC, "*"), (ResourceType.BROKER, "kafka-cluster"))
+    ]
+    denied = (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
+    acls = [
+        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, permission)
+        for kind, name, operation, permission in (*everything, denied)
+    ]
+    for future in broker.admin.create_acls(acls).values():
+        future.result(30)
+
+
+def login(broker: Broker, folder: Path) -> Path:
+    assert broker.certificates is not None
+    path = folder / "client.properties"
+    password = jaas_quoted(PASSWORD).replace("\\", "\\\\")
+    path.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="{USER}" password="{password}";\n'
+        f"ssl.truststore.location={broker.certificates.truststore}\n"
+        f"ssl.truststore.password={broker.certificates.password}\nssl.truststore.type=PKCS12\n"
+    )
+    return path
+
+
+def copied_topic(broker: Broker, name: str, folder: Path) -> Uuid:
+    """A topic that tierctl itself tiers, beside a broker that does not."""
+    topic_id = broker.create_topic(name)
+    broker.produce(name, 3500)
+    settings = folder / "server.properties"
+    settings.write_text(
+        f"rlmm.config.remote.log.metadata.topic.num.partitions={METADATA_PARTITIONS}\n"
+        "rlmm.config.remote.log.metadata.topic.replication.factor=1\n"
+        "rlmm.config.remote.log.metadata.topic.min.isr=1\n"
+    )
+    done = plan(
+        *("copy", *where(broker), "--config", settings, "--create-metadata-topic", "--topic", name),
+        *("--log-dir", broker.log_dir, "--allow-live-brokers", "--apply"),
+    )
+    assert [outcome["status"] for outcome in done["outcomes"]] == ["done"] * 3
+    return topic_id
+
+
+def test_settings_that_cannot_be_read_and_other_writers(secured: Broker, tmp_path: Path) -> None:
+    topic_id = copied_topic(secured, "told", tmp_path)
+    secured.wait_for(
+        "a log start that may be raised", lambda: secured.offsets("latest", "told") == {("told", 0): 3500}
+    )
+    sweep = ("sweep", "--topic", "told", "--log-start-offset", "told-0=1100", "--remote", secured.remote_dir)
+    open_listener = ("--metadata", f"kafka://{secured.bootstrap}")
+    assert len(plan(*sweep, *open_listener)["steps"]) == 1
+
+    # The same cluster, seen by somebody whom it tells no broker's settings.
+    deny_settings(secured)
+    by_user = (
+        "--metadata",
+        f"kafka://{secured.bootstrap_sasl}",
+        "--command-config",
+        login(secured, tmp_path),
+    )
+    assert "settings can't be read" in refused(*sweep, *by_user)
+
+    # Another broker id that wrote to the same metadata partition a moment ago, about whatever.
+    stranger = RemoteLogSegmentMetadataUpdate(
+        topic="told",
+        topic_id=topic_id,
+        partition=0,
+        segment_id=Uuid("u6uHqOrgTh-HLODx2Wo0EA"),
+        broker_id=99,
+        event_timestamp_ms=time.time_ns() // 1_000_000,
+        state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+    )
+    clients = MetadataClients.same(ClientSettings(bootstrap_servers=(secured.bootstrap,)))
+    topic = MetadataTopicOnCluster(clients, writable=True)
+    number = metadata_partition(topic_id, 0, METADATA_PARTITIONS)
+    topic.append([(number, encode(stranger))])
+    said = refused(*sweep, *open_listener)
+    assert f"broker 99 wrote to metadata partition {number}" in said
+    assert "10 task intervals (600000 ms)" in said
+    topic.append([(number, encode(replace(stranger, broker_id=-1)))])
+    topic.close()
+
+    done = plan(*sweep, *open_listener, "--allow-live-brokers", "--apply")
+    assert [outcome["status"] for outcome in done["outcomes"]] == ["done"]
+    # The log start was raised on the cluster, before anything was deleted.
+    assert secured.offsets("earliest", "told") == {("told", 0): 1100}
+    assert len(base_offsets(secured, "told")) == 2
