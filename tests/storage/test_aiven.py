@@ -179,6 +179,30 @@ class TestAgainstThePlugin:
         first, second = manifest.chunk_index.stored_sizes[:2]
         assert spans == [("rsm-manifest", 0, None), ("log", first, first + second)]
 
+    def test_a_chunk_is_fetched_once_and_forgotten_with_its_segment(self, tmp_path: Path) -> None:
+        store = MemoryStore()
+        tier = ObjectTier(store, AivenLayout(AivenSettings(chunk_size=1000, compression=True)))
+        metadata, data = metadata_of(), data_in(tmp_path / "one", size_bytes=5000)
+        log = data.log_segment.read_bytes()
+        tier.copy_log_segment_data(metadata, data)
+        reads: list[int] = []
+        opened = store.open
+
+        def watch(key: str, start: int = 0, end: int | None = None) -> Any:
+            reads.append(start)
+            return opened(key, start, end)
+
+        store.open = watch  # type: ignore[method-assign]
+        for at in range(0, 5000, 250):
+            assert tier.fetch_log_segment(metadata, at, at + 499).read() == log[at : at + 500]
+        assert len(reads) == 1 + 5
+        other = data_in(tmp_path / "two", seed=7, size_bytes=5000)
+        tier.copy_log_segment_data(metadata, other)
+        assert tier.fetch_log_segment(metadata, 0).read() == other.log_segment.read_bytes()
+        tier.delete_log_segment_data(metadata)
+        with pytest.raises(RemoteResourceNotFound):
+            tier.fetch_log_segment(metadata, 0, 5)
+
 
 class TestKeys:
     @pytest.mark.parametrize("given", [{}, {"other": "private"}])

@@ -69,6 +69,8 @@ def remote_uri_of(option: str, given: str) -> str:
 def folder_of(option: str, uri: str) -> Path:
     """The folder a URI means: file:///dir, file:dir or a plain path; UsageError for anything else."""
     scheme = urlsplit(uri).scheme if ":" in uri.split("/", 1)[0] else ""
+    if scheme in {"kafka", *_STORES}:
+        raise UsageError(f"{option} {uri}: this works on a folder only", hint="use file:///dir or a folder")
     if scheme not in {"", "file"}:
         raise UsageError(f"{option} {uri}: unknown scheme {scheme}:", hint="use file:///dir or a folder")
     if not scheme:

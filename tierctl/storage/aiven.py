@@ -22,7 +22,7 @@ from tierctl.errors import (
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.aiven_crypto import Keyring
-from tierctl.storage.aiven_read import AivenSegment
+from tierctl.storage.aiven_read import AivenSegment, KeptChunks
 from tierctl.storage.aiven_settings import AivenSettings
 from tierctl.storage.layout import index_sources, require_legal
 from tierctl.storage.objects import ObjectStore, chunks, source_size_bytes
@@ -70,6 +70,7 @@ class AivenLayout:
         self._keyring = Keyring(self._settings.private_keys)
         self._manifests: OrderedDict[str, Manifest] = OrderedDict()
         self._lock = threading.Lock()
+        self._kept = KeptChunks()
         self.base = _legal_prefix(key_prefix)
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
@@ -85,6 +86,7 @@ class AivenLayout:
                 f"segment {metadata.segment_id} says its objects are at {named!r}, another segment's",
                 hint="look at it with tierctl format; tierctl deletes only objects named after their segment",
             )
+        self._forget(self._stem(metadata))
         return self.keys_of(metadata)
 
     @contextmanager
@@ -96,6 +98,7 @@ class AivenLayout:
                 hint="let the plugin copy this topic, or turn encryption off for tierctl's copies",
             )
         stem = self.base + main_path(metadata)
+        self._forget(stem)
         with self._encoded_log(data.log_segment) as (log, chunk_index, compressed):
             places, indexes = _encoded_indexes(data)
             manifest = Manifest(chunk_index=chunk_index, indexes=places, compression=compressed)
@@ -124,7 +127,7 @@ class AivenLayout:
         stem = self._stem(metadata)
         manifest = self._manifest(store, stem + MANIFEST)
         cipher = None if manifest.encryption is None else self._keyring.cipher(manifest.encryption)
-        return AivenSegment(store=store, stem=stem, manifest=manifest, cipher=cipher)
+        return AivenSegment(store=store, stem=stem, manifest=manifest, cipher=cipher, kept=self._kept)
 
     def _manifest(self, store: ObjectStore, key: str) -> Manifest:
         with self._lock:
@@ -146,6 +149,11 @@ class AivenLayout:
             while len(self._manifests) > MANIFESTS_KEPT:
                 self._manifests.popitem(last=False)
         return manifest
+
+    def _forget(self, stem: str) -> None:
+        with self._lock:
+            self._manifests.pop(stem + MANIFEST, None)
+        self._kept.forget(stem)
 
     def _stem(self, metadata: RemoteLogSegmentMetadata) -> str:
         own = main_path(metadata)
