@@ -63,8 +63,8 @@ class KafkaRelease:
             )
         return done.stdout
 
-    def dump_log(self, segment: Path, *options: str) -> str:
-        """What kafka-dump-log prints of a segment or index."""
+    def dump_log(self, segment: Path | str, *options: str) -> str:
+        """What kafka-dump-log prints of a segment or index, or of several joined by commas."""
         package = "kafka" if self.version.startswith("3.") else "org.apache.kafka"
         return self.run(f"{package}.tools.DumpLogSegments", "--files", str(segment), *options)
 

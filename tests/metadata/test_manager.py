@@ -201,7 +201,7 @@ def test_two_topics_of_one_name_are_two(tmp_path: Path) -> None:
     manager.close()
 
 
-@pytest.mark.parametrize("uri", ["kafka://host:9092", "file://host/dir", "dir", "file:"])
+@pytest.mark.parametrize("uri", ["kafka://host:9092/topic", "file://host/dir", "dir", "file:"])
 def test_other_uris_are_refused(uri: str) -> None:
     with pytest.raises(UsageError, match="not a metadata topic"):
         open_metadata(uri)
