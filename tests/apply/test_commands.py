@@ -197,6 +197,30 @@ def test_a_log_that_changed_since_the_plan(empty: World, tierctl: Tierctl, tmp_p
     assert [segment.end_offset for segment in empty.segments()] == [599]
 
 
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize("damage", [_flip, _cut], ids=["a flipped bit", "a lost end"])
+def test_a_damaged_local_segment_is_not_copied(
+    damage: Callable[[Path], None], empty: World, tierctl: Tierctl
+) -> None:
+    """Brokers with a sound replica would delete it, trusting the copy."""
+    damage(empty.logs / "bills-0" / f"{600:020d}.log")
+    ran = tierctl(*copy(empty, "--apply"))
+    assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["done", "failed", "dropped"]
+    assert ran.code in {3, 7}
+    assert f"{600:020d}.log" in ran.err
+    assert [s.end_offset for s in empty.segments() if s.state is _S.COPY_SEGMENT_FINISHED] == [599]
+    assert not list(empty.remote.rglob(f"{600:020d}-*"))
+
+
 def test_a_copy_needs_the_logs_of_its_plan(empty: World, tierctl: Tierctl, tmp_path: Path) -> None:
     kept = tmp_path / "plan"
     tierctl(*copy(empty, "--plan-out", kept))

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tierctl.errors import CorruptInputError
 from tierctl.model import (
     EpochEntry,
+    IndexType,
     LocalLog,
     LocalSegment,
     LogSegmentData,
@@ -22,7 +24,10 @@ from tierctl.model import (
 )
 from tierctl.plan.checks import newest_replicas
 from tierctl.plan.model import Step
+from tierctl.plan.segment_bytes import check_segment_bytes
+from tierctl.state.invariants import Severity
 from tierctl.state.lineage import Lineage
+from tierctl.storage.spool import SpooledSegment
 from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
 
 Fingerprint = tuple[tuple[int, int, int], ...]
@@ -121,8 +126,36 @@ class LocalSource:
 
     @contextmanager
     def opened(self) -> Iterator[LogSegmentData]:
-        """Source.opened."""
+        """Source.opened; CorruptInputError when the files are not what a broker wrote.
+
+        Brokers trust what was copied and delete their own replicas of it, the sound ones too.
+        """
+        wrong = self._damage()
+        if wrong is not None:
+            partition = self.log.topic_id_partition.topic_partition
+            raise CorruptInputError(
+                f"segment {self.data.log_segment} of {partition}",
+                expected="whole batches and indexes of them",
+                found=wrong,
+                hint="nothing from it on is copied; another replica's --log-dir may have it whole",
+            )
         yield self.data
+
+    def _damage(self) -> str | None:
+        data = self.data
+        indexes = {
+            IndexType.OFFSET: data.offset_index,
+            IndexType.TIMESTAMP: data.time_index,
+            IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
+        }
+        if data.transaction_index is not None:
+            indexes[IndexType.TRANSACTION] = data.transaction_index
+        files = SpooledSegment(log=data.log_segment, indexes=indexes)
+        metadata = self.started(Uuid.from_bytes(bytes(16)), -1, 0)
+        epochs: dict[IndexType, bytes | None] = {IndexType.LEADER_EPOCH: data.leader_epoch_index}
+        with files.log_bytes() as log:
+            problems = check_segment_bytes(metadata, log, files.index_bytes() | epochs)
+            return next((p.message for p in problems if p.severity is Severity.ERROR), None)
 
     def is_unchanged(self, data: LogSegmentData) -> bool:
         """Source.is_unchanged."""
