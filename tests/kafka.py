@@ -46,7 +46,7 @@ class KafkaRelease:
 
     def command(self, main_class: str, arguments: Sequence[str]) -> list[str]:
         """The command line that runs a main class."""
-        return ["java", "-Xmx512m", "-cp", f"{self.jars}/*", main_class, *arguments]
+        return ["java", "-Xmx384m", "-cp", f"{self.jars}/*", main_class, *arguments]
 
     def run(self, main_class: str, *arguments: str, timeout_s: float = RUN_TIMEOUT_S) -> str:
         """Standard output of a tool that must end well."""
