@@ -27,7 +27,7 @@ class Fault:
     """Spoils the nth request (from 1; 0: every one) whose method and path fit.
 
     "reset before" the server sees it, "reset after" it has answered; "errors inside": an answer of 200 to
-    DeleteObjects that says of one key that it was not deleted, and it wasn't.
+    DeleteObjects that names one key as not deleted, where none was (a changed body would need signing).
     """
 
     kind: Kind
@@ -88,8 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "503" | "500" | "403":
                 return self._answer(int(kind), {}, _ERROR.format(_CODES[kind]).encode())
             case "errors inside":
-                body, key = _without_one(body)
-                self._forward(body, signed=False)
+                key = body.partition(b"<Key>")[2].partition(b"</Key>")[0].decode()
                 return self._answer(200, {}, _INSIDE.format(key).encode())
         status, headers, answer = self._forward(body)
         if kind == "reset after":
@@ -98,11 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = handle_any  # noqa: N815
 
-    def _forward(self, body: bytes, *, signed: bool = True) -> tuple[int, dict[str, str], bytes]:
-        if not signed:
-            # A changed body can't be forwarded under its signature: the one key it names is left alone, and
-            # so are the others; what matters is that the answer says so of one of them only.
-            return 200, {}, b""
+    def _forward(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.target_port, timeout=30)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
@@ -138,8 +133,3 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         pass
-
-
-def _without_one(body: bytes) -> tuple[bytes, str]:
-    key = body.partition(b"<Key>")[2].partition(b"</Key>")[0].decode()
-    return body, key

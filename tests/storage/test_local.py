@@ -202,6 +202,34 @@ class TestDelete:
             assert caught.value.hint
 
 
+class TestWithoutAFolderOfItsOwn:
+    """Layout `aiven` without a prefix: nothing but objects tells a tier from an empty mount point."""
+
+    def test_an_empty_mount_point_is_no_tier(self, tmp_path: Path, data: LogSegmentData) -> None:
+        tier = local_tier(tmp_path / "tier", AivenLayout())
+        tier.copy_log_segment_data(metadata_of(), data)
+        (tmp_path / "tier").rename(tmp_path / "elsewhere")
+        (tmp_path / "tier").mkdir()
+        for call in (
+            lambda: tier.delete_log_segment_data(metadata_of()),
+            lambda: tier.objects_of(metadata_of()),
+            lambda: list(tier.list_objects()),
+        ):
+            with pytest.raises(RemoteStorageError, match="there is no tier"):
+                call()
+
+    def test_a_tier_that_was_emptied_is_still_one(self, tmp_path: Path, data: LogSegmentData) -> None:
+        tier = local_tier(tmp_path / "tier", AivenLayout())
+        for number in (0, 1):
+            tier.copy_log_segment_data(metadata_of(number), data)
+        tier.copy_log_segment_data(metadata_of(2, partition=1), data)
+        for segment in (metadata_of(0), metadata_of(1), metadata_of(2, partition=1)):
+            tier.delete_log_segment_data(segment)
+            tier.delete_log_segment_data(segment)
+        assert list(tier.list_objects()) == []
+        assert [path.name for path in (tmp_path / "tier").rglob("*")] == ["orders-2QZ5FAXaQrqgUzsReWnweA"]
+
+
 class TestLinks:
     def test_a_linked_partition_is_left_alone(self, tmp_path: Path, data: LogSegmentData) -> None:
         outside = local_tier(tmp_path / "outside")

@@ -17,6 +17,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.storage import open as opening
+from tierctl.storage import s3
 from tierctl.storage.aiven import AivenLayout
 from tierctl.storage.layout import KafkaLayout
 from tierctl.storage.lease import LEASE_S, MARGIN_S, Lease, lease_of
@@ -25,6 +26,7 @@ from tierctl.storage.open import open_remote
 from tierctl.storage.s3 import S3Store, client
 from tierctl.storage.tier import ObjectTier
 
+from tests.faulty_proxy import Fault, FaultyProxy
 from tests.servers import S3Server
 from tests.storage.segments import data_in, metadata_of
 
@@ -98,6 +100,37 @@ class TestLostAnswers:
         monkeypatch.setattr(store, "_head", race)
         with pytest.raises(RemoteStorageError, match="somebody else"):
             store.put_all({"log": b"new"})
+
+    @pytest.mark.parametrize("attempts", [1, 4])
+    def test_a_lost_answer_to_a_write_is_a_write(
+        self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, attempts: int
+    ) -> None:
+        bucket = s3_server.bucket()
+        monkeypatch.setattr(s3, "CLIENT_ATTEMPTS", attempts)
+        with FaultyProxy(s3_server.port) as proxy:
+            monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+            proxy.faults = [Fault("reset after", "PUT")]
+            store = S3Store(client(), bucket)
+            store.put_all({"log": b"new"})
+            assert sum(request.startswith("PUT") for request in proxy.requests) == min(attempts, 2)
+            store.verify("log", b"new")
+            store.close()
+
+    def test_an_error_inside_a_good_answer_is_one(
+        self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bucket = s3_server.bucket()
+        with FaultyProxy(s3_server.port) as proxy:
+            monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+            store = S3Store(client(), bucket)
+            store.put_all({"one": b"1", "two": b"2"})
+            proxy.faults = [Fault("errors inside", "POST", "delete")]
+            with pytest.raises(RemoteStorageError, match="InternalError") as caught:
+                store.delete(["one", "two"])
+            assert caught.value.hint
+            store.delete(["one", "two", "three"])
+            assert store.sizes_bytes(["one", "two"]) == {}
+            store.close()
 
 
 class TestOpening:
