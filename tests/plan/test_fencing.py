@@ -1,0 +1,65 @@
+"""Who keeps tierctl out, and which topic ids a controller lost."""
+
+from typing import Any
+
+import pytest
+from tierctl.errors import SafetyRefusal
+from tierctl.model import TopicIdPartition
+from tierctl.model.cluster import BrokerFacts, PartitionFacts, TopicFacts
+from tierctl.plan.fencing import Fence, leaked_topic_ids
+
+from tests.plan.tier import OTHER_ID, PARTITION, TOPIC_ID
+
+
+def broker(tiers: bool | None, broker_id: int = 1) -> BrokerFacts:
+    unreadable = "not allowed" if tiers is None else None
+    return BrokerFacts(broker_id=broker_id, host="b", port=1, tiers=tiers, unreadable=unreadable)
+
+
+def topic(leader: int | None = 1, topic_id: Any = TOPIC_ID, name: str = "orders") -> TopicFacts:
+    part = PartitionFacts(partition=0, leader=leader, replicas=(1,), in_sync=(1,))
+    return TopicFacts(topic=name, topic_id=topic_id, partitions=(part,), is_internal=False)
+
+
+CASES: list[tuple[str, dict[str, Any], str | None]] = [
+    ("its leader tiers", {"brokers": {1: broker(True)}}, "broker 1 leads it and tiers"),
+    ("its leader does not", {"brokers": {1: broker(False)}}, None),
+    ("another one tiers", {"brokers": {1: broker(False), 2: broker(True, 2)}}, None),
+    ("settings that can't be read", {"brokers": {1: broker(None)}}, "can't be read (not allowed)"),
+    ("a leader nobody describes", {"brokers": {}}, "does not say whether it tiers"),
+    ("no leader", {"topics": {"orders": topic(None)}}, "it has no leader now"),
+    ("no such topic", {"topics": {}}, None),
+    ("made anew", {"topics": {"orders": topic(topic_id=OTHER_ID)}, "brokers": {1: broker(True)}}, None),
+    ("another writer", {"brokers": {1: broker(False)}, "writers": {3: {9: 5}}}, "broker 9 wrote"),
+    ("a writer elsewhere", {"brokers": {1: broker(False)}, "writers": {4: {9: 5}}}, None),
+    ("a writer, and no such topic", {"topics": {}, "writers": {3: {9: 5}}}, "broker 9 wrote"),
+]
+
+
+@pytest.mark.parametrize(("facts", "wanted"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_who_keeps_out(facts: dict[str, Any], wanted: str | None) -> None:
+    fence = Fence(**{"topics": {"orders": topic()}, **facts})
+    if wanted is None:
+        fence.check({PARTITION: 3})
+        return
+    with pytest.raises(SafetyRefusal, match="brokers may do this work") as caught:
+        fence.check({PARTITION: 3})
+    assert wanted in caught.value.message
+    assert "--allow-live-brokers" in (caught.value.hint or "")
+
+
+def test_many_are_summed_up() -> None:
+    partitions = [TopicIdPartition(TOPIC_ID, "orders", number) for number in range(8)]
+    facts = tuple(PartitionFacts(partition=n, leader=1, replicas=(), in_sync=()) for n in range(8))
+    many = TopicFacts(topic="orders", topic_id=TOPIC_ID, partitions=facts, is_internal=False)
+    fence = Fence(topics={"orders": many}, brokers={1: broker(True)})
+    with pytest.raises(SafetyRefusal, match="and 3 partitions more"):
+        fence.check(dict.fromkeys(partitions, 0))
+
+
+def test_leaked_topic_ids() -> None:
+    gone = TopicIdPartition(OTHER_ID, "orders", 0)
+    elsewhere = TopicIdPartition(OTHER_ID, "payments", 0)
+    assert leaked_topic_ids({"orders": topic()}, [PARTITION, gone]) == {OTHER_ID: "orders"}
+    assert leaked_topic_ids({"orders": topic()}, [elsewhere]) == {OTHER_ID: "payments"}
+    assert leaked_topic_ids({"orders": topic()}, [PARTITION]) == {}
