@@ -6,6 +6,7 @@ TierctlError                         1  internal
 ├── SafetyRefusal                    4  a rule that protects data said no
 ├── RemoteStorageError               5  the store failed, it may work again (KIP-405 RemoteStorageException)
 │   ├── RemoteResourceNotFound      10  the object is not there (KIP-405 RemoteResourceNotFoundException)
+│   ├── RemoteTierMissing            5  no tier is where --remote says; not mounted, or mistyped
 │   ├── RemoteObjectDiffers          5  an object is not what was stored; trying the same again won't help
 │   ├── StoreWriteFailed             5  nothing was stored
 │   └── StoreWriteUnknown            5  whether it was stored is not known; never clean up by guess
@@ -86,6 +87,10 @@ class RemoteResourceNotFound(RemoteStorageError):
     """The object or the segment is not there (KIP-405 RemoteResourceNotFoundException)."""
 
     exit_code = ExitCode.NOT_FOUND
+
+
+class RemoteTierMissing(RemoteStorageError):
+    """No tier is where it should be: nothing may be taken for deleted, and asking again won't help."""
 
 
 class RemoteObjectDiffers(RemoteStorageError):

@@ -22,7 +22,7 @@ from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.model import Action, Step
 
 from tests.apply import bench
-from tests.apply.bench import NOW_MS, opened, run_on, statuses
+from tests.apply.bench import NOW_MS, opened, put, run_on, statuses
 from tests.apply.conftest import Ran
 from tests.apply.faults import Meddling
 from tests.apply.test_faults import mark
@@ -200,11 +200,11 @@ def test_a_log_that_changed_since_the_plan(empty: World, tierctl: Tierctl, tmp_p
 def _flip(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
-    path.write_bytes(data)
+    put(path, data)
 
 
 def _cut(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:-100])
+    put(path, path.read_bytes()[:-100])
 
 
 @pytest.mark.parametrize("damage", [_flip, _cut], ids=["a flipped bit", "a lost end"])

@@ -16,7 +16,7 @@ from tierctl.state.lineage import Lineage
 from tierctl.state.tier import Quarantined, TierState
 from tierctl.storage.spool import spool_folder
 
-from tests.apply.bench import opened, tools_of
+from tests.apply.bench import opened, put, tools_of
 from tests.apply.conftest import Ran
 from tests.apply.test_captures import _objects, _segments
 from tests.apply.worlds import World
@@ -106,7 +106,7 @@ def spoil_log(world: World, found: RemoteLogSegmentMetadata, suffix: str = ".log
     (path,) = world.remote.rglob(f"*{found.segment_id}{suffix}")
     data = bytearray(path.read_bytes())
     data[at] ^= 1
-    path.write_bytes(data)
+    put(path, data)
 
 
 def gone(world: World, found: RemoteLogSegmentMetadata, suffix: str) -> None:

@@ -236,3 +236,27 @@ def test_signals_end_a_run_in_silence(number: signal.Signals, metadata: Path) ->
         process.send_signal(number)
         out, err = process.communicate(timeout=30)
     assert (process.returncode, out, err) == (128 + number, "", "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("segments",),
+        ("fetch", "--remote", "."),
+        ("sweep", "--remote", ".", "--apply"),
+        ("delete", "--remote", ".", "--apply"),
+        ("verify",),
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_mistyped_metadata_folder_is_no_empty_tier(command: tuple[str, ...], tmp_path: Path) -> None:
+    ran = tierctl(*command, "--metadata", "typo", cwd=tmp_path)
+    assert (ran.code, ran.out) == (10, "")
+    assert "has no metadata topic" in ran.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_tier_is_said_once_and_at_once(capture: Capture, tmp_path: Path) -> None:
+    before = capture("tiered-cluster") / "before"
+    ran = tierctl("sweep", "--metadata", before, "--remote", tmp_path / "typo")
+    assert (ran.code, ran.out, ran.err.count("there is no tier")) == (5, "", 1)

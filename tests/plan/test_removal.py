@@ -98,6 +98,16 @@ def test_marks_no_partition_twice(states: tuple[P, ...]) -> None:
     assert [skip.reason for skip in plan.skipped] == [f"already {states[-1]}"]
 
 
+@pytest.mark.parametrize("name", [".", "..", "a/b", "x" * 250])
+def test_marks_no_name_that_no_topic_can_have(name: str) -> None:
+    state, hostile = tier(), TopicIdPartition(OTHER_ID, name, 0)
+    event = segment(0, 0, 99, partition=hostile)
+    fold_event(event, state, metadata_partition=0, metadata_offset=state.read.get(0, 0))
+    plan = plan_mark(state, [OTHER_ID])
+    assert plan.steps == ()
+    assert [(skip.topic, "no topic can have" in skip.reason) for skip in plan.skipped] == [(name, True)]
+
+
 def test_marking_refuses_what_still_exists_or_never_did() -> None:
     state = every_state()
     with pytest.raises(SafetyRefusal, match=TOPIC_ID):

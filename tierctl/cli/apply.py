@@ -74,7 +74,10 @@ def apply_plan(
     tier.require_one_source(ctx)
     kept = _load(plan)
     _require_source(kept, from_remote)
-    with mutation(ctx, fence_logs=kept.command != "delete") as run, tier.sources_of(ctx) as sources:
+    with (
+        mutation(ctx, fence_logs=kept.command != "delete", may_be_new=kept.command == "copy") as run,
+        tier.sources_of(ctx) as sources,
+    ):
         state = run.refresh()
         checked = run.narrowed(_still_holds(run, kept, state))
         partitions = {step.topic_id_partition for step in checked.steps}

@@ -172,6 +172,8 @@ def _verified(path: Path, bad: list[str]) -> Iterator[dict[str, Any]]:
 def build(
     ctx: typer.Context,
     metadata: options.Metadata = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     state_dir: options.StateDir = None,
     out: Out = None,
     header: HeaderOption = Header.NAMED,

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 
 import typer
 
-from tierctl.errors import UsageError
+from tierctl.errors import NotFoundError, UsageError
 from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
 
 if TYPE_CHECKING:
@@ -167,13 +167,17 @@ class Context:
         given = _required("--metadata", self.metadata_uri)
         return given if self.is_on_cluster else folder_of("--metadata", given).as_uri()
 
-    def metadata(self, *, writable: bool = False) -> "RemoteLogMetadataManager":
-        """The RemoteLogMetadataManager over --metadata; `writable` takes the writer's lock."""
+    def metadata(self, *, writable: bool = False, may_be_new: bool = False) -> "RemoteLogMetadataManager":
+        """The RemoteLogMetadataManager over --metadata; `writable` takes the writer's lock.
+
+        NotFoundError for a folder without a metadata topic, unless it `may_be_new`: then it reads as an
+        empty one, and is made when `writable`.
+        """
         from tierctl.metadata import open_metadata
 
         uri = self._metadata_uri
-        if not writable:
-            self._warn_of_empty_folder()
+        if not may_be_new:
+            self._require_topic()
 
         def report(note: str) -> None:
             typer.echo(f"state directory: {note}", err=True)
@@ -190,12 +194,14 @@ class Context:
             )
         )
 
-    def _warn_of_empty_folder(self) -> None:
+    def _require_topic(self) -> None:
+        # A folder that is mistyped or not mounted must not pass for a tier of which nothing is known.
         from tierctl.metadata.log_on_disk import partitions_in
 
         if not self.is_on_cluster and not partitions_in(self.metadata_folder):
-            typer.echo(
-                f"{self.metadata_folder} has no metadata topic yet: it reads as an empty one", err=True
+            raise NotFoundError(
+                f"{self.metadata_folder} has no metadata topic",
+                hint="expected a folder with __remote_log_metadata-N folders in it; copy makes a new one",
             )
 
     def metadata_topic(self) -> "MetadataTopic":

@@ -72,7 +72,7 @@ def copy(
         return tier.copy_from_tier(ctx, clean_dangling=clean_dangling)
     if not log_dir:
         raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
-    with mutation(ctx) as run:
+    with mutation(ctx, may_be_new=True) as run:
         state = run.refresh()
         logs = run.read_logs()
         plan = run.narrowed(_plan(run, state, logs, clean_dangling=clean_dangling))

@@ -100,7 +100,7 @@ class _Tier:
 
 def copy_from_tier(ctx: typer.Context, *, clean_dangling: bool) -> int:
     """Plan, and with --apply carry out, what --remote lacks of --from-remote."""
-    with mutation(ctx) as run, source_of(ctx) as tier:
+    with mutation(ctx, may_be_new=True) as run, source_of(ctx) as tier:
         plan = run.narrowed(_plan(run, tier, clean_dangling=clean_dangling))
         run.bad_source = report_quarantined(tier.metadata.state)
         return run.conclude(plan, lambda: run.copy_options(tier.sources))

@@ -131,6 +131,8 @@ class Mutation:
         from tierctl.apply.run import Options
 
         kept = self.journal is not None or self.live is not None
+        if log_starts and not kept:
+            say("the raised log starts are not kept: give --state-dir, or the same options each time")
         return Options(
             log_starts=log_starts,
             raise_log_starts=self._raise_log_starts if kept else None,
@@ -298,8 +300,10 @@ def new_segment_id() -> Uuid:
 
 
 @contextmanager
-def mutation(ctx: typer.Context, *, fence_logs: bool = True) -> Iterator[Mutation]:
+def mutation(ctx: typer.Context, *, fence_logs: bool = True, may_be_new: bool = False) -> Iterator[Mutation]:
     """Open what the command's options name; with --apply behind the fences, and for writing.
+
+    With `may_be_new` --metadata need not have a metadata topic yet; else NotFoundError.
 
     LockedError when another tierctl is at work, SafetyRefusal when a broker runs on a --log-dir, unless
     --allow-live-brokers or not `fence_logs`.
@@ -311,5 +315,5 @@ def mutation(ctx: typer.Context, *, fence_logs: bool = True) -> Iterator[Mutatio
 
             fence_logs = fence_logs and not ctx.params["allow_live_brokers"]
             held.enter_context(fenced(context.log_dir if fence_logs else ()))
-        metadata = context.metadata(writable=apply)
+        metadata = context.metadata(writable=apply, may_be_new=may_be_new)
         yield Mutation(params=ctx.params, context=context, metadata=metadata)

@@ -77,6 +77,8 @@ def check(
     ctx: typer.Context,
     file: File = None,
     metadata: options.Metadata = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     state_dir: options.StateDir = None,
     log_dir: options.LogDirs = None,
     output: options.Output = options.OutputFormat.TABLE,
@@ -96,6 +98,8 @@ def repair(
     ctx: typer.Context,
     file: File = None,
     metadata: options.Metadata = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
     state_dir: options.StateDir = None,
     log_dir: options.LogDirs = None,
     set_: Set = None,
@@ -170,14 +174,14 @@ def _set(texts: Any) -> dict[int, int]:
 def _findings(ctx: typer.Context, committed: Mapping[int, int]) -> list["Finding"]:
     from tierctl.cli.offsets_check import against_caches, against_log, against_snapshots
 
-    context = Context.of(ctx)
-    caches = _caches(context)
-    found = list(against_snapshots(caches, committed))
-    if context.metadata_uri is not None:
-        folder = context.metadata_folder
-        found += against_log(folder, committed)
-        if context.state_dir is not None:
-            found += against_caches(folder, caches, committed)
+    with Context.of(ctx) as context:
+        caches = _caches(context)
+        found = list(against_snapshots(caches, committed))
+        if context.metadata_uri is not None:
+            topic = context.metadata_topic()
+            found += against_log(topic, committed)
+            if context.state_dir is not None:
+                found += against_caches(topic, caches, committed)
     return sorted(found, key=lambda finding: finding.metadata_partition)
 
 

@@ -3,12 +3,9 @@
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tierctl.cli.cache_files import CacheFile, Form
-from tierctl.metadata.base import METADATA_TOPIC
-from tierctl.metadata.log_on_disk import partitions_in
-from tierctl.metadata.partition_log import PartitionLog
+from tierctl.metadata.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid
 from tierctl.wire.metadata import decode_column
 
@@ -26,20 +23,20 @@ class Finding:
     detail: str
 
 
-def against_log(folder: Path, committed: Mapping[int, int]) -> Iterator[Finding]:
-    """Partitions the metadata log doesn't have, and offsets beyond its end."""
-    numbers = set(partitions_in(folder))
+def against_log(topic: MetadataTopic, committed: Mapping[int, int]) -> Iterator[Finding]:
+    """Partitions the metadata topic doesn't have, and offsets beyond its end."""
+    ends = topic.end_offsets()
     for partition, offset in committed.items():
-        if partition not in numbers:
+        if partition not in ends:
             yield Finding(
                 metadata_partition=partition,
                 committed_offset=offset,
                 problem="unknown partition",
                 limit=None,
-                detail=f"{folder} has no {METADATA_TOPIC}-{partition}",
+                detail=f"there is no {METADATA_TOPIC}-{partition}",
             )
             continue
-        last = _log(folder, partition).end_offset() - 1
+        last = ends[partition] - 1
         if offset > last:
             yield Finding(
                 metadata_partition=partition,
@@ -48,10 +45,6 @@ def against_log(folder: Path, committed: Mapping[int, int]) -> Iterator[Finding]
                 limit=None if last < 0 else last,
                 detail=f"the log's last offset is {last}" if last >= 0 else "the log is empty",
             )
-
-
-def _log(folder: Path, partition: int) -> PartitionLog:
-    return PartitionLog(folder / f"{METADATA_TOPIC}-{partition}", partition)
 
 
 def against_snapshots(files: Iterable[CacheFile], committed: Mapping[int, int]) -> Iterator[Finding]:
@@ -71,7 +64,7 @@ def against_snapshots(files: Iterable[CacheFile], committed: Mapping[int, int]) 
 
 
 def against_caches(
-    folder: Path, files: Iterable[CacheFile], committed: Mapping[int, int]
+    topic: MetadataTopic, files: Iterable[CacheFile], committed: Mapping[int, int]
 ) -> Iterator[Finding]:
     """Offsets that pass over an event no cache holds: who goes on from there never learns of it."""
     held: dict[Key, int] = defaultdict(lambda: -1)
@@ -79,9 +72,10 @@ def against_caches(
         if file.topic_id is not None and file.partition is not None:
             key = (file.topic_id, file.partition)
             held[key] = max(held[key], file.last_offset)
-    numbers = set(partitions_in(folder))
+    ends = topic.end_offsets()
     for partition, offset in committed.items():
-        missing = _first_missing(folder, partition, offset, held) if partition in numbers else None
+        end = min(offset + 1, ends.get(partition, 0))
+        missing = _first_missing(topic, partition, end, held)
         if missing is not None:
             lost, whose = missing
             yield Finding(
@@ -94,15 +88,17 @@ def against_caches(
 
 
 def _first_missing(
-    folder: Path, partition: int, committed: int, held: Mapping[Key, int]
+    topic: MetadataTopic, partition: int, end_offset: int, held: Mapping[Key, int]
 ) -> tuple[int, str] | None:
-    """The first offset up to `committed` whose event is in no cache, and whose it is."""
-    for chunk in _log(folder, partition).read(0, committed + 1):
+    """The first offset below `end_offset` whose event is in no cache, and whose it is."""
+    if end_offset <= 0:
+        return None
+    for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
         events = decode_column(chunk.values)
         columns = (events.column(name).to_pylist() for name in ("topic_id", "topic", "partition"))
-        for offset, topic_id, topic, number in zip(chunk.offsets.tolist(), *columns, strict=True):
+        for offset, topic_id, name, number in zip(chunk.offsets.tolist(), *columns, strict=True):
             if topic_id is not None and held[topic_id, number] < offset:
-                return offset, f"{topic_id}:{topic}-{number}"
+                return offset, f"{topic_id}:{name}-{number}"
     return None
 
 

@@ -11,7 +11,7 @@ from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.mutation import Mutation, mutation
 from tierctl.cli.plans import say
-from tierctl.errors import TierctlError, UsageError
+from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.model import Plan
 
@@ -193,6 +193,8 @@ def _lineages(
             continue
         try:
             found[partition.key] = _lineage_of_tier(run, part)
+        except RemoteTierMissing:
+            raise
         except TierctlError as e:
             say(f"no lineage of {partition}: {e.message}")
     return found

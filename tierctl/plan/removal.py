@@ -6,7 +6,7 @@ Everything here goes by (topic id, partition): a topic recreated under the same 
 from collections.abc import Collection
 
 from tierctl.errors import NotFoundError, SafetyRefusal
-from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, Uuid, is_legal_topic_name
 from tierctl.plan.model import Action, Plan, Skip, Step
 from tierctl.plan.steps import delete_step, partition_step
 from tierctl.state.tier import PartitionState, TierState
@@ -56,6 +56,9 @@ def _refuse_current(still_there: set[Uuid], force: bool) -> None:
 def _why_not_marked(state: TierState, part: PartitionState) -> str | None:
     if part.delete_state is not None:
         return f"already {part.delete_state}"
+    if not is_legal_topic_name(part.topic_id_partition.topic):
+        # No store has objects under such a name, and a mark that can't be carried out would stay for ever.
+        return "its topic has a name no topic can have: the record that says it is wrong or hostile"
     return _why_unreadable(state, part)
 
 

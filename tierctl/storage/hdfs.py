@@ -13,6 +13,7 @@ from tierctl.errors import (
     RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
+    RemoteTierMissing,
     StoreWriteFailed,
     StoreWriteUnknown,
 )
@@ -119,7 +120,7 @@ class HdfsStore:
             with _translated(f"looking for {self._root}"):
                 self._client.get_file_info(self._root.rstrip("/") or "/")
         except RemoteResourceNotFound:
-            raise RemoteStorageError(
+            raise RemoteTierMissing(
                 f"there is no tier at {self._root}", hint="is --remote the right folder?"
             ) from None
 

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from tierctl.errors import (
     RemoteResourceNotFound,
     RemoteStorageError,
+    RemoteTierMissing,
     SafetyRefusal,
     StoreWriteFailed,
     StoreWriteUnknown,
@@ -141,7 +142,7 @@ class LocalStore:
             with os.scandir(self._root) as entries:
                 there = next(entries, None) is not None
         if not there:
-            raise RemoteStorageError(
+            raise RemoteTierMissing(
                 f"there is no tier at {self._base}", hint="is it mounted, and is --remote the right folder?"
             )
 

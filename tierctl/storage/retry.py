@@ -11,6 +11,7 @@ from tierctl.errors import (
     RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
+    RemoteTierMissing,
     StoreWriteUnknown,
     UsageError,
 )
@@ -66,7 +67,7 @@ class RetrySettings:
 
 def is_retryable(error: RemoteStorageError) -> bool:
     """Whether the same call may succeed later: what is missing or differs stays so."""
-    return not isinstance(error, (RemoteResourceNotFound, RemoteObjectDiffers))
+    return not isinstance(error, (RemoteResourceNotFound, RemoteObjectDiffers, RemoteTierMissing))
 
 
 class RetryingStorage:
