@@ -191,7 +191,9 @@ def _s3_command(folder: Path, port: int) -> list[str]:
     }
     file = folder / "s3proxy.conf"
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-    return ["java", "-Xmx256m", "-cp", f"{proxy}/*", "org.gaul.s3proxy.Main", "--properties", str(file)]
+    # The whole one alone: what it is made of lies beside it, and would be mixed with its own copies.
+    (whole,) = proxy.glob("s3proxy-*-jar-with-dependencies.jar")
+    return ["java", "-Xmx256m", "-cp", str(whole), "org.gaul.s3proxy.Main", "--properties", str(file)]
 
 
 @pytest.fixture(scope="session")
