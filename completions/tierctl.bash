@@ -211,6 +211,8 @@ _tierctl() {
         "cache verify|--profile") COMPREPLY=(); return ;;
         "cache verify|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache build|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "cache build|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "cache build|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache build|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache build|--out") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache build|--header") COMPREPLY=($(compgen -W "named unnamed" -- "$cur")); return ;;
@@ -231,12 +233,16 @@ _tierctl() {
         "offsets show|--profile") COMPREPLY=(); return ;;
         "offsets show|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "offsets check|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "offsets check|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "offsets check|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "offsets check|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "offsets check|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "offsets check|--output"|"offsets check|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
         "offsets check|--profile") COMPREPLY=(); return ;;
         "offsets check|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "offsets repair|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "offsets repair|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "offsets repair|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "offsets repair|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "offsets repair|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "offsets repair|--set") COMPREPLY=(); return ;;
@@ -257,12 +263,12 @@ _tierctl() {
         "cache") words="show verify build compact --help -h" ;;
         "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
         "cache verify") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
-        "cache build") words="--metadata --state-dir --out --header --topic --partition --topic-id --output -o --profile --config-file --verbose -v --help -h" ;;
+        "cache build") words="--metadata --command-config --config --state-dir --out --header --topic --partition --topic-id --output -o --profile --config-file --verbose -v --help -h" ;;
         "cache compact") words="--state-dir --log-dir --apply --detailed-exitcode --output -o --profile --config-file --verbose -v --help -h" ;;
         "offsets") words="show check repair --help -h" ;;
         "offsets show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
-        "offsets check") words="--metadata --state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
-        "offsets repair") words="--metadata --state-dir --log-dir --set --force --apply --detailed-exitcode --output -o --profile --config-file --verbose -v --help -h" ;;
+        "offsets check") words="--metadata --command-config --config --state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
+        "offsets repair") words="--metadata --command-config --config --state-dir --log-dir --set --force --apply --detailed-exitcode --output -o --profile --config-file --verbose -v --help -h" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }
