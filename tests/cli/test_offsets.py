@@ -179,7 +179,7 @@ def test_repair_refuses_a_running_brokers_file(tmp_path: Path) -> None:
         (["check", "--log-dir", "."], 10, "no such file"),
         (["repair", NAME, "--set", "1"], 2, "expected PARTITION=OFFSET"),
         (["repair", NAME, "--set", "x=1"], 2, "expected PARTITION=OFFSET"),
-        (["repair", NAME, "--metadata", "kafka://x"], 2, "works on a folder only"),
+        (["repair", NAME, "--metadata", "kafka://x"], 2, "no host:port"),
     ],
 )
 def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str, tmp_path: Path) -> None:

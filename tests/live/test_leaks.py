@@ -1,5 +1,6 @@
 """A topic is deleted while its store refuses: the broker leaks, tierctl delete finds, marks and removes."""
 
+import json
 from itertools import product
 from pathlib import Path
 
@@ -64,6 +65,11 @@ def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
     assert (found["topic"], found["partitions"], found["segments"]) == (topic, 2, 5)
     assert (found["topic_id"] != new_id, found["delete_state"]) == (True, None)
     assert tierctl(*delete, "--find", "--apply").code == 2
+    verified = tierctl("verify", *where(broker), "--topic", topic, "--output", "jsonl")
+    findings = [json.loads(line) for line in verified.lines]
+    assert {(f["topic_id"], f["kind"]) for f in findings if f["segment_id"] is None} == {
+        (found["topic_id"], "recreated_topic")
+    }
     marks = plan(*delete, "--find", "--mark")["steps"]
     assert {(step["action"], step["topic_id"]) for step in marks} == {("mark_partition", found["topic_id"])}
 

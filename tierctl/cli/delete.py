@@ -80,8 +80,8 @@ def delete(
     and stays as it is. --find lists what brokers left behind: topic ids that the cluster's controller does
     not know. Nobody else deletes those, so it is safe beside running brokers.
     """
-    if find and interval is not None:
-        raise UsageError("--find looks once", hint="leave --interval out")
+    if find:
+        _require_cluster(ctx)
     if find and not mark:
         if apply:
             raise UsageError("--find only lists", hint="add --mark, or leave --apply out")
@@ -93,6 +93,21 @@ def delete(
     if interval is None:
         return _once(ctx, mark=mark)
     return _repeat(ctx, interval)
+
+
+def _require_cluster(ctx: typer.Context) -> None:
+    """UsageError when there is no controller to ask which topics there are."""
+    if ctx.params["interval"] is not None:
+        raise UsageError("--find looks once", hint="leave --interval out")
+    if ctx.params["bootstrap_server"] is None and not (ctx.params["metadata"] or "").startswith("kafka:"):
+        raise _no_controller()
+
+
+def _no_controller() -> UsageError:
+    return UsageError(
+        "--find needs the cluster's controller",
+        hint="name the cluster with --bootstrap-server, or --metadata kafka://...",
+    )
 
 
 def _once(ctx: typer.Context, *, mark: bool, stop: "Stop | None" = None) -> int:
@@ -126,10 +141,7 @@ def _leaked(run: Mutation, state: "TierState") -> list[Uuid]:
     from tierctl.plan.fencing import leaked_topic_ids
 
     if run.live is None:
-        raise UsageError(
-            "--find needs the cluster's controller",
-            hint="name the cluster with --bootstrap-server, or --metadata kafka://...",
-        )
+        raise _no_controller()
     finished = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
     parts = [p for p in state if p.delete_state is not finished and (len(p.cache) or p.delete_state)]
     illegal = {

@@ -9,7 +9,7 @@ import typer
 
 from tierctl.cli import options
 from tierctl.cli.context import Context
-from tierctl.cli.reading import Tier, logs_if_given, read_state, show_problem
+from tierctl.cli.reading import Tier, believed_log, logs_if_given, read_state, show_problem
 from tierctl.cli.segment_offsets import COLUMNS as OFFSET_COLUMNS
 from tierctl.cli.segment_offsets import offset_rows
 from tierctl.cli.times import parse_time_ms
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tierctl.read.indexes import IndexFetcher
     from tierctl.read.partitions import Readable
     from tierctl.read.problems import Problems
+    from tierctl.state.invariants import Finding
 
 COLUMNS = (
     "topic",
@@ -314,15 +315,15 @@ def _size_rows(found: Iterable[RemoteLogSegmentMetadata], context: Context) -> l
 
 
 def _check(context: Context, problems: "Problems", output: options.OutputFormat) -> ExitCode:
-    from tierctl.read.check import check_partition
+    from tierctl.read.check import check_partition, facts_of_leader
     from tierctl.state.invariants import Severity
 
-    fetcher = _fetcher(context)
-    findings = [
-        finding
-        for readable in _partitions(context, problems)
-        for finding in check_partition(readable, fetcher(readable), problems.report, now_ms=context.now_ms)
-    ]
+    fetcher, cluster, now_ms = _fetcher(context), context.cluster(), context.now_ms
+    findings: list[Finding] = []
+    for readable in _partitions(context, problems):
+        log = None if cluster is None else believed_log(cluster, readable.topic_id_partition)
+        facts = None if log is None else facts_of_leader(readable.cache, log)
+        findings += check_partition(readable, fetcher(readable), problems.report, now_ms=now_ms, facts=facts)
     _render((asdict(finding) for finding in findings), output, FINDING_COLUMNS, FINDING_TABLE_COLUMNS)
     if problems.exit_code is not ExitCode.OK:
         return problems.exit_code

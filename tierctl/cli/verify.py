@@ -11,6 +11,7 @@ import typer
 from tierctl.apply.defaults import THREADS
 from tierctl.cli import options
 from tierctl.cli.context import Context
+from tierctl.cli.leader_facts import LeaderFacts, known_topics
 from tierctl.cli.mutation_options import HOW
 from tierctl.cli.reading import note
 from tierctl.errors import ExitCode, TierctlError
@@ -85,7 +86,8 @@ def verify(
     """Hold metadata, store and log directories against each other; report, never repair.
 
     Exit 0 when nothing is found but information, 3 with findings, 7 when something is corrupt. The metadata
-    topic is read whole. Objects that are nobody's are looked for in all of --remote.
+    topic is read whole. Objects that are nobody's are looked for in all of --remote. What a cluster's leaders
+    say goes before --log-dir.
     """
     with Context.of(ctx) as context:
         run = _Run(context)
@@ -119,6 +121,8 @@ class _Run:
         if remote is None:
             note("without --remote no object is looked at")
         logs = self._logs()
+        cluster = context.cluster()
+        topics = _topics(logs) if context.log_dir else None
         with ExitStack() as held, _progress() as advance:
             folder = held.enter_context(spool_folder()) if deep and remote is not None else None
             verification = Verification(
@@ -127,7 +131,8 @@ class _Run:
                 selection=context.selection,
                 now_ms=context.now_ms,
                 logs=logs,
-                topics=_topics(logs) if context.log_dir else None,
+                topics=topics if cluster is None else known_topics(cluster, manager.refresh()),
+                facts={} if cluster is None else LeaderFacts(cluster, manager.state),
                 remote=remote,
                 deep=None if folder is None else Deep(spool=folder, threads=threads),
                 advance=advance,

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tierctl.model.cluster import ClusterLog
 from tierctl.read.indexes import IndexFetcher, Report
 from tierctl.read.lineage import (
     Replica,
@@ -12,6 +13,7 @@ from tierctl.read.lineage import (
     newest_segment,
 )
 from tierctl.read.partitions import Readable
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.invariants import Finding, LogFacts, Offsets, check_offsets, check_segments
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 
@@ -74,6 +76,28 @@ def offsets_of(readable: Readable, replica: Replica) -> Offsets:
         local_log_end_offset=log.log_end_offset,
         remote_log_start_offset=first.from_offset if first else None,
         remote_log_end_offset=highest + 1 if highest >= 0 else None,
+    )
+
+
+def facts_of_leader(cache: RemoteLogMetadataCache, log: ClusterLog) -> PartitionFacts:
+    """What a running leader says of its log, with what the metadata say of its tier."""
+    lineage = Lineage(log.leader_epochs)
+    first = next(segments_in_lineage(cache, lineage, log.log_start_offset), None)
+    highest = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
+    return PartitionFacts(
+        offsets=Offsets(
+            local_log_start_offset=log.local_log_start_offset,
+            last_stable_offset=log.last_stable_offset,
+            local_log_end_offset=log.log_end_offset,
+            remote_log_start_offset=first.from_offset if first else None,
+            remote_log_end_offset=highest + 1 if highest >= 0 else None,
+        ),
+        log=LogFacts(
+            lineage=lineage,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            local_log_start_offset=log.local_log_start_offset,
+        ),
     )
 
 
