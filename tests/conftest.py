@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,10 @@ from tests.kafka import kafka
 from tests.servers import hdfs, hdfs_session, s3_server, s3_session
 
 __all__ = ["broker", "brokers", "hdfs", "hdfs_session", "kafka", "s3_server", "s3_session"]
+
+# A suite started in the background ignores SIGINT, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 DATA = Path(__file__).parent / "data"
 
