@@ -65,6 +65,28 @@ def base_offsets(broker: Broker, topic: str) -> list[int]:
     return sorted(int(Path(name).name[:20]) for name in objects(broker, topic) if name.endswith(".log"))
 
 
+def local_start(broker: Broker, topic: str) -> int:
+    """Where the broker's own copy of partition 0 begins."""
+    return min(int(log.stem) for log in (broker.log_dir / f"{topic}-0").glob("*.log"))
+
+
+def first_offset(broker: Broker, topic: str, start: int) -> int:
+    """The offset of the first record a stock consumer gets that seeks to `start`."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    config = {"group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "error"}
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "log_level": 0, **config})
+    try:
+        consumer.assign([TopicPartition(topic, 0, start)])
+        (message,) = consumer.consume(1, timeout=30)
+        assert message.error() is None, message.error()
+        offset = message.offset()
+        assert offset is not None
+        return offset
+    finally:
+        consumer.close()
+
+
 def fetched(
     broker: Broker, topic: str, partition: int, isolation: str, *more: object
 ) -> list[tuple[int, int, bytes | None, bytes | None]]:

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tierctl.metadata.log_on_disk import partitions_in
 
 from tests.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.kafka import VERSIONS
-from tests.live.commands import base_offsets, plan, rows, where
+from tests.live.commands import base_offsets, first_offset, local_start, plan, rows, where
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPICS = ("adopt-plain", "adopt-tx")
@@ -19,7 +20,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 @pytest.fixture(params=VERSIONS)
 def untiered(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Broker]:
     """A broker without tiering: a plain topic and one with transactions, both of two leader epochs."""
-    broker = brokers.own(request.param, tiered=False)
+    broker = brokers.own(request.param, tiered=False, replica_high_watermark_checkpoint_interval_ms="200")
     for topic in TOPICS:
         broker.create_topic(topic)
     fill(broker, seed=1)
@@ -42,8 +43,12 @@ def served(broker: Broker) -> dict[tuple[str, str], list[object]]:
     }
 
 
-def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, object]]:
+def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, Any]]:
     """While the broker runs on, without tiering, to a metadata topic that tierctl makes there."""
+    # A running broker writes down only now and then up to where its log is replicated.
+    checkpoint = broker.log_dir / "replication-offset-checkpoint"
+    ends = [f"{topic} 0 {end}" for (topic, _), end in broker.offsets("latest", *TOPICS).items()]
+    broker.wait_for("the high watermarks", lambda: all(end in checkpoint.read_text() for end in ends))
     settings = tmp_path / "server.properties"
     prefix = "rlmm.config.remote.log.metadata.topic"
     settings.write_text(
@@ -64,7 +69,7 @@ def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, object
     return list(done["outcomes"])
 
 
-def copy_to_the_stopped_broker(broker: Broker) -> list[dict[str, object]]:
+def copy_to_the_stopped_broker(broker: Broker) -> list[dict[str, Any]]:
     """To the metadata log on the stopped broker's disk, which it made when its tiering was first on."""
     broker.restart(tiered=True)
     broker.wait_for("the metadata topic", lambda: len(partitions_in(broker.log_dir)) == METADATA_PARTITIONS)
@@ -101,7 +106,7 @@ def test_a_broker_adopts_what_was_copied(untiered: Broker, tmp_path: Path) -> No
         ends = {topic: max(o["end_offset"] for o in outcomes if o["topic"] == topic) for topic in TOPICS}
         broker.wait_for(
             "the broker to drop its own copies",
-            lambda: all(broker.offsets("earliest-local").get((t, 0), 0) > ends[t] for t in TOPICS),
+            lambda: all(local_start(broker, topic) > ends[topic] for topic in TOPICS),
         )
         broker.await_idle()
         assert served(broker) == before
@@ -116,6 +121,6 @@ def test_a_broker_adopts_what_was_copied(untiered: Broker, tmp_path: Path) -> No
         # A seek into each epoch, not only a scan: an epoch that the metadata leave out is out of range.
         for start, end in spans:
             for offset in (start, (start + end) // 2, end):
-                assert broker.records(topic, start=offset)[0][0] >= offset
+                assert first_offset(broker, topic, offset) >= offset
     earliest = broker.offsets("earliest", *TOPICS)
     assert earliest == {(topic, 0): 0 for topic in TOPICS}

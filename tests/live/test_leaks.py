@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker
+from tests.broker import Broker, Brokers
 from tests.live.commands import killed, objects, plan, rows, tierctl, where
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -90,6 +90,25 @@ def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
     broker.produce(topic, 2500, seed=3)
     broker.wait_for("the broker to tier on", lambda: broker.offsets("latest-tiered")[topic, 0] > last)
     assert len(broker.records(topic)) == 5000
+
+
+def test_metadata_on_another_cluster_than_the_data(brokers: Brokers) -> None:
+    """KIP-405's future work: the topics are those of --bootstrap-server, wherever their metadata are."""
+    metadata, data = brokers.shared("4.3.0"), brokers.shared("3.9.1")
+    topic = "elsewhere"
+    metadata.create_topic(topic, tiered=True)
+    metadata.produce(topic, 2500)
+    metadata.await_idle()
+    find = ("delete", *where(metadata), "--topic", topic, "--find", "--output", "jsonl")
+    assert tierctl(*find).out == ""
+    ran = tierctl(*find, "--bootstrap-server", data.bootstrap)
+    assert (ran.code, len(ran.lines)) == (0, 1)
+    assert "the cluster knows none of the topics" in ran.err
+    offsets = rows("segments", *where(metadata)[:2], "--offsets", "--topic", topic)
+    assert [row["latest"] for row in offsets] == [2500]
+    aside = ("--bootstrap-server", data.bootstrap)
+    (row,) = rows("segments", *where(metadata)[:2], *aside, "--offsets", "--topic", topic)
+    assert (row["latest"], row["latest_tiered"]) == (None, offsets[0]["latest_tiered"])
 
 
 def test_a_cluster_is_needed_to_find(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ def tiered(broker: Broker) -> Broker:
         return broker
     broker.create_topic("read-plain", 2, tiered=True)
     broker.create_topic("read-tx", tiered=True)
-    broker.produce("read-plain", 3500, **{"compression.type": "zstd"})
+    broker.produce("read-plain", 3500, compression_type="zstd")
     broker.produce("read-plain", 2500, partition=1)
     for number in range(12):
         broker.produce_transaction("read-tx", 300, commit=number % 3 != 1)
