@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-
 from tierctl.spark.session import SparkSettings, open_session
 
 if TYPE_CHECKING:
