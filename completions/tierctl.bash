@@ -34,7 +34,7 @@ _tierctl() {
         "copy|--wave-size") COMPREPLY=(); return ;;
         "copy|--threads") COMPREPLY=(); return ;;
         "copy|--attempts") COMPREPLY=(); return ;;
-        "copy|--set") COMPREPLY=(); return ;;
+        "copy|--override") COMPREPLY=(); return ;;
         "copy|--profile") COMPREPLY=(); return ;;
         "copy|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "sweep|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -59,7 +59,7 @@ _tierctl() {
         "sweep|--wave-size") COMPREPLY=(); return ;;
         "sweep|--threads") COMPREPLY=(); return ;;
         "sweep|--attempts") COMPREPLY=(); return ;;
-        "sweep|--set") COMPREPLY=(); return ;;
+        "sweep|--override") COMPREPLY=(); return ;;
         "sweep|--profile") COMPREPLY=(); return ;;
         "sweep|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -80,7 +80,7 @@ _tierctl() {
         "delete|--wave-size") COMPREPLY=(); return ;;
         "delete|--threads") COMPREPLY=(); return ;;
         "delete|--attempts") COMPREPLY=(); return ;;
-        "delete|--set") COMPREPLY=(); return ;;
+        "delete|--override") COMPREPLY=(); return ;;
         "delete|--profile") COMPREPLY=(); return ;;
         "delete|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -108,7 +108,7 @@ _tierctl() {
         "apply|--wave-size") COMPREPLY=(); return ;;
         "apply|--threads") COMPREPLY=(); return ;;
         "apply|--attempts") COMPREPLY=(); return ;;
-        "apply|--set") COMPREPLY=(); return ;;
+        "apply|--override") COMPREPLY=(); return ;;
         "apply|--profile") COMPREPLY=(); return ;;
         "apply|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "format|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -252,10 +252,10 @@ _tierctl() {
     esac
     case "$path" in
         "") words="copy sweep delete apply format segments fetch verify cache offsets --profile --config-file --verbose -v --version --help -h" ;;
-        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --from-remote --from-layout --to-metadata --to-command-config --topic-configs --state-dir --topic --partition --topic-id --now --clean-dangling --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --create-metadata-topic --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
-        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
-        "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --find --mark --force --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --interval --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
-        "apply") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --from-remote --from-layout --to-metadata --to-command-config --state-dir --topic --partition --topic-id --force --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --set --profile --config-file --verbose -v --help -h" ;;
+        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --from-remote --from-layout --to-metadata --to-command-config --topic-configs --state-dir --topic --partition --topic-id --now --clean-dangling --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --create-metadata-topic --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --override --profile --config-file --verbose -v --help -h" ;;
+        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --topic-configs --state-dir --topic --partition --topic-id --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --override --profile --config-file --verbose -v --help -h" ;;
+        "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --find --mark --force --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --interval --broker-id --wave-size --threads --attempts --override --profile --config-file --verbose -v --help -h" ;;
+        "apply") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --from-remote --from-layout --to-metadata --to-command-config --state-dir --topic --partition --topic-id --force --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --custom-metadata-max-bytes --broker-id --wave-size --threads --attempts --override --profile --config-file --verbose -v --help -h" ;;
         "format") words="--metadata --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --command-config --config --formatter-jar --style --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --topic --partition --topic-id --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --profile --config-file --verbose -v --help -h" ;;
         "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --profile --config-file --verbose -v --help -h" ;;
         "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --aiven-private-key --log-dir --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --profile --config-file --verbose -v --help -h" ;;

@@ -398,9 +398,9 @@ def test_custom_metadata_limit_is_a_setting(empty: World, tierctl: Tierctl, tmp_
     settings = tmp_path / "server.properties"
     settings.write_text("remote.log.metadata.custom.metadata.max.bytes=x\n")
     assert tierctl(*copy(empty, "--config", settings, "--apply")).code == 2
-    good = ("--set", "remote.log.metadata.custom.metadata.max.bytes=64", "--attempts", 1)
+    good = ("--override", "remote.log.metadata.custom.metadata.max.bytes=64", "--attempts", 1)
     assert tierctl(*copy(empty, "--config", settings, *good, "--apply")).code == 0
-    assert tierctl(*copy(empty, "--set", "nonsense", "--apply")).code == 2
+    assert tierctl(*copy(empty, "--override", "nonsense", "--apply")).code == 2
 
 
 def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: Path) -> None:

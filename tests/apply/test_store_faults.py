@@ -20,7 +20,7 @@ Tierctl = Callable[..., Ran]
 _S = RemoteLogSegmentState
 
 WRITES: tuple[Kind, ...] = ("reset before", "reset after", "hang", "503", "500", "403")
-RETRIES = ("--set", "remote.log.manager.task.retry.backoff.ms=1", "--attempts", "2")
+RETRIES = ("--override", "remote.log.manager.task.retry.backoff.ms=1", "--attempts", "2")
 
 
 @dataclass

@@ -38,7 +38,7 @@ class Place:
 
     @property
     def set(self) -> tuple[str, ...]:
-        return tuple(part for setting in self.settings for part in ("--set", setting))
+        return tuple(part for setting in self.settings for part in ("--override", setting))
 
     def open(self) -> RemoteStorageManager:
         settings = dict(setting.split("=", 1) for setting in self.settings)

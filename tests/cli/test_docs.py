@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.cli.docs import files, write
-from tierctl.cli.main import COMMANDS, build, everything
+from tierctl.cli.main import COMMANDS, build, everything, key_of, leaves
 
 from tests.cli.shell import environment, tierctl
 
@@ -22,6 +22,16 @@ def on_disk(folder: Path) -> dict[Path, str]:
 
 def test_completions_and_man_pages_are_current() -> None:
     assert on_disk(ROOT) == files(), "run 'make docs'"
+
+
+def test_what_can_be_repeated_means_the_same_everywhere() -> None:
+    """TIERCTL_... and a key in tierctl.toml reach every command that has an option of that name."""
+    meanings: dict[str, set[str]] = {}
+    for command in leaves(build()):
+        for param in command.params:
+            if param.param_type_name == "option" and param.multiple:
+                meanings.setdefault(key_of(param), set()).add(param.metavar)
+    assert {key: found for key, found in meanings.items() if len(found) > 1} == {}
 
 
 def test_every_command_has_a_page_of_its_own() -> None:

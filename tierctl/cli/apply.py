@@ -63,7 +63,7 @@ def apply_plan(
     wave_size: own.WaveSize = WAVE_SIZE,
     threads: own.Threads = THREADS,
     attempts: own.Attempts = ATTEMPTS,
-    set_: own.Set = None,
+    override: own.Override = None,
 ) -> int:
     """Carry out a plan of copy, sweep or delete.
 

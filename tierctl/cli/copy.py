@@ -56,7 +56,7 @@ def copy(
     wave_size: own.WaveSize = WAVE_SIZE,
     threads: own.Threads = THREADS,
     attempts: own.Attempts = ATTEMPTS,
-    set_: own.Set = None,
+    override: own.Override = None,
 ) -> int:
     """Copy rolled segments below the last stable offset to the tier, as a broker would.
 

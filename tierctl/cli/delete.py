@@ -71,7 +71,7 @@ def delete(
     wave_size: own.WaveSize = WAVE_SIZE,
     threads: own.Threads = THREADS,
     attempts: own.Attempts = ATTEMPTS,
-    set_: own.Set = None,
+    override: own.Override = None,
 ) -> int:
     """Delete from the tier everything of topics that were deleted.
 

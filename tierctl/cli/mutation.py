@@ -61,15 +61,15 @@ class Mutation:
 
     @cached_property
     def settings(self) -> dict[str, str]:
-        """Broker settings of --config and --set, the latter winning."""
+        """Broker settings of --config and --override, the latter winning."""
         from tierctl.locallog import read_properties
 
         file = self.params.get("config")
         settings = read_properties(file) if file else {}
-        for text in self.params.get("set_") or ():
+        for text in self.params.get("override") or ():
             name, equals, value = text.partition("=")
             if not equals:
-                raise UsageError(f"--set {text}: expected NAME=VALUE")
+                raise UsageError(f"--override {text}: expected NAME=VALUE")
             settings[name.strip()] = value.strip()
         return settings
 

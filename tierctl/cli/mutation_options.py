@@ -42,10 +42,10 @@ BrokerId = Annotated[
         rich_help_panel=HOW,
     ),
 ]
-Set = Annotated[
+Override = Annotated[
     list[str] | None,
     typer.Option(
-        "--set",
+        "--override",
         metavar="NAME=VALUE",
         help="A broker setting, before what --config says: remote.log.manager.task.retry.backoff.ms (500), "
         "remote.log.manager.task.retry.backoff.max.ms (30000), remote.log.manager.task.retry.jitter (0.2), "

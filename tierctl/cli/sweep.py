@@ -59,7 +59,7 @@ def sweep(
     wave_size: own.WaveSize = WAVE_SIZE,
     threads: own.Threads = THREADS,
     attempts: own.Attempts = ATTEMPTS,
-    set_: own.Set = None,
+    override: own.Override = None,
 ) -> int:
     """Delete from the tier what retention and the log start offset say, as a broker would.
 
