@@ -26,6 +26,7 @@ Errors carry facts: what was expected, what was found, where, and what to do (`h
 """
 
 from enum import IntEnum
+from typing import Any
 
 
 class ExitCode(IntEnum):
@@ -57,6 +58,14 @@ class TierctlError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors travel between processes, and what their constructors take is not what they keep.
+        return _restored, (type(self), self.args), self.__dict__
+
+
+def _restored(kind: type[TierctlError], args: tuple[Any, ...]) -> TierctlError:
+    return kind.__new__(kind, *args)
 
 
 class UsageError(TierctlError):

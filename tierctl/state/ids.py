@@ -37,6 +37,14 @@ class SegmentIds:
         self._table = array("i", bytes(4 * _LEAST_SIZE))
         self._filled = 0
 
+    def __getstate__(self) -> tuple["array[int]", "array[int]"]:
+        return self.words, array("i", self.live_rows().astype(np.int32).tobytes())
+
+    def __setstate__(self, state: tuple["array[int]", "array[int]"]) -> None:
+        # The factors, and so the slots, were another process's: the table is made anew.
+        self.words, live = state
+        self._rebuild(np.asarray(live).astype(np.int64))
+
     def __len__(self) -> int:
         return len(self.words) // 2
 
