@@ -110,7 +110,7 @@ class TopicAdmin:
             return list(self.client.list_topics(timeout=self.request_timeout_s).topics)
 
     def create(self, topic: str, settings: MetadataTopicSettings) -> None:
-        """Make the metadata topic as a broker would; no error when somebody else just did.
+        """Make the metadata topic as a broker would, and wait for it; somebody else may make it too.
 
         Source: TopicBasedRemoteLogMetadataManager.createRemoteLogMetadataTopicRequest.
         """
@@ -129,6 +129,10 @@ class TopicAdmin:
         except MetadataError as e:
             if "TOPIC_ALREADY_EXISTS" not in e.message:
                 raise
+        # The controller answers before the brokers have heard of it.
+        deadline = time.monotonic() + self.request_timeout_s
+        while not self.exists(topic) and time.monotonic() < deadline:
+            time.sleep(_LEADER_WAIT_S)
 
     def exists(self, topic: str) -> bool:
         """Whether there is such a topic."""
