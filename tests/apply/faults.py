@@ -37,6 +37,9 @@ class Wrapper:
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         return self.inner.objects_of(metadata)
 
+    def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
+        return self.inner.name_of(metadata)
+
     def list_objects(self) -> Iterator[RemoteObject]:
         return self.inner.list_objects()
 

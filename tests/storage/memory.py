@@ -37,6 +37,9 @@ class MemoryStore:
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         return {key: len(self.objects[key]) for key in keys if key in self.objects}
 
+    def name_of(self, key: str) -> str:
+        return f"memory:{key}"
+
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         for key, data in sorted(self.objects.items()):
             if key.startswith(prefix):
@@ -93,6 +96,9 @@ class MemoryStorage:
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         self._call("objects_of")
         return self.tier.objects_of(metadata)
+
+    def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
+        return self.tier.name_of(metadata)
 
     def list_objects(self) -> Iterator[RemoteObject]:
         self._call("list")

@@ -86,6 +86,10 @@ class ArrowStore:
         found = zip(keys, infos, strict=True)
         return {key: info.size for key, info in found if info.type is pafs.FileType.File}
 
+    def name_of(self, key: str) -> str:
+        """ObjectStore.name_of: the store's kind, and the path in it."""
+        return f"{self._fs.type_name}:{self._root}{key}"
+
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         """ObjectStore.list_objects; pyarrow.fs gives a listing whole."""
         folder = self._root + prefix.rpartition("/")[0]

@@ -66,6 +66,10 @@ class RemoteStorageManager(Protocol):
         """The objects the store holds for this segment now, sorted by key; empty when none."""
         ...
 
+    def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """Where the segment's first object lies, or would: as whoever runs the store would look for it."""
+        ...
+
     def list_objects(self) -> Iterator[RemoteObject]:
         """Every object of the tier, in no particular order, known to tierctl or not."""
         ...

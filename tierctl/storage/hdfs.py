@@ -89,6 +89,10 @@ class HdfsStore:
         found = {key: self._length(self._root + key) for key in keys}
         return {key: size_bytes for key, size_bytes in found.items() if size_bytes is not None}
 
+    def name_of(self, key: str) -> str:
+        """ObjectStore.name_of: a path of HDFS."""
+        return self._root + key
+
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         """ObjectStore.list_objects; temporary files that a crash left are among them."""
         self._require_root()

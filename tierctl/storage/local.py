@@ -102,6 +102,10 @@ class LocalStore:
                     sizes[key] = path.stat(follow_symlinks=False).st_size
         return sizes
 
+    def name_of(self, key: str) -> str:
+        """ObjectStore.name_of: a path."""
+        return str(self._root / key)
+
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         """ObjectStore.list_objects; temporary files that a crash left are among them."""
         self._require_base()

@@ -48,6 +48,10 @@ class ObjectStore(Protocol):
         """The sizes of those of the keys that are there."""
         ...
 
+    def name_of(self, key: str) -> str:
+        """The object's name from outside, where it has one: a URI or a path."""
+        ...
+
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         """Every object whose key begins with `prefix`, in no particular order.
 

@@ -142,6 +142,10 @@ class RetryingStorage:
         """RemoteStorageManager.objects_of."""
         return self._retried(lambda: self._inner.objects_of(metadata))
 
+    def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """RemoteStorageManager.name_of."""
+        return self._inner.name_of(metadata)
+
     def list_objects(self) -> Iterator[RemoteObject]:
         """RemoteStorageManager.list_objects."""
 

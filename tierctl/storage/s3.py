@@ -107,17 +107,19 @@ class S3Store:
         """ObjectStore.verify: by the checksum that the store keeps; by the bytes where it keeps none."""
         head = self._head(key)
         if head is None:
-            raise RemoteResourceNotFound(f"{self._name(key)} is not there")
+            raise RemoteResourceNotFound(f"{self.name_of(key)} is not there")
         size_bytes = source_size_bytes(source)
         if head["ContentLength"] != size_bytes:
             raise RemoteObjectDiffers(
-                f"{self._name(key)} has {head['ContentLength']} bytes, its source {size_bytes}"
+                f"{self.name_of(key)} has {head['ContentLength']} bytes, its source {size_bytes}"
             )
         stored = head.get("ChecksumCRC32C")
         if stored is None:
             self._verify_bytes(key, source)
         elif stored not in self._checksums(source):
-            raise RemoteObjectDiffers(f"{self._name(key)} has the checksum {stored}, its source another one")
+            raise RemoteObjectDiffers(
+                f"{self.name_of(key)} has the checksum {stored}, its source another one"
+            )
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """ObjectStore.open, as one ranged read."""
@@ -125,19 +127,23 @@ class S3Store:
             return io.BytesIO()
         span = f"bytes={start}-{'' if end is None else end - 1}"
         try:
-            with translated(f"reading {self._name(key)}"):
+            with translated(f"reading {self.name_of(key)}"):
                 answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
         except RemoteStorageError as e:
             if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in {"416", "InvalidRange"}:
                 return io.BytesIO()
             raise
-        return io.BufferedReader(_Body(answer["Body"], self._name(key), answer["ContentLength"]), 1 << 17)
+        return io.BufferedReader(_Body(answer["Body"], self.name_of(key), answer["ContentLength"]), 1 << 17)
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """ObjectStore.sizes_bytes, by one listing of what the keys have in common."""
         wanted = set(keys)
         found = self.list_objects(common_prefix(keys))
         return {obj.key: obj.size_bytes for obj in found if obj.key in wanted}
+
+    def name_of(self, key: str) -> str:
+        """ObjectStore.name_of."""
+        return f"s3://{self._bucket}/{self._prefix}{key}"
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         """ObjectStore.list_objects; pages of a thousand, by key."""
@@ -154,7 +160,7 @@ class S3Store:
         """ObjectStore.delete, a thousand keys a request; S3 answers 200 with errors inside."""
         for first in range(0, len(keys), DELETE_BATCH):
             batch = keys[first : first + DELETE_BATCH]
-            with translated(f"deleting {len(batch)} objects, {self._name(batch[0])} first"):
+            with translated(f"deleting {len(batch)} objects, {self.name_of(batch[0])} first"):
                 answer = self._s3.delete_objects(
                     Bucket=self._bucket, Delete={"Objects": [{"Key": self._prefix + key} for key in batch]}
                 )
@@ -177,7 +183,7 @@ class S3Store:
     def stamped(self, key: str) -> Stamped | None:
         """ConditionalStore.stamped; the age is by the store's Date and Last-Modified."""
         try:
-            with translated(f"looking at {self._name(key)}"):
+            with translated(f"looking at {self.name_of(key)}"):
                 answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
                 body = answer["Body"].read(_STAMP_MAX_BYTES)
         except RemoteResourceNotFound:
@@ -196,12 +202,9 @@ class S3Store:
         """ObjectStore.close."""
         self._s3.close()
 
-    def _name(self, key: str) -> str:
-        return f"s3://{self._bucket}/{self._prefix}{key}"
-
     def _head(self, key: str) -> dict[str, Any] | None:
         try:
-            with translated(f"looking at {self._name(key)}"):
+            with translated(f"looking at {self.name_of(key)}"):
                 return dict(
                     self._s3.head_object(Bucket=self._bucket, Key=self._prefix + key, ChecksumMode="ENABLED")
                 )
@@ -221,12 +224,12 @@ class S3Store:
         if self._holds(key, source):
             return
         if head is None:
-            raise StoreWriteUnknown(f"{self._name(key)} came and went while it was being written") from met
+            raise StoreWriteUnknown(f"{self.name_of(key)} came and went while it was being written") from met
         try:
             write(key, source, {"IfMatch": head["ETag"]})
         except _Occupied as again:
             raise StoreWriteFailed(
-                f"{self._name(key)} is being written by somebody else",
+                f"{self.name_of(key)} is being written by somebody else",
                 hint="segment ids are fresh for each attempt: find out who else writes to this tier",
             ) from again
 
@@ -234,7 +237,7 @@ class S3Store:
         self._put_body(key, b"".join(chunks(source, self._part_bytes)), condition)
 
     def _put_body(self, key: str, body: bytes, condition: dict[str, str]) -> str:
-        with _conditional(), translated(f"writing {self._name(key)}", writing=True):
+        with _conditional(), translated(f"writing {self.name_of(key)}", writing=True):
             answer = self._s3.put_object(
                 Bucket=self._bucket,
                 Key=self._prefix + key,
@@ -247,7 +250,7 @@ class S3Store:
     def _put_parts(self, key: str, source: Source, condition: dict[str, str]) -> None:
         target = {"Bucket": self._bucket, "Key": self._prefix + key}
         part_bytes = max(self._part_bytes, -(-source_size_bytes(source) // PARTS_MAX))
-        with translated(f"beginning {self._name(key)}"):
+        with translated(f"beginning {self.name_of(key)}"):
             upload = self._s3.create_multipart_upload(**target, ChecksumAlgorithm="CRC32C")["UploadId"]  # type: ignore[arg-type]
         done = False
         try:
@@ -255,7 +258,7 @@ class S3Store:
                 self._put_part(target, upload, number, part)
                 for number, part in enumerate(chunks(source, part_bytes), 1)
             ]
-            with _conditional(), translated(f"completing {self._name(key)}", writing=True):
+            with _conditional(), translated(f"completing {self.name_of(key)}", writing=True):
                 self._s3.complete_multipart_upload(
                     **target,  # type: ignore[arg-type]
                     UploadId=upload,
@@ -266,12 +269,12 @@ class S3Store:
         finally:
             if not done:
                 # Our own upload: parts nobody completes cost money for ever. Best effort, it may be complete.
-                with suppress(TierctlError), translated(f"aborting the upload of {self._name(key)}"):
+                with suppress(TierctlError), translated(f"aborting the upload of {self.name_of(key)}"):
                     self._s3.abort_multipart_upload(**target, UploadId=upload)  # type: ignore[arg-type]
 
     def _put_part(self, target: dict[str, str], upload: str, number: int, part: bytes) -> dict[str, Any]:
         checksum = _encoded(google_crc32c.value(part))
-        with translated(f"writing part {number} of {self._name(target['Key'].removeprefix(self._prefix))}"):
+        with translated(f"writing part {number} of {self.name_of(target['Key'].removeprefix(self._prefix))}"):
             answer = self._s3.upload_part(
                 **target,  # type: ignore[arg-type]
                 UploadId=upload,
@@ -295,7 +298,7 @@ class S3Store:
 
     def _verify_bytes(self, key: str, source: Source) -> None:
         with self.open(key) as stored:
-            verify_stream(self._name(key), stored, source)
+            verify_stream(self.name_of(key), stored, source)
 
 
 class _Occupied(Exception):  # noqa: N818

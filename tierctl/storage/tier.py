@@ -72,6 +72,10 @@ class ObjectTier:
         sizes = self.store.sizes_bytes(self.layout.keys_of(metadata))
         return [RemoteObject(key, size_bytes) for key, size_bytes in sorted(sizes.items())]
 
+    def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
+        """RemoteStorageManager.name_of."""
+        return self.store.name_of(self.layout.keys_of(metadata)[0])
+
     def list_objects(self) -> Iterator[RemoteObject]:
         """RemoteStorageManager.list_objects; temporary files that a crash left are among them."""
         return (obj for obj in self.store.list_objects(self.layout.base) if obj.key != self.lease_key)
