@@ -6,7 +6,7 @@ import pytest
 from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicIdPartition
 from tierctl.model.cluster import BrokerFacts, PartitionFacts, TopicFacts
-from tierctl.plan.fencing import Fence, leaked_topic_ids
+from tierctl.plan.fencing import Fence, leaders_of, leaked_topic_ids
 
 from tests.plan.tier import OTHER_ID, PARTITION, TOPIC_ID
 
@@ -55,6 +55,28 @@ def test_many_are_summed_up() -> None:
     fence = Fence(topics={"orders": many}, brokers={1: broker(True)})
     with pytest.raises(SafetyRefusal, match="and 3 partitions more"):
         fence.check(dict.fromkeys(partitions, 0))
+
+
+def test_one_that_is_free_is_enough() -> None:
+    """With nothing planned only a cluster that does all of the work is a reason to refuse."""
+    facts = tuple(PartitionFacts(partition=n, leader=n, replicas=(), in_sync=()) for n in range(2))
+    topics = {"orders": TopicFacts(topic="orders", topic_id=TOPIC_ID, partitions=facts, is_internal=False)}
+    tiering, free = (TopicIdPartition(TOPIC_ID, "orders", number) for number in range(2))
+    fence = Fence(topics=topics, brokers={0: broker(True, 0), 1: broker(False, 1)}, writers={4: {9: 5}})
+    fence.check_any_open({tiering: 3, free: 3})
+    for closed in ({tiering: 3}, {tiering: 3, free: 4}):
+        with pytest.raises(SafetyRefusal, match="broker 0 leads it and tiers"):
+            fence.check_any_open(closed)
+
+
+def test_leaders() -> None:
+    facts = tuple(
+        PartitionFacts(partition=n, leader=(5, None, 6)[n], replicas=(), in_sync=()) for n in range(3)
+    )
+    topics = {"orders": TopicFacts(topic="orders", topic_id=TOPIC_ID, partitions=facts, is_internal=False)}
+    mine = [TopicIdPartition(TOPIC_ID, "orders", number) for number in (0, 1, 7)]
+    assert leaders_of(topics, [*mine, TopicIdPartition(OTHER_ID, "orders", 2)]) == {5}
+    assert leaders_of({}, mine) == frozenset()
 
 
 def test_leaked_topic_ids() -> None:

@@ -77,7 +77,7 @@ def copy(
         logs = run.read_logs()
         plan = run.narrowed(_plan(run, state, logs, clean_dangling=clean_dangling))
         partitions = _led(run, logs)
-        return run.conclude(plan, run.copy_options, check=lambda: run.check_fence(partitions))
+        return run.conclude(plan, run.copy_options, check=lambda: run.check_plan_fence(plan, partitions))
 
 
 def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:

@@ -103,7 +103,10 @@ def copy_from_tier(ctx: typer.Context, *, clean_dangling: bool) -> int:
     with mutation(ctx, may_be_new=True) as run, source_of(ctx) as tier:
         plan = run.narrowed(_plan(run, tier, clean_dangling=clean_dangling))
         run.bad_source = report_quarantined(tier.metadata.state)
-        return run.conclude(plan, lambda: run.copy_options(tier.sources))
+        partitions = {step.topic_id_partition for step in plan.steps}
+        return run.conclude(
+            plan, lambda: run.copy_options(tier.sources), check=lambda: run.check_fence(partitions)
+        )
 
 
 @contextmanager

@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     from tierctl.state.tier import PartitionState
 
 _Key = tuple[Uuid, int]
-TASK_INTERVAL = "remote.log.manager.task.interval.ms"
 _TASK_INTERVAL_MS = 30_000
+_BROKERS_KEPT_MS = 2_000
+"""Whether a broker tiers changes only with a restart, which takes longer than this."""
 
 
 @dataclass(kw_only=True)
@@ -39,6 +40,7 @@ class Live:
     now_ms: Callable[[], int]
     configs: dict[str, TopicConfig] = field(default_factory=dict)
     """Settings of the topics that `views` saw, as they were then."""
+    _asked: "dict[int, tuple[int, BrokerFacts]]" = field(default_factory=dict, init=False)
 
     def topics(self, names: Iterable[str]) -> "dict[str, TopicFacts]":
         """Topics of these names that exist; AuthenticationError when there is one we may not see.
@@ -60,30 +62,52 @@ class Live:
 
         `unknown_is_safe`: what the controller does not know, no broker works on.
         """
+        from tierctl.plan.fencing import is_known
+
         topics = self.topics(p.topic for p in partitions)
-        fence = self._fence(topics, {})
         if unknown_is_safe:
-            partitions = [p for p in partitions if fence.is_known(p)]
-        if not partitions:
-            return
-        numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
-        self._fence(topics, self._writers(set(numbers.values()))).check(numbers)
+            partitions = [p for p in partitions if is_known(topics, p)]
+        if partitions:
+            numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
+            self._fence(topics, numbers).check(numbers)
 
-    def _fence(self, topics: "Mapping[str, TopicFacts]", writers: Mapping[int, Mapping[int, int]]) -> "Fence":
-        from tierctl.plan.fencing import Fence
+    def check_any_open(self, partitions: Collection[TopicIdPartition]) -> None:
+        """SafetyRefusal when brokers do this work themselves on every one of `partitions`."""
+        if partitions:
+            topics = self.topics(p.topic for p in partitions)
+            numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
+            self._fence(topics, numbers).check_any_open(numbers)
 
-        brokers = {broker.broker_id: broker for broker in self.cluster.brokers()}
-        return Fence(topics=topics, brokers=brokers, writers=writers, task_interval_ms=self.task_interval_ms)
+    def _fence(self, topics: "Mapping[str, TopicFacts]", numbers: Mapping[TopicIdPartition, int]) -> "Fence":
+        from tierctl.plan.fencing import Fence, leaders_of
+
+        return Fence(
+            topics=topics,
+            brokers=self.brokers(leaders_of(topics, numbers)),
+            writers=self._writers(set(numbers.values())),
+            task_interval_ms=self.task_interval_ms,
+        )
+
+    def brokers(self, ids: Collection[int]) -> "dict[int, BrokerFacts]":
+        """Those of these brokers that are up; what one said is believed for two seconds."""
+        now_ms = self.now_ms()
+        known = {
+            broker_id: facts
+            for broker_id, (at_ms, facts) in self._asked.items()
+            if 0 <= now_ms - at_ms <= _BROKERS_KEPT_MS
+        }
+        missing = set(ids) - known.keys()
+        found = {facts.broker_id: facts for facts in self.cluster.brokers(missing)} if missing else {}
+        self._asked |= {broker_id: (now_ms, facts) for broker_id, facts in found.items()}
+        return {broker_id: facts for broker_id, facts in (known | found).items() if broker_id in ids}
 
     @cached_property
     def task_interval_ms(self) -> int:
         """The longest task interval of the brokers that tell theirs, else Kafka's default."""
-        found = []
-        for broker in self.cluster.brokers():
-            if broker.tiers is not None:
-                text = self.cluster.broker_settings(broker.broker_id).get(TASK_INTERVAL)
-                found.append(int(text) if text and text.isdigit() else _TASK_INTERVAL_MS)
-        return max(found, default=_TASK_INTERVAL_MS)
+        told = [broker for broker in self.cluster.brokers() if broker.tiers is not None]
+        return max(
+            (broker.task_interval_ms or _TASK_INTERVAL_MS for broker in told), default=_TASK_INTERVAL_MS
+        )
 
     def _writers(self, numbers: Collection[int]) -> dict[int, dict[int, int]]:
         from tierctl.metadata.writers import others, recent_writers
@@ -91,12 +115,13 @@ class Live:
 
         if self.topic is None:
             return {}
-        ends = self.topic.end_offsets()
+        begins, ends = self.topic.beginning_offsets(), self.topic.end_offsets()
         since_ms = self.now_ms() - TASK_INTERVALS * self.task_interval_ms
-        return {
-            number: others(recent_writers(self.topic, number, ends[number], since_ms), self.own_broker_ids)
-            for number in sorted(numbers)
-        }
+        found: dict[int, dict[int, int]] = {}
+        for number in sorted(numbers):
+            writers = recent_writers(self.topic, number, begins[number], ends[number], since_ms)
+            found[number] = others(writers, self.own_broker_ids)
+        return found
 
     def views(
         self,
@@ -114,9 +139,9 @@ class Live:
         }
         unseen = self._read_configs(there)
         asked = [partition for partition in there if partition.key not in unseen]
-        brokers = {broker.broker_id: broker for broker in self.cluster.brokers()}
         views: dict[_Key, View] = {}
         logs = self._logs(asked, unseen)
+        brokers = self.brokers({log.leader for log in logs.values()})
         for partition, log in logs.items():
             try:
                 views[partition.key] = self._view(there[partition], log, brokers, lineage_of_tier)
@@ -135,7 +160,7 @@ class Live:
             topics=current,
             configs=self.cluster.topic_configs(current.ids),
             logs={partition.key: log for partition, log in logs.items()},
-            broker_ids=tuple(broker.broker_id for broker in self.cluster.brokers()),
+            broker_ids=self.cluster.broker_ids(),
         )
 
     def _read_configs(self, partitions: Iterable[TopicIdPartition]) -> dict[_Key, str]:

@@ -179,6 +179,23 @@ class Mutation:
         if self.live is not None and partitions and not self.params["allow_live_brokers"]:
             self.live.check_fence(partitions, unknown_is_safe=unknown_is_safe)
 
+    def check_plan_fence(
+        self,
+        plan: Plan,
+        looked_at: "Collection[TopicIdPartition]",
+        more: "Collection[TopicIdPartition]" = (),
+    ) -> None:
+        """SafetyRefusal when a step of `plan`, or what is done about `more`, may be a broker's to do.
+
+        What no step is about is left to whoever does it; a plan without steps is refused where brokers do
+        the work on all that was `looked_at`.
+        """
+        planned = {step.topic_id_partition for step in plan.steps} | set(more)
+        if planned:
+            self.check_fence(planned)
+        elif self.live is not None and not self.params["allow_live_brokers"]:
+            self.live.check_any_open(looked_at)
+
     @cached_property
     def journal(self) -> "Journal | None":
         """What --state-dir keeps of earlier runs."""

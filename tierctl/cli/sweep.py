@@ -82,7 +82,8 @@ def sweep(
         plan = run.narrowed(_plan(run, state, logs, views, log_starts))
 
         def check() -> None:
-            run.check_fence([p.topic_id_partition for p in _selected(run, state) if _is_in(topics, p)])
+            looked_at = [part.topic_id_partition for part in _selected(run, state) if _is_in(topics, part)]
+            run.check_plan_fence(plan, looked_at, [current[named] for named in asked])
             run.check_limits(plan, state)
 
         return run.conclude(

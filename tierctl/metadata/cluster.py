@@ -1,6 +1,7 @@
 """A running cluster: what its controller and its partitions' leaders say, and DeleteRecords."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, Parti
 from tierctl.model.ids import ZERO_UUID
 
 REMOTE_STORAGE_SYSTEM = "remote.log.storage.system.enable"
+TASK_INTERVAL = "remote.log.manager.task.interval.ms"
 
 
 class Cluster:
@@ -59,31 +61,51 @@ class Cluster:
         """The cluster's id."""
         return str(self._description().cluster_id)
 
-    def brokers(self) -> tuple[BrokerFacts, ...]:
-        """The brokers that are up, by id, each with whether it tiers."""
+    def broker_ids(self) -> tuple[int, ...]:
+        """The brokers that are up."""
+        return tuple(sorted(node.id for node in self._description().nodes))
+
+    def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
+        """The brokers that are up, or those of `ids` that are: by id, each with whether it tiers.
+
+        All are asked at the same time, each for itself.
+        """
         nodes = sorted(self._description().nodes, key=lambda node: node.id)
-        return tuple(self._broker(node) for node in nodes)
+        asked = [
+            (node, self._ask_settings("BROKER", str(node.id)))
+            for node in nodes
+            if ids is None or node.id in ids
+        ]
+        return tuple(self._broker(node, future) for node, future in asked)
 
     def broker_settings(self, broker_id: int) -> dict[str, str | None]:
         """A broker's settings by Kafka's names; None for those it keeps secret."""
-        return self._settings_of("BROKER", str(broker_id))
+        return self._settings_in(self._ask_settings("BROKER", str(broker_id)), "BROKER", str(broker_id))
 
     def _description(self) -> Any:
         future = self._admin.client.describe_cluster(request_timeout=self._admin.request_timeout_s)
         return self._admin.answer(future, f"asking {self._settings.bootstrap} who is there")
 
-    def _broker(self, node: Any) -> BrokerFacts:
+    def _broker(self, node: Any, asked: "Future[Any]") -> BrokerFacts:
         tiers: bool | None = None
+        interval_ms: int | None = None
         unreadable = None
         try:
-            value = self.broker_settings(node.id).get(REMOTE_STORAGE_SYSTEM)
+            settings = self._settings_in(asked, "BROKER", str(node.id))
             # Brokers older than tiered storage don't have the setting.
-            tiers = (value or "false").lower() == "true"
+            tiers = (settings.get(REMOTE_STORAGE_SYSTEM) or "false").lower() == "true"
+            interval = settings.get(TASK_INTERVAL)
+            interval_ms = int(interval) if interval and interval.isdigit() else None
         except TierctlError as e:
             # Not being told is a fact too: whoever decides must not take it for "off".
             unreadable = e.message
         return BrokerFacts(
-            broker_id=node.id, host=node.host, port=node.port, tiers=tiers, unreadable=unreadable
+            broker_id=node.id,
+            host=node.host,
+            port=node.port,
+            tiers=tiers,
+            unreadable=unreadable,
+            task_interval_ms=interval_ms,
         )
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicFacts]:
@@ -136,24 +158,28 @@ class Cluster:
         """
         found = {}
         for name in sorted(set(names)):
-            entries = self._entries_of("TOPIC", name)
+            entries = self._entries_in(self._ask_settings("TOPIC", name), "TOPIC", name)
             if "remote.storage.enable" in entries and entries["remote.storage.enable"].is_default:
                 del entries["remote.storage.enable"]
             settings = {key: entry.value for key, entry in entries.items() if entry.value is not None}
             found[name] = TopicConfig.from_settings(settings)
         return found
 
-    def _settings_of(self, kind: str, name: str) -> dict[str, str | None]:
-        return {key: entry.value for key, entry in self._entries_of(kind, name).items()}
-
-    def _entries_of(self, kind: str, name: str) -> dict[str, Any]:
+    def _ask_settings(self, kind: str, name: str) -> "Future[Any]":
         from confluent_kafka.admin import ConfigResource
 
         resource = ConfigResource(ConfigResource.Type[kind], name)
-        futures = self._admin.client.describe_configs(
-            [resource], request_timeout=self._admin.request_timeout_s
-        )
-        return dict(self._admin.answer(futures[resource], f"reading the settings of {kind.lower()} {name}"))
+        timeout_s = self._admin.request_timeout_s
+        found: Future[Any] = self._admin.client.describe_configs([resource], request_timeout=timeout_s)[
+            resource
+        ]
+        return found
+
+    def _settings_in(self, asked: "Future[Any]", kind: str, name: str) -> dict[str, str | None]:
+        return {key: entry.value for key, entry in self._entries_in(asked, kind, name).items()}
+
+    def _entries_in(self, asked: "Future[Any]", kind: str, name: str) -> dict[str, Any]:
+        return dict(self._admin.answer(asked, f"reading the settings of {kind.lower()} {name}"))
 
     def partition_offsets(
         self, partitions: Collection[TopicPartition]

@@ -8,13 +8,14 @@ from tierctl.wire.metadata import decode_column
 _WINDOW_RECORDS = 256
 
 
-def recent_writers(topic: MetadataTopic, partition: int, end_offset: int, since_ms: int) -> dict[int, int]:
+def recent_writers(
+    topic: MetadataTopic, partition: int, begin: int, end_offset: int, since_ms: int
+) -> dict[int, int]:
     """Broker ids of events later than `since_ms`, by event or by record time, with the time of the last.
 
-    Reads back from `end_offset`, ever further, up to the first record that is older. Records that can't be
-    read say nothing here.
+    Reads back from `end_offset`, ever further, up to the first record that is older, or `begin`, where the
+    partition does. Records that can't be read say nothing here.
     """
-    begin = topic.beginning_offsets()[partition]
     length = _WINDOW_RECORDS
     while True:
         start = max(begin, end_offset - length)

@@ -8,13 +8,17 @@ from tierctl.model.local import EpochEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """One broker. `tiers` is remote.log.storage.system.enable; None when `unreadable`, which says why."""
+    """One broker. `tiers` is remote.log.storage.system.enable; None when `unreadable`, which says why.
+
+    `task_interval_ms` is remote.log.manager.task.interval.ms; None where the broker has no such setting.
+    """
 
     broker_id: int
     host: str
     port: int
     tiers: bool | None
     unreadable: str | None = None
+    task_interval_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """Whether brokers do this work themselves; then tierctl must not (two writers lose data)."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierctl.errors import SafetyRefusal
@@ -35,13 +35,8 @@ class Fence:
         """Why brokers may be at work on this partition; None when they can't be."""
         return self._why_led(partition) or self._why_written(metadata_partition)
 
-    def is_known(self, partition: TopicIdPartition) -> bool:
-        """Whether the controller knows this topic id, by the name that goes with it."""
-        topic = self.topics.get(partition.topic)
-        return topic is not None and topic.topic_id == partition.topic_id
-
     def _why_led(self, partition: TopicIdPartition) -> str | None:
-        if not self.is_known(partition):
+        if not is_known(self.topics, partition):
             return None
         found = [p for p in self.topics[partition.topic].partitions if p.partition == partition.partition]
         if not found:
@@ -74,11 +69,32 @@ class Fence:
             more = f"; and {len(closed) - SHOWN_MAX} partitions more" if len(closed) > SHOWN_MAX else ""
             raise SafetyRefusal(f"brokers may do this work themselves: {shown}{more}", hint=_WAY_OUT)
 
+    def check_any_open(self, partitions: Mapping[TopicIdPartition, int | None]) -> None:
+        """SafetyRefusal when each of `partitions` may be a broker's: then there is nothing left to do."""
+        if all(self.why_closed(partition, number) for partition, number in partitions.items()):
+            self.check(partitions)
+
     def _closed(self, partitions: Mapping[TopicIdPartition, int | None]) -> Iterator[str]:
         for partition, metadata_partition in sorted(partitions.items()):
             reason = self.why_closed(partition, metadata_partition)
             if reason:
                 yield f"{partition}: {reason}"
+
+
+def is_known(topics: Mapping[str, TopicFacts], partition: TopicIdPartition) -> bool:
+    """Whether the controller, whose topics these are by name, knows this topic id by its name."""
+    topic = topics.get(partition.topic)
+    return topic is not None and topic.topic_id == partition.topic_id
+
+
+def leaders_of(topics: Mapping[str, TopicFacts], partitions: Iterable[TopicIdPartition]) -> frozenset[int]:
+    """The brokers that lead some of `partitions`."""
+    found = set()
+    for partition in partitions:
+        if is_known(topics, partition):
+            parts = topics[partition.topic].partitions
+            found |= {part.leader for part in parts if part.partition == partition.partition}
+    return frozenset(leader for leader in found if leader is not None)
 
 
 def leaked_topic_ids(
@@ -88,9 +104,4 @@ def leaked_topic_ids(
 
     `known` are the topics of these partitions' names that exist, asked for after the metadata were read.
     """
-    found: dict[Uuid, str] = {}
-    for partition in partitions:
-        topic = known.get(partition.topic)
-        if topic is None or topic.topic_id != partition.topic_id:
-            found[partition.topic_id] = partition.topic
-    return found
+    return {partition.topic_id: partition.topic for partition in partitions if not is_known(known, partition)}

@@ -1,0 +1,76 @@
+"""Which brokers are asked before a wave, and what is refused, beside a cluster made up here."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from tierctl.cli.live import Live
+from tierctl.errors import SafetyRefusal
+from tierctl.model import TopicIdPartition
+from tierctl.model.cluster import BrokerFacts, PartitionFacts, TopicFacts
+
+from tests.plan.tier import TOPIC_ID
+
+FREE, TIERING = (TopicIdPartition(TOPIC_ID, "orders", number) for number in (0, 1))
+
+
+@dataclass
+class MixedCluster:
+    """Broker 0 does not tier, broker 1 does, broker 2 leads nothing here."""
+
+    asked: list[set[int] | None] = field(default_factory=list)
+
+    def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
+        parts = tuple(PartitionFacts(partition=n, leader=n, replicas=(), in_sync=()) for n in range(2))
+        topic = TopicFacts(topic="orders", topic_id=TOPIC_ID, partitions=parts, is_internal=False)
+        return {"orders": topic} if "orders" in set(names) else {}
+
+    def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
+        self.asked.append(None if ids is None else set(ids))
+        return tuple(
+            BrokerFacts(broker_id=n, host="b", port=1, tiers=n == 1, task_interval_ms=1000 * (n + 1))
+            for n in range(3)
+            if ids is None or n in ids
+        )
+
+
+@dataclass
+class Clock:
+    now_ms: int = 1_000_000
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def live(cluster: MixedCluster, clock: Clock) -> Live:
+    metadata: Any = type("Metadata", (), {"metadata_partition": staticmethod(lambda _partition: 0)})
+    made: Any = cluster
+    return Live(cluster=made, metadata=metadata, topic=None, own_broker_ids=(), now_ms=clock)
+
+
+def test_only_leaders_are_asked_and_soon_again() -> None:
+    cluster, clock = MixedCluster(), Clock()
+    beside = live(cluster, clock)
+    assert beside.task_interval_ms == 3000
+    cluster.asked.clear()
+    for _ in range(3):
+        beside.check_fence([FREE])
+    assert cluster.asked == [{0}]
+    clock.now_ms += 2_001
+    beside.check_fence([FREE])
+    # A clock that was set back makes no answer younger.
+    clock.now_ms -= 60_000
+    beside.check_fence([FREE])
+    assert cluster.asked == [{0}] * 3
+
+
+def test_a_mixed_cluster() -> None:
+    beside = live(MixedCluster(), Clock())
+    for refused in ([TIERING], [FREE, TIERING]):
+        with pytest.raises(SafetyRefusal, match=r"orders-1.*: broker 1 leads it and tiers") as caught:
+            beside.check_fence(refused)
+        assert "orders-0" not in caught.value.message
+    beside.check_any_open([FREE, TIERING])
+    with pytest.raises(SafetyRefusal):
+        beside.check_any_open([TIERING])
