@@ -1,7 +1,7 @@
 """One user partition's segments as a broker's cache holds them (RemoteLogMetadataCache), in columns."""
 
 from collections.abc import Iterator
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -19,6 +19,19 @@ from tierctl.state.epoch_index import EpochIndex
 
 _S = RemoteLogSegmentState
 _DEAD_ROWS_KEPT: Final = 1024
+
+
+class CacheParts(NamedTuple):
+    """All that a cache is made of, for who keeps it beyond the process.
+
+    `reshaped` are ids of segments that changed their leader epochs before they were copied; `dangling` are
+    epochs that still name a segment which is gone, by its id.
+    """
+
+    columns: SegmentColumns
+    epochs: dict[int, EpochIndex]
+    reshaped: set[bytes]
+    dangling: dict[bytes, list[int]]
 
 
 class RemoteLogMetadataCache:
@@ -52,6 +65,20 @@ class RemoteLogMetadataCache:
         of a file. Every event needs the `position` of an entry that has the segment as the event leaves it.
         """
         return cls(initialized=initialized, columns=LazySegmentColumns(load))
+
+    @classmethod
+    def of_parts(cls, parts: CacheParts, *, initialized: bool = True) -> Self:
+        """A cache made of what `parts` of another, compacted one gave."""
+        cache = cls(initialized=initialized, columns=parts.columns)
+        cache._epochs, cache._reshaped, cache._dangling = parts.epochs, parts.reshaped, parts.dangling
+        return cache
+
+    @property
+    def parts(self) -> CacheParts:
+        """What a cache that is not lazy consists of, not copied; `compact` first where rows matter."""
+        columns = self._columns
+        assert isinstance(columns, SegmentColumns)
+        return CacheParts(columns, self._epochs, self._reshaped, self._dangling)
 
     def __len__(self) -> int:
         return len(self._columns) - self._dead
