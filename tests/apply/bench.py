@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.engine import Engine, LocalEngine
+from tierctl.apply.bench import Answer, Bench, Piece
+from tierctl.apply.engine import Do, Engine, LocalEngine
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Options, run
@@ -27,8 +28,7 @@ from tierctl.storage.open import local_tier
 
 from tests.apply.worlds import World
 
-Work = TypeVar("Work")
-Result = TypeVar("Result")
+P = TypeVar("P", bound=Piece)
 
 NOW_MS = 4_000_000_000_000
 CONFIGS = {"bills": TopicConfig(retention_bytes=1_500_000)}
@@ -40,8 +40,13 @@ Wrap = Callable[[RemoteStorageManager], RemoteStorageManager]
 class Backwards:
     """An engine that comes to the last piece first, as threads may."""
 
-    def map(self, do: Callable[[Work], Result], work: Sequence[Work]) -> list[Result]:
-        return [do(piece) for piece in reversed(work)][::-1]
+    is_elsewhere = False
+
+    def ready(self) -> None:
+        """Always."""
+
+    def map(self, do: Do[P], work: Sequence[P], bench: Bench) -> list[Answer]:
+        return [do(bench, piece) for piece in reversed(work)][::-1]
 
 
 def new_segment_id() -> Uuid:

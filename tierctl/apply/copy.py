@@ -9,20 +9,19 @@ copying, since a hole would never be filled.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from tierctl.apply.bench import Answer, Bench, Ends
 from tierctl.apply.deletion import Deletion, DeletionLabels, delete_segments, segment_update
 from tierctl.apply.effects import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.source import Source, SourceChanged, Sources
+from tierctl.apply.store import CUSTOM_METADATA_MAX_BYTES, Storing, store
 from tierctl.apply.tools import Tools
-from tierctl.errors import LimitExceeded, RemoteStorageError, StoreWriteUnknown, TierctlError
-from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.errors import RemoteStorageError, StoreWriteUnknown, TierctlError
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.model import Step
 
 _S = RemoteLogSegmentState
 _Key = tuple[Uuid, int]
-
-CUSTOM_METADATA_MAX_BYTES = 128
-"""Default of remote.log.metadata.custom.metadata.max.bytes (KIP-917)."""
 
 CLEANUP_LABELS = DeletionLabels(
     started="copy.cleanup_started.publish",
@@ -38,13 +37,20 @@ class _Attempt:
     step: Step
     metadata: RemoteLogSegmentMetadata
     source: Source
-    error: TierctlError | None = None
-    begun: bool = False
-    stopped: bool = False
+    answer: Answer = field(default_factory=Answer)
 
     @property
     def key(self) -> _Key:
         return self.step.topic_id_partition.key
+
+    @property
+    def error(self) -> TierctlError | None:
+        return self.answer.error
+
+    def answered(self, answer: Answer) -> "_Attempt":
+        """The attempt as it went."""
+        metadata = replace(self.metadata, custom_metadata=answer.custom_metadata)
+        return replace(self, metadata=metadata, answer=answer)
 
     def outcome(self, status: Status, reason: str | None = None) -> Outcome:
         return Outcome(
@@ -63,8 +69,7 @@ class Copier:
     tools: Tools
     sources: Sources
     custom_metadata_max_bytes: int = CUSTOM_METADATA_MAX_BYTES
-    _ended_at: dict[_Key, int] = field(default_factory=dict)
-    """Where a partition's copying ended; nothing behind it may be copied, nothing before it is in doubt."""
+    _ends: Ends = field(default_factory=Ends)
 
     def wave(self, steps: Sequence[Step]) -> list[Outcome]:
         """Copy `steps`, which are in offset order within each partition, as one wave.
@@ -87,19 +92,16 @@ class Copier:
 
     def end(self, step: Step) -> None:
         """From `step` on nothing of its partition may be copied by this run."""
-        key, offset = step.topic_id_partition.key, step.start_offset or 0
-        self._ended_at[key] = min(offset, self._ended_at.get(key, offset))
+        self._ends.end(step.topic_id_partition.key, step.start_offset or 0)
 
-    def _is_behind_end(self, step: Step) -> bool:
-        ended_at = self._ended_at.get(step.topic_id_partition.key)
-        return ended_at is not None and (step.start_offset or 0) > ended_at
-
-    def _why_behind_end(self, step: Step) -> str:
-        return f"segment {self._ended_at[step.topic_id_partition.key]} before it was not copied"
+    def _why_behind_end(self, step: Step) -> str | None:
+        ended_at = self._ends.before(step.topic_id_partition.key, step.start_offset or 0)
+        return None if ended_at is None else f"segment {ended_at} before it was not copied"
 
     def _prepare(self, step: Step) -> _Attempt:
-        if self._is_behind_end(step):
-            raise SourceChanged(self._why_behind_end(step))
+        why = self._why_behind_end(step)
+        if why is not None:
+            raise SourceChanged(why)
         source = self.sources.find(step)
         tools = self.tools
         metadata = source.started(tools.new_segment_id(), tools.broker_id, tools.clock_ms())
@@ -108,10 +110,11 @@ class Copier:
     def _copy(self, attempts: Sequence[_Attempt]) -> list[Outcome]:
         if not attempts or self.tools.stop.asked():
             return [attempt.outcome(Status.PENDING, STOPPED) for attempt in attempts]
+        self.tools.engine.ready()
         # Acknowledged before the first byte is stored: whatever a crash leaves in the store is known.
         with effect("copy.started.publish"):
             self.tools.metadata.publish([attempt.metadata for attempt in attempts])
-        stored = self.tools.engine.map(self._store, attempts)
+        stored = self._store(attempts)
         if self.tools.stop.asked():
             return [a.outcome(Status.FAILED if a.error else Status.PENDING, STOPPED) for a in stored]
         good = self._unbroken(stored)
@@ -119,59 +122,31 @@ class Copier:
         cleaned = self._clean_up([a for a in stored if a not in good])
         return [a.outcome(Status.DONE) if a in good else cleaned[a.metadata.segment_id] for a in stored]
 
-    def _store(self, attempt: _Attempt) -> _Attempt:
-        """Store and verify one segment; runs beside others, so what happened is in the result."""
-        if self.tools.stop.asked():
-            return replace(attempt, stopped=True)
-        if self._is_behind_end(attempt.step):
-            return attempt
-        try:
-            with attempt.source.opened() as data:
-                return self._store_and_verify(attempt, data)
-        except TierctlError as e:
-            error = e
-        except OSError as e:
-            error = RemoteStorageError(f"copying segment {attempt.step.start_offset}: {e}")
-        self.end(attempt.step)
-        return replace(attempt, error=error, begun=True)
-
-    def _store_and_verify(self, attempt: _Attempt, data: LogSegmentData) -> _Attempt:
-        metadata = attempt.metadata
-        with effect("copy.segment.store"):
-            custom = self.tools.remote.copy_log_segment_data(metadata, data)
-        stored = replace(attempt, metadata=replace(metadata, custom_metadata=custom), begun=True)
-        error = self._why_not_finished(stored, data)
-        if error is not None:
-            self.end(attempt.step)
-            return replace(stored, error=error)
-        self.tools.advance(metadata.segment_size_in_bytes)
-        return stored
-
-    def _why_not_finished(self, stored: _Attempt, data: LogSegmentData) -> TierctlError | None:
-        size_bytes = len(stored.metadata.custom_metadata or b"")
-        if size_bytes > self.custom_metadata_max_bytes:
-            return LimitExceeded(
-                f"segment {stored.metadata.start_offset} of {stored.step.topic_id_partition} has "
-                f"{size_bytes} bytes of custom metadata, more than {self.custom_metadata_max_bytes}",
-                hint="raise --custom-metadata-max-bytes (remote.log.metadata.custom.metadata.max.bytes)",
+    def _store(self, attempts: Sequence[_Attempt]) -> list[_Attempt]:
+        bench = self.sources.equip(self.tools.bench(self._ends))
+        work = [
+            Storing(
+                metadata=attempt.metadata,
+                source=attempt.source,
+                custom_metadata_max_bytes=self.custom_metadata_max_bytes,
             )
-        try:
-            self.tools.remote.verify_log_segment_data(stored.metadata, data)
-        except RemoteStorageError as e:
-            return e
-        if stored.source.is_unchanged(data):
-            return None
-        return RemoteStorageError(
-            f"{data.log_segment} or one of its indexes changed while it was being copied",
-            hint="something writes to the log directory; run the command again when it is quiet",
-        )
+            for attempt in attempts
+        ]
+        answers = self.tools.engine.map(store, work, bench)
+        stored = [a.answered(answer) for a, answer in zip(attempts, answers, strict=True)]
+        if self.tools.engine.is_elsewhere:
+            stored = [_seen(attempt, bench) for attempt in stored]
+        for attempt in stored:
+            if attempt.error is not None:
+                self.end(attempt.step)
+        return stored
 
     def _unbroken(self, stored: Sequence[_Attempt]) -> list[_Attempt]:
         """Of each partition the copies before its first failure: a hole is never finished over."""
         broken: set[_Key] = set()
         good = []
         for attempt in stored:
-            if attempt.error is not None or not attempt.begun:
+            if attempt.error is not None or not attempt.answer.begun:
                 broken.add(attempt.key)
             if attempt.key not in broken:
                 good.append(attempt)
@@ -202,8 +177,24 @@ class Copier:
         left = _what_is_left(deletion)
         if attempt.error is not None:
             return attempt.outcome(Status.FAILED, left)
-        why = self._why_behind_end(attempt.step)
+        why = self._why_behind_end(attempt.step) or STOPPED
         return attempt.outcome(Status.DROPPED, f"{why}; {left}" if left else why)
+
+
+def _seen(attempt: _Attempt, bench: Bench) -> _Attempt:
+    """The attempt, whose objects must be where this process sees them: brokers delete trusting FINISHED."""
+    if attempt.error is not None or not attempt.answer.begun:
+        return attempt
+    try:
+        if bench.remote.objects_of(attempt.metadata):
+            return attempt
+        error = StoreWriteUnknown(
+            f"segment {attempt.metadata.segment_id} was stored, yet nothing of it is seen from here",
+            hint="--remote has to be the same folder, of a shared file system, on every executor",
+        )
+    except RemoteStorageError as e:
+        error = StoreWriteUnknown(e.message, hint=e.hint)
+    return replace(attempt, answer=replace(attempt.answer, error=error))
 
 
 def _what_is_left(deletion: Deletion | None) -> str | None:

@@ -7,13 +7,16 @@ DELETE_SEGMENT_STARTED → delete by exact key → see that nothing is left → 
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
+from tierctl.apply.bench import Answer, Bench, Piece
 from tierctl.apply.effects import Label, effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.tools import Tools
 from tierctl.errors import RemoteResourceNotFound, RemoteStorageError, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.plan.model import Step
+from tierctl.storage.base import RemoteStorageManager
 
 _S = RemoteLogSegmentState
 
@@ -91,14 +94,12 @@ def delete_segments(
             with effect(label):
                 tools.metadata.publish(events)
 
+    tools.engine.ready()
     # DELETE_SEGMENT_STARTED is published first: a crash leaves work to resume, never a dangling pointer.
     begun = _S.DELETE_SEGMENT_STARTED
     publish([s for s in segments if s.state is not begun], begun, labels.started)
 
-    def delete(segment: RemoteLogSegmentMetadata) -> Deletion:
-        return _delete_one(segment, tools, labels.delete)
-
-    deletions = tools.engine.map(delete, segments)
+    deletions = _delete_all(segments, tools, labels.delete)
     if tools.stop.asked():
         return [d if d.error else Deletion(segment=d.segment, stopped=True) for d in deletions]
     # Never after a partial error: whoever reads FINISHED may forget the keys.
@@ -112,28 +113,57 @@ def _storable(segment: RemoteLogSegmentMetadata, max_bytes: int | None) -> Remot
     return replace(segment, custom_metadata=None)
 
 
-def _delete_one(segment: RemoteLogSegmentMetadata, tools: Tools, label: Label) -> Deletion:
-    if tools.stop.asked():
-        return Deletion(segment=segment, stopped=True)
+def _delete_all(segments: Sequence[RemoteLogSegmentMetadata], tools: Tools, label: Label) -> list[Deletion]:
+    bench = tools.bench()
+    work = [Piece(metadata=segment) for segment in segments]
+    answers = tools.engine.map(partial(delete_one, label), work, bench)
+    if tools.engine.is_elsewhere:
+        answers = [_seen(answer, s, bench) for answer, s in zip(answers, segments, strict=True)]
+    return [
+        Deletion(segment=segment, error=answer.error, stopped=answer.stopped)
+        for segment, answer in zip(segments, answers, strict=True)
+    ]
+
+
+def delete_one(label: Label, bench: Bench, piece: Piece) -> Answer:
+    """Delete one segment's objects and see that they are gone: the side effect of a deletion."""
+    segment = piece.metadata
+    if bench.stop.asked():
+        return Answer(stopped=True)
     try:
         with effect(label):
-            _delete_and_look(segment, tools)
+            _delete_and_look(segment, bench.remote)
     except TierctlError as e:
-        return Deletion(segment=segment, error=e)
+        return Answer(error=e, begun=True)
     except OSError as e:
-        return Deletion(segment=segment, error=RemoteStorageError(f"deleting {segment.segment_id}: {e}"))
-    tools.advance(segment.segment_size_in_bytes)
-    return Deletion(segment=segment)
+        return Answer(error=RemoteStorageError(f"deleting {segment.segment_id}: {e}"), begun=True)
+    bench.advance(segment.segment_size_in_bytes)
+    return Answer(begun=True)
 
 
-def _delete_and_look(segment: RemoteLogSegmentMetadata, tools: Tools) -> None:
+def _delete_and_look(segment: RemoteLogSegmentMetadata, remote: RemoteStorageManager) -> None:
     # A crash between the delete and FINISHED comes back here: already gone is what was wanted.
     with suppress(RemoteResourceNotFound):
-        tools.remote.delete_log_segment_data(segment)
-    left = tools.remote.objects_of(segment)
+        remote.delete_log_segment_data(segment)
+    _require_gone(segment, remote)
+
+
+def _require_gone(segment: RemoteLogSegmentMetadata, remote: RemoteStorageManager) -> None:
+    left = remote.objects_of(segment)
     if left:
         raise RemoteStorageError(
             f"segment {segment.segment_id} of {segment.topic}-{segment.partition} was deleted, "
             f"but {len(left)} of its objects are still there: {', '.join(o.key for o in left[:5])}",
             hint="run the command again: it resumes the deletion",
         )
+
+
+def _seen(answer: Answer, segment: RemoteLogSegmentMetadata, bench: Bench) -> Answer:
+    """The answer, if the objects are gone where this process sees them, too."""
+    if answer.error is not None or answer.stopped:
+        return answer
+    try:
+        _require_gone(segment, bench.remote)
+    except RemoteStorageError as e:
+        return replace(answer, error=e)
+    return answer

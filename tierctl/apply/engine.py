@@ -4,27 +4,49 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-Work = TypeVar("Work")
-Result = TypeVar("Result")
+from tierctl.apply.bench import Answer, Bench, Piece
+
+P = TypeVar("P", bound=Piece)
+
+Do = Callable[[Bench, P], Answer]
+"""One side effect; a function of a module, or `partial` of one, so that another process can have it."""
 
 
 class Engine(Protocol):
     """Runs independent pieces of work, in parallel if it can."""
 
-    def map(self, do: Callable[[Work], Result], work: Sequence[Work]) -> list[Result]:
-        """`do` applied to each piece, results in the order of `work`. `do` reports failure in its result."""
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether what was done has to be seen from here, too: the same folder may be another one there."""
+        ...
+
+    def ready(self) -> None:
+        """Raises TierctlError when no more work can be taken; asked before a wave is published."""
+        ...
+
+    def map(self, do: Do[P], work: Sequence[P], bench: Bench) -> list[Answer]:
+        """`do` with each piece, answers in the order of `work`.
+
+        `do` reports failure in its answer. `bench` is this process's; where the work is done there is one
+        like it. A piece of which nothing is heard was StoreWriteUnknown, or `stopped` when that was asked.
+        """
         ...
 
 
 class LocalEngine:
     """A pool of `threads` threads in this process."""
 
+    is_elsewhere = False
+
     def __init__(self, threads: int) -> None:
         self._threads = max(1, threads)
 
-    def map(self, do: Callable[[Work], Result], work: Sequence[Work]) -> list[Result]:
-        """See Engine.map."""
+    def ready(self) -> None:
+        """Engine.ready."""
+
+    def map(self, do: Do[P], work: Sequence[P], bench: Bench) -> list[Answer]:
+        """Engine.map."""
         if self._threads == 1 or len(work) == 1:
-            return [do(piece) for piece in work]
+            return [do(bench, piece) for piece in work]
         with ThreadPoolExecutor(max_workers=min(self._threads, len(work)) or 1) as pool:
-            return list(pool.map(do, work))
+            return list(pool.map(lambda piece: do(bench, piece), work))

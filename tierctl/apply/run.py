@@ -3,11 +3,12 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from tierctl.apply.copy import CLEANUP_LABELS, CUSTOM_METADATA_MAX_BYTES, Copier
+from tierctl.apply.copy import CLEANUP_LABELS, Copier
 from tierctl.apply.effects import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.removal import mark_partition, processed_offsets, remove_partition
 from tierctl.apply.source import LogSources, Sources
+from tierctl.apply.store import CUSTOM_METADATA_MAX_BYTES
 from tierctl.apply.sweep import (
     SWEEP_LABELS,
     RaiseLogStarts,

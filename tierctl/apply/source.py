@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from tierctl.apply.bench import Bench
 from tierctl.errors import CorruptInputError
 from tierctl.model import (
     EpochEntry,
@@ -19,6 +20,7 @@ from tierctl.model import (
     LogSegmentData,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
+    TopicIdPartition,
     TopicPartition,
     Uuid,
 )
@@ -38,13 +40,13 @@ class SourceChanged(Exception):  # noqa: N818
 
 
 class Source(Protocol):
-    """One whole segment as it was when its step was seen to hold."""
+    """One whole segment as it was when its step was seen to hold; small, and picklable."""
 
     def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
         """The COPY_SEGMENT_STARTED event of a copy of it."""
         ...
 
-    def opened(self) -> AbstractContextManager[LogSegmentData]:
+    def opened(self, bench: Bench) -> AbstractContextManager[LogSegmentData]:
         """The segment's files, which are there while the block lasts.
 
         Raises TierctlError when they can't be had, or are not what they should be.
@@ -65,6 +67,10 @@ class Sources(Protocol):
 
     def find(self, step: Step) -> Source:
         """The source of one of them. Raises SourceChanged, saying what changed."""
+        ...
+
+    def equip(self, bench: Bench) -> Bench:
+        """`bench` with what opening these sources needs."""
         ...
 
 
@@ -91,12 +97,16 @@ class LogSources:
         """Sources.find."""
         return find_source(step, self._logs.get(step.topic_id_partition.key))
 
+    def equip(self, bench: Bench) -> Bench:
+        """Sources.equip."""
+        return bench
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalSource:
     """One rolled segment of a local log, with everything that goes along with it."""
 
-    log: LocalLog
+    partition: TopicIdPartition
     base_offset: int
     next_base_offset: int
     size_bytes: int
@@ -107,7 +117,7 @@ class LocalSource:
 
     def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
         """Source.started."""
-        partition = self.log.topic_id_partition
+        partition = self.partition
         return RemoteLogSegmentMetadata(
             topic=partition.topic,
             topic_id=partition.topic_id,
@@ -125,16 +135,15 @@ class LocalSource:
         )
 
     @contextmanager
-    def opened(self) -> Iterator[LogSegmentData]:
+    def opened(self, bench: Bench) -> Iterator[LogSegmentData]:  # noqa: ARG002
         """Source.opened; CorruptInputError when the files are not what a broker wrote.
 
         Brokers trust what was copied and delete their own replicas of it, the sound ones too.
         """
         wrong = self._damage()
         if wrong is not None:
-            partition = self.log.topic_id_partition.topic_partition
             raise CorruptInputError(
-                f"segment {self.data.log_segment} of {partition}",
+                f"segment {self.data.log_segment} of {self.partition.topic_partition}",
                 expected="whole batches and indexes of them",
                 found=wrong,
                 hint="nothing from it on is copied; another replica's --log-dir may have it whole",
@@ -195,7 +204,7 @@ def _source(
         leader_epoch_index=write_leader_epoch_checkpoint(lineage.truncate_from_end(next_base_offset).entries),
     )
     return LocalSource(
-        log=log,
+        partition=log.topic_id_partition,
         base_offset=segment.base_offset,
         next_base_offset=next_base_offset,
         size_bytes=segment.size_bytes,

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tierctl.apply.bench import Bench, FromTier
 from tierctl.apply.source import Fingerprint, SourceChanged, fingerprint
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.model import Step
@@ -46,10 +47,12 @@ class TierSources:
             raise SourceChanged("the segment's offsets are others than when this was decided")
         return RemoteSource(
             metadata=segment,
-            remote=self._remote,
-            spool=self._spool,
             txn_index_empty=segment.txn_index_empty or self._has_no_transactions(segment),
         )
+
+    def equip(self, bench: Bench) -> Bench:
+        """Sources.equip."""
+        return replace(bench, from_tier=FromTier(remote=self._remote, spool=self._spool))
 
     def _segment(self, step: Step) -> RemoteLogSegmentMetadata | None:
         segment_id = step.details.get(SOURCE_SEGMENT_ID)
@@ -72,8 +75,6 @@ class RemoteSource:
     """One finished segment of another tier."""
 
     metadata: RemoteLogSegmentMetadata
-    remote: RemoteStorageManager
-    spool: Path
     txn_index_empty: bool
 
     def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
@@ -90,9 +91,11 @@ class RemoteSource:
         )
 
     @contextmanager
-    def opened(self) -> Iterator[LogSegmentData]:
+    def opened(self, bench: Bench) -> Iterator[LogSegmentData]:
         """Source.opened; CorruptInputError when the bytes are not what the metadata say."""
-        with spooled(self.remote, self.metadata, self.spool) as files:
+        if bench.from_tier is None:
+            raise UsageError("a copy from tier to tier needs the tier it comes from")
+        with spooled(bench.from_tier.remote, self.metadata, bench.from_tier.spool) as files:
             self._require_sound(files)
             yield _segment_data(files, with_transactions=not self.txn_index_empty)
 

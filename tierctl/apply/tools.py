@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tierctl.apply.bench import Bench, Ends
 from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS, WAVE_SIZE
 from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.stop import Stop
@@ -11,17 +12,12 @@ from tierctl.model import Uuid
 from tierctl.storage.base import RemoteStorageManager
 
 
-def _unwatched(size_bytes: int) -> None:
-    """Nobody watches."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """Everything a run needs besides its plan.
 
     `clock_ms` gives event timestamps, `new_segment_id` the id of each attempt to copy a segment.
-    `advance` is called with a segment's size when its objects have been stored or deleted, from whichever
-    thread did it.
+    `advance` is as Bench has it.
     """
 
     remote: RemoteStorageManager
@@ -32,4 +28,8 @@ class Tools:
     engine: Engine = field(default_factory=lambda: LocalEngine(THREADS))
     wave_size: int = WAVE_SIZE
     stop: Stop = field(default_factory=Stop)
-    advance: Callable[[int], None] = _unwatched
+    advance: Callable[[int], None] = lambda _size_bytes: None
+
+    def bench(self, ends: Ends | None = None) -> Bench:
+        """What this process's own side effects work with."""
+        return Bench(remote=self.remote, stop=self.stop, advance=self.advance, ends=ends or Ends())
