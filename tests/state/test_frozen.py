@@ -74,8 +74,9 @@ def test_what_is_no_state_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_the_order_of_kafkas_hash_set_goes_on() -> None:
     """How far it had grown decides in which order it yields ids, also once it is nearly empty again."""
-    begun = [started(number, 0, 9) for number in range(60)]
-    left = [updated(number, S.COPY_SEGMENT_FINISHED) for number in range(50)]
-    gone = [updated(n, s) for n in range(50) for s in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)]
+    ids = [number * 7919 for number in range(60)]
+    begun = [started(number, 0, 9) for number in ids]
+    left = [updated(number, S.COPY_SEGMENT_FINISHED) for number in ids[:50]]
+    gone = [updated(n, s) for n in ids[:50] for s in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)]
     values: list[bytes | None] = [*values_of([*begun, *left, *gone])]
     assert_equal(folded_in_steps(values, [60, 110, 200], 1 << 60), folded(values))
