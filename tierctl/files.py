@@ -200,9 +200,3 @@ def broker_kept_out(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def ensure_no_broker(folder: Path) -> None:
-    """SafetyRefusal when a broker runs on this log directory now."""
-    with broker_kept_out(folder):
-        pass

@@ -4,7 +4,6 @@ Members are Kafka's names, so they print and serialise as Kafka prints them; `.i
 """
 
 from enum import StrEnum
-from typing import Self
 
 
 class _State(StrEnum):
@@ -12,14 +11,6 @@ class _State(StrEnum):
     def id(self) -> int:
         """The state's byte on the wire (the enum's order is Kafka's)."""
         return list(type(self)).index(self)
-
-    @classmethod
-    def for_id(cls, state_id: int) -> Self:
-        """The state of a wire byte; ValueError when Kafka has no such state."""
-        members = list(cls)
-        if not 0 <= state_id < len(members):
-            raise ValueError(f"{cls.__name__} has no id {state_id}")
-        return members[state_id]
 
 
 class RemoteLogSegmentState(_State):

@@ -71,10 +71,6 @@ class SegmentIds:
         self._link(segment_id, row)
         return row
 
-    def relink(self, row: int) -> None:
-        """Make the id in that row findable (again)."""
-        self._link(self.id_of(row), row)
-
     def remove(self, row: int) -> None:
         """The id in that row is no longer found; the row keeps its place."""
         self._table[self._slot_of(self.id_of(row))] = _REMOVED

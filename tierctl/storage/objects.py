@@ -1,6 +1,7 @@
 """Flat keys to bytes: what every store offers, whatever the objects are named or hold."""
 
 import io
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -137,9 +138,10 @@ class WholeRange(io.RawIOBase):
         self._size_bytes = size_bytes
         self._left_bytes = size_bytes
 
+    @abstractmethod
     def take(self, size_bytes: int) -> bytes:
         """The next bytes, at most `size_bytes` and never 0 before the end; RemoteStorageError."""
-        raise NotImplementedError
+        ...
 
     def readable(self) -> bool:
         """Always."""

@@ -6,7 +6,6 @@ Source: io.aiven.kafka.tieredstorage.manifest.index (its TransformedChunksSerial
 import base64
 import binascii
 import struct
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -72,10 +71,6 @@ class ChunkIndex:
                     stored_position=self._ends[at] - self.stored_sizes[at],
                     stored_size=self.stored_sizes[at],
                 )
-
-    def chunk_at(self, stored_position: int) -> int:
-        """Number of the piece that holds a byte of the object."""
-        return bisect_right(self._ends, stored_position)
 
 
 def encode_sizes(sizes: Sequence[int]) -> bytes:
