@@ -13,6 +13,7 @@ TierctlError                         1  internal
 ├── MetadataError                    5  the metadata log could not be read or written; trying again may help
 │   ├── MetadataWriteFailed          5  nothing was appended
 │   └── MetadataWriteUnknown         5  whether it was appended is not known; read on before anything else
+├── EngineError                      5  Spark could not be reached, or a job of it failed
 ├── LockedError                      6  another process holds the lock
 ├── CorruptInputError                7  bytes that are not what the format says
 │   ├── UnsupportedFormatError       7  a format that is known and refused by name
@@ -126,6 +127,12 @@ class MetadataWriteFailed(MetadataError):
 
 class MetadataWriteUnknown(MetadataError):
     """An append's outcome is not known: read the metadata on before doing or cleaning up anything."""
+
+
+class EngineError(TierctlError):
+    """What does the work, Spark, could not be reached or gave up."""
+
+    exit_code = ExitCode.RETRYABLE
 
 
 class LockedError(TierctlError):

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
 from tierctl.cli import copy_source as tier
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
-from tierctl.cli.mutation import Mutation, mutation
+from tierctl.cli.mutation import Mutation, clock_ms, mutation
 from tierctl.cli.sweep import RETENTION, still_expired
+from tierctl.cli.taking import takes
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.plan.model import Action, Plan, Skip, Step
 
@@ -31,39 +31,26 @@ def register(app: typer.Typer) -> None:
     app.command("apply")(apply_plan)
 
 
+@takes(
+    ...,
+    options.where,
+    options.private_keys,
+    options.state,
+    options.selection,
+    own.changing,
+    options.engine,
+)
 def apply_plan(
     ctx: typer.Context,
     plan: PlanFile,
-    metadata: options.Metadata = None,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    remote: options.Remote = None,
-    layout: options.RemoteLayout = None,
-    aiven_private_key: options.AivenPrivateKeys = None,
-    log_dir: options.LogDirs = None,
     from_remote: tier.FromRemote = None,
     from_layout: tier.FromLayout = None,
     to_metadata: tier.ToMetadata = None,
     to_command_config: tier.ToCommandConfig = None,
-    state_dir: options.StateDir = None,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    topic_id: options.TopicIds = None,
     force: own.Force = False,
     max_deletes: own.MaxDeletes = None,
     max_fraction: own.MaxFraction = None,
-    output: options.Output = options.OutputFormat.TABLE,
-    plan_out: options.PlanOut = None,
-    detailed_exitcode: options.DetailedExitcode = False,
-    apply: options.Apply = False,
-    allow_live_brokers: own.AllowLiveBrokers = False,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
-    broker_id: own.BrokerId = NOT_A_BROKER_ID,
-    wave_size: own.WaveSize = WAVE_SIZE,
-    threads: own.Threads = THREADS,
-    attempts: own.Attempts = ATTEMPTS,
-    override: own.Override = None,
 ) -> int:
     """Carry out a plan of copy, sweep or delete.
 
@@ -71,6 +58,8 @@ def apply_plan(
     changed since is left out. Without --apply what is left of the plan is printed. A plan of a copy from
     tier to tier needs --from-remote and --to-metadata again.
     """
+    from tierctl.plan.retention import check_not_ahead, decided_as_of_ms
+
     tier.require_one_source(ctx)
     kept = _load(plan)
     _require_source(kept, from_remote)
@@ -86,6 +75,7 @@ def apply_plan(
             run.check_fence(partitions, unknown_is_safe=kept.command == "delete")
             if kept.command == "sweep":
                 run.check_limits(checked, state)
+                check_not_ahead(state, decided_as_of_ms(checked), clock_ms=clock_ms())
 
         def needed() -> "Options":
             match kept.command:

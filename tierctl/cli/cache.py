@@ -10,6 +10,7 @@ import typer
 
 from tierctl.cli import options
 from tierctl.cli.context import Context
+from tierctl.cli.taking import takes
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, UsageError
 
 
@@ -81,12 +82,10 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="cache")
 
 
+@takes(..., options.folders, options.rows)
 def show(
     ctx: typer.Context,
     files: Files = None,
-    state_dir: options.StateDir = None,
-    log_dir: options.LogDirs = None,
-    output: options.Output = options.OutputFormat.TABLE,
 ) -> ExitCode:
     """Print the header and every entry of caches, with the byte where each lies.
 
@@ -96,7 +95,7 @@ def show(
 
     damaged: list[str] = []
     rows = (row for path in _paths(ctx) for row in _rows(path, damaged))
-    render(rows, output, _SHOWN, table_columns=_SHOWN_IN_TABLE)
+    render(rows, ctx.params["output"], _SHOWN, table_columns=_SHOWN_IN_TABLE)
     return ExitCode.CORRUPT if damaged else ExitCode.OK
 
 
@@ -118,12 +117,10 @@ def _rows(path: Path, damaged: list[str]) -> Iterator[dict[str, Any]]:
         yield name | {"position": cache.torn.at, "type": None, "error": cache.torn.message}
 
 
+@takes(..., options.folders, options.rows)
 def verify(
     ctx: typer.Context,
     files: Files = None,
-    state_dir: options.StateDir = None,
-    log_dir: options.LogDirs = None,
-    output: options.Output = options.OutputFormat.TABLE,
 ) -> ExitCode:
     """Read every byte of caches and say what is wrong, and where.
 
@@ -133,7 +130,7 @@ def verify(
 
     bad: list[str] = []
     rows = chain.from_iterable(_verified(path, bad) for path in _paths(ctx))
-    render(chain(rows, _missing(state_dir, bad)), output, _VERIFIED)
+    render(chain(rows, _missing(ctx.params["state_dir"], bad)), ctx.params["output"], _VERIFIED)
     return ExitCode.CORRUPT if bad else ExitCode.OK
 
 
@@ -169,18 +166,11 @@ def _verified(path: Path, bad: list[str]) -> Iterator[dict[str, Any]]:
         yield row | {"status": "ok", "position": None, "detail": None}
 
 
+@takes(options.metadata_topic, options.state, ..., options.selection, options.rows)
 def build(
     ctx: typer.Context,
-    metadata: options.Metadata = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    state_dir: options.StateDir = None,
     out: Out = None,
     header: HeaderOption = Header.NAMED,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    topic_id: options.TopicIds = None,
-    output: options.Output = options.OutputFormat.TABLE,
 ) -> ExitCode:
     """Make caches from the metadata topic: a state directory's, or with --out flat files of KIP-405.
 
@@ -190,6 +180,7 @@ def build(
     from tierctl.cli.cache_build import flat_files, state_caches
     from tierctl.report import render
 
+    state_dir = ctx.params["state_dir"]
     if (state_dir is None) == (out is None):
         raise UsageError("where to?", hint="name --state-dir or --out, one of them")
     with Context.of(ctx) as context:
@@ -203,20 +194,16 @@ def build(
             rows: Iterable[dict[str, Any]] = flat_files(chosen, out, named=header is Header.NAMED)
     if state_dir is not None:
         rows = state_caches(state_dir)
-    render(rows, output, _BUILT)
+    render(rows, ctx.params["output"], _BUILT)
     for text in damaged:
         typer.echo(f"not complete: {text}", err=True)
     return ExitCode.CORRUPT if damaged else ExitCode.OK
 
 
+@takes(..., options.folders, options.applying, options.rows)
 def compact(
     ctx: typer.Context,
     files: Files = None,
-    state_dir: options.StateDir = None,
-    log_dir: options.LogDirs = None,
-    apply: options.Apply = False,
-    detailed_exitcode: options.DetailedExitcode = False,
-    output: options.Output = options.OutputFormat.TABLE,
 ) -> ExitCode:
     """Leave out of caches what no answer depends on: segments that are gone, entries said again later.
 
@@ -227,12 +214,12 @@ def compact(
 
     plans = [plan_rewrite(path) for path in _paths(ctx)]
     pending = [plan for plan in plans if plan.compacted is not None]
-    if apply:
+    if ctx.params["apply"]:
         rewrite(pending)
-    render((plan.row() for plan in plans), output, _COMPACTED)
+    render((plan.row() for plan in plans), ctx.params["output"], _COMPACTED)
     if any(plan.is_damaged for plan in plans):
         return ExitCode.CORRUPT
-    return ExitCode.PLAN_PENDING if pending and detailed_exitcode and not apply else ExitCode.OK
+    return options.ended(ctx, pending=bool(pending))
 
 
 def _status(error: CorruptInputError) -> str:

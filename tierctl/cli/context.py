@@ -22,6 +22,7 @@ from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
 if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
     from tierctl.metadata.cluster import Cluster
+    from tierctl.spark.session import Session
     from tierctl.storage.base import RemoteStorageManager
     from tierctl.storage.retry import RetrySettings
 
@@ -107,6 +108,12 @@ class Context:
     partition: Sequence[int] = ()
     topic_id: Sequence[str] = ()
     now: int | None = None
+    engine: str = "local"
+    master: str | None = None
+    spark_conf: Sequence[str] = ()
+    changes_things: bool = False
+    verbose: bool = False
+    _spark: "Session | None" = field(default=None, init=False, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     @classmethod
@@ -115,7 +122,8 @@ class Context:
 
         Where a copy goes from tier to tier, the one it goes to.
         """
-        given: dict[str, Any] = dict(ctx.params)
+        _require_engine(ctx)
+        given: dict[str, Any] = ctx.params | _run_of(ctx)
         if given.get("to_metadata") is not None:
             # What --state-dir keeps is of --metadata.
             config = given["to_command_config"] or given["command_config"]
@@ -125,7 +133,7 @@ class Context:
     @classmethod
     def of_source(cls, ctx: typer.Context) -> Self:
         """Where a copy goes from tier to tier, the one it comes from."""
-        given = ctx.params
+        given = ctx.params | _run_of(ctx)
         return cls._of({**given, "remote": given["from_remote"], "layout": given["from_layout"]})
 
     @classmethod
@@ -274,6 +282,26 @@ class Context:
         return read_topic_configs(self.topic_configs_file)
 
     @property
+    def is_on_spark(self) -> bool:
+        """Whether --engine spark was given."""
+        return self.engine == "spark"
+
+    def spark(self) -> "Session":
+        """The session of --master and --spark-conf: opened when first asked for, closed at the end.
+
+        UsageError for what Spark can't be started with, EngineError when it does not answer.
+        """
+        if self._spark is None:
+            from tierctl.spark.session import opened_session
+            from tierctl.spark.settings import SparkSettings
+
+            settings = SparkSettings.of(
+                self.master, self.spark_conf, changes_things=self.changes_things, verbose=self.verbose
+            )
+            self._spark = self._open.enter_context(opened_session(settings))
+        return self._spark
+
+    @property
     def selection(self) -> Selection:
         """The user partitions of --topic, --partition and --topic-id."""
         return Selection(
@@ -286,6 +314,22 @@ class Context:
     def now_ms(self) -> int:
         """The time to decide as of: --now, else the clock."""
         return time.time_ns() // 1_000_000 if self.now is None else self.now
+
+
+def _run_of(ctx: typer.Context) -> dict[str, Any]:
+    """What a context has to know of the run besides its options."""
+    return {"changes_things": "apply" in ctx.params, "verbose": bool(getattr(ctx.obj, "verbose", False))}
+
+
+def _require_engine(ctx: typer.Context) -> None:
+    """UsageError for options of Spark that are typed without it; a profile may have them for other runs."""
+    if ctx.params.get("engine") == "spark":
+        return
+    for name in ("master", "spark_conf"):
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option} goes with --engine spark", hint=f"add it, or leave {option} out")
 
 
 def _required(option: str, value: str | None) -> str:

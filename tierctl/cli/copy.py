@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
 from tierctl.cli import copy_source as tier
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.mutation import Mutation, mutation
+from tierctl.cli.taking import takes
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition
 from tierctl.plan.model import Plan, Skip
@@ -24,39 +24,26 @@ def register(app: typer.Typer) -> None:
     app.command("copy")(copy)
 
 
+@takes(
+    options.where,
+    options.private_keys,
+    options.state,
+    options.selection,
+    ...,
+    own.changing,
+    options.engine,
+)
 def copy(
     ctx: typer.Context,
-    metadata: options.Metadata = None,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    remote: options.Remote = None,
-    layout: options.RemoteLayout = None,
-    aiven_private_key: options.AivenPrivateKeys = None,
-    log_dir: options.LogDirs = None,
     from_remote: tier.FromRemote = None,
     from_layout: tier.FromLayout = None,
     to_metadata: tier.ToMetadata = None,
     to_command_config: tier.ToCommandConfig = None,
     topic_configs: options.TopicConfigs = None,
-    state_dir: options.StateDir = None,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    topic_id: options.TopicIds = None,
     now: options.Now = None,
     clean_dangling: own.CleanDangling = False,
-    output: options.Output = options.OutputFormat.TABLE,
-    plan_out: options.PlanOut = None,
-    detailed_exitcode: options.DetailedExitcode = False,
-    apply: options.Apply = False,
-    allow_live_brokers: own.AllowLiveBrokers = False,
     create_metadata_topic: own.CreateMetadataTopic = False,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
-    broker_id: own.BrokerId = NOT_A_BROKER_ID,
-    wave_size: own.WaveSize = WAVE_SIZE,
-    threads: own.Threads = THREADS,
-    attempts: own.Attempts = ATTEMPTS,
-    override: own.Override = None,
 ) -> int:
     """Copy rolled segments below the last stable offset to the tier, as a broker would.
 
@@ -70,7 +57,7 @@ def copy(
     tier.require_one_source(ctx)
     if from_remote is not None:
         return tier.copy_from_tier(ctx, clean_dangling=clean_dangling)
-    if not log_dir:
+    if not ctx.params["log_dir"]:
         raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
     with mutation(ctx, may_be_new=True) as run:
         state = run.refresh()

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand
 
-from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, REMOVER_INTERVAL_MS, THREADS, WAVE_SIZE
+from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.mutation import Mutation, mutation
 from tierctl.cli.plans import report_quarantined, say
+from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
 from tierctl.plan.model import Plan
@@ -45,33 +46,13 @@ def register(app: typer.Typer) -> None:
     app.command("delete", cls=_Delete)(delete)
 
 
+@takes(options.where, options.state, options.selection, ..., own.changing, options.engine)
 def delete(
     ctx: typer.Context,
-    metadata: options.Metadata = None,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    remote: options.Remote = None,
-    layout: options.RemoteLayout = None,
-    log_dir: options.LogDirs = None,
-    state_dir: options.StateDir = None,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    topic_id: options.TopicIds = None,
     find: own.Find = False,
     mark: own.Mark = False,
     force: own.Force = False,
-    output: options.Output = options.OutputFormat.TABLE,
-    plan_out: options.PlanOut = None,
-    detailed_exitcode: options.DetailedExitcode = False,
-    apply: options.Apply = False,
-    allow_live_brokers: own.AllowLiveBrokers = False,
     interval: own.Interval = None,
-    broker_id: own.BrokerId = NOT_A_BROKER_ID,
-    wave_size: own.WaveSize = WAVE_SIZE,
-    threads: own.Threads = THREADS,
-    attempts: own.Attempts = ATTEMPTS,
-    override: own.Override = None,
 ) -> int:
     """Delete from the tier everything of topics that were deleted.
 
@@ -80,6 +61,7 @@ def delete(
     and stays as it is. --find lists what brokers left behind: topic ids that the cluster's controller does
     not know. Nobody else deletes those, so it is safe beside running brokers.
     """
+    apply = ctx.params["apply"]
     if find:
         _require_cluster(ctx)
     if find and not mark:
@@ -153,9 +135,22 @@ def _leaked(run: Mutation, state: "TierState") -> list[Uuid]:
     # The metadata were read first: a topic made since can't be taken for one that is gone.
     found = leaked_topic_ids(run.live.topics(p.topic for p in partitions), partitions)
     if partitions and len(found) == len({p.topic_id for p in partitions}):
-        say("the cluster knows none of the topics in the metadata: is it the one whose tier this is?")
+        _know_none(run, len(found))
     selected = {p.topic_id for p in partitions if p in run.context.selection}
     return sorted(selected & found.keys(), key=lambda topic_id: (found[topic_id], topic_id))
+
+
+def _know_none(run: Mutation, topic_ids: int) -> None:
+    """SafetyRefusal to mark them all, unless --force: seen from another cluster every topic looks deleted."""
+    said = f"the cluster knows none of the {topic_ids} topics in the metadata"
+    is_sure = run.live is not None and run.live.is_of_this_cluster()
+    if run.params["mark"] and not is_sure and not run.params["force"]:
+        raise SafetyRefusal(
+            f"{said}, and nothing else shows that it is the one whose tier this is",
+            hint="name the data's cluster with --bootstrap-server; --force marks all of them as deleted",
+        )
+    if not is_sure:
+        say(f"{said}: is it the one whose tier this is?")
 
 
 def _leaked_row(state: "TierState", topic_id: Uuid) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from tierctl.cli import fetch_options as own
 from tierctl.cli import options
 from tierctl.cli.context import Context, Selection
 from tierctl.cli.reading import Tier, log_start_on, logs_if_given, note, read_state, show_problem
+from tierctl.cli.taking import takes
 from tierctl.cli.times import parse_time_ms
 from tierctl.errors import ExitCode, UsageError
 
@@ -28,20 +29,9 @@ def register(app: typer.Typer) -> None:
     app.command("fetch")(fetch)
 
 
+@takes(options.where, options.private_keys, options.state, options.selection, ..., options.engine)
 def fetch(
     ctx: typer.Context,
-    metadata: options.Metadata = None,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    remote: options.Remote = None,
-    layout: options.RemoteLayout = None,
-    aiven_private_key: options.AivenPrivateKeys = None,
-    log_dir: options.LogDirs = None,
-    state_dir: options.StateDir = None,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    topic_id: options.TopicIds = None,
     offset: own.Offset = _EARLIEST,
     until_offset: own.UntilOffset = None,
     from_time: own.FromTime = None,

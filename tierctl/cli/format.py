@@ -13,6 +13,7 @@ import typer
 from tierctl.cli import format_options as own
 from tierctl.cli import options
 from tierctl.cli.context import Context
+from tierctl.cli.taking import takes
 from tierctl.cli.times import parse_time_ms
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model import Uuid
@@ -37,10 +38,10 @@ def register(app: typer.Typer) -> None:
     app.command("format")(format_)
 
 
+@takes(options.metadata_topic, ..., options.selection, options.engine)
 def format_(
     ctx: typer.Context,
     files: own.Files = None,
-    metadata: options.Metadata = None,
     input_: own.InputOption = None,
     order: own.OrderOption = own.Order.PARTITION,
     follow: own.Follow = False,
@@ -50,8 +51,6 @@ def format_(
     from_beginning: own.FromBeginning = False,
     offset: own.Offset = None,
     timeout_ms: own.TimeoutMs = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
     formatter_jar: own.FormatterJar = False,
     style: own.Style = None,
     property_: own.Property = None,
@@ -62,9 +61,6 @@ def format_(
     sep: own.Separator = None,
     vs: own.ValueSeparator = None,
     output: own.Rows = None,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    topic_id: options.TopicIds = None,
     segment_id: own.SegmentIds = None,
     state: own.States = None,
     type_: own.Types = None,

@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
+from tierctl.cli import options
 from tierctl.cli.options import APPLY, DECIDE
 
 HOW = "How it is done"
@@ -167,7 +169,8 @@ Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Mark a topic although the cluster or a --log-dir still has it.",
+        help="Mark a topic although the cluster or a --log-dir still has it; with --find, although the "
+        "cluster knows none of the topics in the metadata.",
         rich_help_panel=DECIDE,
     ),
 ]
@@ -182,3 +185,18 @@ Interval = Annotated[
         rich_help_panel=HOW,
     ),
 ]
+
+
+def changing(
+    output: options.Output = options.OutputFormat.TABLE,
+    plan_out: options.PlanOut = None,
+    detailed_exitcode: options.DetailedExitcode = False,
+    apply: options.Apply = False,
+    allow_live_brokers: AllowLiveBrokers = False,
+    broker_id: BrokerId = NOT_A_BROKER_ID,
+    wave_size: WaveSize = WAVE_SIZE,
+    threads: Threads = THREADS,
+    attempts: Attempts = ATTEMPTS,
+    override: Override = None,
+) -> None:
+    """How a plan is shown or carried out."""

@@ -9,6 +9,7 @@ import typer
 
 from tierctl.cli import options
 from tierctl.cli.context import Context
+from tierctl.cli.taking import takes
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 
 if TYPE_CHECKING:
@@ -55,12 +56,10 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="offsets")
 
 
+@takes(..., options.folders, options.rows)
 def show(
     ctx: typer.Context,
     file: File = None,
-    state_dir: options.StateDir = None,
-    log_dir: options.LogDirs = None,
-    output: options.Output = options.OutputFormat.TABLE,
 ) -> None:
     """Print the last consumed offset of each metadata partition, and in which form the file is."""
     from tierctl.report import render
@@ -70,18 +69,13 @@ def show(
         {"metadata_partition": partition, "committed_offset": offset, "form": str(found.form)}
         for partition, offset in found.offsets.items()
     )
-    render(rows, output, ("metadata_partition", "committed_offset", "form"))
+    render(rows, ctx.params["output"], ("metadata_partition", "committed_offset", "form"))
 
 
+@takes(..., options.metadata_topic, options.folders, options.rows)
 def check(
     ctx: typer.Context,
     file: File = None,
-    metadata: options.Metadata = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    state_dir: options.StateDir = None,
-    log_dir: options.LogDirs = None,
-    output: options.Output = options.OutputFormat.TABLE,
 ) -> ExitCode:
     """Say which offsets would lose segments: beyond the log's end, or ahead of what caches hold.
 
@@ -90,23 +84,16 @@ def check(
     from tierctl.report import render
 
     found = _findings(ctx, _read(_path(ctx)).offsets)
-    render(map(asdict, found), output, _CHECKED)
+    render(map(asdict, found), ctx.params["output"], _CHECKED)
     return ExitCode.CORRUPT if found else ExitCode.OK
 
 
+@takes(options.metadata_topic, options.folders, ..., options.applying, options.rows)
 def repair(
     ctx: typer.Context,
     file: File = None,
-    metadata: options.Metadata = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    state_dir: options.StateDir = None,
-    log_dir: options.LogDirs = None,
     set_: Set = None,
     force: Force = False,
-    apply: options.Apply = False,
-    detailed_exitcode: options.DetailedExitcode = False,
-    output: options.Output = options.OutputFormat.TABLE,
 ) -> ExitCode:
     """Lower offsets to what is safe, by the findings of check and by --set.
 
@@ -123,10 +110,10 @@ def repair(
     after, steps = _plan(ctx, before)
     if damage is not None:
         steps.insert(0, _step("start_over", None, None, None, damage.message))
-    if apply and steps:
+    if ctx.params["apply"] and steps:
         _write(path, after)
-    render(steps, output, _REPAIRED)
-    return ExitCode.PLAN_PENDING if steps and detailed_exitcode and not apply else ExitCode.OK
+    render(steps, ctx.params["output"], _REPAIRED)
+    return options.ended(ctx, pending=bool(steps))
 
 
 def _step(

@@ -1,4 +1,4 @@
-"""Options that mean the same for every command; a command's signature picks those it takes.
+"""Options that mean the same for every command, and the groups of them that commands take.
 
 `main` gives each of them an environment variable, TIERCTL_<OPTION>, and a key in tierctl.toml.
 """
@@ -9,11 +9,14 @@ from typing import Annotated
 
 import typer
 
+from tierctl.errors import ExitCode
+
 WHERE = "Where things are"
 NARROW = "Which partitions"
 DECIDE = "How to decide"
 APPLY = "Changing things"
 SHOW = "Output"
+RUN = "Where the work is done"
 
 
 class OutputFormat(StrEnum):
@@ -30,6 +33,13 @@ class Layout(StrEnum):
 
     KAFKA = "kafka"
     AIVEN = "aiven"
+
+
+class EngineName(StrEnum):
+    """Where the work is done."""
+
+    LOCAL = "local"
+    SPARK = "spark"
 
 
 Metadata = Annotated[
@@ -179,3 +189,84 @@ DetailedExitcode = Annotated[
         "--detailed-exitcode", help="Exit 9 when the plan has something to do.", rich_help_panel=APPLY
     ),
 ]
+Engine = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine",
+        help="local: threads of this process. spark: executors of Apache Spark; the deciding, and what is "
+        "written to the metadata topic, stay here.",
+        show_default=True,
+        rich_help_panel=RUN,
+    ),
+]
+Master = Annotated[
+    str | None,
+    typer.Option(
+        "--master",
+        metavar="URL",
+        help="With --engine spark: local[N], spark://host:port, yarn, k8s://..., or sc://host:port for Spark "
+        "Connect. Default: what spark-submit or Spark's configuration say, else local[*].",
+        rich_help_panel=RUN,
+    ),
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--spark-conf",
+        metavar="KEY=VALUE",
+        help="With --engine spark: a setting of Spark; never a credential. Repeatable.",
+        rich_help_panel=RUN,
+    ),
+]
+
+
+def metadata_topic(
+    metadata: Metadata = None, command_config: CommandConfig = None, config: ServerProperties = None
+) -> None:
+    """The metadata topic."""
+
+
+def where(
+    metadata: Metadata = None,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    config: ServerProperties = None,
+    remote: Remote = None,
+    layout: RemoteLayout = None,
+    log_dir: LogDirs = None,
+) -> None:
+    """The metadata topic, the cluster, the tier and the logs."""
+
+
+def private_keys(aiven_private_key: AivenPrivateKeys = None) -> None:
+    """What opens encrypted segments."""
+
+
+def state(state_dir: StateDir = None) -> None:
+    """What was read before."""
+
+
+def folders(state_dir: StateDir = None, log_dir: LogDirs = None) -> None:
+    """Where flat files lie."""
+
+
+def selection(topic: Topics = None, partition: Partitions = None, topic_id: TopicIds = None) -> None:
+    """The partitions that are meant."""
+
+
+def rows(output: Output = OutputFormat.TABLE) -> None:
+    """How rows are printed."""
+
+
+def applying(detailed_exitcode: DetailedExitcode = False, apply: Apply = False) -> None:
+    """A plan that is shown or carried out."""
+
+
+def ended(ctx: typer.Context, *, pending: bool) -> ExitCode:
+    """The exit code of who takes `applying`, and has or had something to do."""
+    shown_only = ctx.params["detailed_exitcode"] and not ctx.params["apply"]
+    return ExitCode.PLAN_PENDING if pending and shown_only else ExitCode.OK
+
+
+def engine(engine: Engine = EngineName.LOCAL, master: Master = None, spark_conf: SparkConf = None) -> None:
+    """Where the work is done."""

@@ -12,6 +12,7 @@ from tierctl.cli.context import Context
 from tierctl.cli.reading import Tier, believed_log, logs_if_given, read_state, show_problem
 from tierctl.cli.segment_offsets import COLUMNS as OFFSET_COLUMNS
 from tierctl.cli.segment_offsets import offset_rows
+from tierctl.cli.taking import takes
 from tierctl.cli.times import parse_time_ms
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import RemoteLogSegmentMetadata
@@ -134,20 +135,17 @@ def register(app: typer.Typer) -> None:
     app.command("segments")(segments)
 
 
+@takes(
+    options.where,
+    options.private_keys,
+    options.state,
+    options.selection,
+    ...,
+    options.rows,
+    options.engine,
+)
 def segments(
     ctx: typer.Context,
-    metadata: options.Metadata = None,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    remote: options.Remote = None,
-    layout: options.RemoteLayout = None,
-    aiven_private_key: options.AivenPrivateKeys = None,
-    log_dir: options.LogDirs = None,
-    state_dir: options.StateDir = None,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    topic_id: options.TopicIds = None,
     all_: All = False,
     epoch: Epoch = None,
     offset: Offset = None,
@@ -156,7 +154,6 @@ def segments(
     offsets: Offsets = False,
     check: Check = False,
     now: options.Now = None,
-    output: options.Output = options.OutputFormat.TABLE,
 ) -> ExitCode:
     """List remote segments, find one, sum them up, or check them.
 
@@ -166,6 +163,7 @@ def segments(
     from tierctl.read.problems import Problems
 
     _require(ctx)
+    output = ctx.params["output"]
     problems = Problems(show_problem)
     with Context.of(ctx) as context:
         if check:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
-from tierctl.cli.mutation import Mutation, mutation
+from tierctl.cli.mutation import Mutation, clock_ms, mutation
 from tierctl.cli.plans import say
+from tierctl.cli.taking import takes
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.model import Plan
@@ -30,36 +30,16 @@ def register(app: typer.Typer) -> None:
     app.command("sweep")(sweep)
 
 
+@takes(options.where, options.state, options.selection, ..., own.changing, options.engine)
 def sweep(
     ctx: typer.Context,
-    metadata: options.Metadata = None,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    remote: options.Remote = None,
-    layout: options.RemoteLayout = None,
-    log_dir: options.LogDirs = None,
     topic_configs: options.TopicConfigs = None,
-    state_dir: options.StateDir = None,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    topic_id: options.TopicIds = None,
     now: options.Now = None,
     log_start_offset: own.LogStartOffsets = None,
     off_lineage: own.OffLineage = False,
     unreferenced_epochs: own.UnreferencedEpochs = False,
     max_deletes: own.MaxDeletes = None,
     max_fraction: own.MaxFraction = None,
-    output: options.Output = options.OutputFormat.TABLE,
-    plan_out: options.PlanOut = None,
-    detailed_exitcode: options.DetailedExitcode = False,
-    apply: options.Apply = False,
-    allow_live_brokers: own.AllowLiveBrokers = False,
-    broker_id: own.BrokerId = NOT_A_BROKER_ID,
-    wave_size: own.WaveSize = WAVE_SIZE,
-    threads: own.Threads = THREADS,
-    attempts: own.Attempts = ATTEMPTS,
-    override: own.Override = None,
 ) -> int:
     """Delete from the tier what retention and the log start offset say, as a broker would.
 
@@ -70,6 +50,7 @@ def sweep(
     read from the newest remote segment, and retention.bytes deletes nothing.
     """
     from tierctl.plan.checks import CurrentTopics
+    from tierctl.plan.retention import check_not_ahead
 
     with mutation(ctx) as run:
         state = run.refresh()
@@ -85,6 +66,7 @@ def sweep(
             looked_at = [part.topic_id_partition for part in _selected(run, state) if _is_in(topics, part)]
             run.check_plan_fence(plan, looked_at, [current[named] for named in asked])
             run.check_limits(plan, state)
+            check_not_ahead(state, run.context.now_ms, clock_ms=clock_ms())
 
         return run.conclude(
             plan,

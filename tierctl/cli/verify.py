@@ -14,6 +14,7 @@ from tierctl.cli.context import Context
 from tierctl.cli.leader_facts import LeaderFacts, known_topics
 from tierctl.cli.mutation_options import HOW
 from tierctl.cli.reading import note
+from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.model import LocalLog, TopicPartition
 
@@ -65,23 +66,12 @@ def register(app: typer.Typer) -> None:
     app.command("verify")(verify)
 
 
+@takes(options.where, options.private_keys, options.selection, ..., options.rows, options.engine)
 def verify(
     ctx: typer.Context,
-    metadata: options.Metadata = None,
-    bootstrap_server: options.BootstrapServer = None,
-    command_config: options.CommandConfig = None,
-    config: options.ServerProperties = None,
-    remote: options.Remote = None,
-    layout: options.RemoteLayout = None,
-    aiven_private_key: options.AivenPrivateKeys = None,
-    log_dir: options.LogDirs = None,
-    topic: options.Topics = None,
-    partition: options.Partitions = None,
-    topic_id: options.TopicIds = None,
     deep: IsDeep = False,
     threads: Threads = THREADS,
     now: options.Now = None,
-    output: options.Output = options.OutputFormat.TABLE,
 ) -> ExitCode:
     """Hold metadata, store and log directories against each other; report, never repair.
 
@@ -91,7 +81,7 @@ def verify(
     """
     with Context.of(ctx) as context:
         run = _Run(context)
-        _render(run.findings(deep=deep, threads=threads), output)
+        _render(run.findings(deep=deep, threads=threads), ctx.params["output"])
         return run.exit_code
 
 
