@@ -1,5 +1,5 @@
 """RemoteStorageManager: its Protocol, the stores behind it, and wrappers of the same Protocol."""
 
-from tierctl.storage.open import open_remote
+from tierctl.storage.open import RemoteSpec, open_remote
 
-__all__ = ["open_remote"]
+__all__ = ["RemoteSpec", "open_remote"]

@@ -9,7 +9,7 @@ import re
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -72,6 +72,10 @@ class AivenLayout:
         self._lock = threading.Lock()
         self._kept = KeptChunks()
         self.base = _legal_prefix(key_prefix)
+
+    def __reduce__(self) -> tuple[Callable[..., "AivenLayout"], tuple[AivenSettings, str, str]]:
+        """Pickled as what it was made from: another process reads its own keys and manifests."""
+        return _layout, (self._settings, self.base, self._root)
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """SegmentLayout.keys_of: by the custom metadata where they say it, as the plugin reads them."""
@@ -243,6 +247,10 @@ def _encoded_indexes(data: LogSegmentData) -> tuple[dict[IndexType, IndexRange |
         places[index_type] = IndexRange(position=len(joined), size=len(raw))
         joined += raw
     return places, joined
+
+
+def _layout(settings: AivenSettings, key_prefix: str, root: str) -> AivenLayout:
+    return AivenLayout(settings, key_prefix=key_prefix, root=root)
 
 
 def _legal_prefix(prefix: str) -> str:

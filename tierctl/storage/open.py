@@ -6,9 +6,10 @@ end; a key.prefix of Aiven's plugin that is no folder is given as such.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from tierctl.errors import UsageError
@@ -23,6 +24,9 @@ from tierctl.storage.objects import ObjectStore
 from tierctl.storage.retry import RetryingStorage, RetrySettings
 from tierctl.storage.segment_layout import SegmentLayout
 from tierctl.storage.tier import ObjectTier
+
+if TYPE_CHECKING:
+    from tierctl.storage.s3 import S3Address
 
 LAYOUTS = ("kafka", "aiven")
 FILE, S3, HDFS = "file", "s3", "hdfs"
@@ -63,6 +67,48 @@ def open_remote(
     return tier if retry is None else RetryingStorage(tier, retry)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSpec:
+    """A tier as it was opened, layout told, so that another process opens the same; picklable.
+
+    Nothing secret is in it: private keys are names of files, and credentials come from where the other
+    process runs.
+    """
+
+    uri: str
+    layout: SegmentLayout
+    retry: RetrySettings | None = None
+    s3: "S3Address | None" = None
+
+    @classmethod
+    def of(cls, uri: str, remote: RemoteStorageManager) -> "RemoteSpec":
+        """What `open_remote` made of `uri`; UsageError for a URI that has a password in it."""
+        retry = remote.settings if isinstance(remote, RetryingStorage) else None
+        tier = remote.inner if isinstance(remote, RetryingStorage) else remote
+        parts = urlsplit(uri)
+        if not isinstance(tier, ObjectTier) or parts.password is not None:
+            raise UsageError(
+                "this tier can't be opened by another process",
+                hint="credentials belong into the environment of whoever opens it, not into the URI",
+            )
+        s3 = None
+        if parts.scheme == S3:
+            from tierctl.storage.s3 import S3Store
+
+            s3 = tier.store.address if isinstance(tier.store, S3Store) else None
+        return cls(uri=uri, layout=tier.layout, retry=retry, s3=s3)
+
+    def open(self) -> RemoteStorageManager:
+        """The same tier; nothing is looked for."""
+        parts = urlsplit(self.uri)
+        tier = (
+            local_tier(Path(unquote(parts.path)), self.layout)
+            if parts.scheme == FILE
+            else ObjectTier(_store(parts, _store_root(parts)[0], self.s3), self.layout)
+        )
+        return tier if self.retry is None else RetryingStorage(tier, self.retry)
+
+
 def _in_folder(parts: SplitResult, layout: str | None, aiven: AivenSettings) -> ObjectTier:
     if parts.netloc not in {"", "localhost"} or not parts.path:
         raise _not_a_tier(parts)
@@ -78,13 +124,19 @@ def _in_folder(parts: SplitResult, layout: str | None, aiven: AivenSettings) -> 
 
 
 def _in_store(parts: SplitResult, layout: str | None, aiven: AivenSettings) -> ObjectTier:
-    folder = parts.path.strip("/")
-    if folder.rpartition("/")[2] == ROOT_FOLDER:
-        folder, layout = folder.rpartition("/")[0], layout or "kafka"
-    root = f"{folder}/" if folder else ""
+    root, is_inner = _store_root(parts)
+    layout = layout or ("kafka" if is_inner else None)
     store = _store(parts, root)
     found = None if _is_told(layout, aiven) else detect(store, layout)
     return ObjectTier(store, _layout(found, layout or "aiven", aiven, root))
+
+
+def _store_root(parts: SplitResult) -> tuple[str, bool]:
+    """Where in its bucket the store begins, and whether the URI named layout `kafka`'s own folder there."""
+    folder, _, last = parts.path.strip("/").rpartition("/")
+    is_inner = last == ROOT_FOLDER
+    inner = "/".join(name for name in (folder, "" if is_inner else last) if name)
+    return (f"{inner}/" if inner else ""), is_inner
 
 
 def _is_told(layout: str | None, aiven: AivenSettings) -> bool:
@@ -105,14 +157,14 @@ def _layout(found: Found | None, otherwise: str, aiven: AivenSettings, root: str
     return AivenLayout(aiven, key_prefix=prefix, root=root)
 
 
-def _store(parts: SplitResult, root: str) -> ObjectStore:
+def _store(parts: SplitResult, root: str, s3: "S3Address | None" = None) -> ObjectStore:
     if parts.scheme not in SCHEMES or not parts.netloc or parts.query or parts.fragment:
         raise _not_a_tier(parts)
     if parts.scheme == S3:
         _require("boto3", "s3", parts.scheme)
         from tierctl.storage.s3 import S3Store, client
 
-        return S3Store(client(), parts.netloc, root)
+        return S3Store(client(s3), parts.netloc, root)
     if parts.scheme == HDFS:
         _require("hdfs_native", "hdfs", parts.scheme)
         from tierctl.storage.hdfs import HdfsStore, hdfs_client

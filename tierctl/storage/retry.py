@@ -96,6 +96,11 @@ class RetryingStorage:
         """The one whose calls are repeated."""
         return self._inner
 
+    @property
+    def settings(self) -> RetrySettings:
+        """When they are repeated."""
+        return self._settings
+
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """RemoteStorageManager.copy_log_segment_data."""
 

@@ -9,8 +9,10 @@ import io
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlsplit
 
 import google_crc32c
 from botocore.exceptions import ClientError
@@ -51,13 +53,24 @@ GRACE_S = 60.0
 """A read slower than the least throughput after this long is given up: a trickle never times out itself."""
 
 
-def client() -> "S3Client":
+@dataclass(frozen=True, slots=True)
+class S3Address:
+    """Where a client's requests go; None: wherever its own environment says."""
+
+    endpoint_url: str | None = None
+    region: str | None = None
+
+
+def client(address: S3Address | None = None) -> "S3Client":
     """A client set up for tierctl: bounded waits, a few retries of its own, checksums always."""
     import boto3
     from botocore.config import Config
 
+    address = address or S3Address()
     return boto3.session.Session().client(
         "s3",
+        endpoint_url=address.endpoint_url,
+        region_name=address.region,
         config=Config(
             connect_timeout=10,
             read_timeout=READ_TIMEOUT_S,
@@ -79,6 +92,15 @@ class S3Store:
         self._bucket = bucket
         self._prefix = prefix
         self._part_bytes = part_bytes
+
+    @property
+    def address(self) -> S3Address:
+        """Where its requests go, so that another process does not take another store for this one."""
+        meta = self._s3.meta
+        host = urlsplit(meta.endpoint_url).hostname or ""
+        # AWS's own endpoints depend on the bucket, and are found anew.
+        aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+        return S3Address(None if aws else meta.endpoint_url, meta.region_name)
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
         """ObjectStore.put_all. The store checks a CRC-32C of every request, and refuses to replace by chance.
