@@ -4,11 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from tierctl.errors import CorruptInputError, MetadataError
+from tierctl.errors import MetadataError
 from tierctl.metadata.base import MetadataChunk, MetadataTopic
+from tierctl.metadata.bulk_fold import BulkFold, BulkReading, spans_of
 from tierctl.metadata.state_dir import StateDirectory
+from tierctl.metadata.topic_fold import TopicFold
 from tierctl.metadata.transitions import Transitions
-from tierctl.metadata.user_partitions import strays
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -18,9 +19,8 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold import fold
-from tierctl.state.tier import Quarantined, TierState
-from tierctl.wire.metadata import decode_column, encode
+from tierctl.state.tier import TierState
+from tierctl.wire.metadata import encode
 from tierctl.wire.partitioner import metadata_partition
 
 
@@ -28,17 +28,20 @@ class TopicBasedRemoteLogMetadataManager:
     """RemoteLogMetadataManager over `topic`; with `state_dir` it goes on from what an earlier run kept.
 
     A metadata partition whose history isn't complete, or isn't understood, is in `state.quarantined`.
-    One thread publishes.
+    One thread publishes. With `bulk` that does the first refresh's reading.
     """
 
-    def __init__(self, topic: MetadataTopic, *, state_dir: StateDirectory | None = None) -> None:
+    def __init__(
+        self, topic: MetadataTopic, *, state_dir: StateDirectory | None = None, bulk: BulkFold | None = None
+    ) -> None:
         self._topic = topic
         self._state_dir = state_dir
+        self._bulk = bulk
         self._state = TierState()
+        self._folding = TopicFold(self._state, topic.partition_count, state_dir)
         if state_dir is not None:
             state_dir.load(self._state, topic)
-            for partition, begin in state_dir.began_at.items():
-                self._quarantine(partition, 0, "records from offset 0 on", f"records from offset {begin} on")
+            self._folding.quarantine_beginnings()
 
     @property
     def state(self) -> TierState:
@@ -52,7 +55,12 @@ class TopicBasedRemoteLogMetadataManager:
 
     def refresh(self) -> TierState:
         """RemoteLogMetadataManager.refresh; what was read is kept in the state directory."""
-        self._catch_up(range(self._topic.partition_count))
+        if self._bulk is None:
+            self._catch_up(range(self._topic.partition_count))
+        else:
+            self._catch_up_in_bulk(self._bulk)
+            # What comes later is little: it is read here.
+            self._bulk = None
         if self._state_dir is not None:
             self._state_dir.commit(self._state)
         return self._state
@@ -60,56 +68,12 @@ class TopicBasedRemoteLogMetadataManager:
     def _catch_up(self, partitions: Iterable[int]) -> None:
         begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
         for partition in partitions:
-            start = self._start(partition, begins[partition], ends[partition])
-            self._state.read[partition] = start
-            for chunk in self._topic.read(partition, start, ends[partition]):
-                self._fold(chunk)
+            self._folding.catch_up(self._topic, partition, begins[partition], ends[partition])
 
-    def _start(self, partition: int, begin: int, end: int) -> int:
-        """Where to read on; that records before it are lost, or that the log was cut, is quarantined."""
-        position = self._state.read.get(partition, 0)
-        if position < begin:
-            if self._state_dir is not None:
-                self._state_dir.began_at[partition] = begin
-            self._quarantine(
-                partition, position, f"records from offset {position} on", f"records from offset {begin} on"
-            )
-        if position > end:
-            self._quarantine(partition, end, f"an end at or after {position}", f"an end at {end}")
-        return max(position, begin)
-
-    def _quarantine(self, partition: int, offset: int, expected: str, found: str) -> None:
-        error = CorruptInputError(
-            f"metadata partition {partition}",
-            expected=expected,
-            found=found,
-            hint="its history is not complete, so nothing in it may be deleted",
-        )
-        known = {(q.metadata_partition, q.metadata_offset, q.error.message) for q in self._state.quarantined}
-        if (partition, offset, error.message) not in known:
-            self._state.quarantined.append(Quarantined(partition, offset, error))
-
-    def _fold(self, chunk: MetadataChunk) -> None:
-        partition = chunk.metadata_partition
-        table = decode_column(chunk.values)
-        if self._state_dir is not None:
-            chunk, table = self._state_dir.take(chunk, table)
-        fold(
-            table,
-            self._state,
-            metadata_partition=partition,
-            metadata_offsets=chunk.offsets.tolist(),
-            next_offset=chunk.next_offset,
-        )
-        for bad in chunk.bad:
-            self._state.quarantined.append(Quarantined(partition, bad.offset, bad.error))
-        for stray in strays(table, partition, self._topic.partition_count):
-            self._quarantine(
-                partition,
-                int(chunk.offsets[0]),
-                f"events of {stray} in metadata partition {self.metadata_partition(stray)}",
-                f"some from offset {chunk.offsets[0]} on",
-            )
+    def _catch_up_in_bulk(self, bulk: BulkFold) -> None:
+        spans = spans_of(self._topic.beginning_offsets(), self._topic.end_offsets())
+        reading = BulkReading(topic=self._topic, state=self._state, bulk=bulk, keeper=self._state_dir)
+        reading.catch_up(spans)
 
     def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
         """RemoteLogMetadataManager.add_remote_log_segment_metadata."""
@@ -144,7 +108,7 @@ class TopicBasedRemoteLogMetadataManager:
                 for offset, value in _records_of(chunk):
                     if sent.get((partition, offset)) == value:
                         del sent[partition, offset]
-                self._fold(chunk)
+                self._folding.fold(chunk)
         if sent:
             raise MetadataError(
                 f"published events were not read back from {sorted(sent)} (metadata partition, offset)",

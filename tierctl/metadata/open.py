@@ -9,6 +9,7 @@ from tierctl.errors import UsageError
 
 if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
+    from tierctl.metadata.bulk_fold import BulkFold
 
 
 def open_metadata_topic(
@@ -77,11 +78,12 @@ def open_metadata(
     server_config: Path | None = None,
     make_topic: bool = False,
     on_note: Callable[[str], None] | None = None,
+    bulk: "BulkFold | None" = None,
 ) -> "RemoteLogMetadataManager":
     """The RemoteLogMetadataManager over the metadata topic at `uri`; nothing is read before `refresh`.
 
     With `state_dir` what an earlier run read is loaded; `on_note` is told what was wrong with it and is
-    read anew. Everything else is as `open_metadata_topic` has it.
+    read anew; `bulk` does the first refresh's reading. Everything else is as `open_metadata_topic` has it.
     """
     from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
     from tierctl.metadata.state_dir import StateDirectory
@@ -97,7 +99,7 @@ def open_metadata(
     opened = False
     try:
         kept = None if state_dir is None else StateDirectory(state_dir, writable=writable)
-        manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept)
+        manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept, bulk=bulk)
         if kept is not None and on_note is not None:
             for note in kept.notes:
                 on_note(note)

@@ -6,73 +6,27 @@ offsets, each whole or not at all. Offsets behind the caches are harmless: an ev
 is passed over. Offsets never pass a record that was not understood, so the next run meets it again.
 """
 
+from collections.abc import Collection
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal
 from tierctl.files import BACKUP_SUFFIX, PLAIN, FileSystem, exclusive, replace_durably
 from tierctl.metadata.base import MetadataChunk, MetadataTopic
-from tierctl.metadata.cache_file import (
-    Extension,
-    LoadedCache,
-    cache_name,
-    extend_cache,
-    load_cache,
-    partition_of,
-)
+from tierctl.metadata.cache_file import Extension, LoadedCache, extend_cache, load_cache, partition_of
+from tierctl.metadata.cache_ledger import CacheInHand, CacheLedger
 from tierctl.metadata.disk_errors import translated
 from tierctl.metadata.state_manifest import MANIFEST, CacheEntry, Manifest
-from tierctl.metadata.user_partitions import rows_by_user_partition
-from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model import TopicIdPartition
 from tierctl.state.fold import fold
 from tierctl.state.tier import TierState
 from tierctl.wire import committed_offsets
-from tierctl.wire.batch_columns import Int64s
-from tierctl.wire.crc import crc32c_extend
-from tierctl.wire.flatfile_values import encode_values
 
 COMMITTED_OFFSETS = "_rlmm_committed_offsets"
 LOCK = ".tierctl-state.lock"
 PENDING_BYTES_MAX = 1 << 25
-
-_Key = tuple[Uuid, int]
-
-
-@dataclass(slots=True)
-class _Cache:
-    """One cache in hand: what the file holds, and entries yet to be written."""
-
-    partition: TopicIdPartition
-    name: str
-    metadata_partition: int
-    last_offset: int = -1
-    end: int = 0
-    events: int = 0
-    crc: int = 0
-    pending: bytearray = field(default_factory=bytearray)
-
-    def add(self, chunk: MetadataChunk, rows: Int64s) -> int:
-        """Take in the events of these rows, which are all new; returns their bytes."""
-        offsets, timestamps_ms = chunk.offsets[rows].tolist(), chunk.timestamps_ms[rows].tolist()
-        entries = encode_values(offsets, timestamps_ms, chunk.values.take(pa.array(rows)).to_pylist())
-        self.pending += entries
-        self.last_offset = offsets[-1]
-        self.events += len(offsets)
-        self.crc = crc32c_extend(self.crc, entries)
-        return len(entries)
-
-    @property
-    def vouched(self) -> CacheEntry:
-        return CacheEntry(
-            metadata_partition=self.metadata_partition,
-            last_offset=self.last_offset,
-            events=self.events,
-            crc=self.crc,
-        )
 
 
 class StateDirectory:
@@ -88,11 +42,9 @@ class StateDirectory:
         self._held = ExitStack()
         self._keeps = True
         self.notes: list[str] = []
-        self._caches: dict[_Key, _Cache] = {}
+        self._ledger = CacheLedger()
         self._manifest: Manifest | None = None
         self._committed: dict[int, int] = {}
-        self._holds: dict[int, int] = {}
-        self._pending_bytes = 0
         with translated(f"opening {folder}"):
             fs.make_folder(folder)
             try:
@@ -121,6 +73,7 @@ class StateDirectory:
             kept = min(committed.get(partition, -1) + 1, manifest.read.get(partition, 0))
             state.read[partition] = 0 if partition in again else kept
         self._committed = {p: offset for p, offset in committed.items() if p not in again}
+        self._ledger.began_at = dict(manifest.began_at)
         self._manifest = manifest
 
     def _read_manifest(self, topic: MetadataTopic) -> Manifest:
@@ -183,7 +136,7 @@ class StateDirectory:
             metadata_partition=entry.metadata_partition,
             metadata_offsets=loaded.offsets,
         )
-        self._caches[partition.key] = _Cache(
+        self._ledger.caches[partition.key] = CacheInHand(
             partition=partition,
             name=name,
             metadata_partition=entry.metadata_partition,
@@ -201,60 +154,39 @@ class StateDirectory:
     @property
     def began_at(self) -> dict[int, int]:
         """Where reading a metadata partition began, when the topic had lost what came before."""
-        return {} if self._manifest is None else self._manifest.began_at
+        return self._ledger.began_at
 
     def take(self, chunk: MetadataChunk, table: pa.Table) -> tuple[MetadataChunk, pa.Table]:
         """Keep a chunk's events for the caches; returns those that no cache had yet."""
-        for bad in chunk.bad:
-            self._hold(chunk.metadata_partition, bad.offset)
-        groups, nobodys = rows_by_user_partition(table)
-        for row in nobodys.tolist():
-            # A tombstone says nothing; what can't be decoded is to be met again.
-            if chunk.values[row].is_valid:
-                self._hold(chunk.metadata_partition, int(chunk.offsets[row]))
-                break
-        fresh = [nobodys, *(self._keep(whose, chunk, rows) for whose, rows in groups)]
+        left = self._ledger.take(chunk, table)
         self._flush_if_large()
-        rows = np.sort(np.concatenate(fresh))
-        if len(rows) == len(chunk.offsets):
-            return chunk, table
-        left = replace(
-            chunk,
-            offsets=chunk.offsets[rows],
-            timestamps_ms=chunk.timestamps_ms[rows],
-            values=chunk.values.take(pa.array(rows)),
-        )
-        return left, table.take(pa.array(rows))
+        return left
 
-    def _keep(self, whose: TopicIdPartition, chunk: MetadataChunk, rows: Int64s) -> Int64s:
-        """Those of the rows that are new to the cache, which takes them in; held when it can't exist."""
-        cache = self._caches.get(whose.key)
-        if cache is None:
-            name = cache_name(whose)
-            if name is None:
-                self._hold(chunk.metadata_partition, int(chunk.offsets[rows[0]]))
-                return rows
-            cache = self._caches[whose.key] = _Cache(whose, name, chunk.metadata_partition)
-        new: Int64s = rows[chunk.offsets[rows] > cache.last_offset]
-        if len(new):
-            self._pending_bytes += cache.add(chunk, new)
-        return new
+    def ledger_of(self, metadata_partitions: Collection[int]) -> CacheLedger:
+        """What is kept of some metadata partitions, for who reads them elsewhere; `adopt` takes it back."""
+        with translated(f"writing {self._folder}"):
+            self._flush()
+        return self._ledger.of(metadata_partitions)
 
-    def _hold(self, partition: int, offset: int) -> None:
-        """Never commit past `offset`: it is to be met again by the next run."""
-        self._holds[partition] = min(offset, self._holds.get(partition, offset))
+    def adopt(self, ledger: CacheLedger) -> None:
+        """Keep what was read elsewhere, from what `ledger_of` gave."""
+        self._ledger.adopt(ledger)
+        self._flush_if_large()
 
     def commit(self, state: TierState) -> None:
         """Write what is new: caches first, offsets last. Cheap when there is nothing."""
         if self._manifest is None or not self._keeps:
             return
-        read = {p: min(offset, self._holds.get(p, offset)) for p, offset in sorted(state.read.items())}
+        holds = self._ledger.holds
+        read = {p: min(offset, holds.get(p, offset)) for p, offset in sorted(state.read.items())}
         committed = {p: offset - 1 for p, offset in read.items() if offset > 0}
         with translated(f"writing {self._folder}"):
             changed = self._flush()
-            self._manifest.caches = {cache.name: cache.vouched for cache in self._caches.values()}
+            caches = {cache.name: cache.vouched for cache in self._ledger.caches.values()}
+            self._manifest.caches = caches
             if changed or read != self._manifest.read or committed != self._committed:
                 self._manifest.read = read
+                self._manifest.began_at = dict(self.began_at)
                 replace_durably(self._folder / MANIFEST, self._manifest.dumps(), fs=self._fs)
             if committed != self._committed:
                 data = committed_offsets.write(committed)
@@ -262,15 +194,15 @@ class StateDirectory:
                 self._committed = committed
 
     def _flush_if_large(self) -> None:
-        if self._pending_bytes > PENDING_BYTES_MAX:
+        if self._ledger.pending_bytes > PENDING_BYTES_MAX:
             with translated(f"writing {self._folder}"):
                 self._flush()
 
     def _flush(self) -> bool:
         """Write the pending entries; whether there were any."""
-        self._pending_bytes = 0
+        self._ledger.pending_bytes = 0
         changed = False
-        for cache in self._caches.values():
+        for cache in self._ledger.caches.values():
             if cache.pending and self._keeps:
                 path = self._folder / cache.name
                 extension = Extension(cache.partition, bytes(cache.pending), cache.last_offset)

@@ -1,0 +1,39 @@
+"""A folded state as plain data: two are equal when nobody can tell the states apart."""
+
+from array import array
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from tierctl.errors import TierctlError
+from tierctl.state.ids import SegmentIds
+from tierctl.state.tier import TierState
+
+
+def picture(state: TierState) -> dict[str, Any]:
+    """Everything in the state, anomalies and quarantined records in their order."""
+    return {field.name: _plain(getattr(state, field.name)) for field in fields(state)}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case SegmentIds():
+            found: Any = value.words.tolist(), value.live_rows().tolist()
+        case array():
+            found = value.tolist()
+        case TierctlError():
+            found = type(value).__name__, value.__dict__
+        case dict():
+            found = {key: _plain(each) for key, each in value.items()}
+        case list() | tuple():
+            found = [_plain(each) for each in value]
+        case _:
+            # An index of epochs knows the columns that know it.
+            names = [name for name in _attributes(value) if name != "keys"]
+            found = {name: _plain(getattr(value, name)) for name in names} if names else value
+    return found
+
+
+def _attributes(value: Any) -> list[str]:
+    if is_dataclass(value):
+        return [field.name for field in fields(value)]
+    return [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
