@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 from tierctl.cli.live import Live
 from tierctl.errors import SafetyRefusal
-from tierctl.model import TopicIdPartition
+from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, PartitionFacts, TopicFacts
 
-from tests.plan.tier import TOPIC_ID
+from tests.plan.tier import OTHER_ID, TOPIC_ID
 
 FREE, TIERING = (TopicIdPartition(TOPIC_ID, "orders", number) for number in (0, 1))
 
@@ -19,20 +20,29 @@ FREE, TIERING = (TopicIdPartition(TOPIC_ID, "orders", number) for number in (0, 
 class MixedCluster:
     """Broker 0 does not tier, broker 1 does, broker 2 leads nothing here."""
 
+    tiering: int = 1
     asked: list[set[int] | None] = field(default_factory=list)
+    more: dict[str, TopicFacts] = field(default_factory=dict)
 
     def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
         parts = tuple(PartitionFacts(partition=n, leader=n, replicas=(), in_sync=()) for n in range(2))
         topic = TopicFacts(topic="orders", topic_id=TOPIC_ID, partitions=parts, is_internal=False)
-        return {"orders": topic} if "orders" in set(names) else {}
+        return {name: facts for name, facts in {"orders": topic, **self.more}.items() if name in set(names)}
 
     def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
         self.asked.append(None if ids is None else set(ids))
         return tuple(
-            BrokerFacts(broker_id=n, host="b", port=1, tiers=n == 1, task_interval_ms=1000 * (n + 1))
+            BrokerFacts(
+                broker_id=n, host="b", port=1, tiers=n == self.tiering, task_interval_ms=1000 * (n + 1)
+            )
             for n in range(3)
             if ids is None or n in ids
         )
+
+    def with_metadata_topic(self, topic_id: Uuid) -> "MixedCluster":
+        topic = TopicFacts(topic=METADATA_TOPIC, topic_id=topic_id, partitions=(), is_internal=True)
+        self.more = {METADATA_TOPIC: topic}
+        return self
 
 
 @dataclass
@@ -74,3 +84,21 @@ def test_a_mixed_cluster() -> None:
     beside.check_any_open([FREE, TIERING])
     with pytest.raises(SafetyRefusal):
         beside.check_any_open([TIERING])
+
+
+@pytest.mark.parametrize(
+    ("cluster", "on_cluster", "is_own"),
+    [
+        (MixedCluster().with_metadata_topic(TOPIC_ID), True, True),
+        (MixedCluster().with_metadata_topic(TOPIC_ID), False, False),
+        (MixedCluster().with_metadata_topic(OTHER_ID), True, False),
+        (MixedCluster(), True, False),
+        # It may only keep the metadata of another cluster.
+        (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, False),
+    ],
+)
+def test_whose_tier_it_is(cluster: MixedCluster, on_cluster: bool, is_own: bool) -> None:
+    beside = live(cluster, Clock())
+    topic: Any = type("Topic", (), {"topic_id": TOPIC_ID})
+    beside.topic = topic if on_cluster else None
+    assert beside.is_of_this_cluster() is is_own

@@ -103,7 +103,13 @@ def test_metadata_on_another_cluster_than_the_data(brokers: Brokers) -> None:
     assert tierctl(*find).out == ""
     ran = tierctl(*find, "--bootstrap-server", data.bootstrap)
     assert (ran.code, len(ran.lines)) == (0, 1)
-    assert "the cluster knows none of the topics" in ran.err
+    assert "the cluster knows none of the" in ran.err
+    # Every topic looks deleted from there.
+    for more in ((), ("--apply",)):
+        ran = tierctl(*find, "--mark", "--bootstrap-server", data.bootstrap, *more)
+        assert (ran.code, ran.out, "--bootstrap-server" in ran.err) == (4, "", True)
+    forced = plan(*find[:-2], "--mark", "--force", "--bootstrap-server", data.bootstrap)
+    assert [step["topic"] for step in forced["steps"]] == [topic]
     offsets = rows("segments", *where(metadata)[:2], "--offsets", "--topic", topic)
     assert [row["latest"] for row in offsets] == [2500]
     aside = ("--bootstrap-server", data.bootstrap)

@@ -123,6 +123,15 @@ class Live:
             found[number] = others(writers, self.own_broker_ids)
         return found
 
+    def is_of_this_cluster(self) -> bool:
+        """Whether the metadata topic is the one that this cluster's brokers tier with."""
+        from tierctl.metadata.base import METADATA_TOPIC
+
+        own = self.topics([METADATA_TOPIC]).get(METADATA_TOPIC)
+        if own is None or self.topic is None or own.topic_id != self.topic.topic_id:
+            return False
+        return any(broker.tiers for broker in self.cluster.brokers())
+
     def views(
         self,
         parts: "Collection[PartitionState]",

@@ -169,7 +169,7 @@ class Mutation:
             metadata=self.metadata,
             topic=self.context.metadata_topic() if self.context.is_on_cluster else None,
             own_broker_ids={NOT_A_BROKER_ID, self.params["broker_id"]},
-            now_ms=_clock_ms,
+            now_ms=clock_ms,
         )
 
     def check_fence(
@@ -272,7 +272,7 @@ class Mutation:
         return Tools(
             remote=self.remote,
             metadata=self.metadata,
-            clock_ms=_clock_ms,
+            clock_ms=clock_ms,
             new_segment_id=new_segment_id,
             broker_id=self.params["broker_id"],
             engine=LocalEngine(self.params["threads"]),
@@ -290,7 +290,8 @@ class Mutation:
         return self.context.remote(self.settings, retry)
 
 
-def _clock_ms() -> int:
+def clock_ms() -> int:
+    """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 

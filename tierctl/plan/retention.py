@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicPartition, Uuid
@@ -86,6 +87,38 @@ def plan_retention(
     return Plan(
         command="sweep", steps=tuple(decided.steps), read=dict(state.read), skipped=tuple(decided.skipped)
     )
+
+
+def check_not_ahead(state: TierState, now_ms: int, *, clock_ms: int) -> None:
+    """SafetyRefusal when `now_ms` is over five minutes ahead of the clock and of every event.
+
+    As of a time that has not come yet, what is alive now has expired. Where events are later than the
+    clock, it is the clock that is wrong.
+    """
+    if now_ms <= clock_ms + CLOCK_SKEW_MS_MAX:
+        return
+    segments = (segment for part in state for segment in part.cache.list_remote_log_segments())
+    latest_ms = max((segment.event_timestamp_ms for segment in segments), default=0)
+    if now_ms > latest_ms + CLOCK_SKEW_MS_MAX:
+        ahead_s = (now_ms - max(clock_ms, latest_ms)) // 1000
+        raise SafetyRefusal(
+            f"decided as of {now_ms}, {ahead_s} s ahead of the clock and of the newest event: what is to be "
+            "kept would expire",
+            hint="leave --now out; without --apply a plan may look ahead",
+        )
+
+
+def decided_as_of_ms(plan: Plan) -> int:
+    """The latest time that a kept plan's steps were decided as of; 0 when none was by time."""
+    steps = (step.details for step in plan.steps if step.details.get("breach") == "retention.ms")
+    times = ((details.get("cutoff_ms"), details.get("retention_ms")) for details in steps)
+    return max(
+        (cutoff + limit for cutoff, limit in times if _is_number(cutoff) and _is_number(limit)), default=0
+    )
+
+
+def _is_number(value: object) -> TypeGuard[int]:
+    return isinstance(value, int)
 
 
 def _resolve(
