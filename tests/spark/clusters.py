@@ -1,0 +1,227 @@
+"""Where Spark runs in tests: clusters started by the tests on free loopback ports, and drivers for them.
+
+    def test_plans_are_equal(engine: Engine) -> None:
+        ran = engine.tierctl("sweep", "--metadata", folder, "--remote", tier)
+        rows = engine.call(read_rows, str(folder))      # read_rows(spark, folder), in the driver
+
+`engine` is each of ENGINES in turn. A process can have one SparkContext only, so every master has a driver
+process of its own, which lives as long as the tests. Without Java these tests are skipped with a line that
+says so; with CI=true that is a failure. Only processes started here are ended, each by its id.
+"""
+
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+from tests.cli.shell import Ran, tierctl
+from tests.servers import answers, cannot, free_port, process
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENGINES = ("local", "local[2]", "local-cluster[2,1,1024]", "standalone", "connect")
+WORKERS = 2
+ROOT = Path(__file__).parents[2]
+END_TIMEOUT_S = 30
+
+SMALL = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "768m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+}
+"""Settings that keep a test's Spark small, and on the loopback interface."""
+
+
+def spark_home() -> Path:
+    """Where PySpark's own Spark is; skips the test without Java."""
+    import pyspark
+
+    if shutil.which("java") is None:
+        cannot("SPARK", "Java is not installed")
+    return Path(pyspark.__file__).parent
+
+
+def spark_environment(**extra: str) -> dict[str, str]:
+    """An environment in which Spark's programs run on the loopback interface, with little memory."""
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
+    kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME") if name in os.environ}
+    return kept | own | extra
+
+
+def spark_program(*words: str, home: Path, **environment: str) -> list[str]:
+    """The command line of a class of Spark's; its process is the JVM itself."""
+    settings = spark_environment(**environment)
+    return ["env", *(f"{k}={v}" for k, v in settings.items()), str(home / "bin" / words[0]), *words[1:]]
+
+
+@contextmanager
+def standalone_cluster(folder: Path) -> Iterator[str]:
+    """A standalone master and two workers of one core and 1 GB each; yields spark://127.0.0.1:port."""
+    home = spark_home()
+    port, web_port = free_port(), free_port()
+    master = f"spark://127.0.0.1:{port}"
+    where = ["--host", "127.0.0.1", "--webui-port"]
+    package = "org.apache.spark.deploy"
+    command = spark_program("spark-class", f"{package}.master.Master", *where, str(web_port), home=home)
+    with ExitStack() as running:
+        running.enter_context(
+            process([*command, "--port", str(port)], folder / "master.log", lambda: answers(web_port))
+        )
+        for number in range(WORKERS):
+            command = spark_program("spark-class", f"{package}.worker.Worker", *where, "0", home=home)
+            command += [
+                "--cores",
+                "1",
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(folder / f"work-{number}"),
+                master,
+            ]
+            running.enter_context(process(command, folder / f"worker-{number}.log", lambda: True))
+        _wait(lambda: _alive_workers(web_port) == WORKERS, "the workers of the standalone cluster")
+        yield master
+
+
+def _alive_workers(web_port: int) -> int:
+    with suppress(OSError, ValueError), urlopen(f"http://127.0.0.1:{web_port}/json/", timeout=5) as answer:
+        return int(json.load(answer)["aliveworkers"])
+    return 0
+
+
+def _wait(ready: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    import time
+
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        if time.monotonic() > deadline:
+            raise TimeoutError(what)
+        time.sleep(0.1)
+
+
+@contextmanager
+def spark_connect_server(folder: Path) -> Iterator[str]:
+    """A Spark Connect server over local[2]; yields sc://127.0.0.1:port."""
+    home = spark_home()
+    port = free_port()
+    conf = SMALL | {
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+    }
+    command = spark_program(
+        "spark-submit",
+        *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]"),
+        *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
+        home=home,
+        # Spark takes its servers' memory from here.
+        SPARK_DAEMON_MEMORY="768m",
+    )
+    with process(command, folder / "connect.log", lambda: answers(port)):
+        yield f"sc://127.0.0.1:{port}"
+
+
+class Driver:
+    """A process with one Spark session, in which commands and functions are run one after the other."""
+
+    def __init__(self, master: str, folder: Path) -> None:
+        self.master = master
+        self.log = folder / "driver.log"
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.spark.driver", master],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=ROOT,
+                env=spark_environment(),
+            )
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """function(spark, *args) in the driver; what it raises is raised here."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            pickle.dump((function, args), self._process.stdin)
+            self._process.stdin.flush()
+            is_good, answer = pickle.load(self._process.stdout)
+        except (EOFError, BrokenPipeError) as e:
+            text = self.log.read_text(errors="replace")[-3000:]
+            raise RuntimeError(f"the driver of {self.master} has died:\n{text}") from e
+        if not is_good:
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        """End it, and Spark with it."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+
+def serve(session: "SparkSession", requests: IO[bytes], answers_to: IO[bytes]) -> None:
+    """What a driver process does: one answer for each request, until there are no more."""
+    while True:
+        try:
+            function, args = pickle.load(requests)
+        except EOFError:
+            return
+        try:
+            answer = (True, function(session, *args))
+        except Exception as e:
+            answer = (False, e if _can_be_sent(e) else RuntimeError(f"{type(e).__name__}: {e}"))
+        pickle.dump(answer, answers_to)
+        answers_to.flush()
+
+
+def _can_be_sent(error: Exception) -> bool:
+    with suppress(Exception):
+        pickle.loads(pickle.dumps(error))
+        return True
+    return False
+
+
+def run_command(_session: "SparkSession", args: Sequence[str]) -> Ran:
+    """One command line of tierctl, in a process whose Spark session is open already."""
+    return tierctl(*args)
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Where a test's commands do their work; `master` is None for engine=local."""
+
+    name: str
+    master: str | None
+    driver: Driver | None
+    session: "SparkSession | None"
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What makes a command run here."""
+        return () if self.master is None else ("--engine", "spark", "--master", self.master)
+
+    def tierctl(self, *args: object) -> Ran:
+        """One command line, with the options of this engine."""
+        words = [*map(str, args), *self.options]
+        return tierctl(*words) if self.driver is None else self.driver.call(run_command, words)
+
+    def call(self, function: Callable[..., Any], *args: Any) -> Any:
+        """function(spark, *args); with engine=local spark is None. It must be one of a module's functions."""
+        return function(self.session, *args) if self.driver is None else self.driver.call(function, *args)
