@@ -2,3 +2,19 @@
 
 Everything that decides is the same code as without Spark; here it is cut into tasks.
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: "SparkSession") -> None:
+    """Make `spark.read.format("remote_log_metadata")` work in a session, on Spark Connect as well.
+
+    The workers' Python must have tierctl: installed, or sent before this is called. Switches on
+    spark.sql.python.filterPushdown.enabled.
+    """
+    from tierctl.spark.registration import register_sources
+
+    register_sources(spark)

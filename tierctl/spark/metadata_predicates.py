@@ -1,7 +1,7 @@
 """Conditions on columns as SQL means them: null is neither true nor false."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -29,6 +29,10 @@ class Predicate:
     operator: str
     value: Any = None
     is_negated: bool = False
+
+    def negated(self) -> "Predicate":
+        """The opposite, which is not known where this is not known."""
+        return replace(self, is_negated=not self.is_negated)
 
     def mask(self, column: pa.Array) -> pa.Array:
         """For each row true, false or, where that is not known, null."""

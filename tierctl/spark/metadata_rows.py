@@ -52,7 +52,7 @@ SCHEMA = pa.schema(
 )
 """Of a good record `error` and `value` are null; a tombstone has no `type` either.
 
-A record that does not decode has its `error`, and its bytes as `value`. Where no record could be read, one row
+A record that does not decode has its `error`, and its bytes as `value`. Where no record could be read, a row
 has the `error` of all offsets from `metadata_offset` up to, not including, `next_offset`, which else is null;
 `is_gap` is true when these have no bytes at all. `timestamp_ms` is the record's; `timestamp` is the same for
 Spark, and null when there is none.
@@ -77,14 +77,14 @@ def batch_of(chunk: MetadataChunk, split: MetadataSplit) -> pa.RecordBatch:
     # What offset or time leave out need not be decoded.
     rows = rows.where([p for p in predicates if p.column in _POSITION])
     rows = rows.decoded().where([p for p in predicates if p.column not in _POSITION])
-    batch = pa.RecordBatch.from_arrays([rows.column(name) for name in SCHEMA.names], schema=SCHEMA)
     ranges = _ranges(chunk, split)
+    names = split.columns or SCHEMA.names
     if not ranges:
-        return batch
+        return rows.batch(names)
     lost = _lost(chunk.metadata_partition, ranges)
     mask = mask_of(predicates, lost.column)
-    both = pa.concat_batches([batch, lost if mask is None else lost.filter(mask)])
-    return both.take(pc.sort_indices(both, sort_keys=[("metadata_offset", "ascending")]))
+    both = pa.concat_batches([rows.batch(SCHEMA.names), lost if mask is None else lost.filter(mask)])
+    return both.take(pc.sort_indices(both, sort_keys=[("metadata_offset", "ascending")])).select(names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,11 @@ class _Rows:
             self.values.filter(mask),
             None if self.events is None else self.events.filter(mask).combine_chunks(),
         )
+
+    def batch(self, names: Sequence[str]) -> pa.RecordBatch:
+        """These columns, in this order."""
+        arrays = [self.column(name) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
 
     def column(self, name: str) -> pa.Array:
         """A column of SCHEMA."""

@@ -1,16 +1,15 @@
 """`__remote_log_metadata` cut into tasks: what a task has to know, and how it reads its records."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tierctl.metadata.base import MetadataChunk, MetadataTopic
 from tierctl.metadata.open import open_metadata_topic
-
-if TYPE_CHECKING:
-    from tierctl.spark.metadata_predicates import Predicate
+from tierctl.spark.metadata_predicates import Predicate
+from tierctl.spark.metadata_pruning import offset_bounds, wanted_partitions
 
 RECORDS_PER_SPLIT = 500_000
 
@@ -32,27 +31,22 @@ class TopicLocation:
 class MetadataSplit:
     """The records of one metadata partition with offsets in [start_offset, end_offset): a task's work.
 
-    Of these `predicates` leave out what is not wanted.
+    Of these, rows are made of those that all `predicates` are true of, with these `columns`; () is all.
     """
 
     location: TopicLocation
     metadata_partition: int
     start_offset: int
     end_offset: int
-    predicates: "tuple[Predicate, ...]" = ()
+    predicates: tuple[Predicate, ...] = ()
+    columns: tuple[str, ...] = ()
 
 
 def open_topic(location: TopicLocation) -> MetadataTopic:
-    """The topic for reading; a cluster's is opened once a process, and never closed."""
-    return _on_cluster(location) if location.uri.startswith("kafka:") else _open(location)
+    """The topic for reading, as it is now; whoever opens it closes it.
 
-
-@lru_cache(maxsize=4)
-def _on_cluster(location: TopicLocation) -> MetadataTopic:
-    return _open(location)
-
-
-def _open(location: TopicLocation) -> MetadataTopic:
+    Raises UsageError, CorruptInputError, NotFoundError, AuthenticationError, MetadataError.
+    """
     command, config = location.command_config, location.config
     return open_metadata_topic(
         location.uri,
@@ -61,31 +55,51 @@ def _open(location: TopicLocation) -> MetadataTopic:
     )
 
 
+@lru_cache(maxsize=4)
+def _cluster(location: TopicLocation) -> MetadataTopic:
+    """A cluster's topic, kept for the next task in this process: connecting takes longer than many a read."""
+    return open_topic(location)
+
+
 def plan_splits(
-    location: TopicLocation, *, records_per_split: int = RECORDS_PER_SPLIT
+    location: TopicLocation,
+    *,
+    records_per_split: int = RECORDS_PER_SPLIT,
+    predicates: tuple[Predicate, ...] = (),
+    columns: tuple[str, ...] = (),
 ) -> list[MetadataSplit]:
-    """Everything the topic has now, partition by partition in order of offsets."""
-    topic = open_topic(location)
-    return cut(location, topic.beginning_offsets(), topic.end_offsets(), records_per_split=records_per_split)
+    """What the topic has now, partition by partition in order of offsets; raises as open_topic.
+
+    Left out is what can hold nothing that the predicates are true of.
+    """
+    with closing(open_topic(location)) as topic:
+        begins, ends = topic.beginning_offsets(), topic.end_offsets()
+        numbers = wanted_partitions(topic, begins, ends, predicates)
+    low, high = offset_bounds(predicates)
+    ranges = {n: (max(low, begins[n]), min(high, ends[n])) for n in numbers}
+    return cut(location, ranges, records_per_split=records_per_split, predicates=predicates, columns=columns)
 
 
 def cut(
     location: TopicLocation,
-    start_offsets: Mapping[int, int],
-    end_offsets: Mapping[int, int],
+    ranges: Mapping[int, tuple[int, int]],
     *,
     records_per_split: int,
+    predicates: tuple[Predicate, ...] = (),
+    columns: tuple[str, ...] = (),
 ) -> list[MetadataSplit]:
-    """Splits of at most so many offsets that cover exactly [start, end) of each partition with an end."""
+    """Splits of at most so many offsets that cover exactly [start, end) of each partition."""
     return [
         MetadataSplit(
             location=location,
             metadata_partition=number,
-            start_offset=start,
-            end_offset=min(start + records_per_split, end),
+            start_offset=at,
+            end_offset=min(at + records_per_split, end),
+            predicates=predicates,
+            columns=columns,
         )
-        for number, end in sorted(end_offsets.items())
-        for start in range(start_offsets.get(number, 0), end, records_per_split)
+        for number, (start, end) in sorted(ranges.items())
+        for at in range(start, end, records_per_split)
     ]
 
 
@@ -94,5 +108,9 @@ def read_chunks(split: MetadataSplit) -> Iterator[MetadataChunk]:
 
     Raises MetadataError, AuthenticationError, CorruptInputError.
     """
-    topic = open_topic(split.location)
-    yield from topic.read(split.metadata_partition, split.start_offset, split.end_offset)
+    location, read = split.location, (split.metadata_partition, split.start_offset, split.end_offset)
+    if location.uri.startswith("kafka:"):
+        yield from _cluster(location).read(*read)
+        return
+    with closing(open_topic(location)) as topic:
+        yield from topic.read(*read)

@@ -1,0 +1,103 @@
+"""Which metadata partitions and offsets can hold what predicates ask for."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+
+from tierctl.errors import UsageError
+from tierctl.metadata.base import MetadataTopic
+from tierctl.metadata.user_partitions import strays
+from tierctl.model import Uuid
+from tierctl.spark.metadata_predicates import Predicate, mask_of
+from tierctl.wire.metadata import decode_column
+from tierctl.wire.partitioner import metadata_partition
+
+OFFSET_END = (1 << 63) - 1
+_TRIED_PARTITIONS = 8
+_TRIED_RECORDS = 100
+
+
+def wanted_partitions(
+    topic: MetadataTopic,
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+    predicates: Collection[Predicate],
+) -> list[int]:
+    """The metadata partitions that can hold what is asked for."""
+    numbers = _by_number(predicates, sorted(ends))
+    by_id = _by_id(predicates, topic.partition_count)
+    if by_id is None or not _are_in_place(topic, begins, ends):
+        return numbers
+    return [number for number in numbers if number in by_id]
+
+
+def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+    """Whether events are where the partition count says, judged by the first of some partitions.
+
+    They are not once the count was changed, or where a folder has some of the partitions only.
+    """
+    filled = [number for number in sorted(ends) if begins[number] < ends[number]]
+    for number in filled[:: len(filled) // _TRIED_PARTITIONS + 1]:
+        begin = begins[number]
+        for chunk in topic.read(number, begin, min(begin + _TRIED_RECORDS, ends[number])):
+            if any(strays(decode_column(chunk.values), number, topic.partition_count)):
+                return False
+    return True
+
+
+def _by_number(predicates: Iterable[Predicate], numbers: Sequence[int]) -> list[int]:
+    """Those of the metadata partitions that conditions on `metadata_partition` leave."""
+    asked = [p for p in predicates if p.column == "metadata_partition"]
+    column = pa.array(numbers, pa.int32())
+    mask = mask_of(asked, lambda _: column)
+    return list(numbers) if mask is None else column.filter(mask).to_pylist()
+
+
+def _by_id(predicates: Collection[Predicate], partition_count: int) -> set[int] | None:
+    """Where brokers look for the user partitions that are asked for; None unless ids and partitions are."""
+    ids, partitions = _values(predicates, "topic_id"), _values(predicates, "partition")
+    if ids is None or partitions is None:
+        return None
+    known = [each for each in map(_uuid, ids) if each is not None]
+    return {metadata_partition(each, number, partition_count) for each, number in product(known, partitions)}
+
+
+def offset_bounds(predicates: Iterable[Predicate]) -> tuple[int, int]:
+    """[start, end) of the metadata offsets that can be asked for."""
+    start, end = 0, OFFSET_END
+    for predicate in predicates:
+        if predicate.column == "metadata_offset" and not predicate.is_negated:
+            low, high = _bounds(predicate.operator, predicate.value)
+            start, end = max(start, low), min(end, high)
+    return start, end
+
+
+def _bounds(operator: str, value: Any) -> tuple[int, int]:
+    match operator:
+        case "=":
+            return value, value + 1
+        case "in":
+            return min(value), max(value) + 1
+        case ">" | ">=":
+            return value + (operator == ">"), OFFSET_END
+        case "<" | "<=":
+            return 0, value + (operator == "<=")
+        case _:
+            return 0, OFFSET_END
+
+
+def _values(predicates: Iterable[Predicate], column: str) -> set[Any] | None:
+    """The only values that the column may have; None when it may have any."""
+    asked = [p for p in predicates if p.column == column and not p.is_negated]
+    sets = [{p.value} if p.operator == "=" else set(p.value) for p in asked if p.operator in {"=", "in"}]
+    return reduce(set.intersection, sets) if sets else None
+
+
+def _uuid(text: str) -> Uuid | None:
+    try:
+        return Uuid.parse(text)
+    except UsageError:
+        return None

@@ -1,0 +1,16 @@
+"""Makes tierctl's data sources known to a session."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register_sources(spark: "SparkSession") -> None:
+    """See tierctl.spark.register."""
+    from tierctl.spark.metadata_source import RemoteLogMetadataSource
+
+    # Off by default, and Spark refuses a source that takes filters while it is.
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    for source in (RemoteLogMetadataSource,):
+        spark.dataSource.register(source)
