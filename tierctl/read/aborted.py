@@ -1,7 +1,7 @@
 """Which transactions were aborted, as far as reading must know (RemoteLogManager.addAbortedTransactions)."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType
@@ -41,8 +41,7 @@ class AbortedTransactions:
         if not head.is_transactional or head.is_control:
             return False
         self._decide(head)
-        found = self._aborted.get(head.producer_id, ())
-        return any(txn.first_offset <= head.base_offset <= txn.last_offset for txn in found)
+        return _is_of(head, self._aborted.get(head.producer_id, ()))
 
     def first_open_offset(self) -> int | None:
         """Where the first transaction begins that is open after the last piece; None when none is."""
@@ -54,13 +53,24 @@ class AbortedTransactions:
             self._scan(last)
         return min((self._open_after[last] or {}).values(), default=None)
 
+    def below(self, end_offset: int) -> list[AbortedTxn]:
+        """Every aborted transaction that began below `end_offset` and ends in a piece, as markers follow.
+
+        Reads each index once, and no further than it takes to know; for who asks for no batch.
+        """
+        while end_offset > self._decided and (piece := self._pieces.get(self._next)) is not None:
+            self._collect(self._next, piece, end_offset)
+            self._next += 1
+        found = [txn for each in self._aborted.values() for txn in each if txn.first_offset < end_offset]
+        return sorted(found, key=lambda txn: txn.last_offset)
+
     def _decide(self, head: BatchHead) -> None:
         while head.next_offset > self._decided:
             piece = self._pieces.get(self._next)
             if piece is None:
                 return
             self._forget_below(head.base_offset)
-            self._collect(self._next, piece)
+            self._collect(self._next, piece, head.next_offset)
             self._next += 1
 
     def _forget_below(self, offset: int) -> None:
@@ -70,10 +80,13 @@ class AbortedTransactions:
             if not self._aborted[producer_id]:
                 del self._aborted[producer_id]
 
-    def _collect(self, number: int, piece: Piece) -> None:
+    def _collect(self, number: int, piece: Piece, end_offset: int) -> None:
         entries = self._entries(number, piece)
         for txn in entries:
             self._aborted[txn.producer_id].append(txn)
+        if piece.to_offset + 1 < end_offset:
+            # More pieces have to be asked anyway: what is open after this one is not.
+            return
         still_open = self._open_after_piece(number, piece)
         if still_open is not None:
             self._decided = max(self._decided, min([piece.to_offset + 1, *still_open.values()]))
@@ -124,9 +137,9 @@ class AbortedTransactions:
 
     def _scan(self, number: int) -> list[AbortedTxn]:
         """The entries that the piece's transaction index should have, from its batches."""
-        known = max(
-            at for at, still_open in self._open_after.items() if at < number and still_open is not None
-        )
+        known = number - 1
+        while known >= 0 and not self._is_known_after(known):
+            known -= 1
         found: list[AbortedTxn] = []
         for at in range(known + 1, number + 1):
             piece = self._pieces.get(at)
@@ -134,6 +147,29 @@ class AbortedTransactions:
                 before = self._open_after[at - 1] or {}
                 found, self._open_after[at] = scan_transactions(piece, before, self._indexes)
         return found
+
+    def _is_known_after(self, number: int) -> bool:
+        piece = self._pieces.get(number)
+        return piece is not None and self._open_after_piece(number, piece) is not None
+
+
+class AbortedSet:
+    """What `AbortedTransactions` found, for who reads elsewhere; batches may be asked for in any order."""
+
+    def __init__(self, found: Iterable[AbortedTxn]) -> None:
+        self._aborted: dict[int, list[AbortedTxn]] = defaultdict(list)
+        for txn in found:
+            self._aborted[txn.producer_id].append(txn)
+
+    def is_aborted(self, head: BatchHead) -> bool:
+        """Whether the batch's records belong to a transaction that was aborted."""
+        if not head.is_transactional or head.is_control:
+            return False
+        return _is_of(head, self._aborted.get(head.producer_id, ()))
+
+
+def _is_of(head: BatchHead, transactions: Iterable[AbortedTxn]) -> bool:
+    return any(txn.first_offset <= head.base_offset <= txn.last_offset for txn in transactions)
 
 
 def scan_transactions(

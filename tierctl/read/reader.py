@@ -5,16 +5,12 @@ from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
-from tierctl.errors import CorruptInputError, LimitExceeded, NotFoundError, RemoteResourceNotFound
+from tierctl.errors import NotFoundError
 from tierctl.read.aborted import AbortedTransactions
 from tierctl.read.indexes import Indexes, IndexFetcher, Report
-from tierctl.read.source import RemoteSegment
-from tierctl.read.stream import BatchStream, Damage
+from tierctl.read.piece_reader import PieceReader
 from tierctl.read.view import PartitionView, Piece
-from tierctl.wire.records import Header, Record, RecordBatch
-
-EPOCH_AT = 12
-"""Where a batch's leader epoch lies in it; the CRC does not cover it."""
+from tierctl.wire.records import Header
 
 
 class Isolation(StrEnum):
@@ -62,6 +58,7 @@ class PartitionReader:
         self._view = view
         self._report = report
         self._indexes = Indexes(fetcher, report)
+        self._pieces = PieceReader(view.lineage, self._indexes, report)
         self._committed_only = isolation is Isolation.READ_COMMITTED
 
     @cached_property
@@ -105,13 +102,13 @@ class PartitionReader:
         for piece in self._view.pieces(start):
             if piece.from_offset >= self.end_offset:
                 return None
-            if _max_timestamp_ms(piece) < timestamp_ms:
+            if piece.max_timestamp_ms is not None and piece.max_timestamp_ms < timestamp_ms:
                 continue
             last = min(piece.to_offset, self.end_offset - 1)
-            for batch in self._batches(piece, piece.from_offset, last, timestamp_ms=timestamp_ms):
+            for batch in self._pieces.batches(piece, piece.from_offset, last, timestamp_ms=timestamp_ms):
                 if batch.head.max_timestamp_ms < timestamp_ms:
                     continue
-                for record in self._decoded(piece, batch):
+                for record in self._pieces.decoded(piece, batch):
                     if record.timestamp_ms >= timestamp_ms and piece.from_offset <= record.offset <= last:
                         return TimestampAndOffset(record.timestamp_ms, record.offset)
         return None
@@ -132,24 +129,24 @@ class PartitionReader:
             if expected >= end:
                 return
             if piece.from_offset > expected:
-                self._report(self._hole(expected, min(piece.from_offset, end)))
+                self._report(self._view.hole(expected, min(piece.from_offset, end)))
             yield from self._records_of(piece, max(piece.from_offset, start), end, aborted)
             expected = piece.to_offset + 1
         if expected < end:
-            self._report(self._hole(expected, end))
+            self._report(self._view.hole(expected, end))
 
     def _records_of(
         self, piece: Piece, first: int, end: int, aborted: AbortedTransactions
     ) -> Iterator[FetchedRecord]:
         last = min(piece.to_offset, end - 1)
-        for batch in self._batches(piece, first, last):
+        for batch in self._pieces.batches(piece, first, last):
             head = batch.head
             if head.is_control:
                 continue
             if self._committed_only and aborted.is_aborted(head):
                 continue
             timestamp_type = "LogAppendTime" if head.is_log_append_time else "CreateTime"
-            for record in self._decoded(piece, batch):
+            for record in self._pieces.decoded(piece, batch):
                 if first <= record.offset <= last:
                     yield FetchedRecord(
                         record.offset,
@@ -160,97 +157,3 @@ class PartitionReader:
                         record.value,
                         record.headers,
                     )
-
-    def _batches(
-        self, piece: Piece, first: int, last: int, *, timestamp_ms: int | None = None
-    ) -> Iterator[RecordBatch]:
-        """Good batches with offsets in [first, last]; from `timestamp_ms` on, when it is given."""
-        segment = piece.segment
-        try:
-            if timestamp_ms is None:
-                position = self._indexes.position_for(segment, first)
-            else:
-                position = self._indexes.position_for_time(segment, timestamp_ms, first)
-            epochs_agree = True
-            for batch in BatchStream(segment, position=position):
-                if isinstance(batch, Damage):
-                    self._report_damage(piece, batch, first, last)
-                elif batch.head.base_offset > last:
-                    return
-                elif batch.head.last_offset >= first:
-                    epochs_agree = epochs_agree and self._check_epoch(piece, batch)
-                    yield batch
-        except RemoteResourceNotFound as e:
-            self._report(_missing(piece, first, last, e))
-        except NotFoundError as e:
-            self._report(e)
-
-    def _decoded(self, piece: Piece, batch: RecordBatch) -> Iterator[Record]:
-        """The batch's records, up to one that can't be decoded."""
-        try:
-            yield from batch.records()
-        except CorruptInputError as e:
-            error = e.within(piece.segment.name, base=batch.head.position)
-            error.at = batch.head.position if error.at is None else error.at
-            self._report(_losing(error, batch.head.base_offset, batch.head.last_offset))
-        except LimitExceeded as e:
-            self._report(e)
-
-    def _check_epoch(self, piece: Piece, batch: RecordBatch) -> bool:
-        """Whether the batch was written in the epoch that the lineage has there; reports it if not."""
-        head = batch.head
-        expected = self._view.lineage.epoch_for_offset(head.base_offset)
-        if expected is None or head.partition_leader_epoch == expected:
-            return True
-        self._report(
-            CorruptInputError(
-                "leader epoch of a batch",
-                expected=f"{expected} at offset {head.base_offset}",
-                found=str(head.partition_leader_epoch),
-                at=head.position + EPOCH_AT,
-                source=piece.segment.name,
-            )
-        )
-        return False
-
-    def _report_damage(self, piece: Piece, damage: Damage, first: int, last: int) -> None:
-        lost_last = piece.to_offset if damage.next_offset is None else damage.next_offset - 1
-        if damage.first_offset <= last and lost_last >= first:
-            self._report(_losing(damage.error, max(damage.first_offset, first), min(lost_last, last)))
-
-    def _hole(self, first: int, end: int) -> NotFoundError:
-        return NotFoundError(
-            f"offsets {first} to {end - 1} of {self._view.topic_id_partition.topic_partition} are in no "
-            "segment of the current lineage",
-            hint="see tierctl segments --check; with --log-dir the brokers' logs may have them",
-        )
-
-
-def _losing(error: CorruptInputError, first: int, last: int) -> CorruptInputError:
-    """The same error, saying which offsets it may cost."""
-    return type(error)(
-        error.what,
-        expected=error.expected,
-        found=error.found,
-        at=error.at,
-        source=error.source,
-        hint=f"offsets {first} to {last} may be lost there; reading went on after it",
-    )
-
-
-def _missing(piece: Piece, first: int, last: int, cause: RemoteResourceNotFound) -> RemoteResourceNotFound:
-    return RemoteResourceNotFound(
-        f"{piece.segment.name} is not there: offsets {first} to {last} can't be read ({cause.message})",
-        hint="is --remote the right tier? metadata says the segment was copied; reading went on after it",
-    )
-
-
-def _max_timestamp_ms(piece: Piece) -> float:
-    """Largest timestamp of the piece's segment; infinity when it is not known."""
-    segment = piece.segment
-    known = (
-        segment.metadata.max_timestamp_ms
-        if isinstance(segment, RemoteSegment)
-        else segment.segment.max_timestamp_ms
-    )
-    return known if known > 0 else float("inf")

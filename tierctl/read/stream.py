@@ -32,15 +32,22 @@ class BatchStream:
     """Iterates over the batches of a segment from `position` on, in offset order, CRCs checked.
 
     Heads carry positions in the segment. `expected_offset` (default: the segment's base offset) is the
-    lowest offset the first batch may have. What is no good batch is a `Damage`, and reading goes on after
-    it; so is an end before the segment's size, but for a torn tail of an active segment.
+    lowest offset the first batch may have. `chunk_bytes` are asked for at a time. What is no good batch is a
+    `Damage`, and reading goes on after it; so is an end before the segment's size, but for a torn tail of an
+    active segment.
     Raises RemoteStorageError or NotFoundError when bytes can't be had at all.
     """
 
     def __init__(
-        self, source: SegmentSource, *, position: int = 0, expected_offset: int | None = None
+        self,
+        source: SegmentSource,
+        *,
+        position: int = 0,
+        expected_offset: int | None = None,
+        chunk_bytes: int | None = None,
     ) -> None:
         self._source = source
+        self._chunk_bytes = CHUNK_BYTES if chunk_bytes is None else chunk_bytes
         self._expected = source.start_offset if expected_offset is None else expected_offset
         # The window: `_data` begins at `_base` of the segment, and what comes next at `_at` within it.
         self._base = position
@@ -110,7 +117,7 @@ class BatchStream:
         self._base, self._data, self._at = self._position, self._data[self._at :], 0
         while len(self._data) < length and not self._ended:
             at = self._base + len(self._data)
-            wanted = min(max(length - len(self._data), CHUNK_BYTES), self._source.size_bytes - at)
+            wanted = min(max(length - len(self._data), self._chunk_bytes), self._source.size_bytes - at)
             more = self._source.read(at, wanted)
             self._data += more
             self._ended = len(more) < wanted or at + len(more) >= self._source.size_bytes
@@ -154,7 +161,7 @@ class BatchStream:
                 break
             if self._left >= SEARCH_BYTES_MAX:
                 self._at += self._left // 2
-            self._have(self._left + max(self._left, CHUNK_BYTES))
+            self._have(self._left + max(self._left, self._chunk_bytes))
             piece = self._judge()
         return self._damage(start, first_offset, error)
 

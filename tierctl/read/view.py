@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+from tierctl.errors import NotFoundError
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.plan.leader import joined_lineage
 from tierctl.read.indexes import IndexFetcher, Report, Segment
@@ -20,6 +21,17 @@ class Piece(NamedTuple):
     segment: Segment
     from_offset: int
     to_offset: int
+
+    @property
+    def max_timestamp_ms(self) -> int | None:
+        """Largest timestamp of the piece's segment; None when it is not known."""
+        segment = self.segment
+        known = (
+            segment.metadata.max_timestamp_ms
+            if isinstance(segment, RemoteSegment)
+            else segment.segment.max_timestamp_ms
+        )
+        return known if known > 0 else None
 
 
 class Pieces:
@@ -82,6 +94,14 @@ class PartitionView:
     def pieces(self, start_offset: int) -> Pieces:
         """What answers from `start_offset` on up to the end; holes between pieces have no segment."""
         return Pieces(self._pieces(max(start_offset, self.log_start_offset)))
+
+    def hole(self, first: int, end: int) -> NotFoundError:
+        """That offsets from `first` up to, not including, `end` are in no piece."""
+        return NotFoundError(
+            f"offsets {first} to {end - 1} of {self.topic_id_partition.topic_partition} are in no "
+            "segment of the current lineage",
+            hint="see tierctl segments --check; with --log-dir the brokers' logs may have them",
+        )
 
     def _pieces(self, start_offset: int) -> Iterator[Piece]:
         local_start = self.local_start_offset

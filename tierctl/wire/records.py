@@ -97,10 +97,15 @@ class RecordBatch:
             return _within(decode_records(self.payload, head), where, HEAD_SIZE)
         return _within(self._decompressed(max_bytes), where, None)
 
+    def uncompressed(self, *, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> bytes:
+        """The bytes of the records; raises as `records` does, but for naming the batch."""
+        if not self.head.attributes & heads.COMPRESSION_MASK or not self.head.record_count:
+            return self.payload
+        return decompress(self.head.compression, self.payload, max_bytes=max_bytes)
+
     def _decompressed(self, max_bytes: int) -> Iterator[Record]:
         if self.head.record_count:
-            data = decompress(self.head.compression, self.payload, max_bytes=max_bytes)
-            yield from decode_records(data, self.head)
+            yield from decode_records(self.uncompressed(max_bytes=max_bytes), self.head)
 
 
 def _within(records: Iterator[Record], where: str, base: int | None) -> Iterator[Record]:
