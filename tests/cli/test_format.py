@@ -191,9 +191,21 @@ def test_a_damaged_batch_has_its_line_and_the_rest_goes_on(tmp_path: Path) -> No
 
 def test_a_torn_tail_is_no_record(tmp_path: Path) -> None:
     file = log(tmp_path / "__remote_log_metadata-0", [bytes.fromhex(value())] * 3)
-    file.write_bytes(file.read_bytes()[:-5])
-    ran = tierctl("format", "--metadata", tmp_path)
-    assert (ran.code, len(ran.lines)) == (0, 2)
+    whole = file.read_bytes()
+    at = len(whole) // 3 * 2
+    file.write_bytes(whole[:-5])
+    note = f"note: {file} ends in {len(whole) - 5 - at} bytes, from byte {at} on, of a batch that was not"
+    for command in (("format", "--metadata", str(tmp_path)), ("format", str(file))):
+        ran = tierctl(*command)
+        assert (ran.code, len(ran.lines)) == (0, 2)
+        assert [line[: len(note)] for line in ran.err.splitlines()] == [note]
+    # Once, however often the log is looked at.
+    for more in (("segments",), ("verify", "--remote", str(tmp_path))):
+        ran = tierctl(*more, "--metadata", tmp_path)
+        assert ran.err.count(note) == 1, (ran.out, ran.err)
+    # What is allocated ahead is nothing that was lost.
+    file.write_bytes(whole + bytes(1 << 16))
+    assert tierctl("format", file).err == ""
 
 
 def test_a_topic_name_that_is_hostile_is_escaped(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ import typer
 
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
+from tierctl.report.terminal import printable
 
 if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
@@ -115,6 +116,7 @@ class Context:
     verbose: bool = False
     _spark: "Session | None" = field(default=None, init=False, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+    _noted: set[str] = field(default_factory=set, init=False, repr=False)
 
     @classmethod
     def of(cls, ctx: typer.Context) -> Self:
@@ -154,6 +156,12 @@ class Context:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open.close()
+
+    def note(self, text: str) -> None:
+        """Something worth knowing that is no error, on stderr; once, however often it is met."""
+        if text not in self._noted:
+            self._noted.add(text)
+            typer.echo(f"note: {printable(text)}", err=True)
 
     def _closing(self, opened: C) -> C:
         self._open.callback(opened.close)
@@ -198,6 +206,7 @@ class Context:
                 command_config=self.command_config,
                 server_config=self.config,
                 make_topic=writable and self.create_metadata_topic,
+                on_torn=self.note,
                 on_note=report,
             )
         )
@@ -217,7 +226,9 @@ class Context:
         from tierctl.metadata import open_metadata_topic
 
         uri = self._metadata_uri
-        topic = open_metadata_topic(uri, command_config=self.command_config, server_config=self.config)
+        topic = open_metadata_topic(
+            uri, command_config=self.command_config, server_config=self.config, on_torn=self.note
+        )
         return self._closing(topic)
 
     def cluster(self) -> "Cluster | None":

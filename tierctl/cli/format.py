@@ -208,7 +208,7 @@ def _rounds(
             hint="name --metadata URI or segment files, or say what stdin holds with --input",
         )
     if kind in {None, own.Input.SEGMENT}:
-        return _file_rounds(files)
+        return _file_rounds(files, context)
     return _value_rounds(kind, files or [Path("-")], opened)
 
 
@@ -224,12 +224,15 @@ def _consumed_rounds(ctx: typer.Context, context: Context, consumer: "Consumer")
 def _topic_rounds(ctx: typer.Context, context: Context) -> Iterator["Round"]:
     from tierctl.cli.format_input import TopicFolder, TopicOnCluster
 
+    follow = ctx.params["follow"]
     within = {"partitions": ctx.params["metadata_partition"] or (), **_offset_bounds(ctx)}
     if context.is_on_cluster:
         topic: TopicFolder | TopicOnCluster = TopicOnCluster(topic=context.metadata_topic(), **within)
     else:
-        topic = TopicFolder(folder=context.metadata_folder, **within)
-    return _one_after_another(ctx, topic, {}, follow=ctx.params["follow"])
+        # Who follows a log that is being written sees one unfinished write after the other.
+        on_torn = _unsaid if follow else context.note
+        topic = TopicFolder(folder=context.metadata_folder, on_torn=on_torn, **within)
+    return _one_after_another(ctx, topic, {}, follow=follow)
 
 
 def _offset_bounds(ctx: typer.Context) -> dict[str, Any]:
@@ -260,12 +263,16 @@ def _one_after_another(
         yield topic.round(positions)
 
 
-def _file_rounds(files: Sequence[Path]) -> Iterator["Round"]:
+def _unsaid(_note: str) -> None:
+    """Nobody is told."""
+
+
+def _file_rounds(files: Sequence[Path], context: Context) -> Iterator["Round"]:
     from tierctl.cli.format_input import from_segment
 
     if not files or Path("-") in files:
         raise UsageError("segments can't be read from stdin", hint="name the files")
-    yield [from_segment(file) for file in files]
+    yield [from_segment(file, context.note) for file in files]
 
 
 def _value_rounds(kind: str, files: Sequence[Path], opened: ExitStack) -> Iterator["Round"]:

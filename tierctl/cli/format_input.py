@@ -1,7 +1,7 @@
 """Where `tierctl format` gets records from: the metadata topic, segment files, hex or framed values."""
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -33,13 +33,15 @@ class _Value(NamedTuple):
 class TopicFolder:
     """The partitions of the metadata topic that a folder has; a broker need not have all of them.
 
-    `start_offset` and `end_offset` (None: no bound) are metadata offsets, the end exclusive.
+    `start_offset` and `end_offset` (None: no bound) are metadata offsets, the end exclusive. `on_torn` is
+    told of a log that ends in an unfinished write.
     """
 
     folder: Path
     partitions: Collection[int] = ()
     start_offset: int = 0
     end_offset: int | None = None
+    on_torn: Callable[[str], None]
 
     def round(self, positions: dict[int, int]) -> list[Iterator[Records]]:
         """One stream for each partition, from `positions` on, which move along as records are read."""
@@ -57,6 +59,9 @@ class TopicFolder:
         log = PartitionLog(self.folder / f"{METADATA_TOPIC}-{number}", number)
         start = positions.get(number, self.start_offset)
         end = log.end_offset() if self.end_offset is None else min(log.end_offset(), self.end_offset)
+        note = log.torn_note()
+        if note is not None:
+            self.on_torn(note)
         for chunk in log.read(start, end):
             positions[number] = chunk.next_offset
             yield from_chunk(chunk)
@@ -95,13 +100,16 @@ class TopicOnCluster:
             yield from_chunk(chunk)
 
 
-def from_segment(path: Path) -> Iterator[Records]:
-    """The records of one segment file; its folder's name says which metadata partition it is of, else 0."""
+def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records]:
+    """The records of one segment file; its folder's name says which metadata partition it is of, else 0.
+
+    `on_torn` is told when it ends in an unfinished write.
+    """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="a folder is read with --metadata")
     name, _, number = path.absolute().parent.name.rpartition("-")
     partition = int(number) if name == METADATA_TOPIC and number.isdigit() else 0
-    return map(from_chunk, read_segment_file(path, partition))
+    return map(from_chunk, read_segment_file(path, partition, on_torn))
 
 
 def from_chunk(chunk: MetadataChunk) -> Records:

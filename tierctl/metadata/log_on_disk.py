@@ -38,6 +38,7 @@ class MetadataLogOnDisk:
     `writable` they are made. The writer is alone: it holds our lock and, where a broker left one, the
     broker's. Raises LockedError, SafetyRefusal (a broker is running there), CorruptInputError (a
     partition's folder is missing: the count decides where events go), MetadataError.
+    `on_torn` is told, each time that ends are looked at, of a log that ends in an unfinished write.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class MetadataLogOnDisk:
         partition_count: int = DEFAULT_METADATA_PARTITIONS,
         segment_bytes: int = SEGMENT_BYTES_DEFAULT,
         clock_ms: Callable[[], int] = _now_ms,
+        on_torn: Callable[[str], None] | None = None,
         new_topic_id: Callable[[], Uuid] = lambda: Uuid.from_bytes(os.urandom(16)),
         fs: FileSystem = PLAIN,
     ) -> None:
@@ -56,6 +58,7 @@ class MetadataLogOnDisk:
         self._segment_bytes = segment_bytes
         self._clock_ms = clock_ms
         self._fs = fs
+        self._on_torn = on_torn
         self._writers: dict[int, PartitionWriter] = {}
         with ExitStack() as held, translated(f"opening {folder}"):
             if writable:
@@ -101,7 +104,16 @@ class MetadataLogOnDisk:
         """MetadataTopic.end_offsets; what was scanned before is not scanned again."""
         with translated(f"reading {self._folder}"):
             found = {log.partition: log.end_offset() for log in self._logs}
+            self._tell_torn()
         return found or dict.fromkeys(range(self._partition_count), 0)
+
+    def _tell_torn(self) -> None:
+        if self._on_torn is None:
+            return
+        for log in self._logs:
+            note = log.torn_note()
+            if note is not None:
+                self._on_torn(note)
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """MetadataTopic.read."""

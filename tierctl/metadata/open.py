@@ -19,12 +19,14 @@ def open_metadata_topic(
     command_config: Path | None = None,
     server_config: Path | None = None,
     make_topic: bool = False,
+    on_torn: Callable[[str], None] | None = None,
 ) -> "MetadataTopic":
     """The metadata topic at `uri`: file:///dir, or kafka://host:port[,host:port…].
 
     A folder without metadata partitions reads as an empty topic of 50; opened `writable` they are made. On a
     cluster `command_config` is Kafka's client .properties, `server_config` a broker's own server.properties,
     and `make_topic` makes a topic that is missing, with the settings in there or KIP-405's.
+    `on_torn` is told of logs in the folder that end in an unfinished write.
     kafka:// without servers means those in the files. Raises UsageError, LockedError, SafetyRefusal,
     CorruptInputError, NotFoundError, AuthenticationError, MetadataError.
     """
@@ -40,7 +42,7 @@ def open_metadata_topic(
         raise UsageError(f"not a metadata topic: {uri!r}", hint="expected file:///dir or kafka://host:port")
     from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 
-    return MetadataLogOnDisk(Path(unquote(parts.path)), writable=writable)
+    return MetadataLogOnDisk(Path(unquote(parts.path)), writable=writable, on_torn=on_torn)
 
 
 def _on_cluster(
@@ -77,6 +79,7 @@ def open_metadata(
     command_config: Path | None = None,
     server_config: Path | None = None,
     make_topic: bool = False,
+    on_torn: Callable[[str], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     bulk: "BulkFold | None" = None,
 ) -> "RemoteLogMetadataManager":
@@ -94,6 +97,7 @@ def open_metadata(
         command_config=command_config,
         server_config=server_config,
         make_topic=make_topic,
+        on_torn=on_torn,
     )
     kept = None
     opened = False

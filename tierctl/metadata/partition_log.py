@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.base import MetadataChunk
-from tierctl.metadata.segment_windows import scan_windows, skip_to
+from tierctl.metadata.segment_windows import scan_windows, skip_to, torn_note
 from tierctl.metadata.window_chunks import chunk_of, empty_chunk, gap
 
 _SEGMENT = re.compile(r"(\d{20})\.log\Z")
@@ -21,7 +21,8 @@ _OFFSET_END = (1 << 63) - 1
 class Tail:
     """Where the newest segment's good batches end.
 
-    `torn_bytes` follow from an unfinished write; `damage` is what else follows, which no writer may bury.
+    `torn_bytes` follow from an unfinished write, zeros allocated ahead included; `damage` is what else
+    follows, which no writer may bury.
     """
 
     segment_base: int
@@ -104,6 +105,18 @@ class PartitionLog:
                 damage=damage,
             )
         return tail
+
+    def torn_note(self) -> str | None:
+        """What an unfinished write left at the end, as of the last look at it; zeros alone are nothing."""
+        tail = self._tail
+        if tail is None or not tail.torn_bytes:
+            return None
+        path = self.path(tail.segment_base)
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return torn_note(fd, path, tail.position, tail.torn_bytes)
+        finally:
+            os.close(fd)
 
     def read(self, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """Records from `start_offset` up to, not including, `end_offset`, in chunks of bounded size."""

@@ -2,26 +2,33 @@
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tierctl.metadata.base import MetadataChunk
-from tierctl.metadata.segment_windows import scan_windows
+from tierctl.metadata.segment_windows import scan_windows, torn_note
 from tierctl.metadata.window_chunks import chunk_of
 
 _BASE_OFFSET = struct.Struct(">q")
 _OFFSET_END = (1 << 63) - 1
 
 
-def read_segment_file(path: Path, partition: int) -> Iterator[MetadataChunk]:
-    """Every record of the file, from its first batch's offset on; an unfinished tail is no record.
+def read_segment_file(
+    path: Path, partition: int, on_torn: Callable[[str], None] | None = None
+) -> Iterator[MetadataChunk]:
+    """Every record of the file, from its first batch's offset on.
 
-    Raises OSError.
+    An unfinished tail is no record; `on_torn` is told of one. Raises OSError.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         for window in scan_windows(fd, 0, _first_offset(fd)):
             yield chunk_of(window, partition, 0, _OFFSET_END, str(path))
+            torn = window.heads.torn
+            if torn is not None and on_torn is not None:
+                note = torn_note(fd, path, window.position + torn.position, torn.size_bytes)
+                if note is not None:
+                    on_torn(note)
     finally:
         os.close(fd)
 

@@ -7,8 +7,10 @@ import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tierctl.wire.batch_columns import HeadColumns, scan_heads
+from tierctl.wire.batch_heads import HEAD_SIZE
 
 WINDOW_BYTES = 8 << 20
 
@@ -65,6 +67,16 @@ def scan_windows(
         expected_offset = window.next_offset
         position += settled
         span = window_bytes
+
+
+def torn_note(fd: int, path: Path, position: int, size_bytes: int) -> str | None:
+    """A line about an unfinished write from `position` on; None for zeros that were allocated ahead."""
+    if size_bytes >= HEAD_SIZE and not any(_read(fd, position, HEAD_SIZE)):
+        return None
+    return (
+        f"{path} ends in {size_bytes} bytes, from byte {position} on, of a batch that was not written to its "
+        "end: they are left out, as a broker leaves them out when it starts"
+    )
 
 
 def without_edge(heads: HeadColumns, size: int) -> tuple[HeadColumns, int]:
