@@ -41,6 +41,7 @@ class Backwards:
     """An engine that comes to the last piece first, as threads may."""
 
     is_elsewhere = False
+    wave_size = 3
 
     def ready(self) -> None:
         """Always."""

@@ -108,9 +108,10 @@ class Copier:
         return _Attempt(step=step, metadata=metadata, source=source)
 
     def _copy(self, attempts: Sequence[_Attempt]) -> list[Outcome]:
+        if attempts:
+            self.tools.engine.ready()
         if not attempts or self.tools.stop.asked():
             return [attempt.outcome(Status.PENDING, STOPPED) for attempt in attempts]
-        self.tools.engine.ready()
         # Acknowledged before the first byte is stored: whatever a crash leaves in the store is known.
         with effect("copy.started.publish"):
             self.tools.metadata.publish([attempt.metadata for attempt in attempts])

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from tierctl.apply.bench import Answer, Bench, Piece
+from tierctl.apply.defaults import WAVE_SIZE
 
 P = TypeVar("P", bound=Piece)
 
@@ -18,6 +19,11 @@ class Engine(Protocol):
     @property
     def is_elsewhere(self) -> bool:
         """Whether what was done has to be seen from here, too: the same folder may be another one there."""
+        ...
+
+    @property
+    def wave_size(self) -> int:
+        """How many segments a wave should have when nobody says."""
         ...
 
     def ready(self) -> None:
@@ -37,6 +43,7 @@ class LocalEngine:
     """A pool of `threads` threads in this process."""
 
     is_elsewhere = False
+    wave_size = WAVE_SIZE
 
     def __init__(self, threads: int) -> None:
         self._threads = max(1, threads)
