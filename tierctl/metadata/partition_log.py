@@ -1,16 +1,18 @@
 """One `__remote_log_metadata-N` folder as a reader sees it: segments, offsets, chunks of records."""
 
-import os
 import re
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.base import MetadataChunk
-from tierctl.metadata.segment_windows import scan_windows, skip_to, torn_note
+from tierctl.metadata.log_files import LOCAL, LogBytes, LogFiles
+from tierctl.metadata.segment_windows import Mark, is_good_batch, scan_windows, skip_to, torn_note
 from tierctl.metadata.window_chunks import chunk_of, empty_chunk, gap
+from tierctl.wire.indexes import OffsetIndex
 
 _SEGMENT = re.compile(r"(\d{20})\.log\Z")
 _MARK_BYTES = 1 << 20
@@ -41,19 +43,22 @@ class PartitionLog:
     """Reads one metadata partition; what it learned of the files is kept for the next call.
 
     `log_start_offset` is that of `log-start-offset-checkpoint`, 0 when it says nothing.
-    Reading never changes a file. Raises OSError.
+    Reading never changes a file. Raises OSError, or what `files` does.
     """
 
-    def __init__(self, folder: Path, partition: int, *, log_start_offset: int = 0) -> None:
+    def __init__(
+        self, folder: Path, partition: int, *, log_start_offset: int = 0, files: LogFiles = LOCAL
+    ) -> None:
         self.folder = folder
         self.partition = partition
         self._log_start_offset = log_start_offset
-        self._marks: dict[int, list[tuple[int, int]]] = {}
+        self._files = files
+        self._marks: dict[int, list[Mark]] = {}
         self._tail: Tail | None = None
 
     def segments(self) -> list[int]:
         """Base offsets of the segments, ascending."""
-        matches = (_SEGMENT.match(entry.name) for entry in os.scandir(self.folder))
+        matches = map(_SEGMENT.match, self._files.names(self.folder))
         return sorted(int(match[1]) for match in matches if match)
 
     def path(self, segment_base: int) -> Path:
@@ -69,30 +74,24 @@ class PartitionLog:
         return max(self.tail().end_offset, self._log_start_offset)
 
     def tail(self) -> Tail:
-        """The end of the newest segment; scans only what was written since the last call."""
+        """The end of the newest segment; scans the last batch, or what was written since the last call."""
         bases = self.segments()
         if not bases:
             return Tail(0, 0, 0)
-        tail = self._tail
-        fd = os.open(self.path(bases[-1]), os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            size = os.fstat(fd).st_size
-            if tail is None or tail.segment_base != bases[-1] or tail.position > size:
-                self._marks.pop(bases[-1], None)
-                tail = Tail(bases[-1], 0, bases[-1])
+        tail, base = self._tail, bases[-1]
+        with closing(self._files.open(self.path(base))) as file:
+            size = file.size_bytes
+            if tail is None or tail.segment_base != base or tail.position > size:
+                self._marks.pop(base, None)
+                tail = Tail(base, *self._seek(file, base, _OFFSET_END))
             if tail.position < size:
-                tail = self._scan_tail(fd, tail)
-        finally:
-            os.close(fd)
+                tail = self._scan_tail(file, tail)
         self._tail = tail
         return tail
 
-    def _scan_tail(self, fd: int, known: Tail) -> Tail:
-        marks = self._marks.setdefault(known.segment_base, [])
+    def _scan_tail(self, file: LogBytes, known: Tail) -> Tail:
         tail = Tail(known.segment_base, known.position, known.next_offset)
-        for window in scan_windows(fd, known.position, known.next_offset):
-            if not marks or window.position >= marks[-1][1] + _MARK_BYTES:
-                marks.append((window.expected_offset, window.position))
+        for window in scan_windows(file, known.position, known.next_offset):
             torn, bad = window.heads.torn, window.heads.bad
             damage = None
             if bad and bad[-1].next_offset is None:
@@ -112,11 +111,8 @@ class PartitionLog:
         if tail is None or not tail.torn_bytes:
             return None
         path = self.path(tail.segment_base)
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return torn_note(fd, path, tail.position, tail.torn_bytes)
-        finally:
-            os.close(fd)
+        with closing(self._files.open(path)) as file:
+            return torn_note(file, path, tail.position, tail.torn_bytes)
 
     def read(self, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """Records from `start_offset` up to, not including, `end_offset`, in chunks of bounded size."""
@@ -133,26 +129,54 @@ class PartitionLog:
     ) -> Iterator[MetadataChunk]:
         source = str(self.path(base))
         reached = base
-        fd = os.open(source, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            position, expected = self._seek(fd, base, start_offset)
-            for window in scan_windows(fd, position, expected):
+        with closing(self._files.open(self.path(base))) as file:
+            position, expected = self._seek(file, base, start_offset)
+            for window in scan_windows(file, position, expected):
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
                 reached = max(window.next_offset, *(bad.next_offset for bad in chunk.bad), reached)
                 start_offset = chunk.next_offset
                 yield chunk
                 if reached >= end_offset:
                     return
-        finally:
-            os.close(fd)
         if following is not None and reached < min(following, end_offset):
             yield empty_chunk(self.partition, min(following, end_offset), gap(reached, following, source))
 
-    def _seek(self, fd: int, base: int, offset: int) -> tuple[int, int]:
-        """Position and base offset of a batch at or before `offset`."""
+    def _seek(self, file: LogBytes, base: int, offset: int) -> tuple[int, int]:
+        """Position and base offset of a good batch at or before `offset`; else the segment's beginning."""
         if offset <= base:
             return 0, base
-        marks = self._marks.get(base, [])
+        marks = self._marks_of(base)
         known = bisect_right(marks, offset, key=lambda mark: mark[0])
-        found = skip_to(fd, marks[known - 1][1] if known else 0, offset)
-        return found if found is not None else (0, base)
+        start = marks[known - 1][1] if known else 0
+        if start and not is_good_batch(file, start):
+            # The index is another file's, or what it points to is damaged.
+            marks.clear()
+            start = 0
+        passed: list[Mark] = []
+        found = skip_to(file, start, offset, marks=passed)
+        if found is None or not is_good_batch(file, found[0]):
+            return 0, base
+        for mark in passed:
+            if mark not in marks:
+                insort(marks, mark)
+        return found
+
+    def _marks_of(self, base: int) -> list[Mark]:
+        """What is known of where batches begin: at first what the segment's index says."""
+        if base not in self._marks:
+            data = self._files.content(self.path(base).with_suffix(".index"))
+            self._marks[base] = list(_marks_in(base, data or b""))
+        return self._marks[base]
+
+
+def _marks_in(base: int, data: bytes) -> Iterator[Mark]:
+    """Entries of an offset index that are far enough apart, and the last; none when it is damaged."""
+    try:
+        entries = list(OffsetIndex.decode(data, base))
+    except CorruptInputError:
+        return
+    after = 0
+    for entry in entries:
+        if entry.position >= after or entry is entries[-1]:
+            yield entry.offset, entry.position
+            after = entry.position + _MARK_BYTES

@@ -1,11 +1,12 @@
 """One segment file of the metadata topic by itself, whatever its name and wherever it lies."""
 
-import os
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 from tierctl.metadata.base import MetadataChunk
+from tierctl.metadata.log_files import LOCAL, LogBytes
 from tierctl.metadata.segment_windows import scan_windows, torn_note
 from tierctl.metadata.window_chunks import chunk_of
 
@@ -20,20 +21,17 @@ def read_segment_file(
 
     An unfinished tail is no record; `on_torn` is told of one. Raises OSError.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        for window in scan_windows(fd, 0, _first_offset(fd)):
+    with closing(LOCAL.open(path)) as file:
+        for window in scan_windows(file, 0, _first_offset(file)):
             yield chunk_of(window, partition, 0, _OFFSET_END, str(path))
             torn = window.heads.torn
             if torn is not None and on_torn is not None:
-                note = torn_note(fd, path, window.position + torn.position, torn.size_bytes)
+                note = torn_note(file, path, window.position + torn.position, torn.size_bytes)
                 if note is not None:
                     on_torn(note)
-    finally:
-        os.close(fd)
 
 
-def _first_offset(fd: int) -> int:
+def _first_offset(file: LogBytes) -> int:
     """What the file begins with; 0 when that is no offset."""
-    head = os.pread(fd, _BASE_OFFSET.size, 0)
+    head = file.read(0, _BASE_OFFSET.size)
     return max(0, int(_BASE_OFFSET.unpack(head)[0])) if len(head) == _BASE_OFFSET.size else 0

@@ -1,14 +1,11 @@
-"""The batches of one segment file, a window of bytes at a time.
+"""The batches of one segment file, a window of bytes at a time."""
 
-The file is read, not mapped: a writer that truncates a torn tail would take mapped pages away.
-"""
-
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tierctl.metadata.log_files import LogBytes
 from tierctl.wire.batch_columns import HeadColumns, scan_heads
 from tierctl.wire.batch_heads import HEAD_SIZE
 
@@ -16,6 +13,9 @@ WINDOW_BYTES = 8 << 20
 
 _HOP = struct.Struct(">qi")
 _LENGTH_MIN = 49
+
+Mark = tuple[int, int]
+"""An offset, and where a batch begins that begins at or below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +43,16 @@ class Window:
 
 
 def scan_windows(
-    fd: int, position: int, expected_offset: int, *, window_bytes: int = WINDOW_BYTES
+    file: LogBytes, position: int, expected_offset: int, *, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[Window]:
     """Everything from the batch at `position` to the end of the file, each byte in one window only.
 
-    Memory is bounded by the window, unless a batch or a damaged stretch is larger. Raises OSError.
+    Memory is bounded by the window, unless a batch or a damaged stretch is larger. Raises what `file` does.
     """
-    size = os.fstat(fd).st_size
+    size = file.size_bytes
     span = window_bytes
     while position < size:
-        data = _read(fd, position, min(span, size - position))
+        data = file.read(position, min(span, size - position))
         heads = scan_heads(data, expected_offset=expected_offset)
         settled = len(data)
         if data and position + len(data) < size:
@@ -69,9 +69,9 @@ def scan_windows(
         span = window_bytes
 
 
-def torn_note(fd: int, path: Path, position: int, size_bytes: int) -> str | None:
+def torn_note(file: LogBytes, path: Path, position: int, size_bytes: int) -> str | None:
     """A line about an unfinished write from `position` on; None for zeros that were allocated ahead."""
-    if size_bytes >= HEAD_SIZE and not any(_read(fd, position, HEAD_SIZE)):
+    if size_bytes >= HEAD_SIZE and not any(file.read(position, HEAD_SIZE)):
         return None
     return (
         f"{path} ends in {size_bytes} bytes, from byte {position} on, of a batch that was not written to its "
@@ -88,32 +88,41 @@ def without_edge(heads: HeadColumns, size: int) -> tuple[HeadColumns, int]:
     return heads, size
 
 
-def skip_to(fd: int, position: int, offset: int) -> tuple[int, int] | None:
+def skip_to(
+    file: LogBytes, position: int, offset: int, *, marks: list[Mark] | None = None
+) -> tuple[int, int] | None:
     """Position and base offset of the last batch from `position` on that begins at or below `offset`.
 
     Follows the lengths without looking at what the batches hold; None when the first batch begins above
-    `offset`, or when offsets fall on the way, so that the lengths can't be trusted.
+    `offset`, or when offsets fall on the way, so that the lengths can't be trusted. To `marks` go some of
+    the batches on the way.
     """
-    size = os.fstat(fd).st_size
+    size = file.size_bytes
     at, data, base = position, b"", position
     found: tuple[int, int] | None = None
     while at + _HOP.size + _LENGTH_MIN <= size:
-        if at + _HOP.size > base + len(data):
-            base, data = at, _read(fd, at, WINDOW_BYTES)
+        is_read = at + _HOP.size > base + len(data)
+        if is_read:
+            base, data = at, file.read(at, WINDOW_BYTES)
         batch_offset, length = _HOP.unpack_from(data, at - base)
         if length < _LENGTH_MIN or at + _HOP.size + length > size or batch_offset > offset:
             return found
         if found is not None and batch_offset <= found[1]:
             return None
+        if is_read and marks is not None:
+            marks.append((batch_offset, at))
         found = (at, batch_offset)
         at += _HOP.size + length
     return found
 
 
-def _read(fd: int, position: int, size_bytes: int) -> bytes:
-    parts = []
-    while size_bytes and (part := os.pread(fd, size_bytes, position)):
-        parts.append(part)
-        position += len(part)
-        size_bytes -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+def is_good_batch(file: LogBytes, position: int) -> bool:
+    """Whether a batch with the right CRC begins there."""
+    head = file.read(position, _HOP.size)
+    if len(head) < _HOP.size:
+        return False
+    _, length = _HOP.unpack(head)
+    if not _LENGTH_MIN <= length <= file.size_bytes - position - _HOP.size:
+        return False
+    heads = scan_heads(file.read(position, _HOP.size + length))
+    return len(heads) == 1 and not heads.bad and heads.torn is None
