@@ -5,9 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.cli.context import Selection
 from tierctl.errors import NotFoundError, UsageError
-from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentState, Selection, TopicIdPartition, Uuid
 from tierctl.read.lineage import choose_replica
 from tierctl.read.partitions import readable_partitions, tiered_partitions
 from tierctl.state.cache import RemoteLogMetadataCache

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.cli.context import Selection
 from tierctl.cli.main import run
 from tierctl.metadata import open_metadata
 from tierctl.model import (
@@ -19,6 +18,7 @@ from tierctl.model import (
     RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
+    Selection,
     TopicPartition,
     Uuid,
 )

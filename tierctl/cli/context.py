@@ -12,22 +12,21 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
-from urllib.parse import unquote, urlsplit
 
 import typer
 
-from tierctl.errors import NotFoundError, UsageError
-from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
+from tierctl.errors import UsageError
+from tierctl.model import LocalLog, Selection, TopicConfig, Uuid
 from tierctl.report.terminal import printable
+from tierctl.typed import folder_of, private_keys_of, remote_uri_of
 
 if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
     from tierctl.metadata.cluster import Cluster
     from tierctl.spark.session import Session
+    from tierctl.storage import RemoteSpec
     from tierctl.storage.base import RemoteStorageManager
     from tierctl.storage.retry import RetrySettings
-
-_STORES = ("s3", "hdfs", "gs", "gcs", "abfs", "abfss", "viewfs")
 
 
 class _Closable(Protocol):
@@ -35,59 +34,6 @@ class _Closable(Protocol):
 
 
 C = TypeVar("C", bound=_Closable)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which user partitions a command is about; an empty set does not narrow."""
-
-    topics: frozenset[str] = frozenset()
-    partitions: frozenset[int] = frozenset()
-    topic_ids: frozenset[Uuid] = frozenset()
-
-    def __contains__(self, partition: TopicIdPartition) -> bool:
-        return self.matches(partition.topic, partition.topic_id, partition.partition)
-
-    def matches(self, topic: str | None, topic_id: str | None, partition: int | None) -> bool:
-        """Whether a user partition is meant."""
-        return (
-            (not self.topics or topic in self.topics)
-            and (not self.partitions or partition in self.partitions)
-            and (not self.topic_ids or topic_id in self.topic_ids)
-        )
-
-    @property
-    def narrows(self) -> bool:
-        """Whether anything is left out."""
-        return bool(self.topics or self.partitions or self.topic_ids)
-
-
-def remote_uri_of(option: str, given: str) -> str:
-    """A tier as a URI, whichever way it was written; UsageError for a scheme that no store has."""
-    scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else ""
-    return given if scheme in _STORES else folder_of(option, given).as_uri()
-
-
-def folder_of(option: str, uri: str) -> Path:
-    """The folder a URI means: file:///dir, file:dir or a plain path; UsageError for anything else."""
-    scheme = urlsplit(uri).scheme if ":" in uri.split("/", 1)[0] else ""
-    if scheme in {"kafka", *_STORES}:
-        raise UsageError(f"{option} {uri}: this works on a folder only", hint="use file:///dir or a folder")
-    if scheme not in {"", "file"}:
-        raise UsageError(f"{option} {uri}: unknown scheme {scheme}:", hint="use file:///dir or a folder")
-    if not scheme:
-        path = uri
-    else:
-        parts = urlsplit(uri)
-        if parts.netloc not in {"", "localhost"}:
-            raise UsageError(
-                f"{option} {uri}: {parts.netloc!r} would be a host",
-                hint=f"three slashes: file:///{parts.netloc}{parts.path}",
-            )
-        path = unquote(uri.split(":", 1)[1].removeprefix("//").removeprefix(parts.netloc))
-    if not path:
-        raise UsageError(f"{option} needs a folder", hint="use file:///dir or a folder")
-    return Path(path).absolute()
 
 
 @dataclass(kw_only=True)
@@ -155,7 +101,8 @@ class Context:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open.close()
+        # What is closed hears of the error: Spark's become tierctl's own there.
+        self._open.__exit__(kind, error, trace)
 
     def note(self, text: str) -> None:
         """Something worth knowing that is no error, on stderr; once, however often it is met."""
@@ -192,8 +139,10 @@ class Context:
         from tierctl.metadata import open_metadata
 
         uri = self._metadata_uri
-        if not may_be_new:
-            self._require_topic()
+        if not (may_be_new or self.is_on_cluster):
+            from tierctl.metadata.log_on_disk import require_topic
+
+            require_topic(self.metadata_folder)
 
         def report(note: str) -> None:
             typer.echo(f"state directory: {note}", err=True)
@@ -210,16 +159,6 @@ class Context:
                 on_note=report,
             )
         )
-
-    def _require_topic(self) -> None:
-        # A folder that is mistyped or not mounted must not pass for a tier of which nothing is known.
-        from tierctl.metadata.log_on_disk import partitions_in
-
-        if not self.is_on_cluster and not partitions_in(self.metadata_folder):
-            raise NotFoundError(
-                f"{self.metadata_folder} has no metadata topic",
-                hint="expected a folder with __remote_log_metadata-N folders in it; copy makes a new one",
-            )
 
     def metadata_topic(self) -> "MetadataTopic":
         """The topic of --metadata, for who reads records rather than what they add up to."""
@@ -269,11 +208,16 @@ class Context:
             )
         )
 
+    def remote_spec(self, remote: "RemoteStorageManager") -> "RemoteSpec":
+        """How an executor opens the same tier as `remote` is, the one of --remote."""
+        from tierctl.storage import RemoteSpec
+
+        return RemoteSpec.of(remote_uri_of("--remote", _required("--remote", self.remote_uri)), remote)
+
     @property
     def _private_keys(self) -> dict[str, Path]:
         """Those of --aiven-private-key by id, "" for any."""
-        pairs = (text.rpartition("=") for text in self.aiven_private_key)
-        return {key_id: Path(file) for key_id, _, file in pairs}
+        return private_keys_of(self.aiven_private_key)
 
     def logs(self) -> list[LocalLog]:
         """The logs of --log-dir that are selected; UsageError when none is given."""
@@ -309,7 +253,7 @@ class Context:
             settings = SparkSettings.of(
                 self.master, self.spark_conf, changes_things=self.changes_things, verbose=self.verbose
             )
-            self._spark = self._open.enter_context(opened_session(settings))
+            self._spark = self._open.enter_context(opened_session(settings, say=_say))
         return self._spark
 
     @property
@@ -325,6 +269,10 @@ class Context:
     def now_ms(self) -> int:
         """The time to decide as of: --now, else the clock."""
         return time.time_ns() // 1_000_000 if self.now is None else self.now
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 def _run_of(ctx: typer.Context) -> dict[str, Any]:

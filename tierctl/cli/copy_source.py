@@ -9,15 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tierctl.cli import options
-from tierctl.cli.context import Context, folder_of
+from tierctl.cli.context import Context
 from tierctl.cli.mutation import Mutation, mutation
 from tierctl.cli.plans import report_quarantined, say
 from tierctl.errors import UsageError
 from tierctl.plan.model import Plan
+from tierctl.typed import folder_of
 
 if TYPE_CHECKING:
     from tierctl.apply.source import Sources
     from tierctl.metadata.base import RemoteLogMetadataManager
+    from tierctl.storage import RemoteSpec
     from tierctl.storage.base import RemoteStorageManager
 
 FROM_TIER = "From one tier to another"
@@ -96,6 +98,7 @@ class _Tier:
     metadata: "RemoteLogMetadataManager"
     remote: "RemoteStorageManager"
     sources: "Sources"
+    spec: "RemoteSpec"
 
 
 def copy_from_tier(ctx: typer.Context, *, clean_dangling: bool) -> int:
@@ -103,6 +106,7 @@ def copy_from_tier(ctx: typer.Context, *, clean_dangling: bool) -> int:
     with mutation(ctx, may_be_new=True) as run, source_of(ctx) as tier:
         plan = run.narrowed(_plan(run, tier, clean_dangling=clean_dangling))
         run.bad_source = report_quarantined(tier.metadata.state)
+        run.from_remote = tier.spec
         partitions = {step.topic_id_partition for step in plan.steps}
         return run.conclude(
             plan, lambda: run.copy_options(tier.sources), check=lambda: run.check_fence(partitions)
@@ -118,17 +122,18 @@ def source_of(ctx: typer.Context) -> Iterator[_Tier]:
     with Context.of_source(ctx) as context, spool_folder() as spool:
         metadata, remote = context.metadata(), context.remote()
         metadata.refresh()
-        yield _Tier(metadata=metadata, remote=remote, sources=TierSources(metadata, remote, spool))
+        sources = TierSources(metadata, remote, spool)
+        yield _Tier(metadata=metadata, remote=remote, sources=sources, spec=context.remote_spec(remote))
 
 
 @contextmanager
-def sources_of(ctx: typer.Context) -> "Iterator[Sources | None]":
+def sources_of(ctx: typer.Context) -> "Iterator[_Tier | None]":
     """Where a copy from tier to tier comes from; None for a command that is none."""
     if ctx.params["from_remote"] is None:
         yield None
         return
     with source_of(ctx) as tier:
-        yield tier.sources
+        yield tier
 
 
 def _plan(run: Mutation, tier: _Tier, *, clean_dangling: bool) -> Plan:

@@ -1,7 +1,6 @@
 """`tierctl fetch`: records, segments and indexes from the tier."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +8,11 @@ import typer
 
 from tierctl.cli import fetch_options as own
 from tierctl.cli import options
-from tierctl.cli.context import Context, Selection
-from tierctl.cli.reading import Tier, log_start_on, logs_if_given, note, read_state, show_problem
+from tierctl.cli.context import Context
+from tierctl.cli.reading import Tier, logs_if_given, note, read_state, show_problem
 from tierctl.cli.taking import takes
-from tierctl.cli.times import parse_time_ms
 from tierctl.errors import ExitCode, UsageError
+from tierctl.typed import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.read.partitions import Readable
@@ -84,11 +83,12 @@ def _check(ctx: typer.Context) -> None:
 
 def chosen_partitions(context: Context, problems: "Problems") -> Iterator["Readable"]:
     """The partitions that the options mean; those with an illegal name are a problem."""
+    from tierctl.read.leaders import now_called
     from tierctl.read.partitions import readable_partitions, refused
 
     state = read_state(context, problems)
     by_name = bool(context.topic) and not context.topic_id
-    selection = _now_called(context) if by_name else context.selection
+    selection = now_called(context.selection, context.cluster()) if by_name else context.selection
     for found in readable_partitions(state, logs_if_given(context), selection, by_name=by_name):
         refusal = refused(found.topic_id_partition)
         if refusal is None:
@@ -97,18 +97,9 @@ def chosen_partitions(context: Context, problems: "Problems") -> Iterator["Reada
             problems.report(refusal)
 
 
-def _now_called(context: Context) -> "Selection":
-    """The selection, of several topics with one name only the one that a cluster has now."""
-    selection = context.selection
-    cluster = context.cluster()
-    topics = {} if cluster is None else cluster.topics(selection.topics)
-    if topics.keys() < selection.topics:
-        return selection
-    return replace(selection, topic_ids=frozenset(topic.topic_id for topic in topics.values()))
-
-
 def _fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:
     from tierctl.read import rows
+    from tierctl.read.leaders import log_start_on
     from tierctl.report import render
 
     tier = Tier.of(context)

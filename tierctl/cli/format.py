@@ -14,9 +14,9 @@ from tierctl.cli import format_options as own
 from tierctl.cli import options
 from tierctl.cli.context import Context
 from tierctl.cli.taking import takes
-from tierctl.cli.times import parse_time_ms
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model import Uuid
+from tierctl.typed import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.cli.format_consumer import Consumer

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tierctl.cli.reading import believed_log
 from tierctl.model import TopicIdPartition, is_legal_topic_name
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ class LeaderFacts(Mapping[TopicIdPartition, "PartitionFacts"]):
 
     def __getitem__(self, partition: TopicIdPartition) -> "PartitionFacts":
         from tierctl.read.check import facts_of_leader
+        from tierctl.read.leaders import believed_log
 
         part = self.state.partition(partition)
         log = None if part is None else believed_log(self.cluster, partition)

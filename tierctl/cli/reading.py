@@ -6,14 +6,11 @@ from typing import TYPE_CHECKING
 import typer
 
 from tierctl.cli.context import Context
-from tierctl.errors import AuthenticationError, TierctlError
-from tierctl.model import is_legal_topic_name
+from tierctl.errors import TierctlError
 from tierctl.report.terminal import printable
 
 if TYPE_CHECKING:
-    from tierctl.metadata.cluster import Cluster
-    from tierctl.model import LocalLog, TopicIdPartition
-    from tierctl.model.cluster import ClusterLog
+    from tierctl.model import LocalLog
     from tierctl.read.indexes import IndexFetcher
     from tierctl.read.partitions import Readable
     from tierctl.read.problems import Problems
@@ -83,32 +80,3 @@ class Tier:
             report=problems.report,
             log_start_offset=log_start_offset,
         )
-
-
-def believed_log(cluster: "Cluster", partition: "TopicIdPartition") -> "ClusterLog | None":
-    """The log on a partition's leader; None when there is none, or it does not know where the log starts."""
-    from tierctl.model import TopicConfig
-    from tierctl.plan.leader import knows_log_start
-
-    if not is_legal_topic_name(partition.topic):
-        return None
-    topic = cluster.topics([partition.topic]).get(partition.topic)
-    if topic is None or topic.topic_id != partition.topic_id:
-        return None
-    brokers = {broker.broker_id: broker for broker in cluster.brokers()}
-    try:
-        config = cluster.topic_configs([partition.topic])[partition.topic]
-    except AuthenticationError:
-        # Who may only read is not told; then only a leader that tiers can be believed.
-        config = TopicConfig(remote_storage_enable=True)
-    logs = cluster.logs([partition])
-    return next((log for log in logs if knows_log_start(brokers.get(log.leader), config)), None)
-
-
-def log_start_on(cluster: "Cluster | None", partition: "TopicIdPartition") -> int | None:
-    """Where a partition's log starts for consumers of the cluster; None where it does not know.
-
-    Below it brokers serve nothing, though the tier may still have it.
-    """
-    log = None if cluster is None else believed_log(cluster, partition)
-    return None if log is None else log.log_start_offset

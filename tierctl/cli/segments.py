@@ -9,14 +9,14 @@ import typer
 
 from tierctl.cli import options
 from tierctl.cli.context import Context
-from tierctl.cli.reading import Tier, believed_log, logs_if_given, read_state, show_problem
+from tierctl.cli.reading import Tier, logs_if_given, read_state, show_problem
 from tierctl.cli.segment_offsets import COLUMNS as OFFSET_COLUMNS
 from tierctl.cli.segment_offsets import offset_rows
 from tierctl.cli.taking import takes
-from tierctl.cli.times import parse_time_ms
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import printed
+from tierctl.typed import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.read.indexes import IndexFetcher
@@ -314,6 +314,7 @@ def _size_rows(found: Iterable[RemoteLogSegmentMetadata], context: Context) -> l
 
 def _check(context: Context, problems: "Problems", output: options.OutputFormat) -> ExitCode:
     from tierctl.read.check import check_partition, facts_of_leader
+    from tierctl.read.leaders import believed_log
     from tierctl.state.invariants import Severity
 
     fetcher, cluster, now_ms = _fetcher(context), context.cluster(), context.now_ms

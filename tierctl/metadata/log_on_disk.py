@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError, MetadataError
+from tierctl.errors import CorruptInputError, MetadataError, NotFoundError
 from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive
 from tierctl.metadata.base import DEFAULT_METADATA_PARTITIONS, METADATA_TOPIC, MetadataChunk
 from tierctl.metadata.disk_errors import translated
@@ -180,6 +180,18 @@ def partitions_in(folder: Path) -> list[int]:
         return []
     matches = (_FOLDER.match(entry.name) for entry in os.scandir(folder) if entry.is_dir())
     return sorted(int(match[1]) for match in matches if match)
+
+
+def require_topic(folder: Path) -> None:
+    """NotFoundError when the folder has no metadata topic.
+
+    One that is mistyped or not mounted must not pass for a tier of which nothing is known.
+    """
+    if not partitions_in(folder):
+        raise NotFoundError(
+            f"{folder} has no metadata topic",
+            hint="expected a folder with __remote_log_metadata-N folders in it; copy makes a new one",
+        )
 
 
 def _contiguous(folder: Path, numbers: list[int]) -> list[int]:

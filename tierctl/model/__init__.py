@@ -11,6 +11,7 @@ from tierctl.model.events import (
 )
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
+from tierctl.model.selection import Selection
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
 from tierctl.model.tier import IndexType, LogSegmentData, ObjectPart, SegmentObjectName
 
@@ -30,6 +31,7 @@ __all__ = [
     "RemotePartitionDeleteMetadata",
     "RemotePartitionDeleteState",
     "SegmentObjectName",
+    "Selection",
     "TopicConfig",
     "TopicIdPartition",
     "TopicPartition",

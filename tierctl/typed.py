@@ -1,0 +1,60 @@
+"""Places, times and files as operators type them, in options of commands and of data sources."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tierctl.errors import UsageError
+
+_STORES = ("s3", "hdfs", "gs", "gcs", "abfs", "abfss", "viewfs")
+
+
+def remote_uri_of(option: str, given: str) -> str:
+    """A tier as a URI, whichever way it was written; UsageError for a scheme that no store has."""
+    scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else ""
+    return given if scheme in _STORES else folder_of(option, given).as_uri()
+
+
+def folder_of(option: str, uri: str) -> Path:
+    """The folder a URI means: file:///dir, file:dir or a plain path; UsageError for anything else."""
+    scheme = urlsplit(uri).scheme if ":" in uri.split("/", 1)[0] else ""
+    if scheme in {"kafka", *_STORES}:
+        raise UsageError(f"{option} {uri}: this works on a folder only", hint="use file:///dir or a folder")
+    if scheme not in {"", "file"}:
+        raise UsageError(f"{option} {uri}: unknown scheme {scheme}:", hint="use file:///dir or a folder")
+    if not scheme:
+        path = uri
+    else:
+        parts = urlsplit(uri)
+        if parts.netloc not in {"", "localhost"}:
+            raise UsageError(
+                f"{option} {uri}: {parts.netloc!r} would be a host",
+                hint=f"three slashes: file:///{parts.netloc}{parts.path}",
+            )
+        path = unquote(uri.split(":", 1)[1].removeprefix("//").removeprefix(parts.netloc))
+    if not path:
+        raise UsageError(f"{option} needs a folder", hint="use file:///dir or a folder")
+    return Path(path).absolute()
+
+
+def private_keys_of(texts: Iterable[str]) -> dict[str, Path]:
+    """Files of private keys by key id, "" for any, from [ID=]FILE."""
+    pairs = (text.rpartition("=") for text in texts)
+    return {key_id: Path(file) for key_id, _, file in pairs}
+
+
+def parse_time_ms(text: str) -> int:
+    """Milliseconds since 1970: as such, or as ISO 8601, which is UTC where it names no zone."""
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(
+            f"not a time: {text!r}", hint="expected milliseconds since 1970, or as 2026-11-21T12:00:00Z"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
