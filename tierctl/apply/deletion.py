@@ -4,7 +4,7 @@ DELETE_SEGMENT_STARTED → delete by exact key → see that nothing is left → 
 (KIP-405; RemoteLogManager.deleteRemoteLogSegment).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +14,12 @@ from tierctl.apply.effects import Label, effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.tools import Tools
 from tierctl.errors import RemoteResourceNotFound, RemoteStorageError, TierctlError
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    Uuid,
+)
 from tierctl.plan.model import Step
 from tierctl.storage.base import RemoteStorageManager
 
@@ -83,6 +88,8 @@ def delete_segments(
     A publishing error is raised: what the metadata log holds is then not known, and nothing more may be
     done on that basis.
     """
+    if segments:
+        tools.engine.ready()
     if not segments or tools.stop.asked():
         return [Deletion(segment=segment, stopped=True) for segment in segments]
 
@@ -94,7 +101,6 @@ def delete_segments(
             with effect(label):
                 tools.metadata.publish(events)
 
-    tools.engine.ready()
     # DELETE_SEGMENT_STARTED is published first: a crash leaves work to resume, never a dangling pointer.
     begun = _S.DELETE_SEGMENT_STARTED
     publish([s for s in segments if s.state is not begun], begun, labels.started)
@@ -105,6 +111,22 @@ def delete_segments(
     # Never after a partial error: whoever reads FINISHED may forget the keys.
     publish([d.segment for d in deletions if d.done], _S.DELETE_SEGMENT_FINISHED, labels.finished)
     return deletions
+
+
+def delete_others(
+    refused: Mapping[Uuid, TierctlError],
+    segments: Sequence[RemoteLogSegmentMetadata],
+    tools: Tools,
+    labels: DeletionLabels,
+) -> list[Deletion]:
+    """`delete_segments` without those `refused`, of which nothing is begun: they fail with their error."""
+    deletions = iter(delete_segments([s for s in segments if s.segment_id not in refused], tools, labels))
+    return [
+        Deletion(segment=segment, error=refused[segment.segment_id])
+        if segment.segment_id in refused
+        else next(deletions)
+        for segment in segments
+    ]
 
 
 def _storable(segment: RemoteLogSegmentMetadata, max_bytes: int | None) -> RemoteLogSegmentMetadata:

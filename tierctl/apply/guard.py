@@ -40,7 +40,7 @@ def why_not_deletable(segments: _Segments, tools: Tools) -> dict[Uuid, TierctlEr
     another segment's objects are there, or there is none to know the tier by. RemoteTierMissing when none of
     all that should be there is.
     """
-    if tools.allow_missing_objects:
+    if tools.allow_missing_objects or not segments:
         return {}
     finished = [segment for segment in segments if segment.state is _FINISHED]
     with ThreadPoolExecutor(_LOOKERS) as pool:

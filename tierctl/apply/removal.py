@@ -8,8 +8,9 @@ Partitions are known by (topic id, partition), so a topic recreated under the sa
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tierctl.apply.deletion import Deletion, DeletionLabels, delete_segments, outcome_of
+from tierctl.apply.deletion import Deletion, DeletionLabels, delete_others, outcome_of
 from tierctl.apply.effects import Label, effect
+from tierctl.apply.guard import require_known_tier, why_not_deletable
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.tools import Tools
 from tierctl.apply.waves import chunks
@@ -60,6 +61,7 @@ def remove_partition(step: Step, segments: Sequence[Step], tools: Tools) -> list
         return [refused, *(replace(refused, step=segment) for segment in segments)]
     known = tools.metadata.state.partition(partition)
     if known is not None and known.delete_state is _P.DELETE_PARTITION_MARKED:
+        require_known_tier({partition}, tools)
         _publish(partition, _P.DELETE_PARTITION_STARTED, tools, "delete.partition_started.publish")
     drained = _drain(partition, tools)
     outcome = _of_partition(step, drained, tools)
@@ -120,7 +122,8 @@ def _drain(partition: TopicIdPartition, tools: Tools) -> _Drained:
         if not segments:
             return _Drained(deletions=deletions)
         for wave in chunks(segments, tools.wave_size):
-            deletions |= {d.segment.segment_id: d for d in delete_segments(wave, tools, _LABELS)}
+            refused = why_not_deletable(wave, tools)
+            deletions |= {d.segment.segment_id: d for d in delete_others(refused, wave, tools, _LABELS)}
         if not all(deletion.done for deletion in deletions.values()):
             return _Drained(deletions=deletions)
     error = PartialFailure(

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from tierctl.apply.copy import CLEANUP_LABELS, Copier
 from tierctl.apply.effects import effect
+from tierctl.apply.guard import require_known_tier, why_not_deletable
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.removal import mark_partition, processed_offsets, remove_partition
 from tierctl.apply.source import LogSources, Sources
@@ -77,6 +78,7 @@ class _Run:
         self._outcomes: dict[int, Outcome] = {}
         self._broken: set[_Key] = set()
         self._halted: TierctlError | None = None
+        self._is_known_tier = False
 
     def outcomes(self) -> list[Outcome]:
         """Carry everything out, and say what became of each step."""
@@ -137,6 +139,9 @@ class _Run:
         for outcome in dropped:
             if outcome.status is Status.DROPPED:
                 self._copier.end(outcome.step)
+        if kept and not self._is_known_tier:
+            require_known_tier({step.topic_id_partition for step in kept}, self._tools)
+            self._is_known_tier = True
         self._options.sources.refresh(kept)
         return [*dropped, *self._copier.wave(kept)]
 
@@ -144,9 +149,11 @@ class _Run:
         dropped, kept = self._recheck(steps)
         state = self._tools.metadata.state
         segments = [segment for step in kept if (segment := find_segment(step, state)) is not None]
-        raise_log_starts(new_log_starts(kept), self._options.raise_log_starts)
+        refused = why_not_deletable(segments, self._tools)
+        starts = new_log_starts([step for step in kept if step.segment_id not in refused])
+        raise_log_starts(starts, self._options.raise_log_starts)
         labels = CLEANUP_LABELS if self._plan.command == "copy" else SWEEP_LABELS
-        return [*dropped, *delete_wave(kept, segments, self._tools, labels)]
+        return [*dropped, *delete_wave(kept, segments, self._tools, labels, refused=refused)]
 
     def _recheck(self, steps: Sequence[Step]) -> tuple[list[Outcome], list[Step]]:
         """Read the metadata to their new end; what no longer holds, and what is left."""

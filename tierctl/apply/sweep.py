@@ -6,11 +6,12 @@ DELETE_SEGMENT_FINISHED (RLMExpirationTask.cleanupExpiredRemoteLogSegments).
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tierctl.apply.deletion import DeletionLabels, delete_segments, outcome_of
+from tierctl.apply.deletion import DeletionLabels, delete_others, outcome_of
 from tierctl.apply.effects import effect
 from tierctl.apply.outcome import Outcome
 from tierctl.apply.tools import Tools
-from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition
+from tierctl.errors import TierctlError
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.model import Step
 from tierctl.state.tier import TierState
 
@@ -51,8 +52,13 @@ def find_segment(step: Step, state: TierState) -> RemoteLogSegmentMetadata | Non
 
 
 def delete_wave(
-    steps: Sequence[Step], segments: Sequence[RemoteLogSegmentMetadata], tools: Tools, labels: DeletionLabels
+    steps: Sequence[Step],
+    segments: Sequence[RemoteLogSegmentMetadata],
+    tools: Tools,
+    labels: DeletionLabels,
+    *,
+    refused: Mapping[Uuid, TierctlError],
 ) -> list[Outcome]:
     """Delete the `segments` of `steps`, pairwise, as one wave. A publishing error is raised."""
-    deletions = delete_segments(segments, tools, labels)
+    deletions = delete_others(refused, segments, tools, labels)
     return [outcome_of(step, deletion) for step, deletion in zip(steps, deletions, strict=True)]

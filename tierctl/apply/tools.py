@@ -17,7 +17,8 @@ class Tools:
     """Everything a run needs besides its plan.
 
     `clock_ms` gives event timestamps, `new_segment_id` the id of each attempt to copy a segment.
-    `advance` is as Bench has it.
+    `advance` is as Bench has it. With `allow_missing_objects` the tier is taken as it is: segments of which
+    it shows nothing are gone, and it is the right one.
     """
 
     remote: RemoteStorageManager
@@ -28,6 +29,7 @@ class Tools:
     engine: Engine = field(default_factory=lambda: LocalEngine(THREADS))
     wave_size: int = WAVE_SIZE
     stop: Stop = field(default_factory=Stop)
+    allow_missing_objects: bool = False
     advance: Callable[[int], None] = lambda _size_bytes: None
 
     def bench(self, ends: Ends | None = None) -> Bench:

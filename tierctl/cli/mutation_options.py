@@ -4,20 +4,20 @@ from typing import Annotated
 
 import typer
 
-from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
+from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.cli import options
 from tierctl.cli.options import APPLY, DECIDE
 
 HOW = "How it is done"
 
 WaveSize = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--wave-size",
         metavar="N",
         min=1,
-        help="Segments that are published, moved and confirmed together.",
-        show_default=True,
+        help="Segments that are published, moved and confirmed together. Default: 16; on Spark 8 for each "
+        "task that runs at the same time.",
         rich_help_panel=HOW,
     ),
 ]
@@ -72,6 +72,15 @@ AllowLiveBrokers = Annotated[
         "--allow-live-brokers",
         help="Go on although brokers may do the same work: one runs on a --log-dir, or tiers a partition "
         "on the cluster.",
+        rich_help_panel=APPLY,
+    ),
+]
+AllowMissingObjects = Annotated[
+    bool,
+    typer.Option(
+        "--allow-missing-objects",
+        help="Go on although the tier has no object of finished segments, since they are known to be lost. "
+        "Without it such a tier is taken for the wrong one.",
         rich_help_panel=APPLY,
     ),
 ]
@@ -193,8 +202,9 @@ def changing(
     detailed_exitcode: options.DetailedExitcode = False,
     apply: options.Apply = False,
     allow_live_brokers: AllowLiveBrokers = False,
+    allow_missing_objects: AllowMissingObjects = False,
     broker_id: BrokerId = NOT_A_BROKER_ID,
-    wave_size: WaveSize = WAVE_SIZE,
+    wave_size: WaveSize = None,
     threads: Threads = THREADS,
     attempts: Attempts = ATTEMPTS,
     override: Override = None,
