@@ -65,8 +65,9 @@ def apply_plan(
     _require_source(kept, from_remote)
     with (
         mutation(ctx, fence_logs=kept.command != "delete", may_be_new=kept.command == "copy") as run,
-        tier.sources_of(ctx) as sources,
+        tier.sources_of(ctx) as source,
     ):
+        run.from_remote = None if source is None else source.spec
         state = run.refresh()
         checked = run.narrowed(_still_holds(run, kept, state))
         partitions = {step.topic_id_partition for step in checked.steps}
@@ -80,7 +81,7 @@ def apply_plan(
         def needed() -> "Options":
             match kept.command:
                 case "copy":
-                    return run.copy_options(sources)
+                    return run.copy_options(None if source is None else source.sources)
                 case "sweep":
                     return run.sweep_options({})
                 case _:

@@ -27,6 +27,7 @@ from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.model import Plan, Skip
 
 if TYPE_CHECKING:
+    from tierctl.apply.engine import Engine
     from tierctl.apply.journal import Journal
     from tierctl.apply.run import Options
     from tierctl.apply.source import Sources
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tierctl.cli.live import Live
     from tierctl.metadata.base import RemoteLogMetadataManager
     from tierctl.state.tier import TierState
+    from tierctl.storage import RemoteSpec
     from tierctl.storage.base import RemoteStorageManager
 
 CUSTOM_METADATA_MAX_BYTES = "remote.log.metadata.custom.metadata.max.bytes"
@@ -53,6 +55,8 @@ class Mutation:
     unreadable: set[TopicPartition] = field(default_factory=set)
     bad_source: bool = False
     """Whether a tier that is copied from has metadata that could not be used."""
+    from_remote: "RemoteSpec | None" = None
+    """The tier that is copied from."""
 
     @property
     def apply(self) -> bool:
@@ -113,9 +117,9 @@ class Mutation:
 
     def copy_options(self, sources: "Sources | None" = None) -> "Options":
         """What copying needs besides the plan; `sources` are the logs of --log-dir unless given."""
-        from tierctl.apply.copy import CUSTOM_METADATA_MAX_BYTES as DEFAULT_MAX_BYTES
         from tierctl.apply.run import Options
         from tierctl.apply.source import LogSources
+        from tierctl.apply.store import CUSTOM_METADATA_MAX_BYTES as DEFAULT_MAX_BYTES
 
         given = self.params.get("custom_metadata_max_bytes")
         setting = self.settings.get(CUSTOM_METADATA_MAX_BYTES, str(DEFAULT_MAX_BYTES))
@@ -255,7 +259,7 @@ class Mutation:
             if stop is None:
                 stop = listening.enter_context(stop_on_signals(Stop()))
             lease = listening.enter_context(leased(self.remote, stop))
-            outcomes = run(plan, self.tools(stop, advance), options())
+            outcomes = run(plan, self.tools(plan, stop, advance), options())
             lost = lease is not None and lease.is_lost()
         show_outcomes(plan, outcomes, self.params["output"])
         if lost:
@@ -264,22 +268,34 @@ class Mutation:
         bad = bad or bool(self.metadata.state.quarantined)
         return stop.exit_code or exit_code(outcomes, quarantined=bad)
 
-    def tools(self, stop: "Stop", advance: Callable[[int], None]) -> "Tools":
-        """What a run works with: the clock, fresh random ids, threads."""
-        from tierctl.apply.engine import LocalEngine
+    def tools(self, plan: Plan, stop: "Stop", advance: Callable[[int], None]) -> "Tools":
+        """What a run works with: the clock, fresh random ids, threads or executors."""
         from tierctl.apply.tools import Tools
 
+        engine = self._engine(plan, stop)
         return Tools(
             remote=self.remote,
             metadata=self.metadata,
             clock_ms=clock_ms,
             new_segment_id=new_segment_id,
             broker_id=self.params["broker_id"],
-            engine=LocalEngine(self.params["threads"]),
-            wave_size=self.params["wave_size"],
+            engine=engine,
+            wave_size=self.params["wave_size"] or engine.wave_size,
             stop=stop,
             advance=advance,
+            allow_missing_objects=self.params["allow_missing_objects"],
         )
+
+    def _engine(self, plan: Plan, stop: "Stop") -> "Engine":
+        from tierctl.apply.engine import LocalEngine
+
+        if not plan.steps or not self.context.is_on_spark:
+            return LocalEngine(self.params["threads"])
+        from tierctl.spark.engine import SparkEngine
+        from tierctl.spark.worker import BenchSpec
+
+        spec = BenchSpec(remote=self.context.remote_spec(self.remote), from_remote=self.from_remote)
+        return SparkEngine(self.context.spark(), spec, stop=stop)
 
     @cached_property
     def remote(self) -> "RemoteStorageManager":
