@@ -267,6 +267,14 @@ class RemoteLogMetadataCache:
         starts = np.asarray(self._columns.starts)[rows]
         return rows[np.argsort(starts, kind="stable")]
 
+    def unlisted_ids(self, state: RemoteLogSegmentState) -> list[bytes]:
+        """Ids of segments in that state which no leader epoch lists."""
+        rows = self._columns.rows_in(state)
+        listed = [np.fromiter(index.unreferenced, dtype=np.int64) for index in self._epochs.values()]
+        listed += [index.readable() for index in self._epochs.values()]
+        unlisted = np.setdiff1d(rows, np.concatenate(listed)) if listed else rows
+        return [self._columns.ids.id_of(row) for row in unlisted.tolist()]
+
     def _metadata_of(self, rows: Rows) -> Iterator[RemoteLogSegmentMetadata]:
         columns, generation = self._columns, self._generation
         ids = columns.ids.as_words()[rows]

@@ -155,16 +155,21 @@ def forgotten_segment_ids(cache: RemoteLogMetadataCache) -> frozenset[Uuid]:
     The offset map of an epoch was overwritten by a later copy from the same offset while higher segments
     were there, and Kafka remembers the loser nowhere: brokers never read it, count it or delete it.
     """
-    listed = {
-        segment.segment_id
-        for epoch in cache.leader_epochs()
-        for segment in cache.list_remote_log_segments(epoch)
-    }
-    return frozenset(
-        segment.segment_id
-        for segment in cache.list_remote_log_segments()
-        if segment.state is _S.COPY_SEGMENT_FINISHED and segment.segment_id not in listed
-    )
+    return frozenset(Uuid.from_bytes(raw) for raw in cache.unlisted_ids(_S.COPY_SEGMENT_FINISHED))
+
+
+def unfinished_finding(
+    partition: TopicIdPartition, segment: RemoteLogSegmentMetadata, now_ms: int | None
+) -> Finding:
+    """A segment in COPY_SEGMENT_STARTED or DELETE_SEGMENT_STARTED; information while it is recent."""
+    recent = now_ms is not None and now_ms - segment.event_timestamp_ms <= DANGLING_AFTER_MS
+    severity = Severity.INFO if recent else Severity.WARNING
+    if segment.state is _S.COPY_SEGMENT_STARTED:
+        message = "its copy was started " + ("less than a day ago" if recent else "and never finished")
+        return finding_of(partition, FindingKind.DANGLING_COPY, severity, message, segment)
+    when = "less than a day ago" if recent else "and not finished"
+    message = f"its deletion was started {when}; a sweep resumes it"
+    return finding_of(partition, FindingKind.STUCK_DELETE, severity, message, segment)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,30 +181,12 @@ class _Check:
     forgotten: frozenset[Uuid]
 
     def segment(self, segment: RemoteLogSegmentMetadata) -> Iterator[Finding]:
-        if segment.state is _S.COPY_SEGMENT_STARTED:
-            yield self._dangling(segment)
-        elif segment.state is _S.DELETE_SEGMENT_STARTED:
-            yield self._stuck(segment)
+        if segment.state is not _S.COPY_SEGMENT_FINISHED:
+            yield unfinished_finding(self.partition, segment, self.now_ms)
         elif segment.segment_id in self.forgotten:
             yield self._doubled(segment)
         elif self.log is not None:
             yield from self._misplaced(segment, self.log)
-
-    def _is_recent(self, segment: RemoteLogSegmentMetadata) -> bool:
-        return self.now_ms is not None and self.now_ms - segment.event_timestamp_ms <= DANGLING_AFTER_MS
-
-    def _dangling(self, segment: RemoteLogSegmentMetadata) -> Finding:
-        recent = self._is_recent(segment)
-        severity = Severity.INFO if recent else Severity.WARNING
-        message = "its copy was started " + ("less than a day ago" if recent else "and never finished")
-        return finding_of(self.partition, FindingKind.DANGLING_COPY, severity, message, segment)
-
-    def _stuck(self, segment: RemoteLogSegmentMetadata) -> Finding:
-        recent = self._is_recent(segment)
-        severity = Severity.INFO if recent else Severity.WARNING
-        when = "less than a day ago" if recent else "and not finished"
-        message = f"its deletion was started {when}; a sweep resumes it"
-        return finding_of(self.partition, FindingKind.STUCK_DELETE, severity, message, segment)
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
         winner = self.cache.remote_log_segment_metadata(*min(segment.segment_leader_epochs))

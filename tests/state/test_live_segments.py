@@ -1,0 +1,72 @@
+"""Segments as columns are the segments; what is plainly in order has nothing that a check finds."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.columns import STATES
+from tierctl.state.invariants import LogFacts, check_segments, unfinished_finding
+from tierctl.state.lineage import Lineage, segments_in_lineage
+from tierctl.state.live_segments import LiveSegments
+
+from tests.state.histories import ORDERS, S, histories, regular_histories
+from tests.state.test_fold import _encodable, folded, values_of
+
+NOW_MS = 10**13
+
+
+def cache_of(events: list[MetadataEvent]) -> RemoteLogMetadataCache:
+    state = folded(values_of([event for event in events if _encodable(event)]))
+    parts = list(state.partitions.values())
+    return parts[0].cache if parts else RemoteLogMetadataCache()
+
+
+def facts_of_tier(cache: RemoteLogMetadataCache) -> LogFacts | None:
+    """The log as the tier alone tells it, the slow and plain way."""
+    finished = [s for s in cache.list_remote_log_segments() if s.state is S.COPY_SEGMENT_FINISHED]
+    starts: dict[int, int] = {}
+    for segment in finished:
+        for epoch, start in segment.segment_leader_epochs:
+            starts[epoch] = min(start, starts.get(epoch, start))
+    lineage = Lineage(sorted(starts.items()))
+    first = next(segments_in_lineage(cache, lineage), None)
+    if first is None:
+        return None
+    end = max(finished, key=lambda s: (max(s.segment_leader_epochs)[0], s.end_offset)).end_offset
+    return LogFacts(lineage=lineage, log_start_offset=first.from_offset, log_end_offset=end + 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(histories(), regular_histories()))
+def test_columns_are_the_segments(events: list[MetadataEvent]) -> None:
+    cache = cache_of(events)
+    live = LiveSegments.of(cache)
+    segments: list[RemoteLogSegmentMetadata] = list(cache.list_remote_log_segments())
+    pairs = live.epoch_pairs()
+    found = list(zip(pairs.epochs.tolist(), pairs.offsets.tolist(), strict=True))
+    assert [segment.end_offset for segment in segments] == live.ends.tolist()
+    assert [segment.state for segment in segments] == [STATES[code] for code in live.states]
+    assert [len(segment.segment_leader_epochs) for segment in segments] == pairs.counts.tolist()
+    assert [pair for segment in segments for pair in segment.segment_leader_epochs] == found
+    customs = live.customs() or [None] * len(segments)
+    assert [segment.custom_metadata for segment in segments] == customs
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(regular_histories(), regular_histories(), histories(8)))
+def test_nothing_is_found_in_what_is_plainly_in_order(events: list[MetadataEvent]) -> None:
+    cache = cache_of(events)
+    live = LiveSegments.of(cache)
+    if not live.are_plainly_in_order(live.epoch_pairs()):
+        return
+    unfinished = [s for s in cache.list_remote_log_segments() if s.state is not S.COPY_SEGMENT_FINISHED]
+    expected = sorted(unfinished, key=lambda s: (s.start_offset, s.end_offset))
+    found = list(check_segments(ORDERS, cache, facts_of_tier(cache), NOW_MS))
+    assert found == [unfinished_finding(ORDERS, segment, NOW_MS) for segment in expected]
+
+
+@settings(max_examples=40, deadline=None)
+@given(regular_histories())
+def test_what_a_well_behaved_cluster_writes_is_plainly_in_order(events: list[MetadataEvent]) -> None:
+    live = LiveSegments.of(cache_of(events))
+    assert live.are_plainly_in_order(live.epoch_pairs())

@@ -1,0 +1,121 @@
+"""A user partition's segments that are not yet deleted, as columns: for tables of millions of them."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tierctl.model import RemoteLogSegmentState
+from tierctl.state.arrays import Rows, ranges, view
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.columns import ODD_EPOCHS, POOLED_EPOCHS, STATE_MASK, STATES, WIDE, SegmentColumns
+
+Int64s = npt.NDArray[np.int64]
+
+FINISHED = STATES.index(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+
+
+@dataclass(frozen=True, slots=True)
+class EpochPairs:
+    """(epoch, start offset) pairs of all rows; row i has the next `counts[i]` of them."""
+
+    counts: Int64s
+    epochs: Int64s
+    offsets: Int64s
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSegments:
+    """Columns are in order of arrival, `rows` are those of `columns`; nothing may be folded meanwhile."""
+
+    cache: RemoteLogMetadataCache
+    columns: SegmentColumns
+    rows: Rows
+
+    @classmethod
+    def of(cls, cache: RemoteLogMetadataCache) -> Self:
+        """Those of a cache that is not lazy."""
+        columns = cache.columns
+        assert isinstance(columns, SegmentColumns)
+        return cls(cache, columns, columns.live_rows())
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def column(self, name: str) -> npt.NDArray[Any]:
+        """One column of `columns`, as a copy."""
+        values: npt.NDArray[Any] = view(getattr(self.columns, name))[self.rows]
+        return values
+
+    @property
+    def states(self) -> npt.NDArray[np.uint8]:
+        """Indexes of STATES."""
+        states: npt.NDArray[np.uint8] = (self.column("flags") & STATE_MASK).astype(np.uint8)
+        return states
+
+    @property
+    def ends(self) -> Int64s:
+        """Last offsets, inclusive."""
+        lengths = self.column("ends")
+        ends: Int64s = self.column("starts") + lengths.astype(np.int64)
+        for at in np.flatnonzero(lengths == WIDE).tolist():
+            ends[at] = self.columns.end_offset(int(self.rows[at]))
+        return ends
+
+    def customs(self) -> list[bytes | None] | None:
+        """Custom metadata; None when no segment ever had any."""
+        if self.columns.customs is None:
+            return None
+        return [self.columns.custom(row) for row in self.rows.tolist()]
+
+    def epoch_pairs(self) -> EpochPairs:
+        """The segments' leader epochs, as their events had them."""
+        flags, own, starts = (
+            self.column("flags"),
+            self.column("epochs").astype(np.int64),
+            self.column("starts"),
+        )
+        pooled = np.flatnonzero((flags & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS)
+        odd = np.flatnonzero(flags & ODD_EPOCHS)
+        odd_pairs = [self.columns.odd_epochs[int(row)] for row in self.rows[odd]]
+        pool = view(self.columns.pool)
+        counts = np.ones(len(flags), dtype=np.int64)
+        counts[pooled] = pool[own[pooled]]
+        counts[odd] = [len(pairs) for pairs in odd_pairs]
+        firsts = np.cumsum(counts) - counts
+        epochs, offsets = np.repeat(own, counts), np.repeat(starts, counts)
+        # Of a pool entry, [count, epoch, (epoch, offset)...], two words each are a pair but for the first.
+        places = ranges(firsts[pooled], counts[pooled])
+        words = pool[ranges(own[pooled], 2 * counts[pooled])].reshape(-1, 2)
+        is_first = np.isin(places, firsts[pooled], assume_unique=True)
+        epochs[places] = np.where(is_first, words[:, 1], words[:, 0])
+        offsets[places] += np.where(is_first, 0, words[:, 1])
+        for at, pairs in zip(firsts[odd].tolist(), odd_pairs, strict=True):
+            epochs[at : at + len(pairs)] = [epoch for epoch, _ in pairs]
+            offsets[at : at + len(pairs)] = [offset for _, offset in pairs]
+        return EpochPairs(counts, epochs, offsets)
+
+    def are_plainly_in_order(self, pairs: EpochPairs) -> bool:
+        """Whether all finished segments are one unbroken run that every leader epoch lists.
+
+        Each begins where the one before ends, in its epoch or a later one, and no epoch forgot or superseded
+        any. Then no check of segments against each other finds anything.
+        """
+        finished = self.states == FINISHED
+        order = np.flatnonzero(finished)[np.argsort(self.column("starts")[finished], kind="stable")]
+        starts, ends = self.column("starts")[order], self.ends[order]
+        if not (starts[1:] == ends[:-1] + 1).all():
+            return False
+        counts = pairs.counts[order]
+        places = ranges((np.cumsum(pairs.counts) - pairs.counts)[order], counts)
+        epochs, offsets = pairs.epochs[places], pairs.offsets[places]
+        continued = np.zeros(len(places), dtype=bool)
+        continued[np.cumsum(counts) - counts] = True
+        rises = np.diff(epochs)
+        if not ((rises > 0) | ((rises == 0) & continued[1:])).all() or not (np.diff(offsets) > 0).all():
+            return False
+        if not (offsets[continued] == starts).all() or not (offsets[np.cumsum(counts) - 1] <= ends).all():
+            return False
+        listed = sum(len(index.rows) - index.removed for index in self.cache.parts.epochs.values())
+        return listed == len(places)
