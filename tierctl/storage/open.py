@@ -26,7 +26,7 @@ from tierctl.storage.segment_layout import SegmentLayout
 from tierctl.storage.tier import ObjectTier
 
 if TYPE_CHECKING:
-    from tierctl.storage.s3 import S3Address
+    from tierctl.storage.s3 import S3Address, S3Store
 
 LAYOUTS = ("kafka", "aiven")
 FILE, S3, HDFS = "file", "s3", "hdfs"
@@ -173,6 +173,18 @@ def _store(parts: SplitResult, root: str, s3: "S3Address | None" = None) -> Obje
     from tierctl.storage.arrow import open_arrow
 
     return open_arrow(f"{parts.scheme}://{parts.netloc}/{root}")
+
+
+def open_bucket(uri: str, s3: "S3Address | None" = None) -> "S3Store":
+    """What lies below s3://bucket/folder, for who keeps other things there than a tier. UsageError."""
+    parts = urlsplit(uri)
+    if parts.scheme != S3 or not parts.netloc or parts.query or parts.fragment or parts.password is not None:
+        raise UsageError(f"not a place in a bucket: {uri!r}", hint="expected s3://bucket/folder")
+    _require("boto3", "s3", parts.scheme)
+    from tierctl.storage.s3 import S3Store, client
+
+    folder = parts.path.strip("/")
+    return S3Store(client(s3), parts.netloc, f"{folder}/" if folder else "")
 
 
 def _require(module: str, extra: str, scheme: str) -> None:

@@ -194,6 +194,13 @@ class S3Store:
                     hint="run the command again: it resumes the deletion",
                 )
 
+    def copy(self, source_key: str, key: str) -> None:
+        """Store what `source_key` has under `key` as well, within the store; what is there is replaced."""
+        with translated(f"copying {self.name_of(source_key)} to {self.name_of(key)}"):
+            self._s3.copy(
+                {"Bucket": self._bucket, "Key": self._prefix + source_key}, self._bucket, self._prefix + key
+            )
+
     def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
         """ConditionalStore.put_if."""
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
