@@ -14,7 +14,8 @@ from tierctl.errors import CorruptInputError, MetadataError, NotFoundError
 from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive
 from tierctl.metadata.base import DEFAULT_METADATA_PARTITIONS, METADATA_TOPIC, MetadataChunk
 from tierctl.metadata.disk_errors import translated
-from tierctl.metadata.make_topic import make_topic
+from tierctl.metadata.log_files import LOCAL, LogFiles
+from tierctl.metadata.make_topic import PARTITION_METADATA, make_topic
 from tierctl.metadata.partition_log import PartitionLog
 from tierctl.metadata.partition_writer import PartitionWriter
 from tierctl.model import Uuid
@@ -67,9 +68,9 @@ class MetadataLogOnDisk:
                 held.enter_context(broker_kept_out(folder))
                 make_topic(folder, partitions_in(folder), partition_count, new_topic_id, fs=fs)
             numbers = _contiguous(folder, partitions_in(folder))
-            starts = _log_starts(folder)
+            starts = log_starts_in(folder)
             self._logs = [
-                PartitionLog(_partition_folder(folder, n), n, log_start_offset=starts.get(n, 0))
+                PartitionLog(partition_folder(folder, n), n, log_start_offset=starts.get(n, 0))
                 for n in numbers
             ]
             self._held = held.pop_all()
@@ -88,11 +89,7 @@ class MetadataLogOnDisk:
     @property
     def topic_id(self) -> Uuid | None:
         """MetadataTopic.topic_id, from `partition.metadata`."""
-        for log in self._logs:
-            path = log.folder / "partition.metadata"
-            if path.is_file():
-                return read_partition_metadata(path.read_bytes())
-        return None
+        return topic_id_in(self._folder, range(len(self._logs)))
 
     def beginning_offsets(self) -> dict[int, int]:
         """MetadataTopic.beginning_offsets."""
@@ -170,15 +167,14 @@ class MetadataLogOnDisk:
         self._held.close()
 
 
-def _partition_folder(folder: Path, partition: int) -> Path:
+def partition_folder(folder: Path, partition: int) -> Path:
+    """Where a metadata partition's files are."""
     return folder / f"{METADATA_TOPIC}-{partition}"
 
 
-def partitions_in(folder: Path) -> list[int]:
+def partitions_in(folder: Path, files: LogFiles = LOCAL) -> list[int]:
     """Numbers of the metadata partitions in a folder, ascending; empty when there is no such folder."""
-    if not folder.is_dir():
-        return []
-    matches = (_FOLDER.match(entry.name) for entry in os.scandir(folder) if entry.is_dir())
+    matches = map(_FOLDER.match, files.folders(folder))
     return sorted(int(match[1]) for match in matches if match)
 
 
@@ -206,12 +202,23 @@ def _contiguous(folder: Path, numbers: list[int]) -> list[int]:
     return numbers
 
 
-def _log_starts(folder: Path) -> dict[int, int]:
+def log_starts_in(folder: Path, files: LogFiles = LOCAL) -> dict[int, int]:
+    """What `log-start-offset-checkpoint` says; CorruptInputError when it can't be read."""
     path = folder / _LOG_STARTS
-    if not path.is_file():
+    data = files.content(path)
+    if data is None:
         return {}
     try:
-        offsets = read_offset_checkpoint(path.read_bytes())
+        offsets = read_offset_checkpoint(data)
     except CorruptInputError as e:
         raise e.within(str(path)) from None
     return {key.partition: offset for key, offset in offsets.items() if key.topic == METADATA_TOPIC}
+
+
+def topic_id_in(folder: Path, numbers: Iterable[int], files: LogFiles = LOCAL) -> Uuid | None:
+    """The topic's id as the first of its partitions that has one says; CorruptInputError."""
+    for number in numbers:
+        data = files.content(partition_folder(folder, number) / PARTITION_METADATA)
+        if data is not None:
+            return read_partition_metadata(data)
+    return None

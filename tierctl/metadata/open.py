@@ -3,13 +3,15 @@
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from tierctl.errors import UsageError
 
 if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
     from tierctl.metadata.bulk_fold import BulkFold
+
+_EXPECTED = "expected file:///dir or kafka://host:port"
 
 
 def open_metadata_topic(
@@ -30,19 +32,27 @@ def open_metadata_topic(
     kafka:// without servers means those in the files. Raises UsageError, LockedError, SafetyRefusal,
     CorruptInputError, NotFoundError, AuthenticationError, MetadataError.
     """
-    try:
-        parts = urlsplit(uri)
-    except ValueError as e:
-        raise UsageError(
-            f"not a metadata topic: {e}", hint="expected file:///dir or kafka://host:port"
-        ) from None
+    parts = _parts(uri)
     if parts.scheme == "kafka" and parts.path in {"", "/"}:
         return _on_cluster(parts.netloc, writable, command_config, server_config, make_topic)
-    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:
-        raise UsageError(f"not a metadata topic: {uri!r}", hint="expected file:///dir or kafka://host:port")
     from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 
-    return MetadataLogOnDisk(Path(unquote(parts.path)), writable=writable, on_torn=on_torn)
+    return MetadataLogOnDisk(local_folder(uri), writable=writable, on_torn=on_torn)
+
+
+def local_folder(uri: str) -> Path:
+    """The folder that file:///dir names; UsageError for any other URI."""
+    parts = _parts(uri)
+    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:
+        raise UsageError(f"not a metadata topic: {uri!r}", hint=_EXPECTED)
+    return Path(unquote(parts.path))
+
+
+def _parts(uri: str) -> SplitResult:
+    try:
+        return urlsplit(uri)
+    except ValueError as e:
+        raise UsageError(f"not a metadata topic: {e}", hint=_EXPECTED) from None
 
 
 def _on_cluster(

@@ -51,7 +51,7 @@ class PartitionLog:
     ) -> None:
         self.folder = folder
         self.partition = partition
-        self._log_start_offset = log_start_offset
+        self.log_start_offset = log_start_offset
         self._files = files
         self._marks: dict[int, list[Mark]] = {}
         self._tail: Tail | None = None
@@ -67,11 +67,11 @@ class PartitionLog:
 
     def beginning_offset(self) -> int:
         """The first offset a broker would serve."""
-        return max(self._log_start_offset, next(iter(self.segments()), 0))
+        return max(self.log_start_offset, next(iter(self.segments()), 0))
 
     def end_offset(self) -> int:
         """The next offset to be written; what a stopped writer left unfinished is not counted."""
-        return max(self.tail().end_offset, self._log_start_offset)
+        return max(self.tail().end_offset, self.log_start_offset)
 
     def tail(self) -> Tail:
         """The end of the newest segment; scans the last batch, or what was written since the last call."""

@@ -7,9 +7,16 @@ from functools import lru_cache
 from pathlib import Path
 
 from tierctl.metadata.base import MetadataChunk, MetadataTopic
-from tierctl.metadata.open import open_metadata_topic
+from tierctl.metadata.disk_errors import translated
+from tierctl.metadata.log_on_disk import partition_folder
+from tierctl.metadata.log_reader import MetadataLogReader
+from tierctl.metadata.open import local_folder, open_metadata_topic
+from tierctl.metadata.partition_log import PartitionLog
 from tierctl.spark.metadata_predicates import Predicate
 from tierctl.spark.metadata_pruning import offset_bounds, wanted_partitions
+from tierctl.spark.metadata_stores import StoredFiles
+from tierctl.storage.objects import ObjectStore
+from tierctl.storage.open import open_store
 
 RECORDS_PER_SPLIT = 500_000
 
@@ -45,20 +52,44 @@ class MetadataSplit:
 def open_topic(location: TopicLocation) -> MetadataTopic:
     """The topic for reading, as it is now; whoever opens it closes it.
 
-    Raises UsageError, CorruptInputError, NotFoundError, AuthenticationError, MetadataError.
+    Raises UsageError, CorruptInputError, NotFoundError, AuthenticationError, MetadataError, and
+    RemoteStorageError where it lies in a store.
     """
-    command, config = location.command_config, location.config
-    return open_metadata_topic(
-        location.uri,
-        command_config=None if command is None else Path(command),
-        server_config=None if config is None else Path(config),
-    )
+    match _scheme(location):
+        case "kafka":
+            command, config = location.command_config, location.config
+            return open_metadata_topic(
+                location.uri,
+                command_config=None if command is None else Path(command),
+                server_config=None if config is None else Path(config),
+            )
+        case "file":
+            return MetadataLogReader(local_folder(location.uri))
+        case _:
+            return MetadataLogReader(Path(), StoredFiles(_store(location.uri)))
+
+
+def _scheme(location: TopicLocation) -> str:
+    return location.uri.partition(":")[0]
+
+
+# What a process keeps for its next task: connecting takes longer than many a read, and finding an offset in
+# a log without indexes gets faster with what was read before.
 
 
 @lru_cache(maxsize=4)
 def _cluster(location: TopicLocation) -> MetadataTopic:
-    """A cluster's topic, kept for the next task in this process: connecting takes longer than many a read."""
     return open_topic(location)
+
+
+@lru_cache(maxsize=4)
+def _store(uri: str) -> ObjectStore:
+    return open_store(uri)
+
+
+@lru_cache(maxsize=64)
+def _local_log(uri: str, metadata_partition: int) -> PartitionLog:
+    return PartitionLog(partition_folder(local_folder(uri), metadata_partition), metadata_partition)
 
 
 def plan_splits(
@@ -73,7 +104,8 @@ def plan_splits(
     Left out is what can hold nothing that the predicates are true of.
     """
     with closing(open_topic(location)) as topic:
-        begins, ends = topic.beginning_offsets(), topic.end_offsets()
+        ends = topic.end_offsets()
+        begins = topic.beginning_offsets()
         numbers = wanted_partitions(topic, begins, ends, predicates)
     low, high = offset_bounds(predicates)
     ranges = {n: (max(low, begins[n]), min(high, ends[n])) for n in numbers}
@@ -106,11 +138,17 @@ def cut(
 def read_chunks(split: MetadataSplit) -> Iterator[MetadataChunk]:
     """The split's records as they are in the log, predicates not applied, with every gap and damage.
 
-    Raises MetadataError, AuthenticationError, CorruptInputError.
+    Raises MetadataError, AuthenticationError, RemoteStorageError.
     """
-    location, read = split.location, (split.metadata_partition, split.start_offset, split.end_offset)
-    if location.uri.startswith("kafka:"):
-        yield from _cluster(location).read(*read)
-        return
-    with closing(open_topic(location)) as topic:
-        yield from topic.read(*read)
+    location, number = split.location, split.metadata_partition
+    match _scheme(location):
+        case "kafka":
+            yield from _cluster(location).read(number, split.start_offset, split.end_offset)
+            return
+        case "file":
+            log = _local_log(location.uri, number)
+        case _:
+            files = StoredFiles(_store(location.uri), number)
+            log = PartitionLog(partition_folder(Path(), number), number, files=files)
+    with translated(f"reading {log.folder}"):
+        yield from log.read(split.start_offset, split.end_offset)

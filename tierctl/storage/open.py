@@ -175,6 +175,13 @@ def _store(parts: SplitResult, root: str, s3: "S3Address | None" = None) -> Obje
     return open_arrow(f"{parts.scheme}://{parts.netloc}/{root}")
 
 
+def open_store(uri: str) -> ObjectStore:
+    """Whatever lies below a folder of a store, whether or not it is a tier; UsageError as open_remote."""
+    parts = urlsplit(uri)
+    folder = parts.path.strip("/")
+    return _store(parts, f"{folder}/" if folder else "")
+
+
 def open_bucket(uri: str, s3: "S3Address | None" = None) -> "S3Store":
     """What lies below s3://bucket/folder, for who keeps other things there than a tier. UsageError."""
     parts = urlsplit(uri)
