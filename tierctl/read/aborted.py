@@ -53,15 +53,17 @@ class AbortedTransactions:
             self._scan(last)
         return min((self._open_after[last] or {}).values(), default=None)
 
-    def below(self, end_offset: int) -> list[AbortedTxn]:
-        """Every aborted transaction that began below `end_offset` and ends in a piece, as markers follow.
+    def between(self, first_offset: int, last_offset: int) -> list[AbortedTxn]:
+        """Every aborted transaction with an offset in [first_offset, last_offset], as their markers follow.
 
-        Reads each index once, and no further than it takes to know; for who asks for no batch.
+        For who asks for no batch; ranges are asked for in ascending order. Each index is read once, and no
+        further than it takes to know.
         """
-        while end_offset > self._decided and (piece := self._pieces.get(self._next)) is not None:
-            self._collect(self._next, piece, end_offset)
+        self._forget_below(first_offset)
+        while last_offset >= self._decided and (piece := self._pieces.get(self._next)) is not None:
+            self._collect(self._next, piece, last_offset + 1)
             self._next += 1
-        found = [txn for each in self._aborted.values() for txn in each if txn.first_offset < end_offset]
+        found = [txn for each in self._aborted.values() for txn in each if txn.first_offset <= last_offset]
         return sorted(found, key=lambda txn: txn.last_offset)
 
     def _decide(self, head: BatchHead) -> None:

@@ -7,6 +7,7 @@ scalar decoder, so there is one notion of a good record, and one text for each t
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batch_columns import Int64s
+from tierctl.wire.batch_heads import BatchHead
 from tierctl.wire.record_codec import Record, read_varint
 from tierctl.wire.records import RecordBatch
 
@@ -40,25 +42,68 @@ _HEADERS_MAX = 64
 _TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime"])
 
 
-def record_columns(batches: Sequence[RecordBatch], decode: Decode) -> Iterator[pa.RecordBatch]:
-    """The records of these batches in order, with SCHEMA's columns.
+ROWS_MAX = 4096
+BYTES_MAX = 8 << 20
 
-    `decode` is asked for the batches that are not plainly good; what it yields takes their place. Together
-    the batches' records must stay below 2 GiB.
+
+def record_columns(
+    batches: Iterable[RecordBatch], decode: Decode, *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX
+) -> Iterator[pa.RecordBatch]:
+    """The records of these batches in order, with SCHEMA's columns, `rows_max` at a time at most.
+
+    `decode` is asked for the batches that are not plainly good; what it yields takes their place. In memory
+    are `bytes_max` of decompressed records, and one batch more.
     """
-    found = _Walk.over(batches)
+    for group in _groups(batches, rows_max, bytes_max):
+        for columns in _decoded(group, decode):
+            for at in range(0, columns.num_rows, rows_max):
+                yield columns.slice(at, rows_max)
+
+
+class _Opened(NamedTuple):
+    """A batch and its records' bytes; None when they can't be decompressed."""
+
+    batch: RecordBatch
+    data: bytes | None
+
+
+def _groups(batches: Iterable[RecordBatch], rows_max: int, bytes_max: int) -> Iterator[list[_Opened]]:
+    group: list[_Opened] = []
+    rows = size = 0
+    for batch in batches:
+        opened = _Opened(batch, _uncompressed(batch))
+        group.append(opened)
+        rows += batch.head.record_count
+        size += len(opened.data or b"")
+        if rows >= rows_max or size >= bytes_max:
+            yield group
+            group, rows, size = [], 0, 0
+    if group:
+        yield group
+
+
+def _uncompressed(batch: RecordBatch) -> bytes | None:
+    try:
+        return batch.uncompressed()
+    except (CorruptInputError, LimitExceeded):
+        return None
+
+
+def _decoded(group: Sequence[_Opened], decode: Decode) -> Iterator[pa.RecordBatch]:
+    found = _Walk.over(group)
     parsed = _parse(found)
     odd = found.odd | parsed.odd_batches(found)
     names = parsed.header_names(found)
     if names is None:
         odd |= parsed.batches_with_headers(found)
-    for is_odd, numbers in groupby(range(len(batches)), key=odd.__contains__):
+    for is_odd, numbers in groupby(range(len(group)), key=odd.__contains__):
         if is_odd:
             for number in numbers:
-                yield from _scalar(batches[number], decode)
+                yield from _scalar(group[number].batch, decode)
         else:
             run = list(numbers)
-            yield from parsed.columns(found, batches, run[0], run[-1], names)
+            heads = [each.batch.head for each in group[run[0] : run[-1] + 1]]
+            yield from parsed.columns(found, heads, run[0], names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +119,16 @@ class _Walk:
     odd: frozenset[int]
 
     @classmethod
-    def over(cls, batches: Sequence[RecordBatch]) -> "_Walk":
+    def over(cls, group: Sequence[_Opened]) -> "_Walk":
         payloads: list[bytes] = []
         starts: list[int] = []
         ends: list[int] = []
-        counts = np.zeros(len(batches), np.int64)
+        counts = np.zeros(len(group), np.int64)
         odd = []
         at = 0
-        for number, batch in enumerate(batches):
+        for number, (batch, data) in enumerate(group):
             before = len(starts)
-            try:
-                data = batch.uncompressed()
-            except (CorruptInputError, LimitExceeded):
-                odd.append(number)
-                continue
-            if _walk(data, batch.head.record_count, at, starts, ends):
+            if data is not None and _walk(data, batch.head.record_count, at, starts, ends):
                 counts[number] = len(starts) - before
                 payloads.append(data)
                 at += len(data)
@@ -99,8 +139,8 @@ class _Walk:
             data=b"".join([*payloads, _PAD]),
             starts=np.array(starts, np.int64),
             ends=np.array(ends, np.int64),
-            batch=np.repeat(np.arange(len(batches)), counts),
-            last_delta=np.array([batch.head.last_offset_delta for batch in batches], np.int64),
+            batch=np.repeat(np.arange(len(group)), counts),
+            last_delta=np.array([each.batch.head.last_offset_delta for each in group], np.int64),
             odd=frozenset(odd),
         )
 
@@ -172,36 +212,21 @@ class _Parsed:
             return None
 
     def columns(
-        self,
-        found: _Walk,
-        batches: Sequence[RecordBatch],
-        first: int,
-        last: int,
-        names: pa.StringArray | None,
+        self, found: _Walk, heads: Sequence[BatchHead], first: int, names: pa.StringArray | None
     ) -> Iterator[pa.RecordBatch]:
-        """The records of batches `first` to `last`, all of them good."""
-        begin, end = np.searchsorted(found.batch, [first, last + 1])
+        """The records of the batches from number `first` on that have these heads, all of them good."""
+        begin, end = np.searchsorted(found.batch, [first, first + len(heads)])
         if begin == end:
             return
         rows = slice(int(begin), int(end))
-        heads = [batch.head for batch in batches[first : last + 1]]
-        batch = found.batch[rows] - first
-        base, created, appended, epochs, is_appended = (
-            np.array(column)[batch]
-            for column in zip(
-                *(
-                    (
-                        h.base_offset,
-                        h.base_timestamp_ms,
-                        h.max_timestamp_ms,
-                        h.partition_leader_epoch,
-                        h.is_log_append_time,
-                    )
-                    for h in heads
-                ),
-                strict=True,
-            )
+        of_heads = np.array(
+            [
+                (h.base_offset, h.base_timestamp_ms, h.max_timestamp_ms, h.partition_leader_epoch)
+                for h in heads
+            ]
         )
+        base, created, appended, epochs = of_heads[found.batch[rows] - first].T
+        is_appended = np.array([h.is_log_append_time for h in heads])[found.batch[rows] - first]
         types = pa.DictionaryArray.from_arrays(is_appended.astype(np.int8), _TIMESTAMP_TYPES)
         bounds = self.bounds[rows]
         yield pa.RecordBatch.from_arrays(

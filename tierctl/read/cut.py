@@ -1,0 +1,206 @@
+"""Cuts what there is to read of a partition into tasks; of the tier itself only indexes are read."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import accumulate, islice, pairwise
+
+from tierctl.errors import TierctlError
+from tierctl.model import EpochEntry, IndexType, LocalSegment, RemoteLogSegmentMetadata, Uuid
+from tierctl.read.aborted import AbortedTransactions
+from tierctl.read.indexes import Indexes, IndexFetcher, Report
+from tierctl.read.source import RemoteSegment
+from tierctl.read.tasks import ALL_TIMES, Lost, Part, ReadTask, Times
+from tierctl.read.view import PartitionView, Piece
+from tierctl.wire.indexes import AbortedTxn
+
+SPLIT_BYTES = 128 << 20
+"""What Spark reads of files in one task, too."""
+
+_TASKS_AT_ONCE_MAX = 256
+_FETCHES_AT_ONCE = 16
+
+
+def cut(
+    view: PartitionView,
+    start_offset: int,
+    end_offset: int,
+    *,
+    committed_only: tuple[IndexFetcher, Report] | None = None,
+    times: Times = ALL_TIMES,
+    split_bytes: int = SPLIT_BYTES,
+) -> Iterator[ReadTask]:
+    """Tasks that together read [start_offset, end_offset) of the current lineage, each offset once, in order.
+
+    A task reads about `split_bytes`: several small segments, or a range of offsets of a large one. Segments
+    that can hold nothing of these `times` are left out. For `committed_only` the transaction index of every
+    segment that is read, and of those after it until all is decided, is fetched here, once for all tasks;
+    damage in them is reported. Nothing is fetched before its tasks are asked for.
+    """
+    tasks = _tasks(view, start_offset, end_offset, times, split_bytes)
+    if committed_only is None:
+        return tasks
+    return _without_aborted(view, tasks, *committed_only)
+
+
+def _tasks(view: PartitionView, start: int, end: int, times: Times, split_bytes: int) -> Iterator[ReadTask]:
+    group = _Group(view, times)
+    expected, seen_ms = start, -1
+    for piece in view.pieces(start):
+        if expected >= end or times.is_over(seen_ms):
+            break
+        if piece.from_offset > expected:
+            yield from group.flushed()
+            group.lose(expected, min(piece.from_offset, end))
+        expected = piece.to_offset + 1
+        largest = piece.max_timestamp_ms
+        if times.first_ms is not None and largest is not None and largest < times.first_ms:
+            continue
+        for part in _parts(piece, max(piece.from_offset, start), min(piece.to_offset, end - 1), split_bytes):
+            if group.size_bytes + part.size_bytes > split_bytes:
+                yield from group.flushed()
+            group.add(part)
+        if largest is not None and _is_whole(piece):
+            seen_ms = max(seen_ms, largest)
+    if expected < end and not times.is_over(seen_ms):
+        yield from group.flushed()
+        group.lose(expected, end)
+    yield from group.flushed()
+
+
+@dataclass(slots=True)
+class _Group:
+    """What the next task will have."""
+
+    view: PartitionView
+    times: Times
+    parts: list[Part] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def add(self, part: Part) -> None:
+        self.parts.append(part)
+        self.size_bytes += part.size_bytes
+
+    def lose(self, first: int, end: int) -> None:
+        self.lost.append(Lost(self.view.hole(first, end), first, end - 1))
+
+    def flushed(self) -> Iterator[ReadTask]:
+        """The task, if it has anything; the next begins empty."""
+        if self.parts or self.lost:
+            yield ReadTask(
+                topic_id_partition=self.view.topic_id_partition,
+                parts=tuple(self.parts),
+                lineage=self._lineage(),
+                times=self.times,
+                lost=tuple(self.lost),
+            )
+        self.parts, self.lost, self.size_bytes = [], [], 0
+
+    def _lineage(self) -> tuple[EpochEntry, ...]:
+        if not self.parts:
+            return ()
+        return self.view.lineage.entries_in_range(self.parts[0].first_offset, self.parts[-1].last_offset + 1)
+
+
+def _is_whole(piece: Piece) -> bool:
+    """Whether what metadata say of the segment's records holds for those of the piece."""
+    segment = piece.segment
+    return piece.from_offset <= segment.start_offset and piece.to_offset == segment.end_offset
+
+
+def _parts(piece: Piece, first: int, last: int, split_bytes: int) -> Iterator[Part]:
+    """The piece from `first` to `last` in parts of `split_bytes`, as if all records were of one size."""
+    segment = piece.segment
+    facts = segment.metadata if isinstance(segment, RemoteSegment) else segment.segment
+    end_offset = last if segment.end_offset is None else segment.end_offset
+    per_offset = segment.size_bytes / max(end_offset - segment.start_offset + 1, 1)
+    offsets = last - first + 1
+    count = min(max(round(per_offset * offsets / split_bytes), 1), max(offsets, 1))
+    borders = [first + offsets * number // count for number in range(count + 1)]
+    for begin, end in pairwise(borders):
+        if begin < end:
+            yield Part(facts, begin, end - 1, round(per_offset * (end - begin)))
+
+
+def _without_aborted(
+    view: PartitionView, tasks: Iterator[ReadTask], fetcher: IndexFetcher, report: Report
+) -> Iterator[ReadTask]:
+    """The same tasks, told which transactions to leave out."""
+    transactions: AbortedTransactions | None = None
+    ahead = _Ahead(fetcher)
+    expected = -1
+    for run in _runs(tasks):
+        if not run[0].parts:
+            yield from run
+            continue
+        ahead.fetch(part.segment for task in run for part in task.parts)
+        first, last = run[0].first_offset, run[-1].last_offset
+        if transactions is None or first != expected:
+            transactions = AbortedTransactions(view.pieces(first), Indexes(ahead, report), report)
+        aborted = _ByOffset(transactions.between(first, last))
+        for task in run:
+            yield replace(task, aborted=aborted.overlapping(task.first_offset, task.last_offset))
+        expected = last + 1
+
+
+def _runs(tasks: Iterator[ReadTask]) -> Iterator[list[ReadTask]]:
+    """Tasks that follow each other without a hole; more and more at a time."""
+    size = 1
+    while group := list(islice(tasks, size)):
+        size = min(4 * size, _TASKS_AT_ONCE_MAX)
+        run = group[:1]
+        for task in group[1:]:
+            if not (run[-1].parts and task.parts and task.first_offset == run[-1].last_offset + 1):
+                yield run
+                run = []
+            run.append(task)
+        yield run
+
+
+class _ByOffset:
+    """Aborted transactions, to be asked for by range; they come in the order of their markers."""
+
+    def __init__(self, found: Sequence[AbortedTxn]) -> None:
+        self._found = found
+        self._lasts = [txn.last_offset for txn in found]
+        backwards = accumulate((txn.first_offset for txn in reversed(found)), min)
+        # The lowest first offset from each one on: where it passes a range's end, no more can overlap.
+        self._lowest = list(backwards)[::-1]
+
+    def overlapping(self, first: int, last: int) -> tuple[AbortedTxn, ...]:
+        """Those with an offset in [first, last]."""
+        begin = bisect_left(self._lasts, first)
+        end = bisect_right(self._lowest, last, begin)
+        return tuple(txn for txn in self._found[begin:end] if txn.first_offset <= last)
+
+
+class _Ahead:
+    """IndexFetcher that has fetched some transaction indexes already, several at a time."""
+
+    def __init__(self, fetcher: IndexFetcher) -> None:
+        self._fetcher = fetcher
+        self._found: dict[Uuid, bytes | TierctlError] = {}
+
+    def fetch(self, segments: Iterable[RemoteLogSegmentMetadata | LocalSegment]) -> None:
+        """Forget what was fetched before, and fetch these."""
+        of_tier = (each for each in segments if isinstance(each, RemoteLogSegmentMetadata))
+        unknown = {each.segment_id: each for each in of_tier if not each.txn_index_empty}
+        with ThreadPoolExecutor(_FETCHES_AT_ONCE) as pool:
+            self._found = dict(zip(unknown, pool.map(self._tried, unknown.values()), strict=True))
+
+    def _tried(self, segment: RemoteLogSegmentMetadata) -> bytes | TierctlError:
+        try:
+            return self._fetcher.get(segment, IndexType.TRANSACTION)
+        except TierctlError as e:
+            return e
+
+    def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
+        """IndexFetcher.get."""
+        found = self._found.get(metadata.segment_id) if index_type is IndexType.TRANSACTION else None
+        if found is None:
+            return self._fetcher.get(metadata, index_type)
+        if isinstance(found, TierctlError):
+            raise found
+        return found
