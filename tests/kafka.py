@@ -44,9 +44,9 @@ class KafkaRelease:
     version: str
     jars: Path
 
-    def command(self, main_class: str, arguments: Sequence[str]) -> list[str]:
+    def command(self, main_class: str, arguments: Sequence[str], *, heap: str = "384m") -> list[str]:
         """The command line that runs a main class."""
-        return ["java", "-Xmx384m", "-cp", f"{self.jars}/*", main_class, *arguments]
+        return ["java", f"-Xmx{heap}", "-cp", f"{self.jars}/*", main_class, *arguments]
 
     def run(self, main_class: str, *arguments: str, timeout_s: float = RUN_TIMEOUT_S) -> str:
         """Standard output of a tool that must end well."""

@@ -1,0 +1,42 @@
+"""Topics on clusters, for the tests of this folder."""
+
+from collections.abc import Iterator
+
+import pytest
+from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.client_settings import ClientSettings
+from tierctl.metadata.topic_on_cluster import MetadataTopicOnCluster
+from tierctl.metadata.topic_settings import MetadataClients, MetadataTopicSettings
+
+from tests.broker import Broker, Brokers
+from tests.metadata.cluster_topics import Open
+
+
+@pytest.fixture
+def on(request: pytest.FixtureRequest) -> Iterator[Open]:
+    """Opens a topic of a broker for writing; closed with the test."""
+    opened: list[MetadataTopicOnCluster] = []
+
+    def open_topic(
+        broker: Broker, topic: str = METADATA_TOPIC, *, make: MetadataTopicSettings | None = None, **more: int
+    ) -> MetadataTopicOnCluster:
+        settings = ClientSettings(bootstrap_servers=(broker.bootstrap,), **more)
+        found = MetadataTopicOnCluster(MetadataClients.same(settings), topic=topic, writable=True, make=make)
+        opened.append(found)
+        return found
+
+    yield open_topic
+    for topic in opened:
+        topic.close()
+
+
+@pytest.fixture(scope="module", params=["4.3.0", "3.9.1"])
+def tiered(request: pytest.FixtureRequest, brokers: Brokers) -> Broker:
+    """A shared broker that has tiered something."""
+    broker = brokers.shared(request.param)
+    if "tiered-a" not in broker.admin.list_topics(timeout=10).topics:
+        broker.create_topic("tiered-a", 2, tiered=True)
+        broker.produce("tiered-a", 3500)
+        broker.produce("tiered-a", 2500, partition=1)
+        broker.await_idle()
+    return broker
