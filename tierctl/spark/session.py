@@ -1,47 +1,93 @@
-"""One Spark session, as every command that runs on Spark wants it."""
+"""One Spark session, as every command that runs on Spark wants it.
+
+    with opened_session(SparkSettings(master="spark://host:7077"), say=print) as spark:
+        register(spark)
+
+Work is written on DataFrames only, so that a session may as well be one of Spark Connect.
+"""
 
 import os
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tierctl.errors import UsageError
-from tierctl.spark.settings import SparkSettings
+from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.spark.failures import failures
+from tierctl.spark.reach import require_answer, within
+from tierctl.spark.settings import SPECULATION, SparkSettings
+from tierctl.spark.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     Session = SparkSession
 
-DEFAULT_MASTER = "local[*]"
+CONNECT_TIMEOUT_S = 60
+START_TIMEOUT_S = 600
+"""A queue of YARN may be full for a while; what can be known earlier is."""
+
+_EVERYWHERE = {
+    # Rows go between JVM and Python as Arrow, and filters reach the data sources written in Python.
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+_CLASSIC = {
+    "spark.app.name": "tierctl",
+    # tierctl draws its own.
+    "spark.ui.showConsoleProgress": "false",
+    SPECULATION: "false",
+}
+_ON_THIS_MACHINE = {
+    # Nobody else is to reach a session that is here only, nor has it to know this machine's name.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+
+
+def _silent(_text: str) -> None:
+    """Nobody listens."""
 
 
 @contextmanager
-def opened_session(settings: SparkSettings) -> "Iterator[SparkSession]":
-    """A session for the block. One that is open already is used, and left open."""
-    found = _active_session()
-    session = open_session(settings)
-    try:
-        yield session
-    finally:
-        if found is None:
-            session.stop()
+def opened_session(settings: SparkSettings, say: Callable[[str], None] = _silent) -> "Iterator[SparkSession]":
+    """A session for the block; what Spark raises in it is an EngineError outside.
+
+    One that is open already is used, and left open. `say` hears what takes its time.
+    """
+    with failures(settings.master):
+        found = _active_session()
+        session = open_session(settings, say) if found is None else _usable(found, settings)
+        try:
+            yield session
+        finally:
+            if found is None:
+                session.stop()
 
 
-def open_session(settings: SparkSettings) -> "SparkSession":
-    """A session whose workers run this interpreter."""
+def open_session(settings: SparkSettings, say: Callable[[str], None] = _silent) -> "SparkSession":
+    """A session whose executors run this interpreter and this tierctl, as far as they are of this machine.
+
+    UsageError for what it can't be started with, EngineError when nobody answers, SafetyRefusal for a Spark
+    Connect server that would do a task twice at a time where that must not be.
+    """
     try:
-        from pyspark.sql import SparkSession
+        import pyspark.sql  # noqa: F401
     except ImportError as e:
         raise UsageError("PySpark is not installed", hint="pip install 'tierctl[spark]'") from e
-
-    # Workers of another Python die with an EOFException that says nothing.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.appName("tierctl").master(settings.master or DEFAULT_MASTER)
-    for key, value in settings.conf.items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    if settings.master is None and "SPARK_REMOTE" in os.environ:
+        settings = replace(settings, master=os.environ["SPARK_REMOTE"])
+    with failures(settings.master):
+        require_answer(settings.master)
+        session = _connected(settings) if settings.is_connect else _classic(settings, say)
+        _usable(session, settings)
+        ship(session)
+    return session
 
 
 def _active_session() -> "SparkSession | None":
@@ -50,3 +96,101 @@ def _active_session() -> "SparkSession | None":
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession()
+
+
+def _usable(session: "SparkSession", settings: SparkSettings) -> "SparkSession":
+    """The session; UsageError for another master's, SafetyRefusal where tasks may be done twice at a time."""
+    master = session.conf.get("spark.master", None)
+    if settings.master not in {None, master} and not settings.is_connect:
+        raise UsageError(f"--master {settings.master}: this process has a session of {master} already")
+    if settings.changes_things and session.conf.get(SPECULATION, "false") == "true":
+        raise SafetyRefusal(
+            f"{SPECULATION} is on: no segment may be stored or deleted twice at a time",
+            hint="switch it off where the session is started",
+        )
+    return session
+
+
+def _connected(settings: SparkSettings) -> "SparkSession":
+    from pyspark.sql import SparkSession
+
+    def connect() -> "SparkSession":
+        session = SparkSession.builder.remote(str(settings.master)).getOrCreate()
+        for name, value in (_EVERYWHERE | dict(settings.conf)).items():
+            session.conf.set(name, value)
+        return session
+
+    return within(CONNECT_TIMEOUT_S, connect, f"Spark Connect at {settings.master}")
+
+
+def _classic(settings: SparkSettings, say: Callable[[str], None]) -> "SparkSession":
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    from tierctl.spark import jvm
+
+    _choose_python(settings)
+    given = dict(settings.conf) | ({} if settings.master is None else {"spark.master": settings.master})
+    virtual_machine = jvm.started(_EVERYWHERE | _CLASSIC | given, verbose=settings.verbose)
+    master = settings.master or virtual_machine.gateway.jvm.SparkConf().get("spark.master", "local[*]")
+    own = _EVERYWHERE | _CLASSIC | (_ON_THIS_MACHINE if master.startswith("local") else {})
+    conf = SparkConf()
+    for name, value in (own | given | {"spark.master": master}).items():
+        conf.set(name, value)
+    with _announced(master, say, give_up=virtual_machine.kill), _own_interrupts():
+        SparkContext(conf=conf, gateway=virtual_machine.gateway)
+    return SparkSession.builder.getOrCreate()
+
+
+def _choose_python(settings: SparkSettings) -> None:
+    """The interpreter of Python workers: the operator's, else this one where it is likely to be there too.
+
+    Workers of another Python die with an EOFException that says nothing.
+    """
+    chosen = settings.conf.get("spark.pyspark.python")
+    if chosen is not None:
+        os.environ["PYSPARK_PYTHON"] = chosen
+    elif "PYSPARK_PYTHON" not in os.environ and not _is_elsewhere(settings):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def _is_elsewhere(settings: SparkSettings) -> bool:
+    """Whether executors have file systems of their own: YARN's containers and Kubernetes' pods do."""
+    below_submit = settings.master is None and "PYSPARK_GATEWAY_PORT" in os.environ
+    return below_submit or (settings.master or "local").startswith(("yarn", "k8s://"))
+
+
+@contextmanager
+def _announced(
+    master: str, say: Callable[[str], None], *, give_up: Callable[[], None], every_s: float = 15
+) -> Iterator[None]:
+    """Say from time to time that Spark is waited for, and give up in the end."""
+    done = threading.Event()
+
+    def wait() -> None:
+        for waited_s in range(0, START_TIMEOUT_S, int(every_s)):
+            if done.wait(every_s):
+                return
+            say(f"waiting for Spark at {master}, for {waited_s + every_s:.0f} s now")
+        give_up()
+
+    thread = threading.Thread(target=wait, name="spark-start", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+
+
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """PySpark takes Ctrl-C for itself; a run has its own way to end, between side effects."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
