@@ -13,9 +13,19 @@ import pytest
 
 from tests.broker import broker, brokers
 from tests.kafka import kafka
-from tests.servers import hdfs, hdfs_session, s3_server, s3_session
+from tests.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
 
-__all__ = ["broker", "brokers", "hdfs", "hdfs_session", "kafka", "s3_server", "s3_session"]
+__all__ = [
+    "broker",
+    "brokers",
+    "hdfs",
+    "hdfs_session",
+    "kafka",
+    "s3_server",
+    "s3_session",
+    "s3_tls_server",
+    "s3_tls_session",
+]
 
 # A suite started in the background ignores SIGINT, and so would every process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

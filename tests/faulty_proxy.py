@@ -6,11 +6,13 @@ with FaultyProxy(server.port) as proxy:
 
 import http.client
 import socket
+import ssl
 import struct
 import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 Kind = Literal["reset before", "reset after", "hang", "503", "500", "403", "truncated", "errors inside"]
@@ -44,16 +46,23 @@ class Fault:
 
 
 class FaultyProxy:
-    """Listens on a free loopback port while the block runs."""
+    """Listens on a free loopback port while the block runs; with a `certificate`, and its key, over TLS.
 
-    def __init__(self, target_port: int) -> None:
+    The server behind it is one without.
+    """
+
+    def __init__(self, target_port: int, certificate: Path | None = None) -> None:
         self.faults: list[Fault] = []
         self.requests: list[str] = []
         self._lock = threading.Lock()
         handler = type("_Bound", (_Handler,), {"proxy": self, "target_port": target_port})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self._server.daemon_threads = True
-        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self.endpoint = f"{'https' if certificate else 'http'}://127.0.0.1:{self._server.server_port}"
+        if certificate is not None:
+            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            tls.load_cert_chain(certificate)
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     def __enter__(self) -> Self:

@@ -137,15 +137,19 @@ def go_tool(name: str, module: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class S3Server:
-    """A running server; its endpoint and credentials are in the environment."""
+    """A running server; its endpoint and credentials are in the environment.
+
+    `certificate` is the PEM file, with key, that it and who trusts it have; None for one without TLS.
+    """
 
     port: int
     folder: Path
+    certificate: Path | None = None
 
     @property
     def endpoint(self) -> str:
         """Where it listens."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
 
     def bucket(self) -> str:
         """A new, empty bucket."""
@@ -158,9 +162,10 @@ class S3Server:
         return name
 
 
-def _environment(endpoint: str) -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL_S3": endpoint,
+def _environment(server: S3Server) -> dict[str, str]:
+    trusted = {} if server.certificate is None else {"AWS_CA_BUNDLE": str(server.certificate)}
+    return trusted | {
+        "AWS_ENDPOINT_URL_S3": server.endpoint,
         "AWS_ACCESS_KEY_ID": KEY,
         "AWS_SECRET_ACCESS_KEY": SECRET,
         "AWS_REGION": "us-east-1",
@@ -171,18 +176,20 @@ def _environment(endpoint: str) -> dict[str, str]:
     }
 
 
-def _s3_command(folder: Path, port: int) -> list[str]:
+def _s3_command(folder: Path, port: int, certificate: Path | None = None) -> list[str]:
     data = folder / "data"
     data.mkdir()
     gateway = go_tool("versitygw", VERSITYGW)
     if gateway is not None:
         where = ["--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET]
+        if certificate is not None:
+            where += ["--cert", str(certificate), "--key", str(certificate)]
         return [str(gateway), *where, "--quiet", "posix", str(data)]
     proxy = jars("s3proxy", [S3PROXY])
     if proxy is None or shutil.which("java") is None:
         cannot("S3", "neither Go (versitygw) nor Java and Maven (s3proxy) are there, or they can't download")
     settings = {
-        "s3proxy.endpoint": f"http://127.0.0.1:{port}",
+        **_s3proxy_listener(folder, port, certificate),
         "s3proxy.authorization": "aws-v2-or-v4",
         "s3proxy.identity": KEY,
         "s3proxy.credential": SECRET,
@@ -196,23 +203,75 @@ def _s3_command(folder: Path, port: int) -> list[str]:
     return ["java", "-Xmx256m", "-cp", str(whole), "org.gaul.s3proxy.Main", "--properties", str(file)]
 
 
+def _s3proxy_listener(folder: Path, port: int, certificate: Path | None) -> dict[str, str]:
+    if certificate is None:
+        return {"s3proxy.endpoint": f"http://127.0.0.1:{port}"}
+    store = folder / "s3proxy.p12"
+    _openssl("pkcs12", "-export", "-in", certificate, "-out", store, "-passout", f"pass:{SECRET}")
+    return {
+        "s3proxy.secure-endpoint": f"https://127.0.0.1:{port}",
+        "s3proxy.keystore-path": str(store),
+        "s3proxy.keystore-password": SECRET,
+    }
+
+
+def _certificate(folder: Path) -> Path:
+    """A certificate of the loopback address that signs itself, with its key: who has it trusts it."""
+    if shutil.which("openssl") is None:
+        cannot("S3 OVER TLS", "openssl makes the certificate, and is not there")
+    key, made = folder / "key.pem", folder / "tls.pem"
+    wanted = ("-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made)
+    _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *wanted)
+    made.write_text(made.read_text() + key.read_text())
+    return made
+
+
+def _openssl(*arguments: object) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
+
+
+@contextmanager
+def s3_running(folder: Path, *, tls: bool = False) -> Iterator[S3Server]:
+    """An S3 server while the block runs; `folder` must be there."""
+    certificate = _certificate(folder) if tls else None
+    port = free_port()
+    command = _s3_command(folder, port, certificate)
+    with process(command, folder / "log", lambda: answers(port)):
+        yield S3Server(port, folder, certificate)
+
+
+def _found(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in _environment(server).items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
 @pytest.fixture(scope="session")
 def s3_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     """The session's S3 server."""
-    folder = tmp_path_factory.mktemp("s3")
-    port = free_port()
-    with process(_s3_command(folder, port), folder / "log", lambda: answers(port)):
-        yield S3Server(port, folder)
+    with s3_running(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_tls_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The session's S3 server that speaks TLS."""
+    with s3_running(tmp_path_factory.mktemp("s3-tls"), tls=True) as server:
+        yield server
 
 
 @pytest.fixture
 def s3_server(s3_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     """The session's S3 server, with what finds it in the environment."""
-    for name, value in _environment(s3_session.endpoint).items():
-        monkeypatch.setenv(name, value)
-    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL"):
-        monkeypatch.delenv(name, raising=False)
-    return s3_session
+    return _found(s3_session, monkeypatch)
+
+
+@pytest.fixture
+def s3_tls_server(s3_tls_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The session's S3 server that speaks TLS, with what finds and trusts it in the environment."""
+    return _found(s3_tls_session, monkeypatch)
 
 
 @pytest.fixture(scope="session")

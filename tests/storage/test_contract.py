@@ -32,6 +32,13 @@ def _s3(request: pytest.FixtureRequest, _folder: Path, _layout: SegmentLayout) -
     return S3Store(client(), server.bucket(), "some/folder/")
 
 
+def _s3_tls(request: pytest.FixtureRequest, _folder: Path, _layout: SegmentLayout) -> ObjectStore:
+    from tierctl.storage.s3 import S3Store, client
+
+    server: S3Server = request.getfixturevalue("s3_tls_server")
+    return S3Store(client(), server.bucket(), "some/folder/")
+
+
 def _hdfs(request: pytest.FixtureRequest, _folder: Path, _layout: SegmentLayout) -> ObjectStore:
     from tierctl.storage.hdfs import HdfsStore, hdfs_client
 
@@ -50,6 +57,7 @@ STORES: dict[str, Make] = {
     "memory": lambda _request, _folder, _layout: MemoryStore(),
     "arrow": _arrow,
     "s3": _s3,
+    "s3 over tls": _s3_tls,
     "hdfs": _hdfs,
 }
 LAYOUTS: dict[str, Callable[[], SegmentLayout]] = {
@@ -63,7 +71,8 @@ CASES = {
     for layout in LAYOUTS
     for retried in (False, True)
     # The retrying wrapper doesn't see what is below it.
-    if not (retried and store not in {"local", "memory"}) and (store != "hdfs" or layout == "kafka")
+    if not (retried and store not in {"local", "memory"})
+    and (store not in {"hdfs", "s3 over tls"} or layout == "kafka")
 }
 
 

@@ -78,6 +78,37 @@ class TestParts:
         assert store.sizes_bytes(["log"]) == {}
 
 
+class TestOverTls:
+    def test_every_write_says_its_checksum_before_its_bytes(
+        self, s3_tls_server: S3Server, tmp_path: Path
+    ) -> None:
+        """Checksums that boto3 makes itself come after the bytes over TLS, which not all servers know."""
+        store = S3Store(client(), s3_tls_server.bucket(), part_bytes=5 * MIB)
+        sent: list[Any] = []
+        for operation in ("PutObject", "UploadPart"):
+            store._s3.meta.events.register(
+                f"before-send.s3.{operation}", lambda request, **_: sent.append(request.headers)
+            )
+        source = tmp_path / "log"
+        source.write_bytes(bytes(range(256)) * (7 * MIB // 256))
+        store.put_all({"log": source, "index": b"small"})
+        store.verify("log", source)
+        store.verify("index", b"small")
+        assert [len(headers["x-amz-checksum-crc32c"]) for headers in sent] == [8] * 3
+        assert not any("x-amz-trailer" in headers for headers in sent)
+        assert uploads(store) == []
+        store.close()
+
+    def test_who_is_not_trusted_is_not_written_to(
+        self, s3_tls_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bucket = s3_tls_server.bucket()
+        monkeypatch.delenv("AWS_CA_BUNDLE")
+        monkeypatch.setattr(s3, "CLIENT_ATTEMPTS", 1)
+        with pytest.raises(RemoteStorageError, match="certificate verify failed"):
+            S3Store(client(), bucket).put_all({"log": b"secret"})
+
+
 class TestLostAnswers:
     @pytest.mark.parametrize("same", [True, False])
     def test_a_write_that_meets_an_object_looks_at_it(self, store: S3Store, same: bool) -> None:
@@ -101,13 +132,21 @@ class TestLostAnswers:
         with pytest.raises(RemoteStorageError, match="somebody else"):
             store.put_all({"log": b"new"})
 
+    @pytest.mark.parametrize("tls", [False, True])
     @pytest.mark.parametrize("attempts", [1, 4])
     def test_a_lost_answer_to_a_write_is_a_write(
-        self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, attempts: int
+        self,
+        s3_server: S3Server,
+        s3_tls_session: S3Server,
+        monkeypatch: pytest.MonkeyPatch,
+        attempts: int,
+        tls: bool,
     ) -> None:
         bucket = s3_server.bucket()
+        certificate = s3_tls_session.certificate if tls else None
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(s3_tls_session.certificate))
         monkeypatch.setattr(s3, "CLIENT_ATTEMPTS", attempts)
-        with FaultyProxy(s3_server.port) as proxy:
+        with FaultyProxy(s3_server.port, certificate) as proxy:
             monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
             proxy.faults = [Fault("reset after", "PUT")]
             store = S3Store(client(), bucket)
