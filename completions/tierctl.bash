@@ -3,7 +3,7 @@ _tierctl() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path="" words="" i
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$path|${COMP_WORDS[i]}" in
-            "|copy"|"|sweep"|"|delete"|"|apply"|"|format"|"|segments"|"|fetch"|"|verify"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair") path="${path:+$path }${COMP_WORDS[i]}" ;;
+            "|copy"|"|sweep"|"|delete"|"|apply"|"|format"|"|segments"|"|fetch"|"|verify"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair"|"|pipeline"|"pipeline|run") path="${path:+$path }${COMP_WORDS[i]}" ;;
         esac
     done
     case "$path|$prev" in
@@ -273,13 +273,25 @@ _tierctl() {
         "offsets repair|--output"|"offsets repair|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
         "offsets repair|--profile") COMPREPLY=(); return ;;
         "offsets repair|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "pipeline run|--metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "pipeline run|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "pipeline run|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "pipeline run|--warehouse") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "pipeline run|--interval-s") COMPREPLY=(); return ;;
+        "pipeline run|--now") COMPREPLY=(); return ;;
+        "pipeline run|--engine") COMPREPLY=($(compgen -W "local spark" -- "$cur")); return ;;
+        "pipeline run|--output"|"pipeline run|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
+        "pipeline run|--master") COMPREPLY=(); return ;;
+        "pipeline run|--spark-conf") COMPREPLY=(); return ;;
+        "pipeline run|--profile") COMPREPLY=(); return ;;
+        "pipeline run|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case "$path" in
-        "") words="copy sweep delete apply format segments fetch verify cache offsets --profile --config-file --verbose -v --version --help -h" ;;
-        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --from-remote --from-layout --to-metadata --to-command-config --topic-configs --now --clean-dangling --create-metadata-topic --custom-metadata-max-bytes --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --topic-configs --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --find --mark --force --interval --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "apply") words="--from-remote --from-layout --to-metadata --to-command-config --force --max-deletes --max-fraction --custom-metadata-max-bytes --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "") words="copy sweep delete apply format segments fetch verify cache offsets pipeline --profile --config-file --verbose -v --version --help -h" ;;
+        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --from-remote --from-layout --to-metadata --to-command-config --topic-configs --now --clean-dangling --create-metadata-topic --custom-metadata-max-bytes --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --topic-configs --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --find --mark --force --interval --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "apply") words="--from-remote --from-layout --to-metadata --to-command-config --force --max-deletes --max-fraction --custom-metadata-max-bytes --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "format") words="--metadata --command-config --config --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --formatter-jar --style --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --topic --partition --topic-id --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
@@ -293,6 +305,8 @@ _tierctl() {
         "offsets show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
         "offsets check") words="--metadata --command-config --config --state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
         "offsets repair") words="--metadata --command-config --config --state-dir --log-dir --set --force --detailed-exitcode --apply --output -o --profile --config-file --verbose -v --help -h" ;;
+        "pipeline") words="run --help -h" ;;
+        "pipeline run") words="--metadata --command-config --config --warehouse --follow -f --interval-s --now --engine --output -o --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

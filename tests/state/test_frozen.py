@@ -31,7 +31,7 @@ def folded_in_steps(values: Sequence[bytes | None], cuts: Sequence[int], least_b
             metadata_offsets=range(begin, end),
             least_bulk_events=least_bulk_events,
         )
-        state, begin = thaw(freeze(state, PARTITION)), end
+        state, begin = thaw(freeze(state, PARTITION)).state, end
     return state
 
 
@@ -63,7 +63,8 @@ def test_any_history_cut_anywhere(events: list[MetadataEvent], cuts: list[int], 
 
 
 def test_what_is_no_state_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    data = freeze(TierState(), PARTITION)
+    data = freeze(TierState(), PARTITION, {"kept": ["a", "b"]})
+    assert thaw(data).notes == {"kept": ["a", "b"]}
     for wrong in (b"", data[: len(data) // 2], b"nonsense"):
         with pytest.raises(CorruptInputError):
             thaw(wrong)

@@ -18,7 +18,10 @@ from tierctl.cli.config import Defaults, Settings
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.report.terminal import printable
 
-COMMANDS = ("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify", "cache", "offsets")
+COMMANDS = (
+    *("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify", "cache", "offsets"),
+    "pipeline",
+)
 _EVERYWHERE = "Everywhere"
 _HELP = ["-h", "--help"]
 _COMPLETE = "_TIERCTL_COMPLETE"

@@ -70,13 +70,17 @@ def read_split(split: MetadataSplit) -> Iterator[pa.RecordBatch]:
             yield batch
 
 
-def batch_of(chunk: MetadataChunk, split: MetadataSplit) -> pa.RecordBatch:
-    """The rows of a chunk of the split, in order of offsets."""
+def batch_of(chunk: MetadataChunk, split: MetadataSplit, events: pa.Table | None = None) -> pa.RecordBatch:
+    """The rows of a chunk of the split, in order of offsets.
+
+    `events` is what all of the chunk decodes to, where that is known and the split leaves nothing out.
+    """
     predicates = split.predicates
     rows = _Rows.of_chunk(chunk)
     # What offset or time leave out need not be decoded.
     rows = rows.where([p for p in predicates if p.column in _POSITION])
-    rows = rows.decoded().where([p for p in predicates if p.column not in _POSITION])
+    rows = rows.decoded() if events is None else replace(rows, events=events.combine_chunks())
+    rows = rows.where([p for p in predicates if p.column not in _POSITION])
     ranges = _ranges(chunk, split)
     names = split.columns or SCHEMA.names
     if not ranges:

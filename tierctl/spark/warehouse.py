@@ -86,8 +86,9 @@ class PartState:
     """How far a metadata partition is in the warehouse, and the files that say so.
 
     `end` is the next offset to be read. `tables` has the key of each table's file, none where it has no rows.
-    `due_ms` is when its tables say something else although nothing was written, None for never. `batch` is
-    the last commit that changed it.
+    `due_ms` is when its tables say something else although nothing was written, None for never. `cut_at` is
+    where the log ended when it was found shorter than what had been read. `batch` is the last commit that
+    changed it.
     """
 
     end: int
@@ -96,6 +97,7 @@ class PartState:
     state_crc32c: int
     tables: Mapping[str, str]
     due_ms: int | None = None
+    cut_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,6 +129,7 @@ class Commit:
                     "state_crc32c": part.state_crc32c,
                     "tables": dict(part.tables),
                     "due_ms": part.due_ms,
+                    "cut_at": part.cut_at,
                 }
                 for number, part in sorted(self.parts.items())
             },

@@ -7,8 +7,8 @@ yet deleted, never by the events they had.
 
 import json
 from array import array
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -64,8 +64,20 @@ _SCHEMA: Final = pa.schema(
 _META: Final = b"tierctl"
 
 
-def freeze(state: TierState, metadata_partition: int) -> bytes:
-    """Everything `state` knows from one metadata partition; compacts its caches."""
+class Thawed(NamedTuple):
+    """What was frozen."""
+
+    state: TierState
+    notes: dict[str, list[str]]
+
+
+def freeze(
+    state: TierState, metadata_partition: int, notes: Mapping[str, Sequence[str]] | None = None
+) -> bytes:
+    """Everything `state` knows from one metadata partition; compacts its caches.
+
+    `notes` are whatever else whoever freezes has to remember.
+    """
     parts = [part for part in state if part.metadata_partition == metadata_partition]
     facts = {
         "version": VERSION,
@@ -76,6 +88,7 @@ def freeze(state: TierState, metadata_partition: int) -> bytes:
         ],
         "anomalies": [_anomaly(a) for a in state.anomalies if a.metadata_partition == metadata_partition],
         "anomaly_count": state.anomaly_count,
+        "notes": {name: list(texts) for name, texts in (notes or {}).items()},
     }
     schema = _SCHEMA.with_metadata({_META: json.dumps(facts).encode()})
     sink = pa.BufferOutputStream()
@@ -87,8 +100,8 @@ def freeze(state: TierState, metadata_partition: int) -> bytes:
     return data
 
 
-def thaw(data: bytes) -> TierState:
-    """The state that `freeze` wrote; UnsupportedFormatError for another version's, CorruptInputError."""
+def thaw(data: bytes) -> Thawed:
+    """What `freeze` wrote; UnsupportedFormatError for another version's, CorruptInputError."""
     try:
         with pa.ipc.open_stream(data) as reader:
             facts = json.loads((reader.schema.metadata or {})[_META])
@@ -105,7 +118,7 @@ def thaw(data: bytes) -> TierState:
         raise CorruptInputError(
             "folded state", expected=f"version {VERSION} as Arrow", found=f"{type(e).__name__}: {e}"
         ) from e
-    return state
+    return Thawed(state, facts["notes"])
 
 
 def _state_of(facts: dict[str, Any]) -> TierState:

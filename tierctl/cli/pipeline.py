@@ -1,0 +1,127 @@
+"""`tierctl pipeline`: the metadata topic as tables."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tierctl.cli import options
+from tierctl.cli.context import Context
+from tierctl.cli.options import EngineName
+from tierctl.cli.taking import takes
+from tierctl.errors import ExitCode, UsageError
+from tierctl.typed import remote_uri_of
+
+if TYPE_CHECKING:
+    from tierctl.spark.pipeline_run import Pipeline, Progress, RunTasks
+
+COLUMNS = ("commit", "metadata_partitions", "offsets", "events", "warehouse")
+
+Warehouse = Annotated[
+    str | None,
+    typer.Option(
+        "--warehouse",
+        metavar="URI",
+        help="Where the tables are: file:///dir or a plain path, which executors must reach as well, or "
+        "s3://bucket/folder. Other stores have no way to make a commit once only.",
+        rich_help_panel=options.WHERE,
+    ),
+]
+Follow = Annotated[
+    bool,
+    typer.Option(
+        "--follow",
+        "-f",
+        help="Go on until stopped, with a commit for each micro-batch of Structured Streaming; with --engine "
+        "local the topic is looked at again and again. Not on Spark Connect: there the server would have to "
+        "hold the warehouse.",
+        rich_help_panel=options.RUN,
+    ),
+]
+Interval = Annotated[
+    int,
+    typer.Option(
+        "--interval-s",
+        metavar="S",
+        min=1,
+        help="With --follow: the least time between two commits.",
+        show_default=True,
+        rich_help_panel=options.RUN,
+    ),
+]
+Engine = Annotated[
+    EngineName,
+    typer.Option(
+        "--engine",
+        help="spark: a task a metadata partition. local: all of it in this process.",
+        show_default=True,
+        rich_help_panel=options.RUN,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds `pipeline` and its commands."""
+    group = typer.Typer(no_args_is_help=True, help="The metadata topic as tables of Parquet.")
+    group.command("run")(run)
+    app.add_typer(group, name="pipeline")
+
+
+@takes(options.metadata_topic, ..., options.rows, options.engine)
+def run(
+    ctx: typer.Context,
+    warehouse: Warehouse = None,
+    follow: Follow = False,
+    interval_s: Interval = 10,
+    now: options.Now = None,
+    engine: Engine = EngineName.SPARK,
+) -> ExitCode:
+    """Bring the tables up to the metadata topic's end: events, segments, partitions and anomalies.
+
+    Each is a folder of Parquet files that any reader opens. `events` has every record, unreadable ones too;
+    `segments` those not yet deleted; `partitions` sizes, offsets and counts; `anomalies` what verify finds
+    in metadata alone. A run reads on from the last commit. It can be killed at any point: the next one comes
+    to the same tables. Two runs on one warehouse: one gets it, the other exits 6.
+    """
+    with Context.of(ctx) as context:
+        pipeline = _pipeline(context, warehouse)
+        with pipeline.opened() as opened:
+            done = opened.step()
+            _show(done, pipeline, ctx.params["output"])
+    return ExitCode.OK
+
+
+def _pipeline(context: Context, warehouse: str | None) -> "Pipeline":
+    from tierctl.spark.pipeline_run import Pipeline
+    from tierctl.spark.warehouse_open import WarehouseSpec
+
+    if warehouse is None:
+        raise UsageError("--warehouse is missing", hint="a folder, or s3://bucket/folder")
+    if not context.is_on_cluster:
+        from tierctl.metadata.log_on_disk import require_topic
+
+        require_topic(context.metadata_folder)
+    return Pipeline(
+        location=context.metadata_location,
+        warehouse=WarehouseSpec.of(remote_uri_of("--warehouse", warehouse)),
+        clock_ms=lambda: context.now_ms,
+        run_tasks=_run_tasks(context),
+    )
+
+
+def _run_tasks(context: Context) -> "RunTasks":
+    from tierctl.spark.pipeline_run import run_here, run_on
+
+    return run_on(context.spark()) if context.is_on_spark else run_here
+
+
+def _show(done: "Progress", pipeline: "Pipeline", output: str) -> None:
+    from tierctl.report import render
+
+    row = {
+        "commit": done.commit,
+        "metadata_partitions": done.parts,
+        "offsets": done.offsets,
+        "events": done.rows,
+        "warehouse": pipeline.warehouse.uri,
+    }
+    render([row], output, COLUMNS)
