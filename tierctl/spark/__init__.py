@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def register(spark: "SparkSession") -> None:
-    """Make `spark.read.format("remote_log_metadata")` work in a session, on Spark Connect as well.
+    """Make the formats `remote_log_metadata` and `remote_log` known to a session, on Spark Connect as well.
 
     The workers' Python must have tierctl: installed, or sent before this is called. Switches on
     spark.sql.python.filterPushdown.enabled.

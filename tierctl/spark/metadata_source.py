@@ -37,11 +37,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tierctl.errors import UsageError
 from tierctl.spark.metadata_options import SourceOptions
 from tierctl.spark.metadata_rows import SCHEMA, read_split
 from tierctl.spark.metadata_split import MetadataSplit, plan_splits
 from tierctl.spark.pushed_filters import predicate_of
+from tierctl.spark.source_columns import columns_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,13 +62,13 @@ class RemoteLogMetadataSource(DataSource):
 
     def reader(self, schema: StructType) -> "MetadataReader":
         """For batches."""
-        return MetadataReader(SourceOptions.of(self.options), _columns(schema))
+        return MetadataReader(SourceOptions.of(self.options), columns_of(schema, SCHEMA))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """For streams."""
         from tierctl.spark.metadata_stream import MetadataStreamReader
 
-        return MetadataStreamReader(SourceOptions.of(self.options), _columns(schema))
+        return MetadataStreamReader(SourceOptions.of(self.options), columns_of(schema, SCHEMA))
 
 
 class MetadataReader(DataSourceReader):
@@ -108,15 +108,3 @@ def rows_of(partition: InputPartition) -> "Iterator[pa.RecordBatch]":
     split = partition.value
     if isinstance(split, MetadataSplit):
         yield from read_split(split)
-
-
-def _columns(schema: StructType) -> tuple[str, ...]:
-    """What .schema(...) left of the columns; UsageError for others."""
-    own = {field.name: field.dataType for field in from_arrow_schema(SCHEMA)}
-    for field in schema:
-        if own.get(field.name) != field.dataType:
-            raise UsageError(
-                f"no column {field.name} {field.dataType.simpleString()}",
-                hint=f"there are {', '.join(f'{name} {kind.simpleString()}' for name, kind in own.items())}",
-            )
-    return tuple(schema.names)

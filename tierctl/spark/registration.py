@@ -8,9 +8,10 @@ if TYPE_CHECKING:
 
 def register_sources(spark: "SparkSession") -> None:
     """See tierctl.spark.register."""
+    from tierctl.spark.log_source import RemoteLogSource
     from tierctl.spark.metadata_source import RemoteLogMetadataSource
 
     # Off by default, and Spark refuses a source that takes filters while it is.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    for source in (RemoteLogMetadataSource,):
+    for source in (RemoteLogMetadataSource, RemoteLogSource):
         spark.dataSource.register(source)

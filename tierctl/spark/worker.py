@@ -54,16 +54,17 @@ class BenchSpec:
     @contextmanager
     def bench(self, advance: Callable[[int], None]) -> Iterator[Bench]:
         """A bench for one task; TierctlError when a tier can't be opened here."""
-        remote = _tier(self.remote)
+        remote = tier_of(self.remote)
         if self.from_remote is None:
             yield Bench(remote=remote, advance=advance)
             return
         with spool_folder() as spool:
-            from_tier = FromTier(remote=_tier(self.from_remote), spool=spool)
+            from_tier = FromTier(remote=tier_of(self.from_remote), spool=spool)
             yield Bench(remote=remote, from_tier=from_tier, advance=advance)
 
 
-def _tier(spec: RemoteSpec) -> RemoteStorageManager:
+def tier_of(spec: RemoteSpec) -> RemoteStorageManager:
+    """The tier as this worker has it open; TierctlError when it can't be opened here."""
     key = pickle.dumps(spec)
     if key not in _tiers:
         _tiers[key] = spec.open()
