@@ -13,6 +13,8 @@ CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 _POINTS_TO_A_FILE = re.compile(r"(file|path|dir|location|store|provider|class|name|enabled)$", re.IGNORECASE)
+# These mount a secret that Kubernetes keeps, or name one.
+_IS_NAMED_ONLY = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret(s|KeyRef)\.")
 _IN_A_VALUE = re.compile(
     r"(secret|passw(or)?d|token|access[._-]?key)\w*\s*[=:]|\bAKIA[0-9A-Z]{16}\b|://[^/@\s]+:[^/@\s]+@",
     re.IGNORECASE,
@@ -25,7 +27,7 @@ SPECULATION = "spark.speculation"
 
 def is_credential(name: str, value: str) -> bool:
     """Whether a setting looks like one that holds a secret, rather than says where one is."""
-    if value.lower() in {"", "true", "false"}:
+    if value.lower() in {"", "true", "false"} or _IS_NAMED_ONLY.match(name):
         return False
     named = CREDENTIALS.search(name) and not _POINTS_TO_A_FILE.search(name)
     return bool(named or _IN_A_VALUE.search(value))
