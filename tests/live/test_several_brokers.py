@@ -1,0 +1,105 @@
+"""Three brokers, the metadata topic on all of them: one goes away mid-run, one of them tiers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tierctl.apply.effects import observe
+from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.wire.partitioner import metadata_partition
+
+from tests.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.live.commands import base_offsets, plan, rows, tierctl
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+TOPIC = "spread"
+METADATA_SETTINGS = {
+    "rlmm.config.remote.log.metadata.topic.num.partitions": str(METADATA_PARTITIONS),
+    "rlmm.config.remote.log.metadata.topic.replication.factor": "3",
+    "rlmm.config.remote.log.metadata.topic.min.isr": "2",
+}
+
+
+@pytest.fixture
+def nodes(brokers: Brokers) -> Iterator[list[Broker]]:
+    """Nodes 1, 2 and 3, none of which tiers."""
+    made = brokers.cluster(
+        "4.3.0",
+        3,
+        broker_session_timeout_ms="2000",
+        broker_heartbeat_interval_ms="300",
+        replica_high_watermark_checkpoint_interval_ms="200",
+    )
+    for broker in made:
+        broker.settings |= METADATA_SETTINGS
+    yield made
+    for broker in made:
+        broker.stop(kill=True)
+
+
+def leader_of(asked: Broker, topic: str, partition: int) -> int:
+    return int(asked.admin.list_topics(topic, timeout=10).topics[topic].partitions[partition].leader)
+
+
+def in_sync(asked: Broker, topic: str) -> int:
+    """Replicas in sync of the partition that has the fewest."""
+    return min(len(part.isrs) for part in asked.admin.list_topics(topic).topics[topic].partitions.values())
+
+
+def replicas_on_disk(nodes: list[Broker]) -> int:
+    """Partitions of the topic whose high watermark its broker has written down."""
+    texts = [(node.log_dir / "replication-offset-checkpoint").read_text() for node in nodes]
+    return sum(f"{TOPIC} {number} 2500" in text for text in texts for number in range(3))
+
+
+def test_a_broker_goes_and_comes_back_tiering(nodes: list[Broker], tmp_path: Path) -> None:
+    topic_id = nodes[0].create_topic(TOPIC, 3)
+    for number in range(3):
+        nodes[0].produce(TOPIC, 2500, partition=number)
+    nodes[0].wait_for("the high watermarks", lambda: replicas_on_disk(nodes) == 3)
+    settings = tmp_path / "server.properties"
+    settings.write_text("".join(f"{key}={value}\n" for key, value in METADATA_SETTINGS.items()))
+    everybody = ",".join(node.bootstrap for node in nodes)
+    where = ("--metadata", f"kafka://{everybody}", "--remote", nodes[0].remote_dir)
+    first = metadata_partition(topic_id, 0, METADATA_PARTITIONS)
+    gone: list[Broker] = []
+
+    def kill_the_leader(label: str, moment: str) -> None:
+        if (label, moment) == ("copy.started.publish", "after") and not gone:
+            gone.append(nodes[leader_of(nodes[0], METADATA_TOPIC, first) - 1])
+            gone[0].stop(kill=True)
+
+    copy = ("copy", *where, "--config", settings, "--create-metadata-topic", "--wave-size", 1)
+    logs = [option for node in nodes for option in ("--log-dir", node.log_dir)]
+    observe(kill_the_leader)
+    try:
+        copied = plan(*copy, *logs, "--allow-live-brokers", "--apply")
+    finally:
+        observe(None)
+    (killed,) = gone
+    # Two of three are enough for the metadata: all of it was published and read back.
+    assert [outcome["status"] for outcome in copied["outcomes"]] == ["done"] * 6
+    alive = next(node for node in nodes if node is not killed)
+    assert leader_of(alive, METADATA_TOPIC, first) not in {killed.node_id, -1}
+    listed = rows("segments", *where[:2])
+    assert [row["state"] for row in listed] == ["COPY_SEGMENT_FINISHED"] * 6
+    assert rows("verify", *where, *logs) == []
+
+    killed.tiered = True
+    killed.start()
+    alive.wait_for("all replicas", lambda: in_sync(alive, METADATA_TOPIC) == 3)
+    tiering, *free = sorted(range(3), key=lambda n: leader_of(alive, TOPIC, n) != killed.node_id)
+    asked = [f"{TOPIC}-{number}=1100" for number in (tiering, free[0])]
+    sweep = ("sweep", *where, "--apply")
+    refused = tierctl(*sweep, "--log-start-offset", asked[0], "--log-start-offset", asked[1])
+    assert refused.code == 4, refused.err
+    assert f"{TOPIC}-{tiering}: broker {killed.node_id} leads it and tiers" in refused.err
+    assert f"{TOPIC}-{free[0]}" not in refused.err
+    assert len(base_offsets(alive, TOPIC)) == 6
+
+    # What the plan leaves alone keeps nobody out.
+    assert plan(*sweep)["outcomes"] == []
+    swept = plan(*sweep, "--log-start-offset", asked[1])
+    assert [(o["partition"], o["status"]) for o in swept["outcomes"]] == [(free[0], "done")]
+    only_tiering = tierctl(*sweep, "--topic", TOPIC, "--partition", tiering)
+    assert (only_tiering.code, "leads it and tiers" in only_tiering.err) == (4, True)
