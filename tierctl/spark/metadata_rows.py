@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.metadata.base import BadRange, MetadataChunk
+from tierctl.metadata.window_chunks import joined
 from tierctl.model.events import FIELD_ORDER
 from tierctl.report.formatters.text import id_text
 from tierctl.spark.metadata_predicates import Predicate, mask_of
@@ -58,16 +59,18 @@ has the `error` of all offsets from `metadata_offset` up to, not including, `nex
 Spark, and null when there is none.
 """
 _POSITION = frozenset({"metadata_partition", "metadata_offset", "timestamp_ms", "timestamp"})
+# What the JVM holds of a task at a time.
+_BATCH_ROWS = 20_000
 # The last millisecond of the year 9999, after which Python has no datetime.
 _LAST_TIME_MS = 253_402_300_799_999
 
 
 def read_split(split: MetadataSplit) -> Iterator[pa.RecordBatch]:
     """Those of the split's records that its predicates are true of, as SCHEMA; raises as read_chunks."""
-    for chunk in read_chunks(split):
+    for chunk in joined(read_chunks(split)):
         batch = batch_of(chunk, split)
-        if batch.num_rows:
-            yield batch
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            yield batch.slice(start, _BATCH_ROWS)
 
 
 def batch_of(chunk: MetadataChunk, split: MetadataSplit, events: pa.Table | None = None) -> pa.RecordBatch:
