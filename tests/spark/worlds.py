@@ -1,0 +1,111 @@
+"""Tiers of whole captures that a test may change, and what became of them, ids and times left out."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tierctl.metadata import open_metadata
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.model.events import printed
+
+from tests.apply.worlds import World
+from tests.cli.shell import Ran
+
+Capture = Callable[[str], Path]
+Run = Callable[..., Ran]
+
+NOW_MS = time.time_ns() // 1_000_000
+"""One time for all runs: the reasons of a sweep's steps have it in them."""
+
+CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
+_OF_AN_ATTEMPT = ("segment_id", "broker_id", "event_timestamp_ms")
+
+
+def untiered(capture: Capture, target: Path) -> World:
+    """A broker's log directory, and an empty tier."""
+    target.mkdir()
+    world = World(target / "metadata", target / "remote", capture("untiered-broker") / "local", target / "s")
+    MetadataLogOnDisk(world.metadata, writable=True, partition_count=50).close()
+    return world
+
+
+def tiered(capture: Capture, target: Path) -> World:
+    """A cluster's tier before its brokers deleted anything."""
+    before = capture("tiered-cluster") / "before"
+    world = World(before, before.with_name("before-remote"), before, target / "none").clone(target)
+    (world.logs / "configs").write_text(CONFIGS)
+    return world
+
+
+def copying(world: World) -> tuple[object, ...]:
+    """Everything that can be copied."""
+    return ("copy", *world.where, "--layout", "kafka", "--log-dir", world.logs, "-o", "json", "--apply")
+
+
+def sweeping(world: World) -> tuple[object, ...]:
+    """What the brokers deleted afterwards."""
+    configs = ("--topic-configs", world.logs / "configs", "--log-start-offset", "orders-1=1500")
+    options = ("--log-dir", world.logs, *configs, "--now", NOW_MS)
+    return ("sweep", *world.where, *options, "-o", "json", "--apply")
+
+
+def marking(world: World) -> tuple[object, ...]:
+    """The topic that was deleted."""
+    return ("delete", *world.where, "--mark", "--topic", "shortlived", "-o", "json", "--apply")
+
+
+def deleting(world: World) -> tuple[object, ...]:
+    """What the tier has of it."""
+    return ("delete", *world.where, "-o", "json", "--apply")
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """What a run printed, and what there is after it."""
+
+    code: int
+    printed: dict[str, Any]
+    objects: dict[tuple[str, str, str], str]
+    segments: list[dict[str, Any]]
+
+
+def end_of(ran: Ran, world: World) -> End:
+    """Equal for two runs that did the same, whatever did it."""
+    shown = json.loads(ran.out)
+    outcomes = [
+        {name: value for name, value in outcome.items() if _is_lasting(name, outcome)}
+        for outcome in shown["outcomes"]
+    ]
+    return End(ran.code, shown | {"outcomes": outcomes}, objects_of(world.remote), segments_of(world))
+
+
+def _is_lasting(name: str, outcome: dict[str, Any]) -> bool:
+    return name != "segment_id" or outcome["action"] != "copy_segment"
+
+
+def objects_of(remote: Path) -> dict[tuple[str, str, str], str]:
+    """Checksums by folder, start offset and kind: ids differ from attempt to attempt."""
+    found = {}
+    for path in remote.rglob("*"):
+        if path.is_file():
+            place = (path.parent.name, path.name[:20], path.name[20 + 1 + 22 :])
+            found[place] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found
+
+
+def segments_of(world: World) -> list[dict[str, Any]]:
+    """Everything the metadata say of segments but ids, writer and time."""
+    manager = open_metadata(world.metadata.as_uri())
+    try:
+        segments = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
+    finally:
+        manager.close()
+    found = [
+        {name: value for name, value in printed(segment).items() if name not in _OF_AN_ATTEMPT}
+        for segment in segments
+    ]
+    return sorted(found, key=lambda facts: (facts["topic"], facts["partition"], facts["start_offset"]))
