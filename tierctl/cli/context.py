@@ -22,7 +22,10 @@ from tierctl.typed import folder_of, private_keys_of, remote_uri_of
 
 if TYPE_CHECKING:
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
+    from tierctl.metadata.bulk_fold import BulkFold
     from tierctl.metadata.cluster import Cluster
+    from tierctl.spark.bulk import Executors
+    from tierctl.spark.metadata_split import TopicLocation
     from tierctl.spark.session import Session
     from tierctl.storage import RemoteSpec
     from tierctl.storage.base import RemoteStorageManager
@@ -61,6 +64,7 @@ class Context:
     changes_things: bool = False
     verbose: bool = False
     _spark: "Session | None" = field(default=None, init=False, repr=False)
+    _executors: "Executors | None" = field(default=None, init=False, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
     _noted: set[str] = field(default_factory=set, init=False, repr=False)
 
@@ -157,7 +161,28 @@ class Context:
                 make_topic=writable and self.create_metadata_topic,
                 on_torn=self.note,
                 on_note=report,
+                bulk=self._bulk_fold(),
             )
+        )
+
+    def _bulk_fold(self) -> "BulkFold | None":
+        """Who reads the metadata topic at first: the executors, if there are any."""
+        if not self.is_on_spark:
+            return None
+        from tierctl.spark.fold import SparkFold
+
+        return SparkFold(self.executors(), self.metadata_location)
+
+    @property
+    def metadata_location(self) -> "TopicLocation":
+        """Where executors find --metadata."""
+        from tierctl.spark.metadata_split import TopicLocation
+
+        command_config, config = self.command_config, self.config
+        return TopicLocation(
+            uri=self._metadata_uri,
+            command_config=None if command_config is None else str(command_config.absolute()),
+            config=None if config is None else str(config.absolute()),
         )
 
     def metadata_topic(self) -> "MetadataTopic":
@@ -255,6 +280,14 @@ class Context:
             )
             self._spark = self._open.enter_context(opened_session(settings, say=_say))
         return self._spark
+
+    def executors(self) -> "Executors":
+        """Who reads for us, when on Spark; as `spark`."""
+        if self._executors is None:
+            from tierctl.spark.bulk import Executors
+
+            self._executors = Executors(self.spark())
+        return self._executors
 
     @property
     def selection(self) -> Selection:

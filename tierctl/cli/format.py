@@ -20,9 +20,10 @@ from tierctl.typed import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.cli.format_consumer import Consumer
-    from tierctl.cli.format_filter import Filter
-    from tierctl.cli.format_input import TopicFolder, TopicOnCluster
+    from tierctl.cli.format_input import RecordRound, TopicFolder, TopicOnCluster
     from tierctl.cli.format_run import Round
+    from tierctl.report.formatters.choice import Filter
+    from tierctl.report.formatters.pages import Page
 
 _JSON, _KAFKA, _KIP = "json", "kafka", "kip"
 _FLAGS = {
@@ -77,8 +78,7 @@ def format_(
 
     A record that can't be read has its line too, the rest goes on, and the exit code is 7.
     """
-    from tierctl.cli.format_run import Printer, first, pages
-    from tierctl.report.formatters.registry import load
+    from tierctl.cli.format_run import first, pages
 
     if formatter_jar:
         from tierctl.cli.format_jar import print_jar
@@ -86,14 +86,13 @@ def format_(
         print_jar()
         return ExitCode.OK
     consumer = _consumer(ctx)
-    printer = Printer(load(*_style(ctx)), _filter(ctx, consumer))
     by_time = order is own.Order.TIME
     with Context.of(ctx) as context, ExitStack() as opened:
         rounds = _rounds(ctx, context, opened, consumer)
-        every = (page for streams in rounds for page in pages(streams, printer, by_time=by_time))
-        _write(first(every, max_messages), output, flush=_is_live(ctx, consumer))
-    if printer.bad_count:
-        typer.echo(f"{printer.bad_count} records could not be read", err=True)
+        every = (page for streams in rounds for page in pages(streams, by_time=by_time))
+        bad_count = _write(first(every, max_messages), output, flush=_is_live(ctx, consumer))
+    if bad_count:
+        typer.echo(f"{bad_count} records could not be read", err=True)
         return ExitCode.CORRUPT
     return ExitCode.OK
 
@@ -138,17 +137,26 @@ def _style(ctx: typer.Context) -> tuple[str, dict[str, str]]:
     return style, properties
 
 
-def _write(pages: Iterable[list[str]], output: options.OutputFormat | None, *, flush: bool) -> None:
+def _write(pages: Iterable["Page"], output: options.OutputFormat | None, *, flush: bool) -> int:
+    """Print the pages; how many of their records could not be read."""
+    bad_counts: list[int] = []
+
+    def counted() -> Iterator[list[str]]:
+        for page in pages:
+            bad_counts.append(len(page.bad_rows))
+            yield page.lines
+
     if output is not None:
         from tierctl.report import render
 
-        rows = (json.loads(line) for page in pages for line in page)
+        rows = (json.loads(line) for lines in counted() for line in lines)
         render(rows, output, own.COLUMNS, table_columns=own.TABLE_COLUMNS)
-        return
-    for page in pages:
-        sys.stdout.writelines(f"{line}\n" for line in page)
+        return sum(bad_counts)
+    for lines in counted():
+        sys.stdout.writelines(f"{line}\n" for line in lines)
         if flush:
             sys.stdout.flush()
+    return sum(bad_counts)
 
 
 def _properties(ctx: typer.Context) -> dict[str, str]:
@@ -167,7 +175,7 @@ def _property(text: str) -> tuple[str, str]:
 
 def _filter(ctx: typer.Context, consumer: "Consumer | None") -> "Filter":
     from tierctl.cli.format_consumer import METADATA_TOPIC
-    from tierctl.cli.format_filter import Filter
+    from tierctl.report.formatters.choice import Filter
 
     given = dict(ctx.params)
     if consumer is not None:
@@ -192,6 +200,48 @@ def _filter(ctx: typer.Context, consumer: "Consumer | None") -> "Filter":
 def _rounds(
     ctx: typer.Context, context: Context, opened: ExitStack, consumer: "Consumer | None"
 ) -> Iterator["Round"]:
+    """What is printed, a stream for each place it comes from."""
+    style, properties = _style(ctx)
+    chosen, by_time = _filter(ctx, consumer), ctx.params["order"] is own.Order.TIME
+    if context.is_on_spark:
+        return _spark_rounds(ctx, context, style, properties, chosen)
+    from tierctl.report.formatters.pages import Printer
+    from tierctl.report.formatters.registry import load
+
+    printer = Printer(formatter=load(style, properties), chosen=chosen, with_positions=by_time)
+    rounds = _record_rounds(ctx, context, opened, consumer)
+    return ([map(printer.page, stream) for stream in streams] for streams in rounds)
+
+
+def _spark_rounds(
+    ctx: typer.Context, context: Context, style: str, properties: dict[str, str], chosen: "Filter"
+) -> Iterator["Round"]:
+    """What executors print of the topic as it is now; UsageError for what comes bit by bit."""
+    from tierctl.report.formatters.registry import load
+    from tierctl.spark.format import Rendering, rendered
+
+    given = ctx.params
+    if given["follow"] or given["files"] or given["input_"] or context.metadata_uri is None:
+        raise UsageError(
+            "--engine spark prints what --metadata has now",
+            hint="leave it out with --follow, --bootstrap-server, files and pipes: these need no executors",
+        )
+    # A style or property that isn't one is known before executors are asked for.
+    load(style, properties)
+    rendering = Rendering(
+        location=context.metadata_location,
+        style=style,
+        properties=properties,
+        chosen=chosen,
+        by_time=given["order"] is own.Order.TIME,
+    )
+    spans = _topic_of(ctx, context).spans()
+    return iter([rendered(context.executors(), rendering, spans, max_messages=given["max_messages"])])
+
+
+def _record_rounds(
+    ctx: typer.Context, context: Context, opened: ExitStack, consumer: "Consumer | None"
+) -> Iterator["RecordRound"]:
     """Where records come from; UsageError when that is nowhere, or two places."""
     if consumer is not None:
         return _consumed_rounds(ctx, context, consumer)
@@ -201,7 +251,7 @@ def _rounds(
     if ctx.params["follow"] and uri is None:
         raise UsageError("--follow needs --metadata", hint="a file or a pipe is read to its end anyway")
     if uri is not None:
-        return _topic_rounds(ctx, context)
+        return _one_after_another(ctx, _topic_of(ctx, context), {}, follow=ctx.params["follow"])
     if not files and kind is None:
         raise UsageError(
             "nothing to read",
@@ -212,7 +262,7 @@ def _rounds(
     return _value_rounds(kind, files or [Path("-")], opened)
 
 
-def _consumed_rounds(ctx: typer.Context, context: Context, consumer: "Consumer") -> Iterator["Round"]:
+def _consumed_rounds(ctx: typer.Context, context: Context, consumer: "Consumer") -> Iterator["RecordRound"]:
     from tierctl.cli.format_input import TopicOnCluster
 
     context.metadata_uri = consumer.uri
@@ -221,18 +271,16 @@ def _consumed_rounds(ctx: typer.Context, context: Context, consumer: "Consumer")
     return _one_after_another(ctx, topic, consumer.positions(*topic.bounds()), follow=True)
 
 
-def _topic_rounds(ctx: typer.Context, context: Context) -> Iterator["Round"]:
+def _topic_of(ctx: typer.Context, context: Context) -> "TopicFolder | TopicOnCluster":
+    """The topic of --metadata, as far as the options want it."""
     from tierctl.cli.format_input import TopicFolder, TopicOnCluster
 
-    follow = ctx.params["follow"]
     within = {"partitions": ctx.params["metadata_partition"] or (), **_offset_bounds(ctx)}
     if context.is_on_cluster:
-        topic: TopicFolder | TopicOnCluster = TopicOnCluster(topic=context.metadata_topic(), **within)
-    else:
-        # Who follows a log that is being written sees one unfinished write after the other.
-        on_torn = _unsaid if follow else context.note
-        topic = TopicFolder(folder=context.metadata_folder, on_torn=on_torn, **within)
-    return _one_after_another(ctx, topic, {}, follow=follow)
+        return TopicOnCluster(topic=context.metadata_topic(), **within)
+    # Who follows a log that is being written sees one unfinished write after the other.
+    on_torn = _unsaid if ctx.params["follow"] else context.note
+    return TopicFolder(folder=context.metadata_folder, on_torn=on_torn, **within)
 
 
 def _offset_bounds(ctx: typer.Context) -> dict[str, Any]:
@@ -249,7 +297,7 @@ def _one_after_another(
     positions: dict[int, int],
     *,
     follow: bool,
-) -> Iterator["Round"]:
+) -> Iterator["RecordRound"]:
     """The topic as it is now; followed, one round after another, for ever or until nothing comes."""
     from tierctl.cli.format_run import Patience
 
@@ -267,7 +315,7 @@ def _unsaid(_note: str) -> None:
     """Nobody is told."""
 
 
-def _file_rounds(files: Sequence[Path], context: Context) -> Iterator["Round"]:
+def _file_rounds(files: Sequence[Path], context: Context) -> Iterator["RecordRound"]:
     from tierctl.cli.format_input import from_segment
 
     if not files or Path("-") in files:
@@ -275,7 +323,7 @@ def _file_rounds(files: Sequence[Path], context: Context) -> Iterator["Round"]:
     yield [from_segment(file, context.note) for file in files]
 
 
-def _value_rounds(kind: str, files: Sequence[Path], opened: ExitStack) -> Iterator["Round"]:
+def _value_rounds(kind: str, files: Sequence[Path], opened: ExitStack) -> Iterator["RecordRound"]:
     from tierctl.cli.format_input import from_framed, from_hex
 
     read = from_hex if kind is own.Input.HEX else from_framed

@@ -7,15 +7,18 @@ from io import BufferedIOBase
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import NotFoundError, UsageError
-from tierctl.metadata.base import METADATA_TOPIC, BadRange, MetadataChunk, MetadataTopic
+from tierctl.metadata.base import METADATA_TOPIC, MetadataTopic
 from tierctl.metadata.log_on_disk import partitions_in
 from tierctl.metadata.partition_log import PartitionLog
 from tierctl.metadata.segment_file import read_segment_file
 from tierctl.report.formatters.base import Records
+from tierctl.report.formatters.chunks import from_chunk
+
+RecordRound = Sequence[Iterator[Records]]
+"""What there is to read now: a stream of records for each partition, file or pipe."""
 
 _BYTES_A_TIME = 1 << 18
 _LENGTH = struct.Struct(">i")
@@ -45,25 +48,30 @@ class TopicFolder:
 
     def round(self, positions: dict[int, int]) -> list[Iterator[Records]]:
         """One stream for each partition, from `positions` on, which move along as records are read."""
+        return [self._stream(log, positions) for log in self._logs()]
+
+    def spans(self) -> dict[int, tuple[int, int]]:
+        """The offsets, from one up to another that is not included, of each partition."""
+        return {log.partition: (self.start_offset, self._end(log)) for log in self._logs()}
+
+    def _logs(self) -> list[PartitionLog]:
         if not self.folder.is_dir():
             raise NotFoundError(
                 f"{self.folder}: no such folder", hint="--metadata names a broker's log directory"
             )
-        return [
-            self._stream(n, positions)
-            for n in partitions_in(self.folder)
-            if not self.partitions or n in self.partitions
-        ]
+        numbers = [n for n in partitions_in(self.folder) if not self.partitions or n in self.partitions]
+        return [PartitionLog(self.folder / f"{METADATA_TOPIC}-{n}", n) for n in numbers]
 
-    def _stream(self, number: int, positions: dict[int, int]) -> Iterator[Records]:
-        log = PartitionLog(self.folder / f"{METADATA_TOPIC}-{number}", number)
-        start = positions.get(number, self.start_offset)
+    def _end(self, log: PartitionLog) -> int:
         end = log.end_offset() if self.end_offset is None else min(log.end_offset(), self.end_offset)
         note = log.torn_note()
         if note is not None:
             self.on_torn(note)
-        for chunk in log.read(start, end):
-            positions[number] = chunk.next_offset
+        return end
+
+    def _stream(self, log: PartitionLog, positions: dict[int, int]) -> Iterator[Records]:
+        for chunk in log.read(positions.get(log.partition, self.start_offset), self._end(log)):
+            positions[log.partition] = chunk.next_offset
             yield from_chunk(chunk)
 
 
@@ -82,17 +90,23 @@ class TopicOnCluster:
 
     def round(self, positions: dict[int, int]) -> list[Iterator[Records]]:
         """As `TopicFolder.round`."""
+        return [self._stream(n, *span, positions) for n, span in self.spans(positions).items()]
+
+    def spans(self, positions: Collection[int] = ()) -> dict[int, tuple[int, int]]:
+        """As `TopicFolder.spans`; the beginnings are asked for unless all partitions have `positions`."""
         ends = self.topic.end_offsets()
-        beginning = {} if ends.keys() <= positions.keys() else self.topic.beginning_offsets()
-        return [
-            self._stream(n, max(self.start_offset, beginning.get(n, 0)), ends[n], positions)
+        begins = {} if ends.keys() <= set(positions) else self.topic.beginning_offsets()
+        return {
+            n: (
+                max(self.start_offset, begins.get(n, 0)),
+                ends[n] if self.end_offset is None else min(ends[n], self.end_offset),
+            )
             for n in sorted(ends)
             if not self.partitions or n in self.partitions
-        ]
+        }
 
     def _stream(self, number: int, start: int, end: int, positions: dict[int, int]) -> Iterator[Records]:
         start = positions.get(number, start)
-        end = end if self.end_offset is None else min(end, self.end_offset)
         if start >= end:
             return
         for chunk in self.topic.read(number, start, end):
@@ -110,36 +124,6 @@ def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records
     name, _, number = path.absolute().parent.name.rpartition("-")
     partition = int(number) if name == METADATA_TOPIC and number.isdigit() else 0
     return map(from_chunk, read_segment_file(path, partition, on_torn))
-
-
-def from_chunk(chunk: MetadataChunk) -> Records:
-    """The records of a chunk, with a row for each stretch of bytes that can't be read; gaps have none."""
-    damaged = [bad for bad in chunk.bad if not bad.is_gap]
-    if not damaged:
-        offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
-        return Records.of(chunk.metadata_partition, offsets, timestamps_ms, chunk.values)
-    return _with_damage(chunk, damaged)
-
-
-def _with_damage(chunk: MetadataChunk, damaged: Sequence[BadRange]) -> Records:
-    count = len(chunk.offsets)
-    offsets = np.concatenate([chunk.offsets, np.array([bad.offset for bad in damaged], np.int64)])
-    order = np.argsort(offsets, kind="stable")
-    rows, nothing = pa.array(order), [None] * len(damaged)
-    timestamps_ms = pa.concat_arrays([pa.array(chunk.timestamps_ms), pa.array(nothing, pa.int64())])
-    values = pa.concat_arrays([chunk.values, pa.array(nothing, chunk.values.type)])
-    errors = {int(row): _what_is_lost(damaged[order[row] - count]) for row in np.flatnonzero(order >= count)}
-    return Records.of(
-        chunk.metadata_partition,
-        pa.array(offsets[order]),
-        timestamps_ms.take(rows),
-        values.take(rows),
-        errors,
-    )
-
-
-def _what_is_lost(bad: BadRange) -> str:
-    return f"offsets {bad.offset} to {bad.next_offset - 1}: {bad.error}"
 
 
 def from_hex(stream: BufferedIOBase) -> Iterator[Records]:

@@ -1,6 +1,6 @@
-"""From rounds of record streams to pages of lines.
+"""From rounds of streams of pages to the pages that are printed.
 
-A round is what there is to read now: one stream of records for each partition, file or pipe. Following the
+A round is what there is to read now: one stream of pages for each partition, file or pipe. Following the
 topic means one round after another.
 """
 
@@ -10,14 +10,12 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 
-from tierctl.cli.format_filter import Filter
-from tierctl.report.formatters.base import Formatter, Records
+from tierctl.report.formatters.pages import Page, Position
 
-Stream = Iterator[Records]
+Stream = Iterator[Page]
 Round = Sequence[Stream]
 
 _LINES_A_PAGE = 4096
-_NO_TIME = -1
 
 
 class Patience:
@@ -41,53 +39,41 @@ class Patience:
         return True
 
 
-class Printer:
-    """Filters and formats records, and counts those that could not be read."""
-
-    def __init__(self, formatter: Formatter, chosen: Filter) -> None:
-        self._formatter = formatter
-        self._chosen = chosen
-        self.bad_count = 0
-
-    def page(self, records: Records) -> tuple[Records, list[str]]:
-        """The records to show, and a line for each."""
-        shown = self._chosen.of(records)
-        self.bad_count += shown.bad_count
-        return shown, list(self._formatter.lines(shown))
-
-
-def pages(streams: Round, printer: Printer, *, by_time: bool) -> Iterator[list[str]]:
-    """The lines of one round, stream after stream or merged by the records' time."""
-    if by_time:
-        merged = (line for *_, line in heapq.merge(*(_timed(stream, printer) for stream in streams)))
-        while page := list(islice(merged, _LINES_A_PAGE)):
-            yield page
+def pages(streams: Round, *, by_time: bool) -> Iterator[Page]:
+    """The pages of one round, stream after stream; by time the pages must have positions."""
+    if not by_time:
+        for stream in streams:
+            yield from stream
         return
-    for stream in streams:
-        for records in stream:
-            yield printer.page(records)[1]
+    merged = heapq.merge(*map(_lines, streams), key=_by_position)
+    while rows := list(islice(merged, _LINES_A_PAGE)):
+        lines = [line for _, line, _ in rows]
+        yield Page(lines, [row for row, (_, _, is_bad) in enumerate(rows) if is_bad])
 
 
-def _timed(stream: Stream, printer: Printer) -> Iterator[tuple[int, int, int, str]]:
-    """Lines with what they are merged by: time, metadata partition, offset.
-
-    Within a partition the order is that of the offsets, whatever the clocks said.
-    """
-    for records in stream:
-        shown, lines = printer.page(records)
-        columns = zip(shown.timestamps_ms.to_pylist(), shown.offsets.to_pylist(), lines, strict=True)
-        for timestamp_ms, offset, line in columns:
-            yield timestamp_ms or _NO_TIME, shown.metadata_partition, offset, line
+_Line = tuple[Position, str, bool]
 
 
-def first(lines: Iterable[list[str]], count: int | None) -> Iterator[list[str]]:
+def _lines(stream: Stream) -> Iterator[_Line]:
+    """Within a partition the order is that of the offsets, whatever the clocks said."""
+    for page in stream:
+        bad_rows = frozenset(page.bad_rows)
+        for row, (position, line) in enumerate(zip(page.positions, page.lines, strict=True)):
+            yield position, line, row in bad_rows
+
+
+def _by_position(line: _Line) -> Position:
+    return line[0]
+
+
+def first(every: Iterable[Page], count: int | None) -> Iterator[Page]:
     """Pages up to so many lines; None is all. Reads no further than it needs."""
     left = count
-    for page in lines:
+    for page in every:
         if left is None:
             yield page
             continue
-        yield page[:left]
-        left -= len(page)
+        yield page.first(left)
+        left -= len(page.lines)
         if left <= 0:
             return

@@ -1,4 +1,4 @@
-"""Pieces of work done on executors by a plain function, with what comes of each in the order of the pieces.
+"""Pieces of reading done on executors by a plain function; what comes of each, in the order of the pieces.
 
     for result in Executors(spark).run(check, pieces): ...
 
@@ -7,79 +7,90 @@ Written on DataFrames only, so that it runs on Spark Connect as well.
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from tierctl.errors import EngineError, TierctlError
 from tierctl.spark.carry import dumps, loads
+from tierctl.spark.jobs import collect
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
-Do = Callable[[Work], Result]
 
 SLICE_BYTES = 8 << 20
-"""What comes of a piece travels in rows of so many bytes: neither side holds a large piece twice."""
+"""What comes of a piece travels in rows of so many bytes, however large it is."""
 
-_WORK = pa.schema([("slot", pa.int32()), ("number", pa.int32()), ("work", pa.binary())])
+_TASKS_A_SLOT = 2
+_ROWS_TO_COUNT = 1 << 12
+_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 _RESULT = pa.schema([("number", pa.int32()), ("is_error", pa.bool_()), ("data", pa.binary())])
-_RESULT_DDL = "number int, is_error boolean, data binary"
-_TASKS_A_CORE = 2
+_RESULT_DDL = "number INT, is_error BOOLEAN, data BINARY"
 
 
-def _cost_of_one(_work: object) -> int:
+def _alike(_work: object) -> int:
     return 1
+
+
+def _never() -> bool:
+    return False
 
 
 @dataclass(slots=True)
 class Executors:
-    """A session's executors; `tasks_max` (default: twice its cores) is how many tasks a job has at most."""
+    """A session's executors, for reading: what they do may be done twice, and changes nothing.
 
-    spark: "SparkSession"
+    `tasks_max` is how many tasks a job has at most; default: twice as many as run at a time.
+    """
+
+    session: "SparkSession"
     tasks_max: int | None = None
-    _cores: int = field(default=0, init=False)
+    _slots: int = field(default=0, init=False)
 
     @property
-    def cores(self) -> int:
-        """How many tasks run at a time, as Spark counts them when first asked."""
-        if not self._cores:
-            self._cores = self.spark.range(1 << 20).mapInArrow(_one_row, "n int").count()
-        return self._cores
+    def slots(self) -> int:
+        """How many tasks run at a time, as far as Spark says when it is first asked."""
+        if not self._slots:
+            rows = self.session.range(_ROWS_TO_COUNT).mapInArrow(_one_row, "n INT")
+            self._slots = max(1, collect(rows, stopped=_never).num_rows)
+        return self._slots
 
     def run(
         self,
-        do: Do[Work, Result],
+        do: Callable[[Work], Result],
         pieces: Sequence[Work],
         *,
-        cost: Callable[[Work], int] = _cost_of_one,
+        cost: Callable[[Work], int] = _alike,
         least_cost: int = 1,
+        stopped: Callable[[], bool] = _never,
     ) -> Iterator[Result]:
-        """What `do`, a function that a module has by name, makes of each piece; both are pickled.
+        """What `do` makes of each piece; both are pickled, so `do` is a function that a module has by name.
 
-        A task does several pieces, `least_cost` together at least, so that none takes much longer than
-        another. A TierctlError of `do` is raised here, when its piece's turn comes. EngineError when the job
-        fails. All results are held until the last is there.
+        A task does several pieces, which cost `least_cost` together at least, and all cost about the same.
+        What `do` returns is facts only, see `carry`; a TierctlError it raises is raised here when its piece's
+        turn comes. EngineError when the job fails, or is cancelled since `stopped` says so. All results are
+        held until the last is there.
         """
         if not pieces:
             return
         costs = [cost(piece) for piece in pieces]
-        tasks_max = self.tasks_max or _TASKS_A_CORE * self.cores
-        tasks = max(1, min(len(pieces), tasks_max, sum(costs) // max(least_cost, 1)))
-        slots = spread(costs, tasks)
-        table = pa.table(
-            [
-                pa.array(slots, pa.int32()),
-                pa.array(range(len(pieces)), pa.int32()),
-                pa.array([dumps(piece) for piece in pieces], pa.binary()),
-            ],
-            schema=_WORK,
-        )
-        yield from _in_order(_collected(self.spark, table, tasks, do), len(pieces))
+        tasks = min(len(pieces), -(-sum(costs) // least_cost))
+        if tasks > 1:
+            tasks = min(tasks, self.tasks_max or _TASKS_A_SLOT * self.slots)
+        work: list[list[tuple[int, Work]]] = [[] for _ in range(max(tasks, 1))]
+        for number, slot in enumerate(spread(costs, len(work))):
+            work[slot].append((number, pieces[number]))
+        rows = pa.table({"work": pa.array([pickle.dumps(each) for each in work], pa.binary())})
+        with parallelism(self.session, len(work)):
+            frame = self.session.createDataFrame(rows).mapInArrow(_Job(do), _RESULT_DDL)
+            results = collect(frame, stopped=stopped)
+        yield from _in_order(results, len(pieces))
 
 
 def spread(costs: Sequence[int], slots: int) -> list[int]:
@@ -87,55 +98,41 @@ def spread(costs: Sequence[int], slots: int) -> list[int]:
     load = [(0, slot) for slot in range(slots)]
     heapify(load)
     chosen = [0] * len(costs)
-    for piece in sorted(range(len(costs)), key=lambda i: -costs[i]):
+    for piece in sorted(range(len(costs)), key=lambda number: -costs[number]):
         cost, slot = load[0]
         chosen[piece] = slot
         heapreplace(load, (cost + max(costs[piece], 1), slot))
     return chosen
 
 
-def _collected(spark: "SparkSession", table: pa.Table, tasks: int, do: Do[Work, Result]) -> pa.Table:
-    from pyspark.errors import PySparkException
-
-    job = _Job(do)
+@contextmanager
+def parallelism(session: "SparkSession", tasks: int) -> Iterator[None]:
+    """In the block local rows are cut into so many tasks, without a shuffle."""
+    before = session.conf.get(_PARALLELISM, None)
+    session.conf.set(_PARALLELISM, str(tasks))
     try:
-        work = _cut(spark.createDataFrame(table), tasks)
-        return work.mapInArrow(job, _RESULT_DDL).toArrow()
-    except PySparkException as e:
-        raise EngineError(
-            f"a job of Spark failed: {_first_line(e)}",
-            hint="-v shows Spark's own log; running again may help",
-        ) from e
+        yield
+    finally:
+        session.conf.unset(_PARALLELISM)
+        if before is not None:
+            session.conf.set(_PARALLELISM, before)
 
 
-def _cut(work: "DataFrame", tasks: int) -> "DataFrame":
-    if tasks == 1:
-        return work.coalesce(1)
-    return work.repartitionById(tasks, work.slot)
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # What a Python worker raised stands at the end of its traceback, in the middle of the text.
-    own = [line for line in lines if line.startswith(("tierctl.", "pyarrow.", "OSError", "MemoryError"))]
-    return (own or lines or [type(error).__name__])[0][:500]
-
-
-class _Job(Generic[Work, Result]):
+@dataclass(frozen=True, slots=True)
+class _Job:
     """What an executor runs: rows of work in, rows of results out."""
 
-    def __init__(self, do: Do[Work, Result]) -> None:
-        self._do = do
+    do: Callable[..., object]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            numbers, work = batch.column("number").to_pylist(), batch.column("work")
-            for row, number in enumerate(numbers):
-                yield from self._done(number, pickle.loads(work[row].as_py()))
+            for row in batch.column("work"):
+                for number, piece in pickle.loads(row.as_py()):
+                    yield from self._done(number, piece)
 
-    def _done(self, number: int, piece: Work) -> Iterator[pa.RecordBatch]:
+    def _done(self, number: int, piece: object) -> Iterator[pa.RecordBatch]:
         try:
-            is_error, data = False, dumps(self._do(piece))
+            is_error, data = False, dumps(self.do(piece))
         except TierctlError as e:
             is_error, data = True, dumps(e)
         for at in range(0, len(data), SLICE_BYTES):
@@ -146,7 +143,7 @@ class _Job(Generic[Work, Result]):
 
 
 def _in_order(results: pa.Table, count: int) -> Iterator[Result]:
-    """The pieces' results; a piece's rows follow each other."""
+    """The pieces' results; the rows of one follow each other."""
     rows: list[list[int]] = [[] for _ in range(count)]
     for row, number in enumerate(results.column("number").to_pylist()):
         rows[number].append(row)

@@ -1,7 +1,7 @@
 """What comes back from executors beside columns: pickled there, unpickled with care on the driver.
 
-Executors read metadata and objects that somebody else wrote; what they send can only be facts, in tierctl's own
-classes for facts and plain data, never a call of something else.
+Executors read metadata and objects that somebody else wrote; what they send can only be facts, in tierctl's
+own classes for facts and plain data, never a call of something else.
 """
 
 import io
@@ -16,7 +16,15 @@ _ALLOWED = frozenset(
         ("tierctl.errors", "_restored"),
     }
 )
-_ROOMS = ("errors", "model", "state", "plan", "metadata.bulk_fold", "metadata.cache_ledger")
+_ROOMS = (
+    "errors",
+    "model",
+    "state",
+    "plan",
+    "metadata.bulk_fold",
+    "metadata.cache_ledger",
+    "report.formatters.pages",
+)
 _PROTOCOL = 5
 
 

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
+from tierctl.metadata.base import MetadataTopic
 from tierctl.metadata.bulk_fold import FoldedPiece, FoldPiece, fold_piece
 from tierctl.metadata.open import open_metadata
 from tierctl.spark.bulk import Executors
@@ -28,13 +30,19 @@ class SparkFold:
 
     def __call__(self, pieces: Sequence[FoldPiece]) -> Iterator[FoldedPiece]:
         """BulkFold.__call__; EngineError when Spark fails."""
-        do = partial(_fold, self._location)
+        do = partial(_fold, self._location, uuid4().hex)
         return self._executors.run(do, pieces, cost=_events, least_cost=LEAST_EVENTS)
 
 
-def _fold(location: TopicLocation, piece: FoldPiece) -> FoldedPiece:
-    with closing(open_topic(location)) as topic:
-        return fold_piece(topic, piece)
+def _fold(location: TopicLocation, run: str, piece: FoldPiece) -> FoldedPiece:
+    return fold_piece(_topic(location, run), piece)
+
+
+@lru_cache(maxsize=1)
+def _topic(location: TopicLocation, run: str) -> MetadataTopic:
+    """Opened once for all pieces of a run that a process reads."""
+    del run
+    return open_topic(location)
 
 
 def _events(piece: FoldPiece) -> int:
