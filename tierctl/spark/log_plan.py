@@ -1,4 +1,4 @@
-"""What `remote_log` is asked for, cut into tasks on the driver, by the code that `tierctl fetch` reads with."""
+"""What `remote_log` is asked for, cut into tasks on the driver by the code that `tierctl fetch` reads by."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack

@@ -1,0 +1,149 @@
+"""`remote_log` against what stock consumers read, for every topic of every capture."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from tierctl.spark import register
+
+from tests.read import brute
+from tests.read.test_reader import logs_of
+from tests.read.tier import Tier
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Capture = Callable[[str], Path]
+Answer = tuple[int, int, str | None, str | None]
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
+@pytest.fixture(scope="module")
+def session(spark: "SparkSession") -> "SparkSession":
+    register(spark)
+    return spark
+
+
+def load(session: "SparkSession", options: Mapping[str, str]) -> "DataFrame":
+    return session.read.format("remote_log").options(**options).load()
+
+
+def answers_of(table: pa.Table) -> dict[tuple[str, int], list[Answer]]:
+    """By topic and partition, in the order that they come."""
+    found: dict[tuple[str, int], list[Answer]] = defaultdict(list)
+    for row in table.to_pylist():
+        answer = (row["offset"], row["timestamp_ms"], brute.sha(row["key"]), brute.sha(row["value"]))
+        found[row["topic"], row["partition"]].append(answer)
+    return dict(found)
+
+
+def tiered(root: Path, stage: str) -> dict[str, str]:
+    return {"metadata": str(root / stage), "remote": str(root / f"{stage}-remote")}
+
+
+def unclean(root: Path, stage: str) -> dict[str, str]:
+    logs = ",".join(str(root / stage / broker) for broker in ("broker-1", "broker-2"))
+    return {
+        "metadata": str(root / stage / "broker-1"),
+        "remote": str(root / stage / "remote"),
+        "log_dir": logs,
+    }
+
+
+def aiven(root: Path) -> dict[str, str]:
+    options = {
+        "metadata": str(root / "broker-logs"),
+        "remote": str(root / "bucket"),
+        "layout": "aiven",
+        "log_dir": str(root / "broker-logs"),
+    }
+    if (root / "keys").is_dir():
+        options["aiven_private_key"] = f"key1={root / 'keys' / 'private.pem'}"
+    return options
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_every_topic_of_a_tiered_cluster(
+    session: "SparkSession", capture: Capture, stage: str, isolation: str
+) -> None:
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / stage, root / f"{stage}-remote")
+    shown = brute.committed if isolation == "read_committed" else brute.visible
+    expected: dict[tuple[str, int], list[Answer]] = {}
+    for part in tier.state:
+        partition = part.topic_id_partition
+        records = brute.decode_files(logs_of(tier, partition.topic, partition.partition))
+        if records:
+            expected[partition.topic, partition.partition] = [record.answer for record in shown(records)]
+
+    found = load(session, tiered(root, stage) | {"isolation_level": isolation}).toArrow()
+
+    assert answers_of(found) == expected
+    assert sum(map(len, expected.values())) > 10_000
+
+
+@pytest.mark.parametrize(("stage", "answers"), [("before", "3-before"), ("after", "5-after")])
+def test_every_topic_after_an_unclean_election(
+    session: "SparkSession", capture: Capture, stage: str, answers: str
+) -> None:
+    root = capture("unclean-leader")
+    files = {topic: root / "answers" / f"{answers}-{topic}-0.jsonl" for topic in ("wallets", "payouts")}
+    expected = {(topic, 0): brute.answers(file) for topic, file in files.items() if file.exists()}
+    found = load(session, unclean(root, stage)).toArrow()
+    assert answers_of(found) == expected
+
+
+@pytest.mark.parametrize("isolation", ISOLATIONS)
+@pytest.mark.parametrize("name", ["aiven-plain", "aiven-encrypted"])
+def test_every_topic_of_aivens_plugin(
+    session: "SparkSession", capture: Capture, name: str, isolation: str
+) -> None:
+    root = capture(name)
+    expected = {}
+    for file in (root / "answers").glob(f"*.{isolation}.jsonl"):
+        topic, _, partition = file.name.split(".")[0].rpartition("-")
+        expected[topic, int(partition)] = brute.answers(file)
+    options = aiven(root) | {"isolation_level": isolation, "topic": "sensors,audit"}
+    assert answers_of(load(session, options).toArrow()) == expected
+
+
+def test_columns_are_what_the_record_has(session: "SparkSession", capture: Capture) -> None:
+    from pyspark.sql import functions as f
+
+    root = capture("tiered-cluster")
+    frame = load(session, tiered(root, "before") | {"topic": "orders", "partition": "1"})
+    tier = Tier.of(root / "before", root / "before-remote")
+    records = brute.visible(brute.decode_files(logs_of(tier, "orders", 1)))
+    rows = frame.where((f.col("offset") >= 10) & (f.col("offset") < 400)).toArrow().to_pylist()
+    assert [
+        (
+            row["offset"],
+            row["timestamp_ms"],
+            row["leader_epoch"],
+            row["key"],
+            row["value"],
+            tuple((each["key"], each["value"]) for each in row["headers"]),
+        )
+        for row in rows
+    ] == [(r.offset, r.timestamp_ms, r.epoch, r.key, r.value, r.headers) for r in records[10:400]]
+    partition = tier.partition("orders", 1).topic_id_partition
+    for row in rows:
+        assert (row["topic"], row["topic_id"], row["partition"]) == tuple(
+            (partition.topic, partition.topic_id, partition.partition)
+        )
+        assert row["timestamp_type"] == "CreateTime"
+        assert round(row["timestamp"].timestamp() * 1000) == row["timestamp_ms"]
+
+
+def test_of_the_columns_only_those_that_are_wanted(session: "SparkSession", capture: Capture) -> None:
+    reader = session.read.format("remote_log").options(**tiered(capture("tiered-cluster"), "before"))
+    frame = reader.schema("offset long, topic string").load().where("offset < 2 and topic = 'clicks'")
+    assert [tuple(row) for row in frame.collect()] == []
+    frame = (
+        reader.schema("offset long, topic string").load().where("offset in (2401, 2400) and topic = 'clicks'")
+    )
+    assert [tuple(row) for row in frame.collect()] == [(2400, "clicks"), (2401, "clicks")] * 2
