@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,17 @@ class Zygote:
             cwd=Path(__file__).parents[2],
         )
 
-    def __call__(self, *args: object, kills: list[list[Any]] | None = None, files: int | None = None) -> Ran:
+    def __call__(
+        self,
+        *args: object,
+        kills: list[list[Any]] | None = None,
+        files: int | None = None,
+        parts: int | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Ran:
         out, err = self._folder / "out", self._folder / "err"
         job = {"argv": [str(arg) for arg in args], "kills": kills or [], "files": files}
-        job |= {"out": str(out), "err": str(err)}
+        job |= {"parts": parts, "env": dict(env or {}), "out": str(out), "err": str(err)}
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps(job), file=self._process.stdin, flush=True)

@@ -1,10 +1,12 @@
 """Runs tierctl command lines in forked processes, each of which may kill itself around a side effect.
 
 Python and its libraries are loaded once; a fork costs milliseconds. One JSON object a line on stdin:
-{"argv": [...], "kills": [[label, moment, nth]], "files": nth | null, "out": file, "err": file}
+{"argv": [...], "kills": [[label, moment, nth]], "files": nth | null, "parts": nth | null, "env": {...},
+ "out": file, "err": file}
 and one on stdout for each: {"status": exit code, or the negative number of the signal that ended it}.
 `kills` end the process by SIGKILL at the nth time a side effect is about to begin or has just ended;
-`files` at the nth change of a file, wherever in the program. The last line of `err` lists what was met.
+`files` at the nth change of a file, wherever in the program; `parts` before the nth part of a log that goes
+to S3, in small parts then. `env` is added to the environment. The last line of `err` lists what was met.
 """
 
 import functools
@@ -17,6 +19,8 @@ import sys
 import threading
 from collections import Counter
 from typing import Any
+
+SMALL_PART_BYTES = 1 << 17
 
 _LOCK = threading.Lock()
 
@@ -51,6 +55,23 @@ def _watch_files(nth: int | None, met: Counter[tuple[str, str]]) -> None:
     files.PLAIN._observe = observe
 
 
+def _watch_parts(nth: int | None) -> None:
+    from tierctl.storage import s3, s3_uploads
+
+    if nth is None:
+        return
+    s3.PART_BYTES = SMALL_PART_BYTES
+    sent, put_part = [], s3_uploads.Uploads.put_part
+
+    def watched(*args: Any) -> Any:
+        sent.append(args)
+        if len(sent) == nth:
+            _die()
+        return put_part(*args)
+
+    s3_uploads.Uploads.put_part = watched
+
+
 def _child(job: dict[str, Any]) -> int:
     for stream, name in ((1, "out"), (2, "err")):
         fd = os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -60,6 +81,8 @@ def _child(job: dict[str, Any]) -> int:
     met: Counter[tuple[str, str]] = Counter()
     _watch_effects(job["kills"], met)
     _watch_files(job["files"], met)
+    _watch_parts(job["parts"])
+    os.environ.update(job["env"])
     from tierctl.cli.main import run
 
     code = run(job["argv"])

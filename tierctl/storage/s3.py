@@ -4,7 +4,6 @@ Credentials, region, endpoint and profile come from where every AWS client takes
 ~/.aws, the machine's role), never from tierctl's options.
 """
 
-import base64
 import io
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ from tierctl.storage.objects import (
     verify_stream,
 )
 from tierctl.storage.s3_errors import PRECONDITION_FAILED, code_of, translated
+from tierctl.storage.s3_uploads import Uploads, encoded_crc
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -86,12 +86,13 @@ class S3Store:
     """ObjectStore over a bucket and a prefix, which is joined to keys as it is, without a `/` of its own."""
 
     def __init__(
-        self, s3: "S3Client", bucket: str, prefix: str = "", *, part_bytes: int = PART_BYTES
+        self, s3: "S3Client", bucket: str, prefix: str = "", *, part_bytes: int | None = None
     ) -> None:
         self._s3 = s3
         self._bucket = bucket
         self._prefix = prefix
-        self._part_bytes = part_bytes
+        self._part_bytes = part_bytes or PART_BYTES
+        self._uploads = Uploads(s3, bucket)
 
     @property
     def address(self) -> S3Address:
@@ -179,9 +180,13 @@ class S3Store:
                     yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """ObjectStore.delete, a thousand keys a request; S3 answers 200 with errors inside."""
+        """ObjectStore.delete, a thousand keys a request; S3 answers 200 with errors inside.
+
+        What a killed run began to upload under these keys goes first: nobody else would ever look for it.
+        """
         for first in range(0, len(keys), DELETE_BATCH):
             batch = keys[first : first + DELETE_BATCH]
+            self._uploads.abort_all([self._prefix + key for key in batch])
             with translated(f"deleting {len(batch)} objects, {self.name_of(batch[0])} first"):
                 answer = self._s3.delete_objects(
                     Bucket=self._bucket, Delete={"Objects": [{"Key": self._prefix + key} for key in batch]}
@@ -271,47 +276,15 @@ class S3Store:
                 Bucket=self._bucket,
                 Key=self._prefix + key,
                 Body=body,
-                ChecksumCRC32C=_encoded(google_crc32c.value(body)),
+                ChecksumCRC32C=encoded_crc(google_crc32c.value(body)),
                 **condition,  # type: ignore[arg-type]
             )
         return answer["ETag"]
 
     def _put_parts(self, key: str, source: Source, condition: dict[str, str]) -> None:
-        target = {"Bucket": self._bucket, "Key": self._prefix + key}
         part_bytes = max(self._part_bytes, -(-source_size_bytes(source) // PARTS_MAX))
-        with translated(f"beginning {self.name_of(key)}"):
-            upload = self._s3.create_multipart_upload(**target, ChecksumAlgorithm="CRC32C")["UploadId"]  # type: ignore[arg-type]
-        done = False
-        try:
-            parts = [
-                self._put_part(target, upload, number, part)
-                for number, part in enumerate(chunks(source, part_bytes), 1)
-            ]
-            with _conditional(), translated(f"completing {self.name_of(key)}", writing=True):
-                self._s3.complete_multipart_upload(
-                    **target,  # type: ignore[arg-type]
-                    UploadId=upload,
-                    MultipartUpload={"Parts": parts},  # type: ignore[typeddict-item]
-                    **condition,  # type: ignore[arg-type]
-                )
-            done = True
-        finally:
-            if not done:
-                # Our own upload: parts nobody completes cost money for ever. Best effort, it may be complete.
-                with suppress(TierctlError), translated(f"aborting the upload of {self.name_of(key)}"):
-                    self._s3.abort_multipart_upload(**target, UploadId=upload)  # type: ignore[arg-type]
-
-    def _put_part(self, target: dict[str, str], upload: str, number: int, part: bytes) -> dict[str, Any]:
-        checksum = _encoded(google_crc32c.value(part))
-        with translated(f"writing part {number} of {self.name_of(target['Key'].removeprefix(self._prefix))}"):
-            answer = self._s3.upload_part(
-                **target,  # type: ignore[arg-type]
-                UploadId=upload,
-                PartNumber=number,
-                Body=part,
-                ChecksumCRC32C=checksum,
-            )
-        return {"PartNumber": number, "ETag": answer["ETag"], "ChecksumCRC32C": checksum}
+        with _conditional():
+            self._uploads.put(self._prefix + key, source, part_bytes, condition)
 
     def _checksums(self, source: Source) -> set[str]:
         """What S3 may say of these bytes: of the whole, or of the parts' checksums as it was uploaded."""
@@ -323,7 +296,7 @@ class S3Store:
             whole = google_crc32c.extend(whole, part)
             of_parts = google_crc32c.extend(of_parts, crc.to_bytes(4, "big"))
             count += 1
-        return {_encoded(whole), f"{_encoded(of_parts)}-{count}"}
+        return {encoded_crc(whole), f"{encoded_crc(of_parts)}-{count}"}
 
     def _verify_bytes(self, key: str, source: Source) -> None:
         with self.open(key) as stored:
@@ -343,10 +316,6 @@ def _conditional() -> Iterator[None]:
         if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in PRECONDITION_FAILED:
             raise _Occupied from e
         raise
-
-
-def _encoded(crc: int) -> str:
-    return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
 
 
 class _Body(WholeRange):

@@ -1,6 +1,6 @@
 """What boto3 raises, as errors of the tree."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -47,6 +47,16 @@ def status_of(error: ClientError) -> int:
     """The HTTP status, 0 when there was none."""
     metadata: Any = error.response.get("ResponseMetadata", {})
     return int(metadata.get("HTTPStatusCode", 0))
+
+
+@contextmanager
+def suppressed(codes: Collection[str]) -> Iterator[None]:
+    """Nothing happens where the store answers with one of these codes."""
+    try:
+        yield
+    except TierctlError as e:
+        if not (isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in codes):
+            raise
 
 
 @contextmanager

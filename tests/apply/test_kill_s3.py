@@ -1,0 +1,142 @@
+"""kill -9 beside an S3 server: reruns come to the end of an undisturbed run, and leave no upload behind."""
+
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.metadata import open_metadata
+from tierctl.model import RemoteLogSegmentMetadata
+from tierctl.storage.open import open_remote
+from tierctl.storage.s3 import client
+
+from tests.apply.conftest import Zygote
+from tests.apply.worlds import DAY_MS, RETENTION, copy_world
+from tests.servers import S3Server
+
+pytestmark = pytest.mark.slow
+SIGKILLED = -9
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """A tier in a bucket of its own, its metadata, and the log that it is copied from."""
+
+    name: str
+    layout: str
+    metadata: Path
+    logs: Path
+    forked: Zygote
+
+    def run(self, command: str, *more: object, code: int = 0, **kill: Any) -> None:
+        where = ("--metadata", self.metadata, "--remote", f"s3://{self.name}/tier", "--layout", self.layout)
+        logs = () if command == "delete" else ("--log-dir", self.logs)
+        configs = ("--topic-configs", self.logs / "configs") if command == "sweep" else ()
+        how = ("--wave-size", 2, "--threads", 2, "--apply")
+        env = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+        ran = self.forked(command, *where, *logs, *configs, *more, *how, env=env, **kill)
+        assert ran.code == code, ran.err
+
+    def segments(self) -> list[RemoteLogSegmentMetadata]:
+        manager = open_metadata(self.metadata.as_uri())
+        found = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
+        manager.close()
+        return found
+
+    def check(self) -> None:
+        """No FINISHED without its objects, all of whose bytes are there; no object that is nobody's."""
+        tier = open_remote(f"s3://{self.name}/tier", layout=self.layout)
+        known = self.segments()
+        for segment in known:
+            if segment.state.name == "COPY_SEGMENT_FINISHED":
+                log = self.logs / "bills-0" / f"{segment.start_offset:020d}.log"
+                with tier.fetch_log_segment(segment, 0) as stream:
+                    assert stream.read() == log.read_bytes()
+        assert {o.key for o in tier.list_objects()} == {o.key for s in known for o in tier.objects_of(s)}
+        tier.close()
+
+    def end(self) -> tuple[Counter[tuple[object, ...]], Counter[tuple[str, str]]]:
+        """Segments and objects, their ids left out."""
+        tier = open_remote(f"s3://{self.name}/tier", layout=self.layout)
+        objects = Counter(
+            (o.key.rsplit("/", 1)[1][:20], o.key.rsplit(".", 1)[1]) for o in tier.list_objects()
+        )
+        tier.close()
+        return Counter((s.start_offset, s.end_offset, s.state) for s in self.segments()), objects
+
+    def uploads(self) -> list[Any]:
+        s3 = client()
+        found = s3.list_multipart_uploads(Bucket=self.name).get("Uploads", [])
+        s3.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("killed")
+    copy_world(folder, capture("untiered-broker"))
+    (folder / "logs" / "configs").write_text(RETENTION)
+    return folder
+
+
+@pytest.fixture
+def bucket(template: Path, s3_server: S3Server, forked: Zygote, tmp_path: Path) -> Callable[[str], Bucket]:
+    def make(layout: str) -> Bucket:
+        metadata = tmp_path / "metadata"
+        shutil.copytree(template / "metadata", metadata)
+        return Bucket(s3_server.bucket(), layout, metadata, template / "logs", forked)
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("command", "layout", "kill"),
+    [
+        ("copy", "kafka", {"kills": [["copy.segment.store", "before", 2]]}),
+        ("copy", "aiven", {"kills": [["copy.segment.store", "after", 1]]}),
+        ("copy", "kafka", {"kills": [["copy.finished.publish", "before", 2]]}),
+        ("copy", "aiven", {"kills": [["copy.finished.publish", "after", 1]]}),
+        ("copy", "kafka", {"parts": 3}),
+        ("copy", "aiven", {"parts": 6}),
+        ("sweep", "kafka", {"kills": [["sweep.segment.delete", "before", 1]]}),
+        ("sweep", "aiven", {"kills": [["sweep.segment.delete", "after", 1]]}),
+        ("delete", "aiven", {"kills": [["delete.segment.delete", "before", 3]]}),
+        ("delete", "kafka", {"kills": [["delete.segment.delete", "after", 3]]}),
+    ],
+)
+def test_reruns_converge(
+    bucket: Callable[[str], Bucket], command: str, layout: str, kill: dict[str, Any]
+) -> None:
+    killed = bucket(layout)
+    if command != "copy":
+        killed.run("copy")
+    if command == "delete":
+        killed.run("delete", "--mark", "--topic", "bills")
+    before = killed.end()
+    killed.run(command, code=SIGKILLED, **kill)
+    killed.check()
+    assert bool(killed.uploads()) == ("parts" in kill)
+    killed.run(command)
+    killed.check()
+    if command == "copy":
+        # What the killed run had begun, objects and uploads, goes once it is a day old.
+        killed.run("copy", "--clean-dangling", "--now", int(time.time() * 1000) + 2 * DAY_MS)
+        killed.check()
+    segments, objects = killed.end()
+    assert killed.uploads() == []
+    assert {state for *_, state in segments} <= {"COPY_SEGMENT_FINISHED"}
+    starts = sorted(int(str(start)) for start, *_ in segments)
+    if command == "copy":
+        assert starts == [0, 600, 1200]
+    elif command == "sweep":
+        assert starts == [1200]
+        assert objects == Counter(
+            {key: count for key, count in before[1].items() if key[0] == f"{1200:020d}"}
+        )
+    else:
+        assert (starts, objects) == ([], Counter())
