@@ -40,6 +40,11 @@ class BadRange:
     error: CorruptInputError
     is_gap: bool = False
 
+    def __str__(self) -> str:
+        if self.offset == self.next_offset:
+            return f"before offset {self.offset}: {self.error}"
+        return f"offsets {self.offset} to {self.next_offset - 1}: {self.error}"
+
 
 @dataclass(frozen=True, slots=True)
 class MetadataChunk:

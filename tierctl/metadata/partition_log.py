@@ -130,7 +130,8 @@ class PartitionLog:
         source = str(self.path(base))
         reached = base
         with closing(self._files.open(self.path(base))) as file:
-            position, expected = self._seek(file, base, start_offset)
+            # From the record before, so that nothing between the two goes unseen.
+            position, expected = self._seek(file, base, start_offset - 1)
             for window in scan_windows(file, position, expected):
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
                 reached = max(window.next_offset, *(bad.next_offset for bad in chunk.bad), reached)

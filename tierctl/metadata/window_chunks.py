@@ -24,7 +24,8 @@ def chunk_of(
     values = read_values(window.data, start_offset, end_offset, heads=window.heads)
     gaps = _gaps(window, values, (start_offset, end_offset), source)
     bad = [*_unreadable(window, values, source), *gaps]
-    concerned = (b for b in bad if b.next_offset > start_offset and b.offset < end_offset)
+    # Bytes that took no offset are told of where they lie.
+    concerned = (b for b in bad if max(b.next_offset, b.offset + 1) > start_offset and b.offset < end_offset)
     ordered = tuple(sorted(concerned, key=lambda b: b.offset))
     reached = max([window.next_offset, *(b.next_offset for b in ordered)])
     return MetadataChunk(

@@ -36,6 +36,9 @@ class Predicate:
 
     def mask(self, column: pa.Array) -> pa.Array:
         """For each row true, false or, where that is not known, null."""
+        if pa.types.is_integer(column.type):
+            # A value may be larger than the column's own can be.
+            column = column.cast(pa.int64())
         if self.operator == "is null":
             found = pc.is_null(column)
         elif self.operator == "in":

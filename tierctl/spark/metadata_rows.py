@@ -189,23 +189,15 @@ def _timestamp(timestamps_ms: pa.Array) -> pa.Array:
 
 
 def _ranges(chunk: MetadataChunk, split: MetadataSplit) -> list[BadRange]:
-    """What can't be read, cut to the split's offsets: each is told of by one task only."""
-    cut = (
-        replace(
-            bad,
-            offset=max(bad.offset, split.start_offset),
-            next_offset=min(bad.next_offset, split.end_offset),
-        )
-        for bad in chunk.bad
-    )
-    return [bad for bad in cut if bad.offset <= bad.next_offset]
+    """What can't be read and begins in the split: each is told of by one task only."""
+    return [bad for bad in chunk.bad if split.start_offset <= bad.offset < split.end_offset]
 
 
 def _lost(metadata_partition: int, ranges: Sequence[BadRange]) -> pa.RecordBatch:
     columns = {
         "metadata_partition": [metadata_partition] * len(ranges),
         "metadata_offset": [bad.offset for bad in ranges],
-        "error": [f"offsets {bad.offset} to {bad.next_offset - 1}: {bad.error}" for bad in ranges],
+        "error": [str(bad) for bad in ranges],
         "next_offset": [bad.next_offset for bad in ranges],
         "is_gap": [bad.is_gap for bad in ranges],
     }

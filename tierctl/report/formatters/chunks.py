@@ -28,7 +28,7 @@ def _with_damage(chunk: MetadataChunk, damaged: Sequence[BadRange]) -> Records:
     rows, nothing = pa.array(order), [None] * len(damaged)
     timestamps_ms = pa.concat_arrays([pa.array(chunk.timestamps_ms), pa.array(nothing, pa.int64())])
     values = pa.concat_arrays([chunk.values, pa.array(nothing, chunk.values.type)])
-    errors = {int(row): _what_is_lost(damaged[order[row] - count]) for row in np.flatnonzero(order >= count)}
+    errors = {int(row): str(damaged[order[row] - count]) for row in np.flatnonzero(order >= count)}
     return Records.of(
         chunk.metadata_partition,
         pa.array(offsets[order]),
@@ -36,7 +36,3 @@ def _with_damage(chunk: MetadataChunk, damaged: Sequence[BadRange]) -> Records:
         values.take(rows),
         errors,
     )
-
-
-def _what_is_lost(bad: BadRange) -> str:
-    return f"offsets {bad.offset} to {bad.next_offset - 1}: {bad.error}"
