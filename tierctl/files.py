@@ -4,6 +4,8 @@ Everything that changes a file goes through a `FileSystem`, one small method eac
 or kill the nth write, fsync or rename; production uses the plain one.
 """
 
+import ctypes
+import errno
 import fcntl
 import os
 import stat
@@ -29,7 +31,8 @@ def unobserved(_operation: str, _path: Path) -> None:
 class FileSystem:
     """The operations that change files. `observer` is told (operation, path) before each.
 
-    All raise OSError. Operations: mkdir create write fsync rename fsync-dir unlink rmdir truncate.
+    All raise OSError. Operations: mkdir create write fsync rename link exchange fsync-dir unlink rmdir
+    truncate.
     """
 
     def __init__(self, observer: Observer = unobserved) -> None:
@@ -77,6 +80,20 @@ class FileSystem:
         self._observe("rename", target)
         source.replace(target)
 
+    def link(self, source: Path, target: Path) -> None:
+        """Give `source` the name `target` as well; FileExistsError when something has it."""
+        self._observe("link", target)
+        os.link(source, target, follow_symlinks=False)
+
+    def exchange(self, path: Path, target: Path) -> None:
+        """Let two folders have each other's names in one step; in several where the system knows no such."""
+        self._observe("exchange", target)
+        if _exchanged(path, target):
+            return
+        spare = path.with_name(f"{path.name}{TEMP_SUFFIX}")
+        for old, new in ((target, spare), (path, target), (spare, path)):
+            self.rename(old, new)
+
     def unlink(self, path: Path) -> None:
         """Remove a file (a link, never what it points to); no error when it is gone."""
         self._observe("unlink", path)
@@ -94,6 +111,23 @@ class FileSystem:
 
 
 PLAIN = FileSystem()
+
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
+_NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP}
+
+
+def _exchanged(path: Path, target: Path) -> bool:
+    """renameat2(2) with RENAME_EXCHANGE; False where there is none."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(library, "renameat2"):
+        return False
+    names = os.fsencode(path), os.fsencode(target)
+    if library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number not in _NO_EXCHANGE:
+        raise OSError(number, os.strerror(number), str(target))
+    return False
 
 
 @cache

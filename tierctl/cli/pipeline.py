@@ -1,5 +1,6 @@
 """`tierctl pipeline`: the metadata topic as tables."""
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,7 @@ from tierctl.errors import ExitCode, UsageError
 from tierctl.typed import remote_uri_of
 
 if TYPE_CHECKING:
-    from tierctl.spark.pipeline_run import Pipeline, Progress, RunTasks
+    from tierctl.spark.pipeline_run import Pipeline, PipelineRun, Progress, RunTasks
 
 COLUMNS = ("commit", "metadata_partitions", "offsets", "events", "warehouse")
 
@@ -33,7 +34,7 @@ Follow = Annotated[
         "-f",
         help="Go on until stopped, with a commit for each micro-batch of Structured Streaming; with --engine "
         "local the topic is looked at again and again. Not on Spark Connect: there the server would have to "
-        "hold the warehouse.",
+        "hold the warehouse. A JSON line for each commit.",
         rich_help_panel=options.RUN,
     ),
 ]
@@ -85,9 +86,24 @@ def run(
     with Context.of(ctx) as context:
         pipeline = _pipeline(context, warehouse)
         with pipeline.opened() as opened:
-            done = opened.step()
-            _show(done, pipeline, ctx.params["output"])
+            if follow:
+                _follow(context, opened, pipeline, interval_s)
+            else:
+                _show(opened.step(), pipeline, ctx.params["output"])
     return ExitCode.OK
+
+
+def _follow(context: Context, opened: "PipelineRun", pipeline: "Pipeline", interval_s: int) -> None:
+    from tierctl.spark.pipeline_follow import follow_here, follow_on
+
+    def told(done: "Progress") -> None:
+        _show(done, pipeline, options.OutputFormat.JSONL)
+        sys.stdout.flush()
+
+    if context.is_on_spark:
+        follow_on(context.spark(), pipeline.location, opened, told, interval_s=interval_s)
+    else:
+        follow_here(opened, told, interval_s=interval_s)
 
 
 def _pipeline(context: Context, warehouse: str | None) -> "Pipeline":
@@ -111,7 +127,7 @@ def _pipeline(context: Context, warehouse: str | None) -> "Pipeline":
 def _run_tasks(context: Context) -> "RunTasks":
     from tierctl.spark.pipeline_run import run_here, run_on
 
-    return run_on(context.spark()) if context.is_on_spark else run_here
+    return run_on(context.executors()) if context.is_on_spark else run_here
 
 
 def _show(done: "Progress", pipeline: "Pipeline", output: str) -> None:

@@ -10,7 +10,7 @@ once the driver has made the commit.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,9 +25,6 @@ from tierctl.spark.pipeline_task import Task, do_task
 from tierctl.spark.warehouse import Commit, PartState, Warehouse
 from tierctl.spark.warehouse_ledger import Effect, Ledger, unobserved
 from tierctl.spark.warehouse_open import WarehouseSpec
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 LEAST_EVENTS = 20_000
 """Of fewer, several metadata partitions make one task: starting it takes as long."""
@@ -46,11 +43,11 @@ def run_here(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
     return map(do_task, tasks)
 
 
-def run_on(spark: "SparkSession") -> RunTasks:
-    """RunTasks on the executors of a session; no events travel, and nothing is shuffled but the tasks."""
+def run_on(executors: Executors) -> RunTasks:
+    """RunTasks on executors; no event travels, and nothing is shuffled but the tasks."""
 
     def run(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-        return Executors(spark).run(do_task, tasks, cost=_offsets, least_cost=LEAST_EVENTS)
+        return executors.run(do_task, tasks, cost=_offsets, least_cost=LEAST_EVENTS)
 
     return run
 

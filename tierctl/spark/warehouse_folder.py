@@ -4,12 +4,9 @@ A table's folder is exchanged for another in one step, so a table is seen as one
 changed have new names: who listed the old ones may miss them, and never reads another's bytes.
 """
 
-import ctypes
 import errno
-import os
-import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -17,12 +14,11 @@ from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, write_durab
 from tierctl.metadata.disk_errors import translated
 from tierctl.spark.warehouse import EVENTS, Files
 from tierctl.storage.local import LocalStore
-from tierctl.storage.objects import Source
+from tierctl.storage.objects import Source, chunks
 
 LOCK: Final = ".tierctl-pipeline.lock"
 _NEW: Final = "_new"
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-_NO_EXCHANGE: Final = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP}
+_NO_LINKS: Final = {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 
 
 class FolderWarehouse:
@@ -52,17 +48,16 @@ class FolderWarehouse:
     def create(self, key: str, body: bytes) -> bool:
         """Warehouse.create, by a link: it is there whole or not at all."""
         path = self._root / key
-        temp = path.with_name(f".{path.name}.{os.getpid()}{TEMP_SUFFIX}")
+        temp = self._root / f".commit{TEMP_SUFFIX}"
         with translated(f"writing {path}"):
             self._fs.make_folder(path.parent)
             write_durably(temp, [body], fs=self._fs)
             try:
-                os.link(temp, path)
+                self._fs.link(temp, path)
             except FileExistsError:
                 return False
-            finally:
-                self._fs.unlink(temp)
             self._fs.sync_folder(path.parent)
+            self._fs.unlink(temp)
         return True
 
     def keys(self, prefix: str) -> Iterator[str]:
@@ -97,9 +92,9 @@ class FolderWarehouse:
         with translated(f"writing {target}"):
             new = self._filled(table, files)
             if target.exists():
-                exchange(new, target)
+                self._fs.exchange(new, target)
                 self._fs.sync_folder(self._root)
-                shutil.rmtree(new)
+                self._remove(new)
             else:
                 self._fs.rename(new, target)
                 self._fs.sync_folder(self._root)
@@ -107,34 +102,24 @@ class FolderWarehouse:
     def _filled(self, table: str, files: Files) -> Path:
         """A new folder that has the files under their own names."""
         new = self._root / _NEW / table
-        if new.exists():
-            shutil.rmtree(new)
+        for leftover in (new, new.with_name(f"{new.name}{TEMP_SUFFIX}")):
+            self._remove(leftover)
         self._fs.make_folder(new)
         for key in files.values():
             source = self._root / key
+            target = new / source.name
             try:
-                os.link(source, new / source.name)
+                self._fs.link(source, target)
             except OSError as e:
-                if e.errno not in {errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}:
+                if e.errno not in _NO_LINKS:
                     raise
-                shutil.copyfile(source, new / source.name)
+                write_durably(target, chunks(source), fs=self._fs, sync_folder=False)
         self._fs.sync_folder(new)
         return new
 
-
-def exchange(new: Path, target: Path) -> None:
-    """Let two folders have each other's names, in one step where the system can; else in two. OSError."""
-    library = ctypes.CDLL(None, use_errno=True)
-    with suppress(AttributeError):
-        paths = os.fsencode(new), os.fsencode(target)
-        if library.renameat2(_AT_FDCWD, paths[0], _AT_FDCWD, paths[1], _RENAME_EXCHANGE) == 0:
-            return
-        number = ctypes.get_errno()
-        if number not in _NO_EXCHANGE:
-            raise OSError(number, os.strerror(number), str(target))
-    old = new.with_name(f"{new.name}.old")
-    if old.exists():
-        shutil.rmtree(old)
-    target.rename(old)
-    new.rename(target)
-    old.rename(new)
+    def _remove(self, folder: Path) -> None:
+        """The folder and the files in it, if it is there."""
+        if folder.is_dir():
+            for path in sorted(folder.iterdir()):
+                self._fs.unlink(path)
+            self._fs.rmdir(folder)

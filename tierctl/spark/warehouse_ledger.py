@@ -23,7 +23,7 @@ from tierctl.spark.warehouse import (
 
 Effect = Callable[[str], None]
 _NUMBER_DIGITS: Final = 12
-_BEGUN: Final = (DATA, f"{EVENTS}/batch=0/", "_new/")
+_BEGUN: Final = (DATA, f"{EVENTS}/batch=0/", "_new/", MARKER)
 """What a run leaves that was killed before the warehouse was ready."""
 
 
@@ -47,9 +47,7 @@ class Ledger:
         if raw is not None:
             _check_marker(raw, topic_id, metadata_partitions)
             return
-        if any(
-            not key.startswith((DATA, EVENTS, *(f"{t}/" for t in TABLES))) for key in self._warehouse.keys("")
-        ):
+        if any(not key.startswith(_BEGUN) for key in self._warehouse.keys("")):
             raise UsageError("--warehouse holds something else", hint="name a new folder, or a warehouse")
         for table in (EVENTS, *TABLES):
             self._warehouse.put(empty_key(table), empties[table])
