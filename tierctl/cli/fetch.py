@@ -1,6 +1,7 @@
 """`tierctl fetch`: records, segments and indexes from the tier."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,10 @@ def fetch(
             from tierctl.cli.fetch_objects import fetch_auxiliary_state
 
             fetch_auxiliary_state(ctx, context, problems)
+        elif context.is_on_spark:
+            from tierctl.cli.fetch_spark import fetch_records
+
+            fetch_records(ctx, context, problems)
         else:
             _fetch_records(ctx, context, problems)
     return problems.exit_code
@@ -97,20 +102,57 @@ def chosen_partitions(context: Context, problems: "Problems") -> Iterator["Reada
             problems.report(refusal)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A partition, opened, and the offsets of it that the options mean; `until` None is its end."""
+
+    view: "PartitionView"
+    reader: "PartitionReader"
+    start: int
+    until: int | None
+
+    @property
+    def note(self) -> str | None:
+        """Where and why reading ended sooner than was asked for."""
+        undecided = self.reader.undecided_offset
+        if undecided is None or (self.until is not None and self.until <= undecided):
+            return None
+        return (
+            f"{self.view.topic_id_partition.topic_partition} ends at offset {undecided} for "
+            "read_committed: how its transaction ended is not in the tier; --log-dir may tell"
+        )
+
+
+def asked_partitions(
+    ctx: typer.Context, context: Context, tier: Tier, problems: "Problems"
+) -> Iterator[Asked]:
+    """The partitions that the options mean, with those of their records that they mean."""
+    from tierctl.read.leaders import log_start_on
+    from tierctl.read.reader import Isolation, PartitionReader
+
+    cluster = context.cluster()
+    for readable in chosen_partitions(context, problems):
+        view = tier.view(readable, problems, log_start_on(cluster, readable.topic_id_partition))
+        isolation = Isolation(ctx.params["isolation"])
+        reader = PartitionReader(view, tier.fetcher, problems.report, isolation=isolation)
+        start = _start(ctx, view, reader)
+        if start is not None:
+            yield Asked(view, reader, start, _until(ctx, reader, start))
+
+
 def _fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:
     from tierctl.read import rows
-    from tierctl.read.leaders import log_start_on
     from tierctl.report import render
 
     tier = Tier.of(context)
-    cluster = context.cluster()
     encode = rows.encoder(rows.Binary(ctx.params["binary"]))
 
     def every() -> Iterator[dict[str, Any]]:
-        for readable in chosen_partitions(context, problems):
-            start = log_start_on(cluster, readable.topic_id_partition)
-            for record in _records(ctx, tier.view(readable, problems, start), tier, problems):
-                yield rows.record_row(readable.topic_id_partition, record, encode)
+        for asked in asked_partitions(ctx, context, tier, problems):
+            for record in asked.reader.read(asked.start, asked.until):
+                yield rows.record_row(asked.view.topic_id_partition, record, encode)
+            if asked.note is not None:
+                note(asked.note)
 
     render(
         islice(every(), ctx.params["max_records"]),
@@ -118,24 +160,6 @@ def _fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -
         rows.COLUMNS,
         table_columns=rows.TABLE_COLUMNS,
     )
-
-
-def _records(ctx: typer.Context, view: "PartitionView", tier: Tier, problems: "Problems") -> Iterator[Any]:
-    from tierctl.read.reader import Isolation, PartitionReader
-
-    reader = PartitionReader(
-        view, tier.fetcher, problems.report, isolation=Isolation(ctx.params["isolation"])
-    )
-    start = _start(ctx, view, reader)
-    if start is None:
-        return
-    until = _until(ctx, reader, start)
-    yield from reader.read(start, until)
-    if reader.undecided_offset is not None and (until is None or until > reader.undecided_offset):
-        note(
-            f"{view.topic_id_partition.topic_partition} ends at offset {reader.undecided_offset} for "
-            "read_committed: how its transaction ended is not in the tier; --log-dir may tell"
-        )
 
 
 def _start(ctx: typer.Context, view: "PartitionView", reader: "PartitionReader") -> int | None:

@@ -88,10 +88,13 @@ class PartitionReader:
 
         Raises NotFoundError when the start lies outside the log: the broker's OffsetOutOfRange.
         """
+        return self._records(*self.span(start_offset, until_offset))
+
+    def span(self, start_offset: int | None = None, until_offset: int | None = None) -> tuple[int, int]:
+        """What `read` reads of that: from an offset up to, not including, another; raises as it does."""
         start = self._view.log_start_offset if start_offset is None else start_offset
         self._check_range(start)
-        end = self.end_offset if until_offset is None else min(until_offset, self.end_offset)
-        return self._records(start, end)
+        return start, self.end_offset if until_offset is None else min(until_offset, self.end_offset)
 
     def offset_for_time(self, timestamp_ms: int, from_offset: int | None = None) -> TimestampAndOffset | None:
         """The first record from `from_offset` on that is as late as `timestamp_ms`, None when there is none.

@@ -112,7 +112,8 @@ def read_task(
     `report`, and reading goes on. Memory is bounded by the columns' own bounds. Raises RemoteStorageError.
     """
     for lost in task.lost:
-        lose(*lost)
+        if lost.last_offset >= from_offset:
+            lose(*lost)
     indexes = Indexes(UncachedIndexes(remote), report)
     aborted = AbortedSet(task.aborted)
     wanted = _Wanted(task.times, lambda batch: batch.head.is_control or aborted.is_aborted(batch.head))

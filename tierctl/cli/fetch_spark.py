@@ -1,0 +1,105 @@
+"""`tierctl fetch --engine spark`: executors read and render the records, here they are printed in order."""
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tierctl.cli.context import Context
+from tierctl.cli.fetch import asked_partitions
+from tierctl.cli.reading import Tier, note
+from tierctl.errors import TierctlError
+
+if TYPE_CHECKING:
+    from tierctl.read.problems import Problems
+    from tierctl.spark.fetch import Piece, Printed
+
+
+def fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:
+    """What without Spark is printed, byte for byte."""
+    from tierctl.spark.fetch import Form, printed
+
+    tier = Tier.of(context)
+    output = str(ctx.params["output"] or "jsonl")
+    form = Form(
+        spec=context.remote_spec(tier.remote),
+        output="csv" if output == "csv" else "jsonl",
+        binary=str(ctx.params["binary"]),
+    )
+    found = printed(
+        context.executors(), form, _pieces(ctx, context, tier), rows_max=ctx.params["max_records"]
+    )
+    _write(_told(found, problems), output)
+
+
+def _pieces(ctx: typer.Context, context: Context, tier: Tier) -> "Iterator[Piece]":
+    """Tasks in order; what is wrong on the way is told when its turn to be printed comes."""
+    from tierctl.read.cut import cut
+    from tierctl.read.problems import Problems
+    from tierctl.spark.fetch import SPLIT_BYTES, Piece
+
+    met: list[TierctlError] = []
+    problems = Problems(met.append)
+    is_committed = str(ctx.params["isolation"]) == "read_committed"
+
+    def taken() -> tuple[TierctlError, ...]:
+        found = tuple(met)
+        met.clear()
+        return found
+
+    try:
+        for asked in asked_partitions(ctx, context, tier, problems):
+            tasks = cut(
+                asked.view,
+                *asked.reader.span(asked.start, asked.until),
+                committed_only=(tier.fetcher, problems.report) if is_committed else None,
+                split_bytes=SPLIT_BYTES,
+            )
+            for task in tasks:
+                yield Piece(task=task, problems=taken())
+            yield Piece(problems=taken(), note=asked.note)
+    except TierctlError as e:
+        yield Piece(problems=taken(), ended=e)
+
+
+def _told(found: "Iterator[Printed]", problems: "Problems") -> Iterator[str]:
+    """The text; what else there is to say goes to stderr."""
+    for printed in found:
+        for problem in printed.problems:
+            problems.report(problem)
+        if printed.text:
+            yield printed.text
+        if printed.note is not None:
+            note(printed.note)
+
+
+def _write(texts: Iterator[str], output: str) -> None:
+    from tierctl.read import rows
+    from tierctl.report import render
+
+    out = sys.stdout
+    match output:
+        case "table":
+            render(_rows(texts), "table", rows.COLUMNS, table_columns=rows.TABLE_COLUMNS)
+        case "json":
+            separator = "["
+            for text in texts:
+                out.write(f"{separator}\n" + text.rstrip("\n").replace("\n", ",\n"))
+                separator = ","
+            out.write("[]\n" if separator == "[" else "\n]\n")
+        case "csv":
+            render([], "csv", rows.COLUMNS)
+            for text in texts:
+                out.write(text)
+        case _:
+            for text in texts:
+                out.write(text)
+
+
+def _rows(texts: Iterator[str]) -> Iterator[dict[str, Any]]:
+    for text in texts:
+        for line in io.StringIO(text):
+            yield json.loads(line)
