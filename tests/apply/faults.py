@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from tierctl.errors import RemoteStorageError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.base import RemoteObject, RemoteStorageManager
+from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
 
 
 class Wrapper:
@@ -40,8 +40,11 @@ class Wrapper:
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
         return self.inner.name_of(metadata)
 
-    def list_objects(self) -> Iterator[RemoteObject]:
-        return self.inner.list_objects()
+    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
+        return self.inner.list_objects(folder)
+
+    def list_folder(self, folder: str = "") -> FolderListing:
+        return self.inner.list_folder(folder)
 
     def close(self) -> None:
         self.inner.close()

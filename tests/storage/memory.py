@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layout import KafkaLayout
 from tierctl.storage.objects import Source, chunks, verify_stream
 from tierctl.storage.segment_layout import SegmentLayout
@@ -44,6 +44,16 @@ class MemoryStore:
         for key, data in sorted(self.objects.items()):
             if key.startswith(prefix):
                 yield RemoteObject(key, len(data))
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        folders, objects = {}, []
+        for found in self.list_objects(prefix):
+            name, slash, _ = found.key.removeprefix(prefix).partition("/")
+            if slash:
+                folders[f"{prefix}{name}/"] = True
+            else:
+                objects.append(found)
+        return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -100,9 +110,13 @@ class MemoryStorage:
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
         return self.tier.name_of(metadata)
 
-    def list_objects(self) -> Iterator[RemoteObject]:
+    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
         self._call("list")
-        yield from self.tier.list_objects()
+        yield from self.tier.list_objects(folder)
+
+    def list_folder(self, folder: str = "") -> FolderListing:
+        self._call("list")
+        return self.tier.list_folder(folder)
 
     def close(self) -> None:
         self.calls.append("close")

@@ -1,6 +1,6 @@
 """What every RemoteStorageManager must do, whatever it stores in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +10,7 @@ from tierctl.model import IndexType, LogSegmentData
 from tierctl.storage.aiven import AivenLayout
 from tierctl.storage.aiven_settings import AivenSettings
 from tierctl.storage.arrow import ArrowStore
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layout import KafkaLayout
 from tierctl.storage.local import LocalStore
 from tierctl.storage.objects import ObjectStore
@@ -263,7 +263,21 @@ class TestListing:
         else:
             assert set(sizes) == {"log", "indexes", "rsm-manifest"}
             assert sizes["indexes"] == 16 + 24 + 34 + 56 + 8
-        assert sorted(store.list_objects()) == sorted([*found, *store.objects_of(NEIGHBOUR)])
+        assert list(store.list_objects()) == sorted([*found, *store.objects_of(NEIGHBOUR)])
+
+    def test_in_parts_is_the_same_as_at_once(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
+        for partition in (0, 1, 12):
+            store.copy_log_segment_data(metadata_of(partition=partition), data)
+
+        def parts(folder: str = "") -> Iterator[RemoteObject]:
+            for each in store.list_folder(folder).by_key():
+                yield from parts(each) if isinstance(each, str) else [each]
+
+        whole = list(store.list_objects())
+        assert list(parts()) == whole == sorted(whole)
+        folders = store.list_folder()
+        assert folders.objects == ()
+        assert [found for folder in folders.folders for found in store.list_objects(folder)] == whole
 
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)

@@ -16,7 +16,7 @@ from tierctl.errors import (
     StoreWriteUnknown,
     UsageError,
 )
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.objects import Source, WholeRange, chunks, source_size_bytes, verify_stream
 
 READ_BYTES = 1 << 18
@@ -92,15 +92,24 @@ class ArrowStore:
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         """ObjectStore.list_objects; pyarrow.fs gives a listing whole."""
+        return iter(sorted(map(_object, self._infos(prefix, pafs.FileType.File, recursive=True))))
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        """ObjectStore.list_folder."""
+        folders = self._infos(prefix, pafs.FileType.Directory, recursive=False)
+        objects = self._infos(prefix, pafs.FileType.File, recursive=False)
+        return FolderListing(
+            tuple(sorted(f"{key}/" for key, _ in folders)), tuple(sorted(map(_object, objects)))
+        )
+
+    def _infos(self, prefix: str, kind: Any, *, recursive: bool) -> list[tuple[str, Any]]:
         folder = self._root + prefix.rpartition("/")[0]
         with _translated(f"listing {folder}"):
             infos = self._fs.get_file_info(
-                pafs.FileSelector(folder.rstrip("/"), recursive=True, allow_not_found=True)
+                pafs.FileSelector(folder.rstrip("/"), recursive=recursive, allow_not_found=True)
             )
-        for info in infos:
-            key = info.path.removeprefix(self._root)
-            if info.type is pafs.FileType.File and key.startswith(prefix):
-                yield RemoteObject(key, info.size, info.mtime_ns // 1_000_000 if info.mtime_ns else None)
+        keyed = ((info.path.removeprefix(self._root), info) for info in infos if info.type is kind)
+        return [(key, info) for key, info in keyed if key.startswith(prefix)]
 
     def delete(self, keys: Sequence[str]) -> None:
         """ObjectStore.delete, one by one."""
@@ -123,6 +132,11 @@ class ArrowStore:
                 out.write(chunk)
         with _translated(f"finishing {path}", StoreWriteUnknown):
             out.close()
+
+
+def _object(found: tuple[str, Any]) -> RemoteObject:
+    key, info = found
+    return RemoteObject(key, info.size, info.mtime_ns // 1_000_000 if info.mtime_ns else None)
 
 
 class _Range(WholeRange):

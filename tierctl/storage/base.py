@@ -19,6 +19,23 @@ class RemoteObject:
     modified_ms: int | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class FolderListing:
+    """What lies in one folder: objects, and folders by what the keys of all in them begin with.
+
+    A folder's ends with `/`. Both are in order.
+    """
+
+    folders: tuple[str, ...]
+    objects: tuple[RemoteObject, ...]
+
+    def by_key(self) -> "list[str | RemoteObject]":
+        """Folders and objects in the order of the keys of all that is in them."""
+        return sorted(
+            (*self.folders, *self.objects), key=lambda each: each if isinstance(each, str) else each.key
+        )
+
+
 class RemoteStorageManager(Protocol):
     """Lifecycle of remote segments and their indexes.
 
@@ -70,8 +87,12 @@ class RemoteStorageManager(Protocol):
         """Where the segment's first object lies, or would: as whoever runs the store would look for it."""
         ...
 
-    def list_objects(self) -> Iterator[RemoteObject]:
-        """Every object of the tier, in no particular order, known to tierctl or not."""
+    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
+        """Every object of the tier, known or not, by key; of `folder`, as `list_folder` has it, all below."""
+        ...
+
+    def list_folder(self, folder: str = "") -> FolderListing:
+        """What lies in one of the tier's folders, or in the tier itself: where to begin listing in parts."""
         ...
 
     def close(self) -> None:

@@ -18,8 +18,8 @@ from tierctl.errors import (
     StoreWriteUnknown,
 )
 from tierctl.files import TEMP_SUFFIX
-from tierctl.storage.base import RemoteObject
-from tierctl.storage.objects import Source, WholeRange, chunks, source_size_bytes, verify_stream
+from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.storage.objects import Source, WholeRange, chunks, source_size_bytes, verify_stream, walk
 
 READ_BYTES = 1 << 20
 WRITERS = 6
@@ -96,12 +96,25 @@ class HdfsStore:
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         """ObjectStore.list_objects; temporary files that a crash left are among them."""
         self._require_root()
+        return walk(self._folder, prefix)
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        """ObjectStore.list_folder."""
+        self._require_root()
+        return self._folder(prefix)
+
+    def _folder(self, prefix: str) -> FolderListing:
+        """HDFS tells the names in their order."""
         folder = self._root + prefix.rpartition("/")[0]
+        folders, objects = [], []
         with _translated(f"listing {folder}"), suppress(FileNotFoundError):
-            for status in self._client.list_status(folder.rstrip("/") or "/", recursive=True):
+            for status in self._client.list_status(folder.rstrip("/") or "/"):
                 key = status.path.removeprefix(self._root)
-                if not status.isdir and key.startswith(prefix):
-                    yield RemoteObject(key, status.length, status.modification_time)
+                if status.isdir and key.startswith(prefix):
+                    folders.append(f"{key}/")
+                elif key.startswith(prefix):
+                    objects.append(RemoteObject(key, status.length, status.modification_time))
+        return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> None:
         """ObjectStore.delete; a folder goes with its last object."""

@@ -17,8 +17,8 @@ from tierctl.errors import (
     StoreWriteUnknown,
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
-from tierctl.storage.base import RemoteObject
-from tierctl.storage.objects import Source, WholeRange, chunks, verify_stream
+from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.storage.objects import Source, WholeRange, chunks, verify_stream, walk
 
 _HINTS = {
     errno.ENOSPC: "the tier's disk is full: free space there, then run again",
@@ -107,16 +107,29 @@ class LocalStore:
         return str(self._root / key)
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """ObjectStore.list_objects; temporary files that a crash left are among them."""
+        """ObjectStore.list_objects; temporary files that a crash left are among them, links are not."""
+        return walk(self.list_folder, prefix)
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        """ObjectStore.list_folder."""
         self._require_base()
-        folder = self._root / prefix.rpartition("/")[0]
-        with _translated(f"listing {folder}"):
-            for path in _files_below(folder):
-                key = path.relative_to(self._root).as_posix()
-                with suppress(FileNotFoundError):
-                    facts = path.stat(follow_symlinks=False)
-                    if key.startswith(prefix):
-                        yield RemoteObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000)
+        folder, slash, begin = prefix.rpartition("/")
+        folders, objects = [], []
+        with (
+            _translated(f"listing {self._root / folder}"),
+            # A folder goes with its last object, which somebody may be deleting.
+            suppress(FileNotFoundError),
+            os.scandir(self._root / folder) as entries,
+        ):
+            for entry in sorted((e for e in entries if e.name.startswith(begin)), key=lambda e: e.name):
+                key = f"{folder}{slash}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{key}/")
+                elif not entry.is_symlink():
+                    with suppress(FileNotFoundError):
+                        facts = entry.stat(follow_symlinks=False)
+                        objects.append(RemoteObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000))
+        return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> None:
         """ObjectStore.delete; a folder goes with its last object."""
@@ -197,20 +210,6 @@ class LocalStore:
 
 def _names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
-
-
-def _files_below(base: Path) -> Iterator[Path]:
-    """Plain files below `base`, links not followed; OSError when a folder can't be listed."""
-
-    def fail(error: OSError) -> None:
-        raise error
-
-    for folder, folders, files in os.walk(base, onerror=fail):
-        folders.sort()
-        for name in sorted(files):
-            path = Path(folder, name)
-            if not path.is_symlink():
-                yield path
 
 
 class _Range(WholeRange):

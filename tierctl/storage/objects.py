@@ -2,14 +2,14 @@
 
 import io
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 import google_crc32c
 
 from tierctl.errors import RemoteObjectDiffers, RemoteStorageError, StoreWriteFailed
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.base import FolderListing, RemoteObject
 
 CHUNK_BYTES = 1 << 20
 
@@ -54,10 +54,14 @@ class ObjectStore(Protocol):
         ...
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """Every object whose key begins with `prefix`, in no particular order.
+        """Every object whose key begins with `prefix`, by key.
 
         `prefix` is "" or ends with `/`, or names the beginning of a folder's names.
         """
+        ...
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        """Those of them that lie in the folder that `prefix` ends in, and the folders there."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -105,6 +109,19 @@ def crc32c(source: Source) -> int:
     for chunk in chunks(source):
         crc = google_crc32c.extend(crc, chunk)
     return crc
+
+
+def walk(list_folder: Callable[[str], FolderListing], prefix: str) -> Iterator[RemoteObject]:
+    """ObjectStore.list_objects, from listings of one folder at a time."""
+    depths = [iter(list_folder(prefix).by_key())]
+    while depths:
+        match next(depths[-1], None):
+            case None:
+                depths.pop()
+            case str(folder):
+                depths.append(iter(list_folder(folder).by_key()))
+            case found:
+                yield found
 
 
 def common_prefix(keys: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.base import RemoteObject, RemoteStorageManager
+from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
 
 T = TypeVar("T")
 
@@ -151,11 +151,15 @@ class RetryingStorage:
         """RemoteStorageManager.name_of."""
         return self._inner.name_of(metadata)
 
-    def list_objects(self) -> Iterator[RemoteObject]:
+    def list_folder(self, folder: str = "") -> FolderListing:
+        """RemoteStorageManager.list_folder."""
+        return self._retried(lambda: self._inner.list_folder(folder))
+
+    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
         """RemoteStorageManager.list_objects."""
 
         def begin() -> tuple[RemoteObject | None, Iterator[RemoteObject]]:
-            objects = self._inner.list_objects()
+            objects = self._inner.list_objects(folder)
             return next(objects, None), objects
 
         first, rest = self._retried(begin)

@@ -24,7 +24,7 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TierctlError,
 )
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.lease import Stamped
 from tierctl.storage.objects import (
     Source,
@@ -175,9 +175,26 @@ class S3Store:
                 Bucket=self._bucket, Prefix=self._prefix + prefix
             )
             for page in pages:
-                for found in page.get("Contents", ()):
-                    modified_ms = int(found["LastModified"].timestamp() * 1000)
-                    yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
+                yield from self._objects_in(page)
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        """ObjectStore.list_folder; S3 has folders as far as it is asked for what comes before a `/`."""
+        folders: list[str] = []
+        objects: list[RemoteObject] = []
+        with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix, Delimiter="/"
+            )
+            for page in pages:
+                found = page.get("CommonPrefixes", ())
+                folders += (each["Prefix"].removeprefix(self._prefix) for each in found)
+                objects += self._objects_in(page)
+        return FolderListing(tuple(folders), tuple(objects))
+
+    def _objects_in(self, page: Mapping[str, Any]) -> Iterator[RemoteObject]:
+        for found in page.get("Contents", ()):
+            modified_ms = int(found["LastModified"].timestamp() * 1000)
+            yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
 
     def delete(self, keys: Sequence[str]) -> None:
         """ObjectStore.delete, a thousand keys a request; S3 answers 200 with errors inside.

@@ -1,11 +1,12 @@
 """The one RemoteStorageManager: a layout on a store."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import BinaryIO
 
 from tierctl.errors import RemoteObjectDiffers, RemoteStorageError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.objects import ObjectStore
 from tierctl.storage.segment_layout import SegmentLayout
 
@@ -76,9 +77,15 @@ class ObjectTier:
         """RemoteStorageManager.name_of."""
         return self.store.name_of(self.layout.keys_of(metadata)[0])
 
-    def list_objects(self) -> Iterator[RemoteObject]:
+    def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
         """RemoteStorageManager.list_objects; temporary files that a crash left are among them."""
-        return (obj for obj in self.store.list_objects(self.layout.base) if obj.key != self.lease_key)
+        prefix = folder or self.layout.base
+        return (obj for obj in self.store.list_objects(prefix) if obj.key != self.lease_key)
+
+    def list_folder(self, folder: str = "") -> FolderListing:
+        """RemoteStorageManager.list_folder."""
+        found = self.store.list_folder(folder or self.layout.base)
+        return replace(found, objects=tuple(obj for obj in found.objects if obj.key != self.lease_key))
 
     def close(self) -> None:
         """RemoteStorageManager.close."""
