@@ -5,16 +5,22 @@
         rows = engine.call(read_rows, str(folder))      # read_rows(spark, folder), in the driver
 
 `engine` is each of ENGINES in turn. A process can have one SparkContext only, so every master has a driver
-process of its own, which lives as long as the tests. Without Java these tests are skipped with a line that
-says so; with CI=true that is a failure. Only processes started here are ended, each by its id.
+process of its own, which lives as long as the tests. Except with local[2] the executors' interpreter has no
+tierctl: what they run is what was shipped to them, and nothing of tests/.
+
+Without Java these tests are skipped with a line that says so; with CI=true that is a failure. Only processes
+started here are ended, each by its id.
 """
 
+import functools
 import json
 import os
 import pickle
 import shutil
+import site
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +37,12 @@ if TYPE_CHECKING:
 ENGINES = ("local", "local[2]", "local-cluster[2,1,1024]", "standalone", "connect")
 WORKERS = 2
 ROOT = Path(__file__).parents[2]
+READY_TIMEOUT_S = 120
 END_TIMEOUT_S = 30
+# Neither the working directory nor PYTHONPATH may show tierctl to Python workers that the JVM starts.
+_DRIVER = (
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.spark.driver import main; main(sys.argv[1])"
+)
 
 SMALL = {
     "spark.ui.enabled": "false",
@@ -52,34 +63,48 @@ def spark_home() -> Path:
     return Path(pyspark.__file__).parent
 
 
-def spark_environment(**extra: str) -> dict[str, str]:
+def spark_environment(python: Path, **extra: str) -> dict[str, str]:
     """An environment in which Spark's programs run on the loopback interface, with little memory."""
-    own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": sys.executable}
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": str(python)}
     kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME") if name in os.environ}
     return kept | own | extra
 
 
-def spark_program(*words: str, home: Path, **environment: str) -> list[str]:
+def python_without_tierctl(folder: Path) -> Path:
+    """This interpreter, with the libraries that are installed here, and without tierctl."""
+    python = folder / "python"
+    if not python.exists():
+        libraries = os.pathsep.join(site.getsitepackages())
+        # Without site.py nobody reads the .pth file that points to the checkout.
+        python.write_text(
+            f'#!/bin/sh\nPYTHONPATH="$PYTHONPATH:{libraries}" exec "{sys.executable}" -S "$@"\n'
+        )
+        python.chmod(0o755)
+    return python
+
+
+def spark_program(*words: str, home: Path, python: Path, **environment: str) -> list[str]:
     """The command line of a class of Spark's; its process is the JVM itself."""
-    settings = spark_environment(**environment)
+    settings = spark_environment(python, **environment)
     return ["env", *(f"{k}={v}" for k, v in settings.items()), str(home / "bin" / words[0]), *words[1:]]
 
 
 @contextmanager
 def standalone_cluster(folder: Path) -> Iterator[str]:
     """A standalone master and two workers of one core and 1 GB each; yields spark://127.0.0.1:port."""
-    home = spark_home()
+    home, python = spark_home(), python_without_tierctl(folder)
     port, web_port = free_port(), free_port()
     master = f"spark://127.0.0.1:{port}"
     where = ["--host", "127.0.0.1", "--webui-port"]
     package = "org.apache.spark.deploy"
-    command = spark_program("spark-class", f"{package}.master.Master", *where, str(web_port), home=home)
+    start = functools.partial(spark_program, "spark-class", home=home, python=python)
+    command = start(f"{package}.master.Master", *where, str(web_port))
     with ExitStack() as running:
         running.enter_context(
             process([*command, "--port", str(port)], folder / "master.log", lambda: answers(web_port))
         )
         for number in range(WORKERS):
-            command = spark_program("spark-class", f"{package}.worker.Worker", *where, "0", home=home)
+            command = start(f"{package}.worker.Worker", *where, "0")
             command += [
                 "--cores",
                 "1",
@@ -100,10 +125,8 @@ def _alive_workers(web_port: int) -> int:
     return 0
 
 
-def _wait(ready: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    import time
-
-    deadline = time.monotonic() + timeout_s
+def _wait(ready: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + READY_TIMEOUT_S
     while not ready():
         if time.monotonic() > deadline:
             raise TimeoutError(what)
@@ -113,7 +136,7 @@ def _wait(ready: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
 @contextmanager
 def spark_connect_server(folder: Path) -> Iterator[str]:
     """A Spark Connect server over local[2]; yields sc://127.0.0.1:port."""
-    home = spark_home()
+    home, python = spark_home(), python_without_tierctl(folder)
     port = free_port()
     conf = SMALL | {
         "spark.connect.grpc.binding.port": str(port),
@@ -124,6 +147,7 @@ def spark_connect_server(folder: Path) -> Iterator[str]:
         *("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--master", "local[2]"),
         *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
         home=home,
+        python=python,
         # Spark takes its servers' memory from here.
         SPARK_DAEMON_MEMORY="768m",
     )
@@ -139,12 +163,12 @@ class Driver:
         self.log = folder / "driver.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.spark.driver", master],
+                [sys.executable, "-c", _DRIVER, master],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                cwd=ROOT,
-                env=spark_environment(),
+                cwd=folder,
+                env=spark_environment(python_without_tierctl(folder)),
             )
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:

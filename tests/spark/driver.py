@@ -1,7 +1,6 @@
-"""`python -m tests.spark.driver MASTER`: a session that does what it is asked on stdin; see clusters.py."""
+"""A process with a Spark session that does what it is asked on stdin; clusters.py starts it."""
 
 import os
-import sys
 
 from tierctl.spark.session import opened_session
 from tierctl.spark.settings import SparkSettings
@@ -16,7 +15,3 @@ def main(master: str) -> None:
     settings = SparkSettings(master=master, conf={} if master.startswith("sc://") else SMALL)
     with opened_session(settings) as session, os.fdopen(0, "rb", closefd=False) as requests:
         serve(session, requests, answers)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
