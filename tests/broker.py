@@ -57,6 +57,12 @@ __all__ = [
 
 START_TIMEOUT_S = 60
 CLUSTER_ID = "dGllcmN0bC10ZXN0cy0wMQ"
+# How soon a cluster sees that a node was killed, and a node writes down what others have.
+QUICK: dict[str, Any] = {
+    "broker_session_timeout_ms": "2000",
+    "broker_heartbeat_interval_ms": "300",
+    "replica_high_watermark_checkpoint_interval_ms": "200",
+}
 
 
 @dataclass(kw_only=True)
@@ -238,7 +244,7 @@ class Brokers:
         """A tiering broker for tests that stop it, start it again, or come to it through a proxy."""
         key = (version, "disturbed")
         if key not in self._shared:
-            broker = self.own(version, start=False)
+            broker = self.own(version, start=False, **QUICK)
             (broker.proxied_at,) = _free_ports(1)
             broker.start()
             self._shared[key] = broker
@@ -247,6 +253,21 @@ class Brokers:
             broker.start()
         return broker
 
+    def guarded(self) -> Broker:
+        """A broker that does not tier, where USER may do what the tests that share it say."""
+        key = ("guarded",)
+        if key not in self._shared:
+            self._shared[key] = self.own(
+                "4.3.0",
+                tiered=False,
+                secured=True,
+                authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                super_users="User:ANONYMOUS",
+                remote_log_manager_task_interval_ms="60000",
+                **QUICK,
+            )
+        return self._shared[key]
+
     def cluster(self, version: str, nodes: int, **settings: str) -> list[Broker]:
         """Nodes of one cluster, each with a small heap, broker and controller at once; one tier for all."""
         made = [self.own(version, tiered=False, start=False) for _ in range(nodes)]
@@ -254,7 +275,7 @@ class Brokers:
         for number, broker in enumerate(made, 1):
             broker.node_id, broker.voters, broker.heap = number, voters, "256m"
             broker.remote = made[0].folder / "remote"
-            broker.settings |= dotted(settings)
+            broker.settings |= dotted({**QUICK, **settings})
         made[0].format()
         for broker in made[1:]:
             shutil.copytree(made[0].log_dir, broker.log_dir)

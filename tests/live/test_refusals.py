@@ -2,20 +2,21 @@
 
 import shutil
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tierctl.metadata.client_settings import ClientSettings
+from tierctl.metadata.rights import Right
 from tierctl.metadata.topic_on_cluster import MetadataTopicOnCluster
 from tierctl.metadata.topic_settings import MetadataClients
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
 from tierctl.wire.metadata import encode
 from tierctl.wire.partitioner import metadata_partition
 
-from tests.broker import METADATA_PARTITIONS, PASSWORD, USER, Broker, Brokers, jaas_quoted
+from tests.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.live.commands import base_offsets, plan, rows, tierctl, where
+from tests.live.secured import allow, copied_topic, login
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPIC = "guarded"
@@ -87,75 +88,11 @@ def test_a_kept_plan_is_fenced_too(led: tuple[Broker, Uuid], tmp_path: Path) -> 
 
 
 @pytest.fixture
-def secured(brokers: Brokers) -> Iterator[Broker]:
-    """A broker that does not tier, and does not tell USER any broker's settings."""
-    broker = brokers.own(
-        "4.3.0",
-        tiered=False,
-        secured=True,
-        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        super_users="User:ANONYMOUS",
-        remote_log_manager_task_interval_ms="60000",
-        replica_high_watermark_checkpoint_interval_ms="200",
-    )
-    yield broker
-    broker.stop()
-
-
-def deny_settings(broker: Broker) -> None:
-    from confluent_kafka.admin import (
-        AclBinding,
-        AclOperation,
-        AclPermissionType,
-        ResourcePatternType,
-        ResourceType,
-    )
-
-    everything = [
-        (kind, name, AclOperation.ALL, AclPermissionType.ALLOW)
-        for kind, name in ((ResourceType.TOPIC, "*"), (ResourceType.BROKER, "kafka-cluster"))
-    ]
-    denied = (ResourceType.BROKER, "kafka-cluster", AclOperation.DESCRIBE_CONFIGS, AclPermissionType.DENY)
-    acls = [
-        AclBinding(kind, name, ResourcePatternType.LITERAL, f"User:{USER}", "*", operation, permission)
-        for kind, name, operation, permission in (*everything, denied)
-    ]
-    for future in broker.admin.create_acls(acls).values():
-        future.result(30)
-
-
-def login(broker: Broker, folder: Path) -> Path:
-    assert broker.certificates is not None
-    path = folder / "client.properties"
-    password = jaas_quoted(PASSWORD).replace("\\", "\\\\")
-    path.write_text(
-        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
-        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
-        f'username="{USER}" password="{password}";\n'
-        f"ssl.truststore.location={broker.certificates.truststore}\n"
-        f"ssl.truststore.password={broker.certificates.password}\nssl.truststore.type=PKCS12\n"
-    )
-    return path
-
-
-def copied_topic(broker: Broker, name: str, folder: Path) -> Uuid:
-    """A topic that tierctl itself tiers, beside a broker that does not."""
-    topic_id = broker.create_topic(name)
-    broker.produce(name, 3500)
-    settings = folder / "server.properties"
-    settings.write_text(
-        f"rlmm.config.remote.log.metadata.topic.num.partitions={METADATA_PARTITIONS}\n"
-        "rlmm.config.remote.log.metadata.topic.replication.factor=1\n"
-        "rlmm.config.remote.log.metadata.topic.min.isr=1\n"
-    )
-    checkpoint = broker.log_dir / "replication-offset-checkpoint"
-    broker.wait_for("the high watermark", lambda: f"{name} 0 3500" in checkpoint.read_text())
-    done = plan(
-        *("copy", *where(broker), "--config", settings, "--create-metadata-topic", "--topic", name),
-        *("--log-dir", broker.log_dir, "--allow-live-brokers", "--apply"),
-    )
-    assert [outcome["status"] for outcome in done["outcomes"]] == ["done"] * 3
-    return topic_id
+def secured(brokers: Brokers) -> Broker:
+    """A broker that does not tier, and by an authorizer tells USER no broker's settings."""
+    broker = brokers.guarded()
+    allow(broker, [Right("All", "*"), Right("Describe"), Right("Create")])
+    return broker
 
 
 def test_settings_that_cannot_be_read_and_other_writers(secured: Broker, tmp_path: Path) -> None:
@@ -165,7 +102,6 @@ def test_settings_that_cannot_be_read_and_other_writers(secured: Broker, tmp_pat
     assert len(plan(*sweep, *open_listener)["steps"]) == 1
 
     # The same cluster, seen by somebody whom it tells no broker's settings.
-    deny_settings(secured)
     by_user = (
         "--metadata",
         f"kafka://{secured.bootstrap_sasl}",

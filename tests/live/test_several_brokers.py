@@ -23,13 +23,7 @@ METADATA_SETTINGS = {
 @pytest.fixture
 def nodes(brokers: Brokers) -> Iterator[list[Broker]]:
     """Nodes 1, 2 and 3, none of which tiers."""
-    made = brokers.cluster(
-        "4.3.0",
-        3,
-        broker_session_timeout_ms="2000",
-        broker_heartbeat_interval_ms="300",
-        replica_high_watermark_checkpoint_interval_ms="200",
-    )
+    made = brokers.cluster("4.3.0", 3)
     for broker in made:
         broker.settings |= METADATA_SETTINGS
     yield made

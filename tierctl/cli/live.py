@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal, TierctlError
+from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, SafetyRefusal, TierctlError
 from tierctl.model import TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
 
 if TYPE_CHECKING:
@@ -172,24 +172,26 @@ class Live:
             broker_ids=self.cluster.broker_ids(),
         )
 
-    def _read_configs(self, partitions: Iterable[TopicIdPartition]) -> dict[_Key, str]:
-        """Read the settings of these topics; why not, where they can't be read: they decide nothing."""
-        unseen: dict[_Key, str] = {}
-        why: dict[str, str | None] = {}
-        for partition in partitions:
-            if partition.topic not in why:
-                why[partition.topic] = self._read_config(partition.topic)
-            reason = why[partition.topic]
-            if reason is not None:
-                unseen[partition.key] = reason
-        return unseen
+    def _read_configs(self, partitions: Collection[TopicIdPartition]) -> dict[_Key, str]:
+        """Read the settings of these topics; why not, where they can't be read: they decide nothing.
 
-    def _read_config(self, topic: str) -> str | None:
-        try:
-            self.configs |= self.cluster.topic_configs([topic])
-        except TierctlError as e:
-            return f"its settings can't be read: {e.message}"
-        return None
+        AuthenticationError when those of none can, for want of a right.
+        """
+        topics = {partition.topic for partition in partitions}
+        errors: dict[str, TierctlError] = {}
+        for topic in sorted(topics):
+            try:
+                self.configs |= self.cluster.topic_configs([topic])
+            except TierctlError as e:
+                errors[topic] = e
+        refused = [e for e in errors.values() if isinstance(e, AuthenticationError)]
+        if refused and len(errors) == len(topics):
+            raise refused[0]
+        return {
+            partition.key: f"its settings can't be read: {errors[partition.topic].message}"
+            for partition in partitions
+            if partition.topic in errors
+        }
 
     def _logs(
         self, partitions: list[TopicIdPartition], unseen: dict[_Key, str]

@@ -10,6 +10,7 @@ from tierctl.errors import MetadataError, NotFoundError, TierctlError, UsageErro
 from tierctl.metadata.client_settings import ClientSettings, read_properties, split_servers
 from tierctl.metadata.extras import require
 from tierctl.metadata.leader_log import EARLIEST_LOCAL, LATEST_TIERED, LeaderLogs
+from tierctl.metadata.rights import Right
 from tierctl.metadata.server_settings import ServerSettings, at_servers
 from tierctl.metadata.topic_admin import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
@@ -120,7 +121,8 @@ class Cluster:
         found: dict[str, TopicFacts] = {}
         for name, future in futures.items():
             try:
-                found[name] = _topic(self._admin.answer(future, f"asking for topic {name}"))
+                doing = f"asking for topic {name}"
+                found[name] = _topic(self._admin.answer(future, doing, Right("Describe", name)))
             except NotFoundError:
                 continue
         return found
@@ -179,7 +181,8 @@ class Cluster:
         return {key: entry.value for key, entry in self._entries_in(asked, kind, name).items()}
 
     def _entries_in(self, asked: "Future[Any]", kind: str, name: str) -> dict[str, Any]:
-        return dict(self._admin.answer(asked, f"reading the settings of {kind.lower()} {name}"))
+        needs = Right("DescribeConfigs", name if kind == "TOPIC" else None)
+        return dict(self._admin.answer(asked, f"reading the settings of {kind.lower()} {name}", needs))
 
     def partition_offsets(
         self, partitions: Collection[TopicPartition]
@@ -272,7 +275,8 @@ class Cluster:
             partition = TopicPartition(key.topic, key.partition)
             doing = f"raising the log start of {partition} to {before_offsets[partition]}"
             try:
-                found[partition] = int(self._admin.answer(future, doing).low_watermark)
+                needs = Right("Delete", partition.topic)
+                found[partition] = int(self._admin.answer(future, doing, needs).low_watermark)
             except MetadataError as e:
                 if "OFFSET_OUT_OF_RANGE" in e.message:
                     raise UsageError(f"{doing}: that is above its high watermark") from None

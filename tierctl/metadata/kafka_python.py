@@ -23,6 +23,7 @@ from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, Us
 from tierctl.metadata.client_settings import BearerLogin, ClientSettings, PasswordLogin, Tls
 from tierctl.metadata.extras import require
 from tierctl.metadata.key_stores import KeyPair, encrypted_key
+from tierctl.metadata.rights import Right
 
 _TOKEN_LIFETIME_S = 3600
 _TOKEN_BYTES_MAX = 1 << 20
@@ -152,8 +153,11 @@ def _base64url(claims: dict[str, Any]) -> str:
 
 
 @contextmanager
-def translated(doing: str) -> Iterator[None]:
-    """Errors of kafka-python in the body as ours: AuthenticationError, NotFoundError, MetadataError."""
+def translated(doing: str, needs: Right | None = None) -> Iterator[None]:
+    """Errors of kafka-python in the body as ours: AuthenticationError, NotFoundError, MetadataError.
+
+    `needs` is the right that what is being done takes.
+    """
     from kafka import errors as theirs
 
     try:
@@ -166,6 +170,8 @@ def translated(doing: str) -> Iterator[None]:
         ssl.SSLError,
     ) as e:
         hint = "check user, password, mechanism and certificates in --command-config"
+        if needs is not None and isinstance(e, theirs.AuthorizationError):
+            hint = needs.hint
         raise AuthenticationError(f"{doing}: {_text(e)}", hint=hint) from None
     except (theirs.UnknownTopicOrPartitionError, theirs.UnknownTopicIdError) as e:
         raise NotFoundError(f"{doing}: {_text(e)}", hint="is that the right cluster?") from None

@@ -9,6 +9,7 @@ from uuid import UUID
 from tierctl.metadata.client_settings import ClientSettings
 from tierctl.metadata.kafka_python import NotReadyError, connect, translated
 from tierctl.metadata.raw_fetch import fetch
+from tierctl.metadata.rights import Right
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.wire.batch_columns import scan_heads
 
@@ -30,14 +31,17 @@ class LeaderLogs:
         self._settings = settings
         self._client: Any = None
 
-    def _ask(self, doing: str, question: Callable[[Any], R]) -> R:
-        """The answer, asked again for `request_timeout_ms` where a leader or the connection was lost."""
+    def _ask(self, doing: str, question: Callable[[Any], R], needs: Right | None = None) -> R:
+        """The answer, asked again for `request_timeout_ms` where a leader or the connection was lost.
+
+        `needs` is the right that it takes.
+        """
         deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
         while True:
             try:
                 if self._client is None:
                     self._client = connect(self._settings)
-                with translated(doing):
+                with translated(doing, needs):
                     return question(self._client)
             except NotReadyError:
                 self.close()
@@ -65,7 +69,9 @@ class LeaderLogs:
         (OffsetForLeaderEpoch, LeaderEpochFileCache.endOffsetFor).
         """
         ends = self._ask(
-            f"asking for the leader epochs of {partition}", lambda client: _ends(client, partition)
+            f"asking for the leader epochs of {partition}",
+            lambda client: _ends(client, partition),
+            Right("Describe", partition.topic),
         )
         return lineage_of(ends, log_start_offset)
 
@@ -91,7 +97,8 @@ class LeaderLogs:
         doing = f"reading {partition} from offset {start_offset} on"
         total = 0
         while start_offset < end_offset and total <= bytes_max:
-            data = self._ask(doing, partial(_fetch, partition=partition, offset=start_offset))
+            fetch_one = partial(_fetch, partition=partition, offset=start_offset)
+            data = self._ask(doing, fetch_one, Right("Read", partition.topic))
             heads = scan_heads(data, expected_offset=None)
             mine = (heads.base_offsets >= start_offset) & (heads.base_offsets < end_offset)
             total += int(heads.sizes_bytes[mine].sum())

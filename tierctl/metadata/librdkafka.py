@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, TierctlError, UsageError
 from tierctl.metadata.client_settings import BearerLogin, ClientSettings, PasswordLogin
 from tierctl.metadata.extras import require
+from tierctl.metadata.rights import Right
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -158,10 +159,18 @@ def _bearer(bearer: BearerLogin) -> dict[str, Any]:
     return found if bearer.scope is None else {**found, "sasl.oauthbearer.scope": bearer.scope}
 
 
-def answer(client: Any, watch: ErrorWatch, future: "Future[R]", doing: str, timeout_ms: int) -> R:
+def answer(
+    client: Any,
+    watch: ErrorWatch,
+    future: "Future[R]",
+    doing: str,
+    *,
+    timeout_ms: int,
+    needs: Right | None = None,
+) -> R:
     """What an admin call found; raises as `translated`, and at once when the other side refuses us."""
     deadline = time.monotonic() + timeout_ms / 1000
-    with translated(doing, watch):
+    with translated(doing, watch, needs):
         while True:
             try:
                 return future.result(_WAIT_S)
@@ -180,22 +189,25 @@ _RETRY_HINT = (
 
 
 @contextmanager
-def translated(doing: str, watch: ErrorWatch) -> Iterator[None]:
-    """Errors of confluent-kafka in the body as ours, saying what was being done."""
+def translated(doing: str, watch: ErrorWatch, needs: Right | None = None) -> Iterator[None]:
+    """Errors of confluent-kafka in the body as ours, saying what was being done and what right it needs."""
     from confluent_kafka import KafkaException
 
     try:
         yield
     except KafkaException as e:
         watch.check()
-        raise error_of(e.args[0], doing, watch) from e
+        raise error_of(e.args[0], doing, watch, needs) from e
 
 
-def error_of(error: "KafkaError", doing: str, watch: ErrorWatch) -> TierctlError:
+def error_of(error: "KafkaError", doing: str, watch: ErrorWatch, needs: Right | None = None) -> TierctlError:
     """AuthenticationError, NotFoundError, or MetadataError for everything that may pass."""
     name, text = error.name(), error.str()
     if name in _REFUSED:
-        return AuthenticationError(f"{doing}: {text}", hint=_AUTHENTICATION_HINT)
+        lacks_right = needs is not None and name.endswith("_AUTHORIZATION_FAILED")
+        return AuthenticationError(
+            f"{doing}: {text}", hint=needs.hint if needs and lacks_right else _AUTHENTICATION_HINT
+        )
     if name in _UNKNOWN:
         return NotFoundError(
             f"{doing}: {text}", hint="is that the right cluster? topics are listed by kafka-topics"

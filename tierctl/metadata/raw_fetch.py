@@ -13,6 +13,7 @@ from tierctl.errors import MetadataError
 from tierctl.metadata.base import BadRange, MetadataChunk
 from tierctl.metadata.client_settings import ClientSettings
 from tierctl.metadata.kafka_python import NotReadyError, connect, translated
+from tierctl.metadata.rights import Right
 from tierctl.metadata.segment_windows import Window, without_edge
 from tierctl.metadata.window_chunks import chunk_of, empty_chunk
 from tierctl.wire.batch_columns import scan_heads
@@ -74,7 +75,7 @@ class RawFetcher:
         try:
             if self._client is None:
                 self._client = connect(self._settings)
-            with translated(doing):
+            with translated(doing, Right("Read", self._topic)):
                 return fetch(self._client, self._topic, partition, offset)
         except NotReadyError:
             self.close()

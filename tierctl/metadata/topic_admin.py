@@ -6,9 +6,10 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tierctl.errors import MetadataError, NotFoundError
+from tierctl.errors import AuthenticationError, MetadataError, NotFoundError
 from tierctl.metadata.client_settings import ClientSettings
 from tierctl.metadata.librdkafka import NoLeaderError, answer, make_client, translated
+from tierctl.metadata.rights import Right
 from tierctl.metadata.topic_settings import MetadataTopicSettings
 from tierctl.model import TopicPartition, Uuid
 
@@ -38,9 +39,10 @@ class TopicAdmin:
         self.client: Any
         self.client, self._watch = make_client(AdminClient, settings)
 
-    def answer(self, future: "Future[R]", doing: str) -> R:
-        """What an admin call found."""
-        return answer(self.client, self._watch, future, doing, self._settings.request_timeout_ms)
+    def answer(self, future: "Future[R]", doing: str, needs: Right | None = None) -> R:
+        """What an admin call found; `needs` is the right that it takes."""
+        timeout_ms = self._settings.request_timeout_ms
+        return answer(self.client, self._watch, future, doing, timeout_ms=timeout_ms, needs=needs)
 
     @property
     def request_timeout_s(self) -> float:
@@ -54,8 +56,28 @@ class TopicAdmin:
         futures = self.client.describe_topics(
             TopicCollection([topic]), request_timeout=self.request_timeout_s
         )
-        found = self.answer(futures[topic], f"asking {self._settings.bootstrap} for topic {topic}")
+        doing = f"asking {self._settings.bootstrap} for topic {topic}"
+        found = self.answer(futures[topic], doing, Right("Describe", topic))
         return TopicShape(topic_id=uuid_of(found.topic_id), partition_count=len(found.partitions))
+
+    def require(self, topic: str, *operations: str) -> None:
+        """AuthenticationError when the brokers say that we may not do all of `operations` on the topic."""
+        from confluent_kafka import TopicCollection
+
+        futures = self.client.describe_topics(
+            TopicCollection([topic]),
+            include_authorized_operations=True,
+            request_timeout=self.request_timeout_s,
+        )
+        doing = f"asking {self._settings.bootstrap} for our rights on topic {topic}"
+        found = self.answer(futures[topic], doing, Right("Describe", topic)).authorized_operations
+        allowed = None if found is None else {operation.name for operation in found}
+        for operation in operations:
+            if allowed is not None and not allowed & {operation.upper(), "ALL"}:
+                raise AuthenticationError(
+                    f"{topic} on {self._settings.bootstrap}: {operation} is not allowed",
+                    hint=Right(operation, topic).hint,
+                )
 
     def list_offsets(
         self, partitions: Collection[TopicPartition], *, latest: bool, committed: bool = False
@@ -90,7 +112,8 @@ class TopicAdmin:
         found: dict[TopicPartition, int] = {}
         for key, future in futures.items():
             partition = TopicPartition(key.topic, key.partition)
-            found[partition] = int(self.answer(future, f"asking for the offsets of {partition}").offset)
+            doing = f"asking for the offsets of {partition}"
+            found[partition] = int(self.answer(future, doing, Right("Describe", partition.topic)).offset)
         return found
 
     def _check_exist(self, partitions: Collection[TopicPartition]) -> None:
@@ -125,7 +148,7 @@ class TopicAdmin:
         new = NewTopic(topic, settings.num_partitions, settings.replication_factor, config=config)
         futures = self.client.create_topics([new], request_timeout=self.request_timeout_s)
         try:
-            self.answer(futures[topic], f"making topic {topic}")
+            self.answer(futures[topic], f"making topic {topic}", Right("Create", topic))
         except MetadataError as e:
             if "TOPIC_ALREADY_EXISTS" not in e.message:
                 raise

@@ -18,8 +18,8 @@ class MetadataTopicOnCluster:
     Reading assigns partitions and joins no group. With `make` a topic that is missing is made first.
     `expected_partitions` is what the brokers were configured with. Every call raises SafetyRefusal when the
     topic's id or partition count is no longer what it was: events would go where nobody looks for them.
-    Raises NotFoundError when there is no metadata topic, AuthenticationError, MetadataError, and
-    UsageError for settings that can't work.
+    Raises NotFoundError when there is no metadata topic, AuthenticationError (`writable`, and we may not
+    write), MetadataError, and UsageError for settings that can't work.
     """
 
     def __init__(
@@ -39,6 +39,9 @@ class MetadataTopicOnCluster:
         self._reader = TopicReader(clients.consumer, topic)
         self._publisher = TopicPublisher(clients.producer, topic)
         self._shape = self._find(make)
+        if writable:
+            # Before anything else is done, not when the first event comes to be published.
+            self._admin.require(topic, "Read", "Write")
         if expected_partitions not in {None, self._shape.partition_count}:
             raise SafetyRefusal(
                 f"{topic} has {self._shape.partition_count} partitions, expected are {expected_partitions}",

@@ -8,6 +8,7 @@ from typing import Any
 from tierctl.errors import AuthenticationError, MetadataWriteFailed, MetadataWriteUnknown
 from tierctl.metadata.client_settings import ClientSettings
 from tierctl.metadata.librdkafka import ErrorWatch, error_of, make_client
+from tierctl.metadata.rights import Right
 
 _POLL_S = 0.1
 _REFUSALS_S = 2.0
@@ -159,7 +160,8 @@ class _Append:
         count, written = len(self._offsets), sum(offset is not None for offset in self._offsets)
         doing = f"appending {count} records to {self._topic}"
         first = next(iter(self._errors.values()), None)
-        cause = error_of(first, doing, self._watch) if first is not None else None
+        needs = Right("Write", self._topic)
+        cause = error_of(first, doing, self._watch, needs) if first is not None else None
         if written == 0 and cause is not None and all(map(_is_refusal, self._errors.values())):
             if isinstance(cause, AuthenticationError):
                 return cause

@@ -14,6 +14,7 @@ from tierctl.metadata.base import MetadataChunk
 from tierctl.metadata.client_settings import ClientSettings
 from tierctl.metadata.librdkafka import ErrorWatch, error_of, make_client, translated
 from tierctl.metadata.raw_fetch import RawFetcher
+from tierctl.metadata.rights import Right
 
 CHUNK_RECORDS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 << 20
@@ -141,6 +142,7 @@ class _Reading:
         self._next = 0
         self._progress_s = 0.0
         self._doing = f"reading {topic}-{partition}"
+        self._needs = Right("Read", topic)
         self._fetcher = RawFetcher(settings, topic)
 
     def chunks(self, start_offset: int) -> Iterator[MetadataChunk]:
@@ -177,7 +179,7 @@ class _Reading:
     def _assign(self, offset: int) -> None:
         from confluent_kafka import TopicPartition
 
-        with translated(self._doing, self._watch):
+        with translated(self._doing, self._watch, self._needs):
             self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
         self._advance(offset)
 
@@ -187,7 +189,7 @@ class _Reading:
 
     def _messages(self) -> list[Any]:
         """What has come; waits a little for the first."""
-        with translated(self._doing, self._watch):
+        with translated(self._doing, self._watch, self._needs):
             first = self._consumer.poll(_POLL_S)
             if first is None:
                 self._check_stall()
@@ -216,7 +218,7 @@ class _Reading:
                 hint="records were deleted, or a leader lost them, while they were read: run again",
             )
         if name not in {"_BAD_MSG", *_PASSING}:
-            raise error_of(error, self._doing, self._watch)
+            raise error_of(error, self._doing, self._watch, self._needs)
         self._check_stall()
         return self._next, name == "_BAD_MSG"
 

@@ -1,0 +1,81 @@
+"""A broker with an authorizer, and what its user may do there."""
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from tierctl.metadata.rights import Right
+from tierctl.model import Uuid
+
+from tests.broker import METADATA_PARTITIONS, PASSWORD, USER, Broker, jaas_quoted
+from tests.live.commands import plan, where
+
+
+def allow(broker: Broker, rights: Collection[Right]) -> None:
+    """USER may do this and nothing else, from now on."""
+    from confluent_kafka.admin import AclBindingFilter
+
+    everything = AclBindingFilter("any", None, "any", f"User:{USER}", None, "any", "any")
+    (deleted,) = broker.admin.delete_acls([everything]).values()
+    deleted.result(30)
+    acls = [_acl(right) for right in rights]
+    for future in broker.admin.create_acls(acls).values():
+        future.result(30)
+    # The controller answers before the broker hears of it.
+    broker.wait_for("the rights", lambda: len(broker.admin.describe_acls(everything).result(30)) == len(acls))
+
+
+def _acl(right: Right) -> Any:
+    from confluent_kafka.admin import (
+        AclBinding,
+        AclOperation,
+        AclPermissionType,
+        ResourcePatternType,
+        ResourceType,
+    )
+
+    on_topic = right.topic is not None
+    return AclBinding(
+        ResourceType.TOPIC if on_topic else ResourceType.BROKER,
+        right.topic or "kafka-cluster",
+        ResourcePatternType.LITERAL,
+        f"User:{USER}",
+        "*",
+        AclOperation[re.sub(r"(?<!^)(?=[A-Z])", "_", right.operation).upper()],
+        AclPermissionType.ALLOW,
+    )
+
+
+def login(broker: Broker, folder: Path) -> Path:
+    assert broker.certificates is not None
+    path = folder / "client.properties"
+    password = jaas_quoted(PASSWORD).replace("\\", "\\\\")
+    path.write_text(
+        "security.protocol=SASL_SSL\nsasl.mechanism=SCRAM-SHA-512\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required "
+        f'username="{USER}" password="{password}";\n'
+        f"ssl.truststore.location={broker.certificates.truststore}\n"
+        f"ssl.truststore.password={broker.certificates.password}\nssl.truststore.type=PKCS12\n"
+    )
+    return path
+
+
+def copied_topic(broker: Broker, name: str, folder: Path) -> Uuid:
+    """A topic that tierctl itself tiers, beside a broker that does not."""
+    topic_id = broker.create_topic(name)
+    broker.produce(name, 3500)
+    settings = folder / "server.properties"
+    settings.write_text(
+        f"rlmm.config.remote.log.metadata.topic.num.partitions={METADATA_PARTITIONS}\n"
+        "rlmm.config.remote.log.metadata.topic.replication.factor=1\n"
+        "rlmm.config.remote.log.metadata.topic.min.isr=1\n"
+    )
+    checkpoint = broker.log_dir / "replication-offset-checkpoint"
+    broker.wait_for("the high watermark", lambda: f"{name} 0 3500" in checkpoint.read_text())
+    done = plan(
+        *("copy", *where(broker), "--config", settings, "--create-metadata-topic", "--topic", name),
+        *("--log-dir", broker.log_dir, "--allow-live-brokers", "--apply"),
+    )
+    assert [outcome["status"] for outcome in done["outcomes"]] == ["done"] * 3
+    return topic_id
