@@ -9,14 +9,20 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tierctl.errors import NotFoundError, UsageError
+from tierctl.model import Uuid
 from tierctl.spark.metadata_predicates import Predicate
 from tierctl.spark.metadata_rows import read_split
 from tierctl.spark.metadata_split import TopicLocation, plan_splits
+from tierctl.storage.open import open_store
+from tierctl.wire.indexes import OffsetIndex, OffsetPosition
 from tierctl.wire.metadata import encode
+from tierctl.wire.partitioner import metadata_partition
 
 from tests.cli.shell import tierctl
 from tests.conftest import vectors
 from tests.metadata.events import started, update
+from tests.servers import S3Server
 from tests.spark.metadata_logs import NOW_MS, Row, as_json, batches, topic_folders, write_log
 
 Capture = Callable[[str], Path]
@@ -121,10 +127,16 @@ def test_each_offset_is_one_tasks_however_they_are_cut(damaged: Path, records_pe
     assert offsets_of(rows(damaged, records_per_split=records_per_split)) == DAMAGED
 
 
+@pytest.mark.parametrize("is_indexed", [False, True])
 @pytest.mark.parametrize("records_per_split", [1, 2, 3, 10])
-def test_bytes_between_records_are_told_of_once(tmp_path: Path, records_per_split: int) -> None:
+def test_bytes_between_records_are_told_of_once(
+    tmp_path: Path, records_per_split: int, is_indexed: bool
+) -> None:
     made = batches(GOOD)
-    write_log(tmp_path, 0, [*made[:2], b"\0" * 5 + b"\xff" * 70, *made[2:4], b"\x07" * 30, *made[4:]])
+    path = write_log(tmp_path, 0, [*made[:2], b"\0" * 5 + b"\xff" * 70, *made[2:4], b"\x07" * 30, *made[4:]])
+    if is_indexed:
+        after = len(made[0]) + len(made[1]) + 75
+        path.with_suffix(".index").write_bytes(OffsetIndex.encode(0, [OffsetPosition(2, after)]).data)
     found = rows(tmp_path, records_per_split=records_per_split)
     assert [(row["metadata_offset"], row["next_offset"]) for row in found if row["error"]] == [(2, 2), (4, 4)]
     assert [row["metadata_offset"] for row in found if not row["error"]] == list(range(6))
@@ -188,3 +200,66 @@ def test_predicates_leave_the_rows_they_are_true_of(
     expected = [row for row in every if all(is_true(predicate, row) for predicate in predicates)]
     found = rows(mixed, *predicates, records_per_split=records_per_split)
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("predicate", "offsets"),
+    [
+        (Predicate("metadata_offset", "=", 4), [(4, 5)]),
+        (Predicate("metadata_offset", "<", 3), [(0, 2), (2, 3)]),
+        (Predicate("metadata_offset", "<=", 3), [(0, 2), (2, 4)]),
+        (Predicate("metadata_offset", ">", 3), [(4, 6)]),
+        (Predicate("metadata_offset", ">=", 3), [(3, 5), (5, 6)]),
+        (Predicate("metadata_offset", "in", (5, 1)), [(1, 3), (3, 5), (5, 6)]),
+        (Predicate("metadata_offset", "=", 4, is_negated=True), [(0, 2), (2, 4), (4, 6)]),
+        (Predicate("metadata_offset", ">", 100), []),
+        (Predicate("metadata_partition", "=", 0), [(0, 2), (2, 4), (4, 6)]),
+        (Predicate("metadata_partition", "in", (1, 2)), []),
+        (Predicate("metadata_partition", "=", 0, is_negated=True), []),
+    ],
+)
+def test_only_offsets_that_may_be_asked_for_are_read(
+    tmp_path: Path, predicate: Predicate, offsets: list[tuple[int, int]]
+) -> None:
+    write_log(tmp_path, 0, batches(GOOD))
+    location = TopicLocation(uri=f"file://{tmp_path}")
+    splits = plan_splits(location, records_per_split=2, predicates=(predicate,))
+    assert [(split.start_offset, split.end_offset) for split in splits] == offsets
+
+
+def test_a_user_partition_is_looked_for_where_brokers_put_it(tmp_path: Path) -> None:
+    ids = [Uuid.from_bytes(number.to_bytes(16, "big")) for number in range(1, 41)]
+    homes: dict[int, list[bytes]] = {}
+    for topic_id in ids:
+        home = metadata_partition(topic_id, 2, 5)
+        homes.setdefault(home, []).append(encode(started(1, partition=2, topic_id=topic_id)))
+    assert len(homes) == 5
+    for home, values in homes.items():
+        write_log(tmp_path, home, batches(values))
+    asked = (Predicate("topic_id", "in", (str(ids[7]), "no id")), Predicate("partition", "=", 2))
+    location = TopicLocation(uri=f"file://{tmp_path}")
+    numbers = {split.metadata_partition for split in plan_splits(location, predicates=asked)}
+    assert numbers == {metadata_partition(ids[7], 2, 5)}
+    assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]]
+    # With some of the partitions only, or after their number was changed, nobody knows where to look.
+    (tmp_path / "__remote_log_metadata-4").rename(tmp_path / "__remote_log_metadata-5")
+    assert len({split.metadata_partition for split in plan_splits(location, predicates=asked)}) == 5
+    assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]]
+
+
+def test_what_is_no_metadata_topic_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no __remote_log_metadata-N"):
+        rows(tmp_path)
+    for uri in ("/tmp", "file://elsewhere/tmp", "kafka://host/path", "s4://bucket/x"):
+        with pytest.raises(UsageError):
+            rows(uri)
+
+
+def test_a_copy_in_a_bucket_reads_as_the_folder(capture: Capture, s3_server: S3Server) -> None:
+    folder = capture("tiered-cluster") / "after"
+    uri = f"s3://{s3_server.bucket()}/backup/kafka-1"
+    store = open_store(uri)
+    store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()})
+    assert rows(uri, records_per_split=5) == rows(folder, records_per_split=5)
+    asked = Predicate("metadata_offset", ">=", 9)
+    assert rows(uri, asked, records_per_split=5) == rows(folder, asked)
