@@ -3,7 +3,7 @@ _tierctl() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path="" words="" i
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$path|${COMP_WORDS[i]}" in
-            "|copy"|"|sweep"|"|delete"|"|apply"|"|format"|"|segments"|"|fetch"|"|verify"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair"|"|pipeline"|"pipeline|run") path="${path:+$path }${COMP_WORDS[i]}" ;;
+            "|copy"|"|sweep"|"|delete"|"|apply"|"|format"|"|segments"|"|fetch"|"|verify"|"|submit"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair"|"|pipeline"|"pipeline|run") path="${path:+$path }${COMP_WORDS[i]}" ;;
         esac
     done
     case "$path|$prev" in
@@ -224,6 +224,18 @@ _tierctl() {
         "verify|--spark-conf") COMPREPLY=(); return ;;
         "verify|--profile") COMPREPLY=(); return ;;
         "verify|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "submit|--master") COMPREPLY=(); return ;;
+        "submit|--deploy-mode") COMPREPLY=($(compgen -W "client cluster" -- "$cur")); return ;;
+        "submit|--num-executors") COMPREPLY=(); return ;;
+        "submit|--executor-cores") COMPREPLY=(); return ;;
+        "submit|--executor-memory") COMPREPLY=(); return ;;
+        "submit|--driver-memory") COMPREPLY=(); return ;;
+        "submit|--python-archive") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "submit|--container-image") COMPREPLY=(); return ;;
+        "submit|--submit-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "submit|--spark-conf") COMPREPLY=(); return ;;
+        "submit|--profile") COMPREPLY=(); return ;;
+        "submit|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache show|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache show|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache show|--output"|"cache show|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
@@ -287,7 +299,7 @@ _tierctl() {
         "pipeline run|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case "$path" in
-        "") words="copy sweep delete apply format segments fetch verify cache offsets pipeline --profile --config-file --verbose -v --version --help -h" ;;
+        "") words="copy sweep delete apply format segments fetch verify submit cache offsets pipeline --profile --config-file --verbose -v --version --help -h" ;;
         "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --from-remote --from-layout --to-metadata --to-command-config --topic-configs --now --clean-dangling --create-metadata-topic --custom-metadata-max-bytes --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --topic-configs --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --find --mark --force --interval --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
@@ -296,6 +308,7 @@ _tierctl() {
         "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --partition --topic-id --deep --threads --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "submit") words="--master --deploy-mode --run --num-executors --executor-cores --executor-memory --driver-memory --python-archive --container-image --submit-dir --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "cache") words="show verify build compact --help -h" ;;
         "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
         "cache verify") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;

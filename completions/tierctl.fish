@@ -3,7 +3,7 @@ function __tierctl_at
     set -l path
     for word in (commandline -opc)[2..-1]
         switch "$path|$word"
-            case '|copy' '|sweep' '|delete' '|apply' '|format' '|segments' '|fetch' '|verify' '|cache' 'cache|show' 'cache|verify' 'cache|build' 'cache|compact' '|offsets' 'offsets|show' 'offsets|check' 'offsets|repair' '|pipeline' 'pipeline|run'
+            case '|copy' '|sweep' '|delete' '|apply' '|format' '|segments' '|fetch' '|verify' '|submit' '|cache' 'cache|show' 'cache|verify' 'cache|build' 'cache|compact' '|offsets' 'offsets|show' 'offsets|check' 'offsets|repair' '|pipeline' 'pipeline|run'
                 set path (string trim "$path $word")
         end
     end
@@ -17,6 +17,7 @@ complete -c tierctl -n __tierctl_at -f -a format -d 'Print the records of the me
 complete -c tierctl -n __tierctl_at -f -a segments -d 'List remote segments, find one, sum them up, or check them'
 complete -c tierctl -n __tierctl_at -f -a fetch -d 'Print records from the tier, and with --log-dir from the local log above it'
 complete -c tierctl -n __tierctl_at -f -a verify -d 'Hold metadata, store and log directories against each other; report, never repair'
+complete -c tierctl -n __tierctl_at -f -a submit -d 'Print, or run, the spark-submit line of a command with --engine spark'
 complete -c tierctl -n __tierctl_at -f -a cache -d 'Look at, check and make flat-file caches (KIP-405)'
 complete -c tierctl -n __tierctl_at -f -a offsets -d 'Look at, check and repair _rlmm_committed_offsets'
 complete -c tierctl -n __tierctl_at -f -a pipeline -d 'The metadata topic as tables of Parquet'
@@ -292,6 +293,21 @@ complete -c tierctl -n '__tierctl_at verify' -l profile -x -d 'Profile of tierct
 complete -c tierctl -n '__tierctl_at verify' -l config-file -r -F -d 'Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.'
 complete -c tierctl -n '__tierctl_at verify' -l verbose -s v -d 'Show where an error came from.'
 complete -c tierctl -n '__tierctl_at verify' -l help -s h -d 'Show this message and exit.'
+complete -c tierctl -n '__tierctl_at submit' -l master -x -d 'yarn, k8s://https://host:port or spark://host:port.'
+complete -c tierctl -n '__tierctl_at submit' -l deploy-mode -x -a 'client cluster' -d 'Where the driver runs: here, or on the cluster (YARN and Kubernetes only).'
+complete -c tierctl -n '__tierctl_at submit' -l run -d 'Run it. Without this the line is printed.'
+complete -c tierctl -n '__tierctl_at submit' -l num-executors -x -d 'YARN and Kubernetes.'
+complete -c tierctl -n '__tierctl_at submit' -l executor-cores -x -d 'Tasks at a time.'
+complete -c tierctl -n '__tierctl_at submit' -l executor-memory -x -d 'As 4g.'
+complete -c tierctl -n '__tierctl_at submit' -l driver-memory -x -d 'As 2g.'
+complete -c tierctl -n '__tierctl_at submit' -l python-archive -r -F -d 'A packed environment (venv-pack, conda-pack) with tierctl\'s libraries, which driver and executors unpack and run. Default: the interpreter they have; on a standalone cluster this one.'
+complete -c tierctl -n '__tierctl_at submit' -l container-image -x -d 'Kubernetes: an image with Spark, Python and tierctl\'s libraries.'
+complete -c tierctl -n '__tierctl_at submit' -l submit-dir -r -F -d 'Where the files are kept that the line names: tierctl as a zip, and the script. Default: ~/.cache/tierctl.'
+complete -c tierctl -n '__tierctl_at submit' -l spark-conf -x -d 'With --engine spark: a setting of Spark; never a credential. Repeatable.'
+complete -c tierctl -n '__tierctl_at submit' -l profile -x -d 'Profile of tierctl.toml to take settings from.'
+complete -c tierctl -n '__tierctl_at submit' -l config-file -r -F -d 'Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.'
+complete -c tierctl -n '__tierctl_at submit' -l verbose -s v -d 'Show where an error came from.'
+complete -c tierctl -n '__tierctl_at submit' -l help -s h -d 'Show this message and exit.'
 complete -c tierctl -n '__tierctl_at cache' -f -a show -d 'Print the header and every entry of caches, with the byte where each lies'
 complete -c tierctl -n '__tierctl_at cache' -f -a verify -d 'Read every byte of caches and say what is wrong, and where'
 complete -c tierctl -n '__tierctl_at cache' -f -a build -d 'Make caches from the metadata topic: a state directory\'s, or with --out flat files of KIP-405'
@@ -375,7 +391,7 @@ complete -c tierctl -n '__tierctl_at pipeline run' -l metadata -r -F -d 'The met
 complete -c tierctl -n '__tierctl_at pipeline run' -l command-config -r -F -d 'Properties for connecting to a cluster (SASL, TLS), as Kafka\'s own tools take them.'
 complete -c tierctl -n '__tierctl_at pipeline run' -l config -r -F -d 'A broker\'s server.properties: its remote.log.metadata.* and rlmm.config.* settings for the metadata topic, and where a command says so its other settings.'
 complete -c tierctl -n '__tierctl_at pipeline run' -l warehouse -r -F -d 'Where the tables are: file:///dir or a plain path, which executors must reach as well, or s3://bucket/folder. Other stores have no way to make a commit once only.'
-complete -c tierctl -n '__tierctl_at pipeline run' -l follow -s f -d 'Go on until stopped, with a commit for each micro-batch of Structured Streaming; with --engine local the topic is looked at again and again. Not on Spark Connect: there the server would have to hold the warehouse.'
+complete -c tierctl -n '__tierctl_at pipeline run' -l follow -s f -d 'Go on until stopped, with a commit for each micro-batch of Structured Streaming; with --engine local the topic is looked at again and again. Not on Spark Connect: there the server would have to hold the warehouse. A JSON line for each commit.'
 complete -c tierctl -n '__tierctl_at pipeline run' -l interval-s -x -d 'With --follow: the least time between two commits.'
 complete -c tierctl -n '__tierctl_at pipeline run' -l now -x -d 'Decide as of this time, in milliseconds since 1970. Default: the clock.'
 complete -c tierctl -n '__tierctl_at pipeline run' -l engine -x -a 'local spark' -d 'spark: a task a metadata partition. local: all of it in this process.'

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import typer
 
+from tierctl.cli.options import is_typed
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, Selection, TopicConfig, Uuid
 from tierctl.report.terminal import printable
+from tierctl.spark.settings import SparkSettings
 from tierctl.typed import folder_of, private_keys_of, remote_uri_of
 
 if TYPE_CHECKING:
@@ -58,11 +60,7 @@ class Context:
     partition: Sequence[int] = ()
     topic_id: Sequence[str] = ()
     now: int | None = None
-    engine: str = "local"
-    master: str | None = None
-    spark_conf: Sequence[str] = ()
-    changes_things: bool = False
-    verbose: bool = False
+    spark_settings: SparkSettings | None = None
     _spark: "Session | None" = field(default=None, init=False, repr=False)
     _executors: "Executors | None" = field(default=None, init=False, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
@@ -74,8 +72,7 @@ class Context:
 
         Where a copy goes from tier to tier, the one it goes to.
         """
-        _require_engine(ctx)
-        given: dict[str, Any] = ctx.params | _run_of(ctx)
+        given: dict[str, Any] = ctx.params | {"spark_settings": _spark_settings(ctx)}
         if given.get("to_metadata") is not None:
             # What --state-dir keeps is of --metadata.
             config = given["to_command_config"] or given["command_config"]
@@ -85,7 +82,7 @@ class Context:
     @classmethod
     def of_source(cls, ctx: typer.Context) -> Self:
         """Where a copy goes from tier to tier, the one it comes from."""
-        given = ctx.params | _run_of(ctx)
+        given = ctx.params | {"spark_settings": _spark_settings(ctx)}
         return cls._of({**given, "remote": given["from_remote"], "layout": given["from_layout"]})
 
     @classmethod
@@ -264,21 +261,19 @@ class Context:
     @property
     def is_on_spark(self) -> bool:
         """Whether --engine spark was given."""
-        return self.engine == "spark"
+        return self.spark_settings is not None
 
     def spark(self) -> "Session":
         """The session of --master and --spark-conf: opened when first asked for, closed at the end.
 
         UsageError for what Spark can't be started with, EngineError when it does not answer.
         """
+        if self.spark_settings is None:
+            raise UsageError("this needs Spark", hint="add --engine spark")
         if self._spark is None:
             from tierctl.spark.session import opened_session
-            from tierctl.spark.settings import SparkSettings
 
-            settings = SparkSettings.of(
-                self.master, self.spark_conf, changes_things=self.changes_things, verbose=self.verbose
-            )
-            self._spark = self._open.enter_context(opened_session(settings, say=_say))
+            self._spark = self._open.enter_context(opened_session(self.spark_settings, say=_say))
         return self._spark
 
     def executors(self) -> "Executors":
@@ -308,20 +303,24 @@ def _say(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _run_of(ctx: typer.Context) -> dict[str, Any]:
-    """What a context has to know of the run besides its options."""
-    return {"changes_things": "apply" in ctx.params, "verbose": bool(getattr(ctx.obj, "verbose", False))}
+def _spark_settings(ctx: typer.Context) -> SparkSettings | None:
+    """Those of --engine spark; UsageError for options of it that are typed without it.
 
-
-def _require_engine(ctx: typer.Context) -> None:
-    """UsageError for options of Spark that are typed without it; a profile may have them for other runs."""
-    if ctx.params.get("engine") == "spark":
-        return
-    for name in ("master", "spark_conf"):
-        source = ctx.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option} goes with --engine spark", hint=f"add it, or leave {option} out")
+    A profile may have them for other runs.
+    """
+    given = ctx.params
+    if given.get("engine") != "spark":
+        for name in ("master", "spark_conf"):
+            if is_typed(ctx, name):
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} goes with --engine spark", hint=f"add it, or leave {option} out")
+        return None
+    return SparkSettings.of(
+        given["master"],
+        given["spark_conf"] or (),
+        changes_things="apply" in given,
+        verbose=bool(getattr(ctx.obj, "verbose", False)),
+    )
 
 
 def _required(option: str, value: str | None) -> str:

@@ -106,18 +106,13 @@ def _consumer(ctx: typer.Context) -> "Consumer | None":
 
     given = ctx.params
     others = [name for name in ("metadata", "files", "input_") if given[name]]
-    is_typed = _is_typed(ctx, "bootstrap_server")
-    if is_typed and any(_is_typed(ctx, name) for name in others):
+    is_typed = options.is_typed(ctx, "bootstrap_server")
+    if is_typed and any(options.is_typed(ctx, name) for name in others):
         raise UsageError("--bootstrap-server and what else is named are two inputs", hint="name one of them")
     if given["bootstrap_server"] is None or (others and not is_typed):
         without_consumer(given)
         return None
     return Consumer.of(given)
-
-
-def _is_typed(ctx: typer.Context, name: str) -> bool:
-    source = ctx.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
 
 
 def _is_live(ctx: typer.Context, consumer: "Consumer | None") -> bool:

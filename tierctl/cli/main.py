@@ -20,7 +20,7 @@ from tierctl.report.terminal import printable
 
 COMMANDS = (
     *("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify", "cache", "offsets"),
-    "pipeline",
+    *("pipeline", "submit"),
 )
 _EVERYWHERE = "Everywhere"
 _HELP = ["-h", "--help"]

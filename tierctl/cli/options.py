@@ -5,7 +5,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -260,6 +260,12 @@ def rows(output: Output = OutputFormat.TABLE) -> None:
 
 def applying(detailed_exitcode: DetailedExitcode = False, apply: Apply = False) -> None:
     """A plan that is shown or carried out."""
+
+
+def is_typed(ctx: Any, name: str) -> bool:
+    """Whether an option was given on the command line, rather than by the environment or a profile."""
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def ended(ctx: typer.Context, *, pending: bool) -> ExitCode:

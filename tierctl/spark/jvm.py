@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 END_TIMEOUT_S = 20
 _LINES_KEPT = 200
 _STDERR = 2
-_QUIET = """\
+QUIET_LOGS = """\
 rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
@@ -29,6 +29,8 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n%ex{short}
 """
+"""Settings of log4j2: errors only."""
+
 _started: "list[Jvm]" = []
 
 
@@ -123,7 +125,7 @@ def _quiet(verbose: bool) -> Iterator[None]:
         return
     with tempfile.TemporaryDirectory(prefix="tierctl-") as folder:
         file = Path(folder, "log4j2.properties")
-        file.write_text(_QUIET, encoding="utf-8")
+        file.write_text(QUIET_LOGS, encoding="utf-8")
         ours = f"-Dlog4j2.configurationFile={file.as_uri()}"
         os.environ["SPARK_SUBMIT_OPTS"] = f"{before} {ours}" if before else ours
         try:

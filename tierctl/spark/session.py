@@ -19,7 +19,7 @@ from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.spark.failures import failures
 from tierctl.spark.reach import require_answer, within
 from tierctl.spark.settings import SPECULATION, SparkSettings
-from tierctl.spark.shipping import ship
+from tierctl.spark.shipping import archive, ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,8 +86,14 @@ def open_session(settings: SparkSettings, say: Callable[[str], None] = _silent) 
         require_answer(settings.master)
         session = _connected(settings) if settings.is_connect else _classic(settings, say)
         _usable(session, settings)
-        ship(session)
+        if not _was_sent(session):
+            ship(session)
     return session
+
+
+def _was_sent(session: "SparkSession") -> bool:
+    """Whether spark-submit has sent this very package already; a second one of its name is an error."""
+    return archive().name in (session.conf.get("spark.submit.pyFiles", None) or "")
 
 
 def _active_session() -> "SparkSession | None":
