@@ -13,6 +13,7 @@ from tierctl.state.invariants import (
     LogFacts,
     Offsets,
     Severity,
+    check_latest_tiered,
     check_offsets,
     check_segments,
 )
@@ -48,6 +49,23 @@ def test_offsets(change: dict[str, int], broken: list[str]) -> None:
     findings = list(check_offsets(ORDERS, replace(FINE, **change)))
     assert [finding.message for finding in findings] == broken
     assert all((f.kind, f.severity, f.topic) == (K.OFFSETS, Severity.ERROR, "orders") for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("latest_tiered", "copied", "log_start", "severity"),
+    [
+        (79, 79, 10, None),
+        (80, 79, 10, Severity.ERROR),
+        (0, -1, 0, Severity.ERROR),
+        (78, 79, 10, Severity.WARNING),
+        # Everything that was tiered has expired, and what tells of it is gone.
+        (79, -1, 80, None),
+        (79, -1, 79, Severity.ERROR),
+    ],
+)
+def test_latest_tiered(latest_tiered: int, copied: int, log_start: int, severity: Severity | None) -> None:
+    found = check_latest_tiered(ORDERS, latest_tiered, copied=copied, log_start_offset=log_start)
+    assert [(f.kind, f.severity) for f in found] == ([(K.OFFSETS, severity)] if severity else [])
 
 
 LOG = LogFacts(

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, SafetyRefusal, TierctlError
+from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
 from tierctl.model import TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
 
 if TYPE_CHECKING:
@@ -139,6 +139,7 @@ class Live:
     ) -> "ClusterViews":
         """What the leaders of these partitions say; settings come into `configs`."""
         from tierctl.plan.leader import ClusterViews
+        from tierctl.read.leaders import logs_of
 
         current = self.current_topics(part.topic_id_partition.topic for part in parts)
         there = {
@@ -149,7 +150,8 @@ class Live:
         unseen = self._read_configs(there)
         asked = [partition for partition in there if partition.key not in unseen]
         views: dict[_Key, View] = {}
-        logs = self._logs(asked, unseen)
+        logs, silent = logs_of(self.cluster, asked)
+        unseen |= {partition.key: reason for partition, reason in silent.items()}
         brokers = self.brokers({log.leader for log in logs.values()})
         for partition, log in logs.items():
             try:
@@ -161,10 +163,11 @@ class Live:
     def leaders(self, partitions: Collection[TopicIdPartition]) -> "Leaders":
         """What the cluster says of these partitions, and of topics of their names."""
         from tierctl.plan.leader import Leaders
+        from tierctl.read.leaders import logs_of
 
         current = self.current_topics(p.topic for p in partitions)
         there = [p for p in partitions if current.why_not_current(p) is None]
-        logs = self._logs(there, unseen={})
+        logs, _ = logs_of(self.cluster, there)
         return Leaders(
             topics=current,
             configs=self.cluster.topic_configs(current.ids),
@@ -192,25 +195,6 @@ class Live:
             for partition in partitions
             if partition.topic in errors
         }
-
-    def _logs(
-        self, partitions: list[TopicIdPartition], unseen: dict[_Key, str]
-    ) -> "dict[TopicIdPartition, ClusterLog]":
-        try:
-            found = self.cluster.logs(partitions)
-        except NotFoundError:
-            # One was deleted this moment; the others still count.
-            found = []
-            for partition in partitions:
-                try:
-                    found += self.cluster.logs([partition])
-                except NotFoundError as e:
-                    unseen[partition.key] = e.message
-        logs = {log.topic_id_partition: log for log in found}
-        for partition in partitions:
-            if partition not in logs:
-                unseen.setdefault(partition.key, "it has no leader now")
-        return logs
 
     def _view(
         self,

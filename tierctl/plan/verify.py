@@ -58,6 +58,7 @@ HINTS: Final[Mapping[FindingKind, str]] = {
     _K.UNFINISHED_PARTITION_DELETE: "tierctl delete carries it on",
     _K.RECREATED_TOPIC: "if the old topic is gone: tierctl delete --mark --topic-id, then tierctl delete",
     _K.UNREADABLE_LOG: "it was left out of everything that logs tell",
+    _K.UNSEEN_LEADER: "verify again when its leader is up and tiers; until then its lineage is the tier's",
     _K.UNKNOWN_TOPIC: "if the topic was deleted: tierctl delete --mark --topic-id, then tierctl delete",
 }
 

@@ -14,16 +14,27 @@ from tierctl.read.lineage import (
 )
 from tierctl.read.partitions import Readable
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.invariants import Finding, LogFacts, Offsets, check_offsets, check_segments
+from tierctl.state.invariants import (
+    Finding,
+    LogFacts,
+    Offsets,
+    check_latest_tiered,
+    check_offsets,
+    check_segments,
+)
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """What a partition's leader says: KIP-405's offsets, and its lineage; None for what it doesn't tell."""
+    """What a partition's leader says: KIP-405's offsets, and its lineage; None for what it doesn't tell.
+
+    `latest_tiered_offset` is the last offset that it takes for copied.
+    """
 
     offsets: Offsets | None
     log: LogFacts | None
+    latest_tiered_offset: int | None = None
 
 
 def check_partition(
@@ -43,6 +54,13 @@ def check_partition(
     facts = facts or _facts(readable, fetcher, report)
     if facts.offsets is not None:
         yield from check_offsets(readable.topic_id_partition, facts.offsets)
+        if facts.latest_tiered_offset is not None and facts.log is not None:
+            yield from check_latest_tiered(
+                readable.topic_id_partition,
+                facts.latest_tiered_offset,
+                copied=(facts.offsets.remote_log_end_offset or 0) - 1,
+                log_start_offset=facts.log.log_start_offset,
+            )
     yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
 
 
@@ -98,6 +116,7 @@ def facts_of_leader(cache: RemoteLogMetadataCache, log: ClusterLog) -> Partition
             log_end_offset=log.log_end_offset,
             local_log_start_offset=log.local_log_start_offset,
         ),
+        latest_tiered_offset=log.latest_tiered_offset,
     )
 
 

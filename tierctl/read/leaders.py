@@ -1,11 +1,13 @@
 """What a cluster's leaders say of partitions that are read: which topic has a name now, where logs start."""
 
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from tierctl.errors import AuthenticationError
+from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.metadata.cluster import Cluster
 from tierctl.model import Selection, TopicConfig, TopicIdPartition, is_legal_topic_name
 from tierctl.model.cluster import ClusterLog
+from tierctl.plan.fencing import is_known
 from tierctl.plan.leader import knows_log_start
 
 
@@ -17,21 +19,71 @@ def now_called(selection: Selection, cluster: Cluster | None) -> Selection:
     return replace(selection, topic_ids=frozenset(topic.topic_id for topic in topics.values()))
 
 
+@dataclass(frozen=True, slots=True)
+class LeaderLogs:
+    """Logs on partitions' leaders, and why those of others were not told.
+
+    A topic id that the cluster does not know has neither.
+    """
+
+    logs: Mapping[TopicIdPartition, ClusterLog]
+    unseen: Mapping[TopicIdPartition, str]
+
+
+def believed_logs(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> LeaderLogs:
+    """What the leaders of these partitions say of their logs, where they know where those start.
+
+    All are asked together.
+    """
+    topics = cluster.topics({p.topic for p in partitions if is_legal_topic_name(p.topic)})
+    there = [partition for partition in partitions if is_known(topics, partition)]
+    logs, unseen = logs_of(cluster, there)
+    brokers = {broker.broker_id: broker for broker in cluster.brokers({log.leader for log in logs.values()})}
+    configs = {topic: _config(cluster, topic) for topic in {partition.topic for partition in logs}}
+    believed: dict[TopicIdPartition, ClusterLog] = {}
+    for partition, log in logs.items():
+        if knows_log_start(brokers.get(log.leader), configs[partition.topic]):
+            believed[partition] = log
+        else:
+            unseen[partition] = (
+                f"its leader, broker {log.leader}, tiers no more and forgot where the log starts"
+            )
+    return LeaderLogs(believed, unseen)
+
+
+def logs_of(
+    cluster: Cluster, partitions: Sequence[TopicIdPartition]
+) -> tuple[dict[TopicIdPartition, ClusterLog], dict[TopicIdPartition, str]]:
+    """The logs on the partitions' leaders, and why others have none."""
+    unseen: dict[TopicIdPartition, str] = {}
+    try:
+        found = cluster.logs(partitions)
+    except NotFoundError:
+        # One was deleted this moment; the others still count.
+        found = []
+        for partition in partitions:
+            try:
+                found += cluster.logs([partition])
+            except NotFoundError as e:
+                unseen[partition] = e.message
+    logs = {log.topic_id_partition: log for log in found}
+    for partition in partitions:
+        if partition not in logs:
+            unseen.setdefault(partition, "it has no leader now")
+    return logs, unseen
+
+
+def _config(cluster: Cluster, topic: str) -> TopicConfig:
+    try:
+        return cluster.topic_configs([topic])[topic]
+    except (AuthenticationError, NotFoundError):
+        # Who may only read is not told; then only a leader that tiers can be believed.
+        return TopicConfig(remote_storage_enable=True)
+
+
 def believed_log(cluster: Cluster, partition: TopicIdPartition) -> ClusterLog | None:
     """The log on a partition's leader; None when there is none, or it does not know where the log starts."""
-    if not is_legal_topic_name(partition.topic):
-        return None
-    topic = cluster.topics([partition.topic]).get(partition.topic)
-    if topic is None or topic.topic_id != partition.topic_id:
-        return None
-    brokers = {broker.broker_id: broker for broker in cluster.brokers()}
-    try:
-        config = cluster.topic_configs([partition.topic])[partition.topic]
-    except AuthenticationError:
-        # Who may only read is not told; then only a leader that tiers can be believed.
-        config = TopicConfig(remote_storage_enable=True)
-    logs = cluster.logs([partition])
-    return next((log for log in logs if knows_log_start(brokers.get(log.leader), config)), None)
+    return believed_logs(cluster, [partition]).logs.get(partition)
 
 
 def log_start_on(cluster: Cluster | None, partition: TopicIdPartition) -> int | None:

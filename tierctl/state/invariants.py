@@ -49,6 +49,7 @@ class FindingKind(StrEnum):
     RECREATED_TOPIC = "recreated_topic"
     UNKNOWN_TOPIC = "unknown_topic"
     UNREADABLE_LOG = "unreadable_log"
+    UNSEEN_LEADER = "unseen_leader"
 
 
 CORRUPT_KINDS = frozenset(
@@ -127,6 +128,25 @@ def check_offsets(partition: TopicIdPartition, offsets: Offsets) -> Iterator[Fin
         if high is not None and low is not None and high < low:
             message = f"{upper} {high} is below {lower} {low}"
             yield finding_of(partition, FindingKind.OFFSETS, Severity.ERROR, message)
+
+
+def check_latest_tiered(
+    partition: TopicIdPartition, latest_tiered: int, *, copied: int, log_start_offset: int
+) -> Iterator[Finding]:
+    """The last offset that the leader takes for copied, against `copied`, the metadata's; -1 is none.
+
+    Below where the log starts nothing is left to compare: what was there has expired.
+    """
+    if latest_tiered > copied and latest_tiered >= log_start_offset:
+        severity, what = Severity.ERROR, "it may delete what nobody copied"
+    elif latest_tiered < copied:
+        severity, what = Severity.WARNING, "it copies the rest once more"
+    else:
+        return
+    message = (
+        f"its leader takes offsets up to {latest_tiered} for copied, the metadata up to {copied}: {what}"
+    )
+    yield finding_of(partition, FindingKind.OFFSETS, severity, message)
 
 
 def check_segments(
