@@ -1,0 +1,186 @@
+"""Between tierctl and the broker: acknowledgements are lost, the broker restarts mid-run; reruns converge."""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tierctl.apply.effects import observe
+from tierctl.errors import ExitCode, MetadataWriteUnknown
+from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.client_settings import ClientSettings
+from tierctl.metadata.topic_on_cluster import MetadataTopicOnCluster
+from tierctl.metadata.topic_settings import MetadataClients
+
+from tests.broker import Broker, Brokers
+from tests.kafka_proxy import PRODUCE, Fault, KafkaProxy
+from tests.live.commands import base_offsets, objects, plan, rows, tierctl
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+DAY_MS = 24 * 3_600_000
+
+
+@pytest.fixture(scope="module")
+def broker(brokers: Brokers) -> Broker:
+    """It may be stopped, and is come to through a proxy; it tiers none of the topics here."""
+    found = brokers.disturbed("4.3.0")
+    found.wait_for("the metadata topic", lambda: METADATA_TOPIC in found.admin.list_topics(timeout=5).topics)
+    return found
+
+
+@pytest.fixture
+def proxy(broker: Broker) -> Iterator[KafkaProxy]:
+    assert broker.proxied_at is not None
+    with KafkaProxy(broker.proxied_at, broker.ports[2]) as found:
+        yield found
+
+
+def through(broker: Broker) -> str:
+    return f"localhost:{broker.proxied_at}"
+
+
+def test_a_lost_acknowledgement_is_asked_for_again(broker: Broker, proxy: KafkaProxy) -> None:
+    """The broker knows the batch by the producer's id and sequence: it is there once, and acknowledged."""
+    broker.create_topic("acked", 2)
+    clients = MetadataClients.same(ClientSettings(bootstrap_servers=(through(broker),)))
+    topic = MetadataTopicOnCluster(clients, topic="acked", writable=True)
+    wave = [(number % 2, b"%d" % number) for number in range(40)]
+    for kind in ("reset after", "reset before"):
+        before = topic.end_offsets()[0]
+        proxy.faults = [Fault(kind, PRODUCE)]
+        assert topic.append(wave) == [before + number // 2 for number in range(40)]
+        assert proxy.faults[0].seen > 1
+    sent = [value for partition, value in wave if partition == 0]
+    assert [record[3] for record in broker.records("acked")] == sent * 2
+    topic.close()
+
+
+def test_an_acknowledgement_that_never_comes_is_unknown(broker: Broker, proxy: KafkaProxy) -> None:
+    broker.create_topic("unacked")
+    settings = ClientSettings(bootstrap_servers=(through(broker),), delivery_timeout_ms=1500)
+    topic = MetadataTopicOnCluster(MetadataClients.same(settings), topic="unacked", writable=True)
+    proxy.faults = [Fault("reset after", PRODUCE, on=True)]
+    with pytest.raises(MetadataWriteUnknown, match="may or may not be written"):
+        topic.append([(0, b"once")])
+    proxy.faults = []
+    # It was written, once; the next append is by a producer of its own.
+    assert topic.append([(0, b"twice")]) == [1]
+    assert [record[3] for record in broker.records("unacked")] == [b"once", b"twice"]
+    topic.close()
+
+
+@dataclass
+class Disturbed:
+    """Runs commands on a topic while something goes wrong, and again until nothing is left to do."""
+
+    broker: Broker
+    proxy: KafkaProxy
+    kind: str
+    topic: str
+    folder: Path
+
+    @property
+    def where(self) -> tuple[object, ...]:
+        hasty = self.folder / "client.properties"
+        hasty.write_text("request.timeout.ms=2000\ndelivery.timeout.ms=3000\ndefault.api.timeout.ms=3000\n")
+        patient = () if self.kind == "restart" else ("--command-config", hasty)
+        where = ("--metadata", f"kafka://{through(self.broker)}", "--remote", self.broker.remote_dir)
+        return (*where, *patient, "--wave-size", 1)
+
+    def run(self, label: str, *args: object) -> None:
+        """Disturbed at the first `label`; reruns come to their end, and nothing is done twice."""
+        with self._disturbed(label) as happened:
+            ran = tierctl(*args, *self.where, "--apply")
+        assert happened, "nothing was disturbed"
+        assert ran.code in ({0} if self.survives else {ExitCode.PARTIAL, ExitCode.RETRYABLE}), ran.err
+        plan(*args, *self.where, "--apply")
+        assert plan(*args, *self.where)["steps"] == []
+
+    @property
+    def survives(self) -> bool:
+        """Whether the run itself comes to its end."""
+        return self.kind in {"restart", "one lost"}
+
+    @contextmanager
+    def _disturbed(self, label: str) -> Iterator[list[str]]:
+        happened: list[str] = []
+
+        def watch(seen: str, moment: str) -> None:
+            if (seen, moment) == (label, "before") and not happened:
+                happened.append(seen)
+                self._begin()
+
+        observe(watch)
+        try:
+            yield happened
+        finally:
+            observe(None)
+            self.proxy.faults = []
+            if not self.broker.is_running:
+                self.broker.start()
+
+    def _begin(self) -> None:
+        match self.kind:
+            case "restart":
+                self.broker.stop(kill=True)
+                threading.Thread(target=self._start_soon).start()
+            case "one lost":
+                self.proxy.faults = [Fault("reset after", PRODUCE)]
+            case "all lost":
+                self.proxy.faults = [Fault("reset after", PRODUCE, on=True)]
+
+    def _start_soon(self) -> None:
+        time.sleep(0.5)
+        self.broker.launch()
+
+    def check_events(self) -> None:
+        """No state of a segment is in the topic twice, and none that Kafka would refuse."""
+        printed = tierctl("format", "--style", "json", *self.where[:2], "--topic", self.topic)
+        events = [json.loads(line) for line in printed.lines]
+        times = Counter((event.get("segment_id"), event["partition"], event["state"]) for event in events)
+        # What was written though nobody was told is written once more by the rerun, as brokers do.
+        assert max(times.values()) <= (1 if self.survives else 2)
+        said = tierctl("verify", *self.where[:4], "--topic", self.topic, "--output", "jsonl")
+        kinds = {json.loads(line)["kind"] for line in said.lines}
+        assert kinds <= {"dangling_copy", "unknown_topic", "temp_leftover"}, said.out
+
+
+@pytest.mark.parametrize("kind", ["restart", "one lost", "all lost"])
+def test_every_command_converges(broker: Broker, proxy: KafkaProxy, kind: str, tmp_path: Path) -> None:
+    topic = kind.replace(" ", "-")
+    topic_id = broker.create_topic(topic)
+    broker.produce(topic, 3500)
+    checkpoint = broker.log_dir / "replication-offset-checkpoint"
+    broker.wait_for("the high watermark", lambda: f"{topic} 0 3500" in checkpoint.read_text())
+    disturbed = Disturbed(broker, proxy, kind, topic, tmp_path)
+    beside = ("--topic", topic, "--allow-live-brokers")
+
+    copy = ("copy", "--log-dir", broker.log_dir, *beside)
+    disturbed.run("copy.finished.publish", *copy)
+    disturbed.check_events()
+    later = time.time_ns() // 1_000_000 + 2 * DAY_MS
+    plan(*copy, *disturbed.where, "--clean-dangling", "--now", later, "--apply")
+    finished = rows("segments", *disturbed.where[:2], "--topic", topic)
+    assert [row["state"] for row in finished] == ["COPY_SEGMENT_FINISHED"] * 3
+    assert len(base_offsets(broker, topic)) == 3
+
+    sweep = ("sweep", *beside, "--log-start-offset", f"{topic}-0={finished[1]['end_offset'] + 1}")
+    disturbed.run("sweep.started.publish", *sweep)
+    disturbed.check_events()
+    assert base_offsets(broker, topic) == [finished[2]["start_offset"]]
+    assert broker.offsets("earliest", topic) == {(topic, 0): finished[2]["start_offset"]}
+
+    broker.delete_topic(topic)
+    narrow = ("delete", "--topic-id", topic_id)
+    if kind == "restart":
+        plan(*narrow, *disturbed.where, "--mark", "--apply")
+    else:
+        disturbed.run("delete.marked.publish", *narrow, "--mark")
+    disturbed.run("delete.segment_finished.publish", *narrow)
+    disturbed.check_events()
+    assert objects(broker, topic) == set()
