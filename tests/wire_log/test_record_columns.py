@@ -75,7 +75,7 @@ def test_columns_are_the_records(found: list[RecordBatch], rows_max: int) -> Non
     assert by_columns(found, rows_max) == one_by_one(found)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(logs(), st.data())
 def test_damage_costs_what_it_costs_one_by_one(found: list[RecordBatch], data: st.DataObject) -> None:
     """Bytes changed or cut where no CRC tells, as of a batch that was written wrong."""
