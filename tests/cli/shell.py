@@ -25,8 +25,9 @@ class Ran:
 
 
 def environment(**extra: str) -> dict[str, str]:
-    """An environment that says nothing of the machine's user, terminal or locale."""
-    return {"PATH": os.environ.get("PATH", os.defpath)} | extra
+    """An environment that says nothing of the machine's user, terminal or locale; where S3 is stays in it."""
+    s3 = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return {"PATH": os.environ.get("PATH", os.defpath)} | s3 | extra
 
 
 def tierctl(

@@ -75,6 +75,8 @@ def first_offset(broker: Broker, topic: str, start: int) -> int:
     from confluent_kafka import Consumer, TopicPartition
 
     config = {"group.id": "tests", "enable.auto.commit": False, "auto.offset.reset": "error"}
+    # Behind `start` there may be nothing but a transaction that was left open, and aborted meanwhile.
+    config |= {"isolation.level": "read_uncommitted"}
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "log_level": 0, **config})
     try:
         consumer.assign([TopicPartition(topic, 0, start)])

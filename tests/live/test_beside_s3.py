@@ -1,0 +1,193 @@
+"""A real broker beside a tier in S3, in both layouts: swept, deleted from, and adopted by way of a folder.
+
+LocalTieredStorage reads no bucket, so what a broker serves at the end came through one: log directory → S3 →
+the folder of its tier.
+"""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.metadata import open_metadata
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.open import open_remote
+
+from tests.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.live.commands import first_offset, local_start, plan, rows
+from tests.servers import S3Server
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+LAYOUTS = ("kafka", "aiven")
+ADOPTED = {layout: f"through-{layout}" for layout in LAYOUTS}
+ISOLATIONS = ("read_uncommitted", "read_committed")
+SWEPT, LEAKED = "swept", "leaked"
+RETENTION_BYTES = 2_300_000
+OVERRIDES = (
+    "rlmm.config.remote.log.metadata.topic.num.partitions=5",
+    "rsm.config.compression.enabled=true",
+    "rsm.config.chunk.size=262144",
+    "rsm.config.key.prefix=raw-",
+)
+
+
+@pytest.fixture
+def broker(brokers: Brokers) -> Any:
+    """A broker without tiering, with two leader epochs and one topic in transactions for each layout."""
+    made = brokers.own(
+        "4.3.0",
+        tiered=False,
+        replica_high_watermark_checkpoint_interval_ms="200",
+        log_retention_check_interval_ms="600000",
+    )
+    for topic in (SWEPT, LEAKED, *ADOPTED.values()):
+        made.create_topic(topic)
+    for topic in (SWEPT, LEAKED):
+        made.produce(topic, 4500 if topic == SWEPT else 2500)
+    for seed in (1, 2):
+        for topic in ADOPTED.values():
+            for number in range(6):
+                made.produce_transaction(topic, 250, commit=number % 3 != 1)
+                made.produce(topic, 30, seed=number + seed)
+        if seed == 1:
+            made.restart()
+    yield made
+    made.stop()
+
+
+class Tier:
+    """A bucket, its metadata on disk, and the options that name both."""
+
+    def __init__(self, layout: str, uri: str, folder: Path) -> None:
+        self.metadata = folder / f"metadata-{layout}"
+        self.remote = ("--remote", uri, "--layout", layout)
+        self.more = tuple(part for override in OVERRIDES for part in ("--override", override))
+        settings = dict(override.split("=", 1) for override in OVERRIDES)
+        self.store: RemoteStorageManager = open_remote(uri, layout=layout, settings=settings)
+
+    @property
+    def where(self) -> tuple[object, ...]:
+        return ("--metadata", self.metadata, *self.remote, *self.more)
+
+    def holds(self) -> dict[str, list[int]]:
+        """Where each topic's segments start; every object of the bucket is of one of them."""
+        manager = open_metadata(self.metadata.as_uri())
+        known = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
+        manager.close()
+        assert {s.state.name for s in known} == {"COPY_SEGMENT_FINISHED"}
+        assert all(self.store.objects_of(s) for s in known)
+        assert {o.key for o in self.store.list_objects()} == {
+            o.key for s in known for o in self.store.objects_of(s)
+        }
+        return {
+            topic: sorted(s.start_offset for s in known if s.topic == topic)
+            for topic in {s.topic for s in known}
+        }
+
+
+def log_sizes(broker: Broker, topic: str) -> dict[int, int]:
+    """Bytes of each of the broker's own segments, by where it starts; the last is the active one."""
+    files = sorted((broker.log_dir / f"{topic}-0").glob("*.log"))
+    return {int(file.stem): file.stat().st_size for file in files}
+
+
+def kept_by_size(sizes: dict[int, int], retention_bytes: int) -> list[int]:
+    """What retention.bytes leaves: whole segments go, oldest first, while as much would still be left."""
+    starts, excess = list(sizes), sum(sizes.values()) - retention_bytes
+    while excess >= sizes[starts[0]]:
+        excess -= sizes[starts.pop(0)]
+    return starts[:-1]
+
+
+def test_a_tier_in_s3(broker: Broker, s3_server: S3Server, tmp_path: Path) -> None:
+    bucket = s3_server.bucket()
+    tiers = {layout: Tier(layout, f"s3://{bucket}/{layout}", tmp_path) for layout in LAYOUTS}
+    checkpoint = broker.log_dir / "replication-offset-checkpoint"
+    topics = (SWEPT, LEAKED, *ADOPTED.values())
+    ends = [f"{topic} 0 {end}" for (topic, _), end in broker.offsets("latest", *topics).items()]
+    broker.wait_for("the high watermarks", lambda: all(end in checkpoint.read_text() for end in ends))
+    rolled = {topic: list(log_sizes(broker, topic))[:-1] for topic in topics}
+    assert all(len(starts) >= 2 for starts in rolled.values())
+    for tier in tiers.values():
+        copy = ("copy", *tier.where, "--log-dir", broker.log_dir, "--allow-live-brokers", "--apply")
+        assert {outcome["status"] for outcome in plan(*copy)["outcomes"]} == {"done"}
+        assert tier.holds() == rolled
+        assert plan(*copy)["steps"] == []
+
+    left = kept_by_size(log_sizes(broker, SWEPT), RETENTION_BYTES)
+    assert 0 < len(left) < len(rolled[SWEPT])
+    live = ("--bootstrap-server", broker.bootstrap)
+    # The broker looks at its own log later: it is sweep that decides.
+    broker.alter_topic(SWEPT, retention_bytes=str(RETENTION_BYTES))
+    leaked_id = broker.topic_id(LEAKED)
+    broker.delete_topic(LEAKED)
+    for layout, tier in tiers.items():
+        swept = plan("sweep", *tier.where, *live, "--apply")
+        assert {step["topic"] for step in swept["steps"]} == {SWEPT}
+        assert "retention.bytes" in {step["breach"] for step in swept["steps"]} or layout != LAYOUTS[0]
+        assert tier.holds() == {**rolled, SWEPT: left}
+        found = rows("delete", *tier.where, *live, "--find")
+        assert [(row["topic"], row["topic_id"]) for row in found] == [(LEAKED, leaked_id)]
+        plan("delete", *tier.where, *live, "--find", "--mark", "--apply")
+        plan("delete", *tier.where, *live, "--apply")
+        assert tier.holds() == {
+            topic: starts for topic, starts in {**rolled, SWEPT: left}.items() if topic != LEAKED
+        }
+    assert broker.offsets("earliest", SWEPT) == {(SWEPT, 0): left[0]}
+    adopt(broker, tiers, tmp_path)
+
+
+def adopt(broker: Broker, tiers: dict[str, Tier], tmp_path: Path) -> None:
+    """From S3 to the broker's own tier, each layout its topic; the broker serves all of it from there."""
+
+    def served() -> dict[tuple[str, str], list[object]]:
+        return {
+            (topic, how): list(broker.records(topic, isolation=how))
+            for topic in ADOPTED.values()
+            for how in ISOLATIONS
+        }
+
+    before = served()
+    settings = tmp_path / "server.properties"
+    prefix = "rlmm.config.remote.log.metadata.topic"
+    settings.write_text(
+        f"{prefix}.num.partitions={METADATA_PARTITIONS}\n{prefix}.replication.factor=1\n{prefix}.min.isr=1\n"
+        "rsm.config.key.prefix=raw-\n"
+    )
+    for layout, tier in tiers.items():
+        source = ("--metadata", tier.metadata, "--from-remote", tier.remote[1], "--from-layout", layout)
+        target = ("--to-metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir.as_uri())
+        outcomes = plan(
+            *(
+                "copy",
+                *source,
+                *target,
+                "--layout",
+                "kafka",
+                "--topic",
+                ADOPTED[layout],
+                "--config",
+                settings,
+            ),
+            *("--create-metadata-topic", "--apply"),
+        )["outcomes"]
+        assert {outcome["status"] for outcome in outcomes} == {"done"}
+    broker.restart(tiered=True, log_retention_check_interval_ms="1000")
+    for topic in ADOPTED.values():
+        broker.alter_topic(topic, remote_storage_enable="true", local_retention_bytes="1")
+    here = ("--metadata", f"kafka://{broker.bootstrap}")
+    spans = {
+        topic: [(row["start_offset"], row["end_offset"]) for row in rows("segments", *here, "--topic", topic)]
+        for topic in ADOPTED.values()
+    }
+    broker.wait_for(
+        "the broker to drop its own copies",
+        lambda: all(local_start(broker, topic) > found[-1][1] for topic, found in spans.items()),
+    )
+    assert served() == before
+    for topic, found in spans.items():
+        assert all(start == end + 1 for (_, end), (start, _) in pairwise(found))
+        for start, end in found:
+            for offset in (start, (start + end) // 2):
+                assert first_offset(broker, topic, offset) >= offset
