@@ -20,8 +20,10 @@ from tierctl.model import LocalLog, TopicPartition
 
 if TYPE_CHECKING:
     from tierctl.plan.verify import KnownTopics, WasDeleted
+    from tierctl.read.verify import Lookers
     from tierctl.state.ids import SegmentIds
     from tierctl.state.invariants import Finding
+    from tierctl.storage.base import RemoteStorageManager
 
 COLUMNS = (
     "severity",
@@ -125,6 +127,7 @@ class _Run:
                 facts={} if cluster is None else LeaderFacts(cluster, manager.state),
                 remote=remote,
                 deep=None if folder is None else Deep(spool=folder, threads=threads),
+                lookers=_lookers(context, remote, advance),
                 advance=advance,
             )
             for finding in self._unread:
@@ -177,14 +180,30 @@ def _deletions(context: Context) -> "WasDeleted":
     """Whether a segment's deletion has finished; the metadata topic is read for it when first asked."""
     from functools import cache
 
-    from tierctl.read.history import deleted_segment_ids
-
     @cache
     def known() -> "SegmentIds":
-        topic = context.metadata_topic()
-        return deleted_segment_ids(topic, topic.end_offsets())
+        end_offsets = (topic := context.metadata_topic()).end_offsets()
+        if context.is_on_spark:
+            from tierctl.spark.verify import deleted_ids
+
+            return deleted_ids(context.executors(), context.metadata_location, end_offsets)
+        from tierctl.read.history import deleted_segment_ids
+
+        return deleted_segment_ids(topic, end_offsets)
 
     return lambda segment_id: known().find(segment_id.bytes) >= 0
+
+
+def _lookers(
+    context: Context, remote: "RemoteStorageManager | None", advance: Callable[[int], None]
+) -> "Lookers | None":
+    """The executors, if there are any."""
+    if not context.is_on_spark:
+        return None
+    from tierctl.spark.verify import SparkLookers
+
+    spec = None if remote is None else context.remote_spec(remote)
+    return SparkLookers(executors=context.executors(), remote=remote, spec=spec, advance=advance)
 
 
 @contextmanager

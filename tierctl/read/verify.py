@@ -7,18 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
 from tierctl.files import TEMP_SUFFIX
-from tierctl.model import (
-    LocalLog,
-    LocalSegment,
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
-    SegmentObjectName,
-    TopicIdPartition,
-    Uuid,
-)
-from tierctl.plan.segment_bytes import check_segment_bytes
+from tierctl.model import LocalLog, SegmentObjectName, TopicIdPartition, Uuid
 from tierctl.plan.verify import (
     KnownTopics,
     WasDeleted,
@@ -27,22 +17,14 @@ from tierctl.plan.verify import (
     verify_partition_delete,
     verify_topics,
 )
-from tierctl.plan.verify_store import Orphan, StoreAudit, findings_of
-from tierctl.read.check import PartitionFacts, check_partition
-from tierctl.read.indexes import UncachedIndexes
-from tierctl.read.partitions import Chosen, Readable, refused, tiered_partitions
-from tierctl.state.invariants import DANGLING_AFTER_MS, Finding, FindingKind, Severity, finding_of
-from tierctl.state.lineage import Lineage
+from tierctl.plan.verify_store import Orphan, StoreAudit, Tally, findings_of
+from tierctl.read.check import PartitionFacts
+from tierctl.read.partitions import Chosen, refused, tiered_partitions
+from tierctl.read.verify_pieces import Look, Piece, pieces_of
+from tierctl.state.invariants import DANGLING_AFTER_MS, Finding
 from tierctl.state.tier import TierState
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.object_names import is_temporary, segment_object_name
-from tierctl.storage.spool import SpooledSegment, spooled
-
-_K = FindingKind
-_S = RemoteLogSegmentState
-_COMPARE_BYTES = 1 << 20
-_LISTED = frozenset({_K.SIZE_DIFFERS, _K.MISSING_OBJECT})
-"""What a listing tells."""
 
 Work = TypeVar("Work")
 Result = TypeVar("Result")
@@ -73,13 +55,34 @@ def _unwatched(_count: int) -> None:
     """Nobody watches."""
 
 
+class Lookers(Protocol):
+    """Who looks at the tier, if not this process."""
+
+    @property
+    def segments_a_piece(self) -> int:
+        """How many segments' bytes they look at by the way."""
+        ...
+
+    def unaccounted(self, tally: Tally) -> Iterator[RemoteObject]:
+        """The store's objects that are no live segment's, by key, some that are among them.
+
+        All others have been added to `tally` when it ends.
+        """
+        ...
+
+    def findings(self, pieces: Iterable[Piece]) -> Iterator[list[Finding]]:
+        """What `Look.findings` says of each piece, in their order."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
     """What is verified, and as of when.
 
     `refresh` reads the metadata to their new end. Without `remote` no object is looked at. `topics` are
     those the brokers have, None when nothing tells; `facts` what a cluster says of partitions, instead of
-    their logs. `advance` is called with numbers of objects listed.
+    their logs. `lookers` look at the tier, where it is not this process that does. `advance` is called with
+    numbers of objects listed.
     """
 
     refresh: Callable[[], TierState]
@@ -91,6 +94,7 @@ class Verification:
     facts: Mapping[TopicIdPartition, PartitionFacts] = field(default_factory=dict)
     remote: RemoteStorageManager | None = None
     deep: Deep | None = None
+    lookers: Lookers | None = None
     advance: Callable[[int], None] = _unwatched
     _odd: set[Uuid] = field(default_factory=set)
     """Segments whose objects are not all there, or not of their size."""
@@ -105,8 +109,8 @@ class Verification:
         yield from verify_topics(parts, self.topics)
         for part in parts:
             yield from verify_partition_delete(part)
-        for readable in tiered_partitions(state, self.logs, self.selection):
-            yield from self._partition(readable)
+        for found in self._looked_at(self._pieces(state)):
+            yield from found
 
     def _is_meant(self, finding: Finding) -> bool:
         # A record that can't be read may be about any partition.
@@ -150,9 +154,7 @@ class Verification:
     def _orphans(self, remote: RemoteStorageManager, audit: StoreAudit) -> Iterator[Orphan]:
         """What the listing has beside live segments; objects of one segment beside each other are one."""
         last: Orphan | None = None
-        for count, listed in enumerate(remote.list_objects(), 1):
-            if not count % 1000:
-                self.advance(1000)
+        for listed in self._listed(remote, audit.tally):
             name = segment_object_name(listed.key)
             if name is not None and audit.add(name, listed.size_bytes):
                 continue
@@ -165,32 +167,30 @@ class Verification:
         if last is not None:
             yield last
 
-    def _partition(self, readable: Readable) -> Iterator[Finding]:
-        why_refused = refused(readable.topic_id_partition)
-        remote = self.remote if why_refused is None else None
-        fetcher = None if remote is None else UncachedIndexes(remote)
-        told: list[TierctlError] = []
-        facts = self.facts.get(readable.topic_id_partition)
-        yield from check_partition(readable, fetcher, told.append, now_ms=self.now_ms, facts=facts)
-        if remote is not None and self.deep is not None:
-            yield from self._bytes(readable, remote, self.deep)
-        else:
-            for error in told:
-                message = error.message
-                yield finding_of(readable.topic_id_partition, _K.CORRUPT_INDEX, Severity.ERROR, message)
+    def _listed(self, remote: RemoteStorageManager, tally: Tally) -> Iterator[RemoteObject]:
+        if self.lookers is not None:
+            return self.lookers.unaccounted(tally)
+        return _watched(remote.list_objects(), self.advance)
 
-    def _bytes(self, readable: Readable, remote: RemoteStorageManager, deep: Deep) -> Iterator[Finding]:
-        finished = (
-            segment
-            for segment in readable.cache.list_remote_log_segments()
-            if segment.state is _S.COPY_SEGMENT_FINISHED
-        )
+    def _pieces(self, state: TierState) -> Iterator[Piece]:
+        segments_a_piece = 0 if self.deep is None else 1
+        if self.deep is not None and self.lookers is not None:
+            segments_a_piece = self.lookers.segments_a_piece
+        for readable in tiered_partitions(state, self.logs, self.selection):
+            yield from pieces_of(
+                readable,
+                now_ms=self.now_ms,
+                facts=self.facts.get(readable.topic_id_partition),
+                has_store=self.remote is not None and refused(readable.topic_id_partition) is None,
+                segments_a_piece=segments_a_piece,
+                odd=self._odd,
+            )
 
-        def check(segment: RemoteLogSegmentMetadata) -> list[Finding]:
-            return list(_segment_findings(segment, readable.logs, remote, deep.spool, self._odd))
-
-        for found in _in_parallel(check, finished, deep.threads):
-            yield from found
+    def _looked_at(self, pieces: Iterator[Piece]) -> Iterator[list[Finding]]:
+        if self.lookers is not None:
+            return self.lookers.findings(pieces)
+        look = Look(remote=self.remote, spool=None if self.deep is None else self.deep.spool)
+        return _in_parallel(look.findings, pieces, 1 if self.deep is None else self.deep.threads)
 
 
 def _orphan(key: str, name: SegmentObjectName | None) -> Orphan:
@@ -208,65 +208,19 @@ def _is_live(orphan: Orphan, state: TierState) -> bool:
     return segment is not None and segment.start_offset == name.start_offset
 
 
-def _segment_findings(
-    segment: RemoteLogSegmentMetadata,
-    logs: Sequence[LocalLog],
-    remote: RemoteStorageManager,
-    spool: Path,
-    odd: set[Uuid],
-) -> Iterator[Finding]:
-    """What is wrong with one segment's bytes; what the listing has told already is not told again."""
-    partition = segment.topic_id_partition
-    try:
-        with spooled(remote, segment, spool) as files, files.log_bytes() as log:
-            indexes = files.index_bytes()
-            for problem in check_segment_bytes(segment, log, indexes):
-                if problem.kind not in _LISTED or segment.segment_id not in odd:
-                    yield finding_of(partition, problem.kind, problem.severity, problem.message, segment)
-            yield from _against_logs(segment, files, logs)
-    except RemoteResourceNotFound as e:
-        if segment.segment_id not in odd:
-            yield finding_of(partition, _K.MISSING_OBJECT, Severity.ERROR, e.message, segment)
-    except CorruptInputError as e:
-        yield finding_of(partition, _K.CORRUPT_LOG, Severity.ERROR, e.message, segment)
-
-
-def _against_logs(
-    segment: RemoteLogSegmentMetadata, files: SpooledSegment, logs: Sequence[LocalLog]
-) -> Iterator[Finding]:
-    """Replicas of one lineage have the same bytes; where both still have the segment it can be seen."""
-    for log in logs:
-        if not Lineage(log.leader_epochs).contains(segment, log.log_end_offset):
-            continue
-        local = next((s for s in log.segments if s.base_offset == segment.start_offset), None)
-        if local is None or local.next_base_offset != segment.end_offset + 1:
-            continue
-        at = _first_difference(files, local)
-        if at is not None:
-            message = f"it differs from {local.log} at or after byte {at}"
-            yield finding_of(
-                segment.topic_id_partition, _K.DIFFERS_FROM_LOG, Severity.ERROR, message, segment
-            )
-
-
-def _first_difference(files: SpooledSegment, local: LocalSegment) -> int | None:
-    """Where they part, to within a piece; None when they don't, or a broker has deleted the local one."""
-    if not local.log.exists():
-        return None
-    with files.log.open("rb") as remote, local.log.open("rb") as own:
-        position = 0
-        while True:
-            ours, theirs = own.read(_COMPARE_BYTES), remote.read(_COMPARE_BYTES)
-            if ours != theirs:
-                return position
-            if not ours:
-                return None
-            position += len(ours)
+def _watched(objects: Iterator[RemoteObject], advance: Callable[[int], None]) -> Iterator[RemoteObject]:
+    for count, listed in enumerate(objects, 1):
+        if not count % 1000:
+            advance(1000)
+        yield listed
 
 
 def _in_parallel(do: Callable[[Work], Result], work: Iterable[Work], threads: int) -> Iterator[Result]:
     """Results in the order of `work`, of which no more than a few pieces are taken ahead."""
-    with ThreadPoolExecutor(max_workers=max(threads, 1)) as pool:
+    if threads <= 1:
+        yield from map(do, work)
+        return
+    with ThreadPoolExecutor(max_workers=threads) as pool:
         running: deque[Future[Result]] = deque()
         for piece in work:
             running.append(pool.submit(do, piece))

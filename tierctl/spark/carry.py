@@ -24,6 +24,7 @@ _ROOMS = (
     "metadata.bulk_fold",
     "metadata.cache_ledger",
     "report.formatters.pages",
+    "spark.verify",
 )
 _PROTOCOL = 5
 

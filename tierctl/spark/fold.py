@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from tierctl.errors import EngineError
 from tierctl.metadata.base import MetadataTopic
 from tierctl.metadata.bulk_fold import FoldedPiece, FoldPiece, fold_piece
 from tierctl.metadata.open import open_metadata
@@ -34,15 +35,24 @@ class SparkFold:
         return self._executors.run(do, pieces, cost=_events, least_cost=LEAST_EVENTS)
 
 
-def _fold(location: TopicLocation, run: str, piece: FoldPiece) -> FoldedPiece:
-    return fold_piece(_topic(location, run), piece)
-
-
 @lru_cache(maxsize=1)
-def _topic(location: TopicLocation, run: str) -> MetadataTopic:
-    """Opened once for all pieces of a run that a process reads."""
-    del run
+def topic_at(location: TopicLocation, job: str) -> MetadataTopic:
+    """The topic, opened once for all pieces of a job that a process does."""
+    del job
     return open_topic(location)
+
+
+def _fold(location: TopicLocation, job: str, piece: FoldPiece) -> FoldedPiece:
+    done = fold_piece(topic_at(location, job), piece)
+    for span in piece.spans:
+        reached = done.state.read[span.metadata_partition]
+        if reached < span.end:
+            raise EngineError(
+                f"an executor finds metadata partition {span.metadata_partition} up to offset {reached} "
+                f"only, and it goes to {span.end}",
+                hint="executors must see the files that this machine sees: use a shared file system",
+            )
+    return done
 
 
 def _events(piece: FoldPiece) -> int:

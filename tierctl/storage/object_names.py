@@ -14,6 +14,9 @@ _FILE = r"/(\d{20})-([A-Za-z0-9_-]{22})(\.[a-z_-]+)\Z"
 _KAFKA = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-(\d{1,10})-([A-Za-z0-9_-]{22})" + _FILE)
 _AIVEN = re.compile(r".*[a-zA-Z0-9._-]-([A-Za-z0-9_-]{22})/(\d{1,10})" + _FILE)
 
+_KAFKA_FOLDER = re.compile(r"(?:.*/)?[a-zA-Z0-9._-]{1,249}-(\d{1,10})-([A-Za-z0-9_-]{22})/\Z")
+_AIVEN_FOLDER = re.compile(r".*[a-zA-Z0-9._-]-([A-Za-z0-9_-]{22})/(?:(\d{1,10})/)?\Z")
+
 _KAFKA_PARTS = {
     LOG_SUFFIX: ObjectPart.LOG,
     INDEX_SUFFIXES[IndexType.OFFSET]: ObjectPart.OFFSET,
@@ -51,6 +54,20 @@ def segment_object_name(key: str) -> SegmentObjectName | None:
         part=part,
         stem=key.removesuffix(suffix),
     )
+
+
+def owner_of_folder(folder: str) -> tuple[Uuid, int | None] | None:
+    """Whose segments should be in a folder: a topic's, or of one partition of it; None when nobody can tell.
+
+    What is in there may all the same be named as another's.
+    """
+    found = _KAFKA_FOLDER.match(folder)
+    if found is not None:
+        return Uuid(found[2]), int(found[1])
+    found = _AIVEN_FOLDER.match(folder)
+    if found is None:
+        return None
+    return Uuid(found[1]), None if found[2] is None else int(found[2])
 
 
 def is_temporary(key: str) -> bool:
