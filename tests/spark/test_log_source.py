@@ -132,9 +132,8 @@ def test_columns_are_what_the_record_has(session: "SparkSession", capture: Captu
     ] == [(r.offset, r.timestamp_ms, r.epoch, r.key, r.value, r.headers) for r in records[10:400]]
     partition = tier.partition("orders", 1).topic_id_partition
     for row in rows:
-        assert (row["topic"], row["topic_id"], row["partition"]) == tuple(
-            (partition.topic, partition.topic_id, partition.partition)
-        )
+        place = (row["topic"], row["topic_id"], row["partition"])
+        assert place == (partition.topic, partition.topic_id, partition.partition)
         assert row["timestamp_type"] == "CreateTime"
         assert round(row["timestamp"].timestamp() * 1000) == row["timestamp_ms"]
 

@@ -182,13 +182,18 @@ class _Ahead:
     def __init__(self, fetcher: IndexFetcher) -> None:
         self._fetcher = fetcher
         self._found: dict[Uuid, bytes | TierctlError] = {}
+        self._taken: set[Uuid] = set()
 
     def fetch(self, segments: Iterable[RemoteLogSegmentMetadata | LocalSegment]) -> None:
-        """Forget what was fetched before, and fetch these."""
+        """Fetch those that nobody has asked for yet."""
         of_tier = (each for each in segments if isinstance(each, RemoteLogSegmentMetadata))
-        unknown = {each.segment_id: each for each in of_tier if not each.txn_index_empty}
+        wanted = {each.segment_id: each for each in of_tier if not each.txn_index_empty}
+        unknown = {key: each for key, each in wanted.items() if not self._has(key)}
         with ThreadPoolExecutor(_FETCHES_AT_ONCE) as pool:
-            self._found = dict(zip(unknown, pool.map(self._tried, unknown.values()), strict=True))
+            self._found |= zip(unknown, pool.map(self._tried, unknown.values()), strict=True)
+
+    def _has(self, segment_id: Uuid) -> bool:
+        return segment_id in self._taken or segment_id in self._found
 
     def _tried(self, segment: RemoteLogSegmentMetadata) -> bytes | TierctlError:
         try:
@@ -198,7 +203,10 @@ class _Ahead:
 
     def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
         """IndexFetcher.get."""
-        found = self._found.get(metadata.segment_id) if index_type is IndexType.TRANSACTION else None
+        if index_type is not IndexType.TRANSACTION:
+            return self._fetcher.get(metadata, index_type)
+        self._taken.add(metadata.segment_id)
+        found = self._found.pop(metadata.segment_id, None)
         if found is None:
             return self._fetcher.get(metadata, index_type)
         if isinstance(found, TierctlError):

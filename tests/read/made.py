@@ -1,0 +1,140 @@
+"""Tiers in folders, made of logs that a test writes; and what is asked of them."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pytest
+from tierctl.metadata import open_metadata
+from tierctl.model import (
+    IndexType,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.storage.open import local_tier
+from tierctl.storage.tier import ObjectTier
+from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.indexes import build_indexes
+from tierctl.wire.producer_snapshot import encode_producer_snapshot
+from tierctl.wire.records import Record, batches, encode_batch
+
+Segments = list[list[list[Record]]]
+
+
+def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> dict[str, str]:
+    """A tier of segments of batches of records, with what broker-made indexes say of them; its options."""
+    rng = random.Random(1)
+    metadata = open_metadata((folder / "metadata").as_uri(), writable=True)
+    remote = local_tier(folder / "remote")
+    for segment in segments:
+        data = b"".join(encode_batch(records) for records in segment)
+        start, end = segment[0][0].offset, segment[-1][-1].offset
+        offsets, times = build_indexes((batch.head for batch in batches(data)), start)
+        files = {
+            "log": data,
+            "index": offsets.data,
+            "time": times.data,
+            "snapshot": encode_producer_snapshot([]),
+        }
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+        segment_id = Uuid.from_bytes(rng.randbytes(16))
+        found = RemoteLogSegmentMetadata(
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            segment_id=segment_id,
+            start_offset=start,
+            end_offset=end,
+            broker_id=1,
+            max_timestamp_ms=max(record.timestamp_ms for records in segment for record in records),
+            event_timestamp_ms=1,
+            segment_leader_epochs=((0, start),),
+            segment_size_in_bytes=len(data),
+            txn_index_empty=True,
+        )
+        remote.copy_log_segment_data(
+            found,
+            LogSegmentData(
+                log_segment=folder / "log",
+                offset_index=folder / "index",
+                time_index=folder / "time",
+                transaction_index=None,
+                producer_snapshot_index=folder / "snapshot",
+                leader_epoch_index=write_leader_epoch_checkpoint([(0, 0)]),  # type: ignore[list-item]
+            ),
+        )
+        metadata.add_remote_log_segment_metadata(found)
+        metadata.update_remote_log_segment_metadata(
+            RemoteLogSegmentMetadataUpdate(
+                topic=partition.topic,
+                topic_id=partition.topic_id,
+                partition=partition.partition,
+                segment_id=segment_id,
+                broker_id=1,
+                event_timestamp_ms=2,
+                state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+            )
+        )
+    metadata.close()
+    return {"metadata": str(folder / "metadata"), "remote": str(folder / "remote")}
+
+
+HOUR_MS = 3_600_000
+
+
+def day(rng: random.Random, *, late_ms: int = 0, records_a_minute: int = 3) -> Segments:
+    """A day of a partition: a segment an hour, a batch a minute, records up to `late_ms` late."""
+    segments: Segments = []
+    offset = 0
+    for hour in range(24):
+        segment = []
+        for minute in range(60):
+            now_ms = hour * HOUR_MS + minute * 60_000 + 10 * HOUR_MS
+            stamps = [now_ms + i - rng.randint(0, late_ms) for i in range(records_a_minute)]
+            value = rng.randbytes(400)
+            segment.append([Record(offset + i, ms, b"k", value) for i, ms in enumerate(stamps)])
+            offset += records_a_minute
+        segments.append(segment)
+    return segments
+
+
+@dataclass
+class Asked:
+    """Bytes of logs, and how many segments' logs and indexes were asked for."""
+
+    log_bytes: int = 0
+    logs: set[Uuid] = field(default_factory=set)
+    indexes: Counter[tuple[Uuid, IndexType]] = field(default_factory=Counter)
+
+
+@contextmanager
+def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
+    """Counts what this process asks of tiers in the block."""
+    asked = Asked()
+    log, index = ObjectTier.fetch_log_segment, ObjectTier.fetch_index
+
+    def fetch_log_segment(
+        self: ObjectTier, metadata: RemoteLogSegmentMetadata, start: int, end: int | None = None
+    ) -> BinaryIO:
+        size = metadata.segment_size_in_bytes
+        asked.log_bytes += min(size, size if end is None else end + 1) - min(start, size)
+        asked.logs.add(metadata.segment_id)
+        return log(self, metadata, start, end)
+
+    def fetch_index(self: ObjectTier, metadata: RemoteLogSegmentMetadata, kind: IndexType) -> Any:
+        asked.indexes[metadata.segment_id, kind] += 1
+        return index(self, metadata, kind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ObjectTier, "fetch_log_segment", fetch_log_segment)
+        patch.setattr(ObjectTier, "fetch_index", fetch_index)
+        yield asked

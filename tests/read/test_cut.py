@@ -1,0 +1,157 @@
+"""Tasks together read what one reader reads, and each index once."""
+
+import pickle
+import random
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+import pytest
+from tierctl.errors import TierctlError
+from tierctl.model import (
+    IndexType,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+)
+from tierctl.read.cut import cut
+from tierctl.read.indexes import UncachedIndexes
+from tierctl.read.reader import Isolation, PartitionReader
+from tierctl.read.tasks import ReadTask, read_task
+from tierctl.read.view import PartitionView
+from tierctl.wire.record_columns import SCHEMA
+
+from tests.read import brute
+from tests.read.test_transactions import TIP, Log, Store, World, committed
+from tests.read.tier import Tier
+
+Capture = Callable[[str], Path]
+_S = RemoteLogSegmentState
+Answer = tuple[int, int, str | None, str | None]
+
+
+class CountingStore(Store):
+    """Counts the transaction indexes that are asked for."""
+
+    asked: Counter[str]
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        self.asked[metadata.segment_id, index_type] += 1
+        return super().fetch_index(metadata, index_type)
+
+
+def answers(tasks: list[ReadTask], remote: object, problems: list[TierctlError]) -> list[Answer]:
+    tables = []
+    for task in pickle.loads(pickle.dumps(tasks)):
+        tables += read_task(
+            task,
+            remote,  # type: ignore[arg-type]
+            report=problems.append,
+            lose=lambda error, _first, _last: problems.append(error),
+        )
+    rows = pa.Table.from_batches(tables, SCHEMA).to_pylist()
+    return [(r["offset"], r["timestamp_ms"], brute.sha(r["key"]), brute.sha(r["value"])) for r in rows]
+
+
+def world_of(seed: int) -> tuple[Log, World, CountingStore]:
+    rng = random.Random(seed)
+    log, world = Log(), World(rng)
+    store = CountingStore()
+    store.asked = Counter()
+    world.store = store
+    for _ in range(200):
+        log.random_step(rng)
+    for segment in log.segments:
+        world.copy(segment, [(0, 0)], flagged=False, lost="nothing")
+    return log, world, store
+
+
+def view_of(world: World) -> PartitionView:
+    fetcher = UncachedIndexes(world.store)  # type: ignore[arg-type]
+    remote = world.store
+    report = world.problems.append
+    return PartitionView.of(TIP, world.cache, [], remote=remote, fetcher=fetcher, report=report)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("split_bytes", [100, 400, 1 << 30])
+@pytest.mark.parametrize("seed", range(8))
+def test_tasks_of_transactions_read_what_one_reader_reads(seed: int, split_bytes: int) -> None:
+    log, world, store = world_of(seed)
+    view = view_of(world)
+    fetcher = UncachedIndexes(store)  # type: ignore[arg-type]
+    reader = PartitionReader(view, fetcher, world.problems.append, isolation=Isolation.READ_COMMITTED)
+    end = reader.end_offset
+    expected = [answer for answer in committed(log) if answer[0] < end]
+    store.asked.clear()
+
+    tasks = list(cut(view, 0, end, committed_only=(fetcher, world.problems.append), split_bytes=split_bytes))
+
+    assert max(store.asked.values()) == 1, "an index is fetched once, for however many tasks"
+    assert sum(kind is IndexType.TRANSACTION for _, kind in store.asked) <= len(log.segments)
+    assert answers(tasks, store, world.problems) == expected
+    assert world.problems == []
+    starts = [task.first_offset for task in tasks]
+    assert starts == sorted(starts)
+    assert len(tasks) > len(log.segments) // 2 or split_bytes > 100
+
+    rng = random.Random(seed)
+    for _ in range(6):
+        first, last = sorted((rng.randrange(end), rng.randrange(end)))
+        some = list(
+            cut(view, first, last, committed_only=(fetcher, world.problems.append), split_bytes=split_bytes)
+        )
+        wanted = [answer for answer in expected if first <= answer[0] < last]
+        assert answers(some, store, world.problems) == wanted
+
+
+@pytest.mark.parametrize("split_bytes", [50_000, 3_000_000])
+@pytest.mark.parametrize(("stage", "answer"), [("before", "3-before"), ("after", "5-after")])
+def test_large_and_small_tasks_of_a_lineage(
+    capture: Capture, stage: str, answer: str, split_bytes: int
+) -> None:
+    root = capture("unclean-leader") / stage
+    tier = Tier.of(root / "broker-1", root / "remote", root / "broker-1", root / "broker-2")
+    file = capture("unclean-leader") / "answers" / f"{answer}-payouts-0.jsonl"
+    view = tier.view("payouts")
+    tasks = list(cut(view, view.log_start_offset, view.end_offset, split_bytes=split_bytes))
+    assert answers(tasks, view.remote, tier.problems) == brute.answers(file)
+    assert tier.problems == []
+    # Sizes are guessed from the share of offsets.
+    assert all(task.size_bytes <= 1.6 * split_bytes for task in tasks)
+
+
+def test_a_hole_is_lost_once_with_its_offsets(capture: Capture) -> None:
+    """The middle segment was deleted."""
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / "before", root / "before-remote")
+    segments = tier.segments("orders")
+    gone = segments[2]
+    for state in (
+        RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
+        RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+    ):
+        update = RemoteLogSegmentMetadataUpdate(
+            topic=gone.topic,
+            topic_id=gone.topic_id,
+            partition=gone.partition,
+            segment_id=gone.segment_id,
+            broker_id=1,
+            event_timestamp_ms=gone.event_timestamp_ms,
+            state=state,
+        )
+        tier.partition("orders").cache.update(update)
+    view = tier.view("orders")
+    for split_bytes in (1000, 1 << 30):
+        tasks = list(cut(view, 0, view.end_offset, split_bytes=split_bytes))
+        (lost,) = (lost for task in tasks for lost in task.lost)
+        assert (lost.first_offset, lost.last_offset) == (gone.start_offset, gone.end_offset)
+        assert f"offsets {gone.start_offset} to {gone.end_offset}" in lost.error.message
+        found = [answer[0] for answer in answers(tasks, view.remote, tier.problems)]
+        assert found == [*range(gone.start_offset), *range(gone.end_offset + 1, view.end_offset)]
+    (task,) = cut(view, gone.start_offset + 3, gone.start_offset + 5)
+    assert [(lost.first_offset, lost.last_offset) for lost in task.lost] == [
+        (gone.start_offset + 3, gone.start_offset + 4)
+    ]
+    assert task.parts == ()
