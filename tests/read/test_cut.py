@@ -143,7 +143,7 @@ def test_a_hole_is_lost_once_with_its_offsets(capture: Capture) -> None:
         )
         tier.partition("orders").cache.update(update)
     view = tier.view("orders")
-    for split_bytes in (1000, 1 << 30):
+    for split_bytes in (300_000, 1 << 30):
         tasks = list(cut(view, 0, view.end_offset, split_bytes=split_bytes))
         (lost,) = (lost for task in tasks for lost in task.lost)
         assert (lost.first_offset, lost.last_offset) == (gone.start_offset, gone.end_offset)

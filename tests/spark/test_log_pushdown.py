@@ -2,6 +2,7 @@
 
 import operator
 import random
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -98,7 +99,7 @@ def test_conditions_leave_the_rows_they_are_true_of(late: dict[str, str], late_m
     assert len(everything) == 24 * 60 * 3
     rng = random.Random(7)
     options = late if late_ms is None else late | {"late_ms": str(late_ms)}
-    for predicates, split in zip(some_predicates(rng), ["9000", "50000", "134217728"] * 12, strict=False):
+    for predicates, split in zip(some_predicates(rng), ["9000", "50000", "134217728"] * 8, strict=False):
         found = rows(options | {"bytes_per_task": split}, *predicates)
         assert found == [row for row in everything if all(is_true(p, row) for p in predicates)], predicates
 
@@ -202,7 +203,7 @@ def test_spark_pushes_what_is_asked(
     assert [r["offset"] for r in found] == [r["offset"] for r in wanted]
     asked.explain()
     plan = capfd.readouterr().out
-    assert "Filter" not in plan, "Spark has nothing left to apply"
+    assert not re.search(r"\bFilter\b", plan), "Spark has nothing left to apply"
 
 
 WRONG = {
