@@ -9,7 +9,7 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.wire.batch_columns import Int64s
 from tierctl.wire.partitioner import metadata_partition
 
-_KEY = np.dtype([("high", "<i8"), ("low", "<i8"), ("partition", "<i8")])
+_FEW = 1 << 16
 
 
 def rows_by_user_partition(table: pa.Table) -> tuple[list[tuple[TopicIdPartition, Int64s]], Int64s]:
@@ -18,19 +18,23 @@ def rows_by_user_partition(table: pa.Table) -> tuple[list[tuple[TopicIdPartition
     Identity is (topic id, partition); the name is that of the first row.
     """
     ids = _ids(table)
-    known = np.flatnonzero(np.asarray(ids.is_valid()))
+    known, whose, distinct = _distinct(table, ids)
     nobodys = np.flatnonzero(np.asarray(ids.is_null()))
-    keys = np.empty(len(known), _KEY)
+    # Small numbers sort in one pass over them.
+    order = np.argsort(whose.astype(np.uint16) if distinct < _FEW else whose, kind="stable")
+    bounds = np.cumsum(np.bincount(whose, minlength=distinct))[:-1]
+    rows = np.split(known[order], bounds) if distinct else []
+    return [(_whose(table, ids, int(mine[0])), mine) for mine in rows], nobodys
+
+
+def _distinct(table: pa.Table, ids: pa.Array) -> tuple[Int64s, Int64s, int]:
+    """Rows that speak of a user partition, its number in order of appearance, and how many there are."""
+    known = np.flatnonzero(np.asarray(ids.is_valid()))
     chosen = pa.array(known)
-    halves = np.frombuffer(b"".join(ids.take(chosen).to_pylist()), "<i8").reshape(-1, 2)
-    keys["high"], keys["low"] = halves[:, 0], halves[:, 1]
-    keys["partition"] = table.column("partition").take(chosen).to_numpy()
-    _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-    order = np.argsort(inverse, kind="stable")
-    bounds = np.cumsum(np.bincount(inverse, minlength=len(first)))[:-1]
-    rows = np.split(known[order], bounds) if len(first) else []
-    groups = [(_whose(table, ids, int(mine[0])), mine) for mine in rows]
-    return groups, nobodys
+    topics = ids.take(chosen).dictionary_encode().indices.to_numpy().astype(np.int64)
+    keys = (topics << 32) + table.column("partition").take(chosen).to_numpy()
+    encoded = pa.array(keys).dictionary_encode()
+    return known, encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
 
 
 def _ids(table: pa.Table) -> pa.Array:
@@ -50,8 +54,11 @@ def _whose(table: pa.Table, ids: pa.Array, row: int) -> TopicIdPartition:
 
 def user_partitions(table: pa.Table) -> Iterator[TopicIdPartition]:
     """The user partitions, each once."""
-    groups, _ = rows_by_user_partition(table)
-    return (whose for whose, _ in groups)
+    ids = _ids(table)
+    known, whose, distinct = _distinct(table, ids)
+    firsts = np.full(distinct, len(known))
+    np.minimum.at(firsts, whose, np.arange(len(known)))
+    return (_whose(table, ids, int(known[first])) for first in firsts.tolist())
 
 
 def strays(table: pa.Table, partition: int, partition_count: int) -> Iterator[TopicIdPartition]:

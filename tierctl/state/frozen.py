@@ -92,7 +92,7 @@ def freeze(
     }
     schema = _SCHEMA.with_metadata({_META: json.dumps(facts).encode()})
     sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
         for part in parts:
             writer.write_batch(pa.RecordBatch.from_pylist([_frozen(part)], schema=schema))
