@@ -1,0 +1,130 @@
+"""What benchmarks have done in a driver process of Spark, and what it cost."""
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.spark.tables import run
+from tierctl.apply.bench import Answer, Bench, Piece
+from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.spark.bulk import Executors
+from tierctl.spark.fold import fold_topic
+from tierctl.spark.pipeline_run import run_on
+from tierctl.storage import RemoteSpec
+from tierctl.storage.open import open_remote
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+_PARENT, _TIMES = 1, slice(11, 15)
+"""Fields of /proc/<pid>/stat behind the name: the parent; times, those of children that ended among them."""
+
+
+@dataclass(slots=True)
+class Cost:
+    """Wall and processor time of `events`."""
+
+    events: int
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def __str__(self) -> str:
+        each = 1e6 / self.events
+        return (
+            f"{self.wall_s:7.2f} s wall, {self.cpu_s:7.2f} s of processors; an event "
+            f"{self.wall_s * each:5.2f} us, {self.cpu_s * each:5.2f} us"
+        )
+
+
+@contextmanager
+def measured(cost: Cost, pid: int) -> Iterator[None]:
+    """Fill in what the block costs a process and all that it started."""
+    cpu_s, began_s = cpu_of_tree_s(pid), time.perf_counter()
+    yield
+    cost.wall_s, cost.cpu_s = time.perf_counter() - began_s, cpu_of_tree_s(pid) - cpu_s
+
+
+def cpu_of_tree_s(root: int) -> float:
+    """Processor time so far of a process and its descendants."""
+    parents, ticks = {}, {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            parents[int(entry.name)] = int(fields[_PARENT])
+            ticks[int(entry.name)] = sum(map(int, fields[_TIMES]))
+    own, added = {root}, True
+    while added:
+        children = {pid for pid, parent in parents.items() if parent in own and pid not in own}
+        own, added = own | children, bool(children)
+    return sum(ticks.get(pid, 0) for pid in own) / _TICKS
+
+
+def fold_on(spark: "SparkSession", topic: Path) -> int:
+    """Fold a topic on executors; how many offsets were read."""
+    return sum(fold_topic(spark, topic.as_uri()).read.values())
+
+
+def tables_on(spark: "SparkSession", topic: Path, warehouse: Path) -> int:
+    """Make a new warehouse on executors; the number of its commit."""
+    shutil.rmtree(warehouse, ignore_errors=True)
+    return run(topic, warehouse, run_tasks=run_on(Executors(spark)))
+
+
+def _nothing(_bench: Bench, _piece: Piece) -> Answer:
+    return Answer(begun=True)
+
+
+@dataclass(slots=True)
+class Waves:
+    """What a wave costs that has nothing to do, by its number of pieces."""
+
+    first_s: float = 0.0
+    wall_s: dict[int, float] = field(default_factory=dict)
+
+
+def waves_on(spark: "SparkSession", remote: Path, sizes: tuple[int, ...], count: int) -> Waves:
+    """`count` waves of each size through SparkEngine; the first ever, which starts workers, apart."""
+    from tierctl.spark.engine import SparkEngine
+    from tierctl.spark.worker import BenchSpec
+
+    remote.mkdir(exist_ok=True)
+    tier = open_remote(remote.as_uri())
+    bench, found = Bench(remote=tier), Waves()
+    engine = SparkEngine(spark, BenchSpec(remote=RemoteSpec.of(remote.as_uri(), tier)))
+    began_s = time.perf_counter()
+    engine.map(_nothing, [_piece(0)], bench)
+    found.first_s = time.perf_counter() - began_s
+    for size in sizes:
+        pieces = [_piece(number) for number in range(size)]
+        began_s = time.perf_counter()
+        for _ in range(count):
+            assert all(answer.begun for answer in engine.map(_nothing, pieces, bench))
+        found.wall_s[size] = (time.perf_counter() - began_s) / count
+    return found
+
+
+def _piece(number: int) -> Piece:
+    return Piece(
+        metadata=RemoteLogSegmentMetadata(
+            topic="orders",
+            topic_id=Uuid.from_bytes(bytes(16)),
+            partition=0,
+            segment_id=Uuid.from_bytes(number.to_bytes(16, "big")),
+            start_offset=number,
+            end_offset=number,
+            broker_id=1,
+            max_timestamp_ms=1,
+            event_timestamp_ms=1,
+            segment_leader_epochs=((0, number),),
+            segment_size_in_bytes=1,
+        )
+    )
