@@ -49,10 +49,18 @@ def leak(broker: Broker, topic: str) -> None:
     clear(logs)
 
 
+def found_by_verify(broker: Broker, topic: str) -> set[str]:
+    """Kinds of what is found of whole partitions."""
+    ran = tierctl("verify", *where(broker), "--topic", topic, "--output", "jsonl")
+    assert ran.code == 3
+    return {f["kind"] for f in map(json.loads, ran.lines) if f["segment_id"] is None}
+
+
 def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
     topic = "leaked"
     leak(broker, topic)
     leaked = objects(broker, topic)
+    assert found_by_verify(broker, topic) == {"unknown_topic"}
     assert len([name for name in leaked if name.endswith(".log")]) == 5
     new_id = broker.create_topic(topic, 2, tiered=True)
     broker.produce(topic, 2500)
@@ -65,11 +73,7 @@ def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
     assert (found["topic"], found["partitions"], found["segments"]) == (topic, 2, 5)
     assert (found["topic_id"] != new_id, found["delete_state"]) == (True, None)
     assert tierctl(*delete, "--find", "--apply").code == 2
-    verified = tierctl("verify", *where(broker), "--topic", topic, "--output", "jsonl")
-    findings = [json.loads(line) for line in verified.lines]
-    assert {(f["topic_id"], f["kind"]) for f in findings if f["segment_id"] is None} == {
-        (found["topic_id"], "recreated_topic")
-    }
+    assert found_by_verify(broker, topic) == {"recreated_topic"}
     marks = plan(*delete, "--find", "--mark")["steps"]
     assert {(step["action"], step["topic_id"]) for step in marks} == {("mark_partition", found["topic_id"])}
 

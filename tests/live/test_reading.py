@@ -1,8 +1,12 @@
 """What a broker tiered: tierctl tells the offsets of Kafka's tools, and the records a consumer gets."""
 
+import json
+import shutil
+from pathlib import Path
+
 import pytest
 
-from tests.broker import Broker
+from tests.broker import Broker, Brokers
 from tests.live.commands import fetched, rows, tierctl, where
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -55,3 +59,22 @@ def test_nothing_is_wrong(tiered: Broker) -> None:
     printed = tierctl("format", *where(tiered)[:2], "--topic", TOPICS[0], "--style", "json")
     assert printed.code == 0
     assert len(printed.lines) >= 2 * len(rows("segments", *where(tiered)[:2], "--topic", TOPICS[0]))
+
+
+def test_a_leader_that_knows_more_than_the_metadata(brokers: Brokers, tmp_path: Path) -> None:
+    """Metadata as they were an hour ago: by them nobody copied what the broker has deleted since."""
+    broker, topic = brokers.shared("4.3.0"), "read-later"
+    broker.create_topic(topic, tiered=True)
+    for number in range(2):
+        broker.produce(topic, 1500, seed=number)
+        broker.await_idle()
+        if number == 0:
+            for folder in broker.log_dir.glob("__remote_log_metadata-*"):
+                shutil.copytree(folder, tmp_path / folder.name)
+    old = ("--metadata", tmp_path, "--bootstrap-server", broker.bootstrap, "--remote", broker.remote_dir)
+    ran = tierctl("verify", *old, "--topic", topic, "--output", "jsonl")
+    findings = {f["kind"]: f for f in map(json.loads, ran.lines) if f["severity"] == "error"}
+    tiered = broker.offsets("latest-tiered", topic)[topic, 0]
+    assert (ran.code, findings.keys()) == (3, {"offsets", "gap"}), ran.err
+    assert f"offsets up to {tiered} for copied" in findings["offsets"]["message"]
+    assert findings["gap"]["end_offset"] == broker.offsets("earliest-local", topic)[topic, 0] - 1

@@ -65,10 +65,9 @@ def test_believed(tells_settings: bool) -> None:
     illegal = TopicIdPartition(Uuid(TOPIC_ID), "../up", 0)
     found = believed_logs(cluster, [TIERED, FORGOTTEN, LEADERLESS, GONE, illegal])
     assert list(found.logs) == [TIERED]
-    assert found.unseen == {
-        FORGOTTEN: "its leader, broker 2, tiers no more and forgot where the log starts",
-        LEADERLESS: "it has no leader now",
-    }
+    reason = "its leader, broker 2, tiers no more and forgot where the log starts"
+    assert found.forgetful == {FORGOTTEN: reason}
+    assert found.leaderless == {LEADERLESS: "it has no leader now"}
     assert cluster.asked == 1
     assert believed_log(cluster, TIERED) is not None
     assert believed_log(cluster, GONE) is None
@@ -88,4 +87,4 @@ def test_one_that_is_deleted_meanwhile_takes_no_other_along() -> None:
     cluster: Any = Racing()
     deleted = TopicIdPartition(OTHER_ID, "again", 0)
     found = believed_logs(cluster, [TIERED, deleted])
-    assert (list(found.logs), found.unseen) == ([TIERED], {deleted: "it was deleted"})
+    assert (list(found.logs), found.leaderless) == ([TIERED], {deleted: "it was deleted"})

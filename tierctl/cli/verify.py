@@ -11,7 +11,6 @@ import typer
 from tierctl.apply.defaults import THREADS
 from tierctl.cli import options
 from tierctl.cli.context import Context
-from tierctl.cli.leader_facts import LeaderFacts, known_topics
 from tierctl.cli.mutation_options import HOW
 from tierctl.cli.reading import note
 from tierctl.cli.taking import takes
@@ -21,6 +20,7 @@ from tierctl.model import LocalLog, TopicPartition
 if TYPE_CHECKING:
     from tierctl.plan.verify import KnownTopics, WasDeleted
     from tierctl.read.verify import Lookers
+    from tierctl.read.verify_leaders import LeaderSide
     from tierctl.state.ids import SegmentIds
     from tierctl.state.invariants import Finding
     from tierctl.storage.base import RemoteStorageManager
@@ -113,8 +113,7 @@ class _Run:
         if remote is None:
             note("without --remote no object is looked at")
         logs = self._logs()
-        cluster = context.cluster()
-        topics = _topics(logs) if context.log_dir else None
+        leaders = _leaders(context)
         with ExitStack() as held, _progress() as advance:
             folder = held.enter_context(spool_folder()) if deep and remote is not None else None
             verification = Verification(
@@ -123,8 +122,8 @@ class _Run:
                 selection=context.selection,
                 now_ms=context.now_ms,
                 logs=logs,
-                topics=topics if cluster is None else known_topics(cluster, manager.refresh()),
-                facts={} if cluster is None else LeaderFacts(cluster, manager.state),
+                topics=_topics(logs) if context.log_dir else None,
+                leaders=leaders,
                 remote=remote,
                 deep=None if folder is None else Deep(spool=folder, threads=threads),
                 lookers=_lookers(context, remote, advance),
@@ -167,6 +166,18 @@ class _Run:
                 message=error.message,
             )
         )
+
+
+def _leaders(context: Context) -> "LeaderSide | None":
+    """The cluster the data are on; it is there when this returns."""
+    from tierctl.read.verify_leaders import LeaderSide
+
+    cluster = context.cluster()
+    if cluster is None:
+        return None
+    # A cluster that can't be reached is told at once, not after the whole store was listed.
+    cluster.cluster_id()
+    return LeaderSide(cluster)
 
 
 def _topics(logs: list[LocalLog]) -> "KnownTopics":

@@ -21,13 +21,14 @@ def now_called(selection: Selection, cluster: Cluster | None) -> Selection:
 
 @dataclass(frozen=True, slots=True)
 class LeaderLogs:
-    """Logs on partitions' leaders, and why those of others were not told.
+    """Logs on partitions' leaders, and why others have none: no leader, or one that forgot its log's start.
 
-    A topic id that the cluster does not know has neither.
+    A topic id that the cluster does not know is in none of them.
     """
 
     logs: Mapping[TopicIdPartition, ClusterLog]
-    unseen: Mapping[TopicIdPartition, str]
+    leaderless: Mapping[TopicIdPartition, str]
+    forgetful: Mapping[TopicIdPartition, str]
 
 
 def believed_logs(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> LeaderLogs:
@@ -37,18 +38,18 @@ def believed_logs(cluster: Cluster, partitions: Collection[TopicIdPartition]) ->
     """
     topics = cluster.topics({p.topic for p in partitions if is_legal_topic_name(p.topic)})
     there = [partition for partition in partitions if is_known(topics, partition)]
-    logs, unseen = logs_of(cluster, there)
+    logs, leaderless = logs_of(cluster, there)
     brokers = {broker.broker_id: broker for broker in cluster.brokers({log.leader for log in logs.values()})}
     configs = {topic: _config(cluster, topic) for topic in {partition.topic for partition in logs}}
     believed: dict[TopicIdPartition, ClusterLog] = {}
+    forgetful: dict[TopicIdPartition, str] = {}
     for partition, log in logs.items():
         if knows_log_start(brokers.get(log.leader), configs[partition.topic]):
             believed[partition] = log
         else:
-            unseen[partition] = (
-                f"its leader, broker {log.leader}, tiers no more and forgot where the log starts"
-            )
-    return LeaderLogs(believed, unseen)
+            reason = f"its leader, broker {log.leader}, tiers no more and forgot where the log starts"
+            forgetful[partition] = reason
+    return LeaderLogs(believed, leaderless, forgetful)
 
 
 def logs_of(

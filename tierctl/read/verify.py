@@ -1,7 +1,7 @@
 """Gathers what `verify` holds against each other: metadata, a listing of the store, logs, segments' bytes."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,8 @@ from tierctl.plan.verify import (
 )
 from tierctl.plan.verify_store import Orphan, StoreAudit, Tally, findings_of
 from tierctl.read.check import PartitionFacts
-from tierctl.read.partitions import Chosen, refused, tiered_partitions
+from tierctl.read.partitions import Chosen, Readable, refused, tiered_partitions
+from tierctl.read.verify_leaders import Doubtful, LeaderSide
 from tierctl.read.verify_pieces import Look, Piece, pieces_of
 from tierctl.state.invariants import DANGLING_AFTER_MS, Finding
 from tierctl.state.tier import TierState
@@ -80,9 +81,9 @@ class Verification:
     """What is verified, and as of when.
 
     `refresh` reads the metadata to their new end. Without `remote` no object is looked at. `topics` are
-    those the brokers have, None when nothing tells; `facts` what a cluster says of partitions, instead of
-    their logs. `lookers` look at the tier, where it is not this process that does. `advance` is called with
-    numbers of objects listed.
+    those the brokers have, None when nothing tells; with `leaders` they, and what goes before `logs`, are
+    what a cluster says. `lookers` look at the tier, where it is not this process that does. `advance` is
+    called with numbers of objects listed.
     """
 
     refresh: Callable[[], TierState]
@@ -91,7 +92,7 @@ class Verification:
     now_ms: int
     logs: Sequence[LocalLog] = ()
     topics: KnownTopics | None = None
-    facts: Mapping[TopicIdPartition, PartitionFacts] = field(default_factory=dict)
+    leaders: LeaderSide | None = None
     remote: RemoteStorageManager | None = None
     deep: Deep | None = None
     lookers: Lookers | None = None
@@ -106,11 +107,10 @@ class Verification:
             state = yield from self._store(self.remote, StoreAudit(state), state)
         yield from (f for f in verify_metadata(state, self.was_deleted) if self._is_meant(f))
         parts = [part for part in state if part.topic_id_partition in self.selection]
-        yield from verify_topics(parts, self.topics)
+        yield from verify_topics(parts, self.topics if self.leaders is None else self.leaders.topics(state))
         for part in parts:
             yield from verify_partition_delete(part)
-        for found in self._looked_at(self._pieces(state)):
-            yield from found
+        yield from self._partitions(tiered_partitions(state, self.logs, self.selection))
 
     def _is_meant(self, finding: Finding) -> bool:
         # A record that can't be read may be about any partition.
@@ -172,15 +172,34 @@ class Verification:
             return self.lookers.unaccounted(tally)
         return _watched(remote.list_objects(), self.advance)
 
-    def _pieces(self, state: TierState) -> Iterator[Piece]:
+    def _partitions(self, readables: Sequence[Readable]) -> Iterator[Finding]:
+        if self.leaders is None:
+            for found in self._looked_at(self._pieces(readables, {})):
+                yield from found
+            return
+        facts, unseen = self.leaders.ask(readables)
+        yield from unseen
+        doubtful = Doubtful(facts)
+        for found in self._looked_at(self._pieces(readables, facts)):
+            yield from (finding for finding in found if not doubtful.take(finding))
+        yield from self.leaders.confirmed(doubtful, self._now, self.now_ms)
+
+    def _now(self, partitions: Collection[TopicIdPartition]) -> list[Readable]:
+        """These partitions, as the metadata have them by now."""
+        readables = tiered_partitions(self.refresh(), self.logs, self.selection)
+        return [readable for readable in readables if readable.topic_id_partition in partitions]
+
+    def _pieces(
+        self, readables: Sequence[Readable], facts: Mapping[TopicIdPartition, PartitionFacts]
+    ) -> Iterator[Piece]:
         segments_a_piece = 0 if self.deep is None else 1
         if self.deep is not None and self.lookers is not None:
             segments_a_piece = self.lookers.segments_a_piece
-        for readable in tiered_partitions(state, self.logs, self.selection):
+        for readable in readables:
             yield from pieces_of(
                 readable,
                 now_ms=self.now_ms,
-                facts=self.facts.get(readable.topic_id_partition),
+                facts=facts.get(readable.topic_id_partition),
                 has_store=self.remote is not None and refused(readable.topic_id_partition) is None,
                 segments_a_piece=segments_a_piece,
                 odd=self._odd,

@@ -1,0 +1,134 @@
+"""What verify finds beside brokers at work: what is still so when the leader is asked again, nothing else."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from tierctl.model import EpochEntry, Selection, TopicConfig, TopicIdPartition
+from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
+from tierctl.read.verify import Verification
+from tierctl.read.verify_leaders import LeaderSide
+from tierctl.state.invariants import Severity
+from tierctl.state.tier import TierState
+
+from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, segment, tier
+
+FIRST, SECOND = segment(1, 0, 49, (0, 0)), segment(2, 50, 79, (0, 50))
+THIRD = segment(3, 80, 89, (0, 80))
+LOG = ClusterLog(
+    topic_id_partition=PARTITION,
+    leader=1,
+    leader_epochs=(EpochEntry(0, 0),),
+    log_start_offset=0,
+    local_log_start_offset=80,
+    high_watermark=100,
+    last_stable_offset=100,
+    log_end_offset=100,
+    latest_tiered_offset=79,
+    local_log_bytes=None,
+)
+
+
+@dataclass
+class Cluster:
+    """Tells one log after the other, the last for good; None is no leader."""
+
+    logs_told: list[ClusterLog | None]
+    topic_id: Any = TOPIC_ID
+    asked: list[str] = field(default_factory=list)
+
+    def topics(self, _names: Collection[str]) -> dict[str, TopicFacts]:
+        part = PartitionFacts(partition=0, leader=1, replicas=(), in_sync=())
+        topic = TopicFacts(topic="orders", topic_id=self.topic_id, partitions=(part,), is_internal=False)
+        return {"orders": topic}
+
+    def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
+        self.asked.append("leader")
+        told = self.logs_told.pop(0) if len(self.logs_told) > 1 else self.logs_told[0]
+        return [told] if told is not None and partitions else []
+
+    def brokers(self, ids: Collection[int]) -> tuple[BrokerFacts, ...]:
+        return tuple(BrokerFacts(broker_id=b, host="b", port=1, tiers=True) for b in ids)
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
+        return {name: TopicConfig(remote_storage_enable=True) for name in names}
+
+
+def found(cluster: Cluster, meanwhile: Callable[[TierState], None] = lambda _state: None) -> list[Any]:
+    """Findings; `meanwhile` happens before the metadata are read the second time."""
+    state = tier(FIRST, SECOND)
+
+    def refresh() -> TierState:
+        if "metadata" in cluster.asked:
+            meanwhile(state)
+        cluster.asked.append("metadata")
+        return state
+
+    made: Any = cluster
+    verification = Verification(
+        refresh=refresh,
+        was_deleted=lambda _: False,
+        selection=Selection(),
+        now_ms=NOW_MS,
+        leaders=LeaderSide(made),
+    )
+    return [(str(f.kind), f.severity, f.start_offset, f.end_offset) for f in verification.findings()]
+
+
+def copy_third(state: TierState) -> None:
+    advance(state, THIRD, S.COPY_SEGMENT_FINISHED)
+
+
+LOCAL_FROM_90 = replace(LOG, local_log_start_offset=90)
+AHEAD, BEHIND = replace(LOG, latest_tiered_offset=89), replace(LOG, latest_tiered_offset=49)
+CUT = replace(
+    LOG,
+    log_end_offset=60,
+    high_watermark=60,
+    last_stable_offset=60,
+    local_log_start_offset=0,
+    latest_tiered_offset=None,
+)
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+@pytest.mark.parametrize(
+    ("told", "wanted"),
+    [
+        ([LOG], []),
+        ([LOCAL_FROM_90], [("gap", ERROR, 80, 89)]),
+        # It goes on: the same hole, of which there is more by now.
+        ([LOCAL_FROM_90, replace(LOG, local_log_start_offset=95)], [("gap", ERROR, 80, 94)]),
+        ([LOCAL_FROM_90, LOG], []),
+        ([AHEAD], [("offsets", ERROR, None, None)]),
+        ([BEHIND], [("offsets", WARNING, None, None)]),
+        ([BEHIND, LOG], []),
+        ([BEHIND, AHEAD], []),
+        ([replace(LOG, latest_tiered_offset=None)], []),
+        # The tier is that of a former leader, or its records were lost since.
+        ([CUT], [("beyond_log_end", ERROR, 50, 79)]),
+        (
+            [replace(LOG, leader_epochs=(EpochEntry(0, 0), EpochEntry(1, 60)))],
+            # Of the second segment only the ten first offsets can be read.
+            [("divergent_segment", WARNING, 50, 79), ("gap", ERROR, 60, 79), ("offsets", ERROR, None, None)],
+        ),
+        ([replace(LOG, log_start_offset=60)], [("below_log_start", Severity.INFO, 0, 49)]),
+        ([None], [("unseen_leader", WARNING, None, None)]),
+    ],
+)
+def test_findings(told: list[ClusterLog | None], wanted: list[Any]) -> None:
+    cluster = Cluster(list(told))
+    assert sorted(found(cluster)) == sorted(wanted)
+    # The log is never behind its tier, so it is asked after the metadata; in doubt once more, before them.
+    assert cluster.asked in (["metadata", "leader"], ["metadata", "leader", "leader", "metadata"])
+
+
+@pytest.mark.parametrize("told", [LOCAL_FROM_90, AHEAD])
+def test_what_was_copied_meanwhile_is_no_finding(told: ClusterLog) -> None:
+    assert found(Cluster([told]), copy_third) == []
+
+
+def test_a_topic_that_the_controller_does_not_know() -> None:
+    findings = found(Cluster([LOG], topic_id=OTHER_ID))
+    assert findings == [("recreated_topic", WARNING, None, None)]
