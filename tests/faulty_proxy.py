@@ -13,12 +13,33 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
-Kind = Literal["reset before", "reset after", "hang", "503", "500", "403", "truncated", "errors inside"]
+Kind = Literal[
+    "reset before",
+    "reset after",
+    "hang",
+    "timeout",
+    "403",
+    "404",
+    "409",
+    "412",
+    "500",
+    "503",
+    "truncated",
+    "errors inside",
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 _ERROR = "<?xml version='1.0'?><Error><Code>{}</Code><Message>injected</Message></Error>"
-_CODES = {"503": "SlowDown", "500": "InternalError", "403": "AccessDenied"}
+_CODES = {
+    "403": "AccessDenied",
+    "404": "NoSuchKey",
+    "409": "OperationAborted",
+    "412": "PreconditionFailed",
+    "500": "InternalError",
+    "503": "SlowDown",
+}
 _INSIDE = """<?xml version="1.0"?><DeleteResult><Error><Key>{}</Key><Code>InternalError</Code>
 <Message>injected</Message></Error></DeleteResult>"""
 HANG_S = 2.0
@@ -28,8 +49,9 @@ HANG_S = 2.0
 class Fault:
     """Spoils the nth request (from 1; 0: every one) whose method and path fit.
 
-    "reset before" the server sees it, "reset after" it has answered; "errors inside": an answer of 200 to
-    DeleteObjects that names one key as not deleted, where none was (a changed body would need signing).
+    "reset before" the server sees it, "reset after" it has answered; "hang" before and "timeout" after that,
+    without an answer for HANG_S. "errors inside": an answer of 200 that tells of an error, where nothing was
+    done; that of DeleteObjects names one key as not deleted (a changed body would need signing).
     """
 
     kind: Kind
@@ -88,19 +110,22 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_any(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         kind = self.proxy.fault_of(self.command, self.path)
+        if kind == "hang":
+            time.sleep(HANG_S)
         match kind:
-            case "reset before":
+            case "reset before" | "hang":
                 return self._reset()
-            case "hang":
-                time.sleep(HANG_S)
-                return self._reset()
-            case "503" | "500" | "403":
+            case "403" | "404" | "409" | "412" | "500" | "503":
                 return self._answer(int(kind), {}, _ERROR.format(_CODES[kind]).encode())
+            case "errors inside" if "delete" not in self.path:
+                return self._answer(200, {}, _ERROR.format("InternalError").encode())
             case "errors inside":
                 key = body.partition(b"<Key>")[2].partition(b"</Key>")[0].decode()
                 return self._answer(200, {}, _INSIDE.format(key).encode())
         status, headers, answer = self._forward(body)
-        if kind == "reset after":
+        if kind == "timeout":
+            time.sleep(HANG_S)
+        if kind in {"reset after", "timeout"}:
             return self._reset()
         return self._answer(status, headers, answer, cut=kind == "truncated")
 

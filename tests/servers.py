@@ -240,7 +240,8 @@ def s3_running(folder: Path, *, tls: bool = False) -> Iterator[S3Server]:
         yield S3Server(port, folder, certificate)
 
 
-def _found(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+def found(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The server, with what finds it in the environment."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in _environment(server).items():
@@ -265,13 +266,13 @@ def s3_tls_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Serve
 @pytest.fixture
 def s3_server(s3_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     """The session's S3 server, with what finds it in the environment."""
-    return _found(s3_session, monkeypatch)
+    return found(s3_session, monkeypatch)
 
 
 @pytest.fixture
 def s3_tls_server(s3_tls_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     """The session's S3 server that speaks TLS, with what finds and trusts it in the environment."""
-    return _found(s3_tls_session, monkeypatch)
+    return found(s3_tls_session, monkeypatch)
 
 
 @pytest.fixture(scope="session")
