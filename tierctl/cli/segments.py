@@ -314,13 +314,16 @@ def _size_rows(found: Iterable[RemoteLogSegmentMetadata], context: Context) -> l
 
 def _check(context: Context, problems: "Problems", output: options.OutputFormat) -> ExitCode:
     from tierctl.read.check import check_partition, facts_of_leader
-    from tierctl.read.leaders import believed_log
+    from tierctl.read.leaders import believed_logs
     from tierctl.state.invariants import Severity
 
     fetcher, cluster, now_ms = _fetcher(context), context.cluster(), context.now_ms
     findings: list[Finding] = []
-    for readable in _partitions(context, problems):
-        log = None if cluster is None else believed_log(cluster, readable.topic_id_partition)
+    readables = _partitions(context, problems)
+    asked = [readable.topic_id_partition for readable in readables]
+    logs = {} if cluster is None else believed_logs(cluster, asked).logs
+    for readable in readables:
+        log = logs.get(readable.topic_id_partition)
         facts = None if log is None else facts_of_leader(readable.cache, log)
         findings += check_partition(readable, fetcher(readable), problems.report, now_ms=now_ms, facts=facts)
     _render((asdict(finding) for finding in findings), output, FINDING_COLUMNS, FINDING_TABLE_COLUMNS)
