@@ -3,7 +3,7 @@
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -255,7 +255,9 @@ class Mutation:
         from tierctl.apply.run import run
         from tierctl.apply.stop import Stop, stop_on_signals
 
-        with ExitStack() as listening, progress(plan) as advance:
+        # Executors tell of their bytes only when a wave is over; what they do is seen by their tasks.
+        bar = nullcontext(_unwatched) if self.context.is_on_spark else progress(plan)
+        with ExitStack() as listening, bar as advance:
             if stop is None:
                 stop = listening.enter_context(stop_on_signals(Stop()))
             lease = listening.enter_context(leased(self.remote, stop))
@@ -295,7 +297,7 @@ class Mutation:
         from tierctl.spark.worker import BenchSpec
 
         spec = BenchSpec(remote=self.context.remote_spec(self.remote), from_remote=self.from_remote)
-        return SparkEngine(self.context.spark(), spec, stop=stop)
+        return SparkEngine(self.context.spark(), spec, stop=stop, what=plan.command)
 
     @cached_property
     def remote(self) -> "RemoteStorageManager":
@@ -309,6 +311,10 @@ class Mutation:
 def clock_ms() -> int:
     """Milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def _unwatched(_size_bytes: int) -> None:
+    """Nobody looks."""
 
 
 def _warn(check: Callable[[], None] | None) -> None:

@@ -15,6 +15,8 @@ from tierctl.apply.engine import Do
 from tierctl.apply.stop import Stop
 from tierctl.errors import CorruptInputError, StoreWriteUnknown, TierctlError, UsageError
 from tierctl.spark.jobs import JobFailedError, JobStoppedError, collect
+from tierctl.spark.progress import progress
+from tierctl.spark.shipping import is_connect
 from tierctl.spark.worker import ANSWERS, GREETINGS, PIECE, BenchSpec, Greeter, Worker
 
 if TYPE_CHECKING:
@@ -39,9 +41,13 @@ class SparkEngine:
     `slots` are the tasks that run at the same time, as far as Spark says when it is first asked.
     """
 
-    def __init__(self, session: "SparkSession", spec: BenchSpec, *, stop: Stop | None = None) -> None:
+    def __init__(
+        self, session: "SparkSession", spec: BenchSpec, *, stop: Stop | None = None, what: str = "segments"
+    ) -> None:
+        """`what` is shown beside the bar of tasks."""
         self._session = session
         self._spec = spec
+        self._what = what
         self._stop = Stop() if stop is None else stop
         self._slots = 0
         _refuse_speculation(session)
@@ -50,9 +56,8 @@ class SparkEngine:
     def is_elsewhere(self) -> bool:
         """Engine.is_elsewhere: what is a folder here need not be that folder on an executor."""
         master = str(self._session.conf.get("spark.master", ""))
-        return self._spec.remote.uri.startswith("file:") and not (
-            master == "local" or master.startswith("local[")
-        )
+        is_here = (master == "local" or master.startswith("local[")) and not is_connect(self._session)
+        return self._spec.remote.uri.startswith("file:") and not is_here
 
     @property
     def slots(self) -> int:
@@ -91,7 +96,8 @@ class SparkEngine:
         """
         pieces = dict(enumerate(work))
         try:
-            with self._parallelism(min(len(pieces), self.slots * TASKS_PER_SLOT)) as tasks:
+            tasks = min(len(pieces), self.slots * TASKS_PER_SLOT)
+            with self._parallelism(tasks), progress(self._session, self._what):
                 answers = self._answers(do, pieces, bench, tasks=tasks)
         except JobStoppedError:
             return [Answer(begun=True, stopped=True)] * len(pieces)
@@ -131,13 +137,13 @@ class SparkEngine:
             return {at: answer for found in pool.map(alone, pieces) for at, answer in found.items()}
 
     @contextmanager
-    def _parallelism(self, tasks: int) -> Iterator[int]:
+    def _parallelism(self, tasks: int) -> Iterator[None]:
         """Local rows are cut into so many tasks, without a shuffle."""
         conf = self._session.conf
         before = conf.get(_PARALLELISM, None)
         conf.set(_PARALLELISM, str(max(1, tasks)))
         try:
-            yield tasks
+            yield
         finally:
             conf.unset(_PARALLELISM)
             if before is not None:

@@ -24,12 +24,12 @@ def failures(master: str | None) -> Iterator[None]:
     except TierctlError:
         raise
     except Exception as e:
-        if not _is_spark(e):
+        if not is_spark(e):
             raise
         raise engine_error(e, master) from e
 
 
-def _is_spark(error: Exception) -> bool:
+def is_spark(error: Exception) -> bool:
     """Whether it comes from PySpark or from what it talks through; these need not be imported for it."""
     rooms = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     return bool(rooms & {"pyspark", "py4j", "grpc"})
