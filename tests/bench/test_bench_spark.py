@@ -187,8 +187,8 @@ def test_ratios(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str])
                 for what in ("wall_s", "cpu_s")
             )
             print(
-                f"{name}: {wall:.1f} times as fast as the loop by the clock, {cpu:.1f} times by processor time; "
-                f"the loop's events are {loop.events:,}"
+                f"{name}: {wall:.1f} times as fast as the loop by the clock, {cpu:.1f} times by processor "
+                f"time; the loop's events are {loop.events:,}"
             )
         for prefix in ("", "tables "):
             one, two = (_costs[f"{prefix}{master}", FIVE] for master in MASTERS)
