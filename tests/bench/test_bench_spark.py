@@ -7,7 +7,6 @@ a machine with other work only the latter says much. As plain tests these are sm
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -76,20 +75,27 @@ def events_in(topic: Path) -> int:
         return sum(log.end_offsets().values())
 
 
-def measure(
-    benchmark: BenchmarkFixture, name: tuple[str, int], events: int, pid: int, work: Callable[[], object]
-) -> None:
-    cost = Cost(events)
+Measure = Callable[[str, int, int, int, Callable[[], object]], None]
 
-    def once() -> None:
-        with measured(cost, pid):
-            work()
 
-    benchmark.pedantic(once, rounds=1, iterations=1)
-    _costs[name] = cost
-    benchmark.extra_info["seconds of processors"] = round(cost.cpu_s, 2)
-    if benchmark.enabled:
-        print(f"\n{name[0]:16} {name[1]:3} million: {cost}", file=sys.__stderr__, flush=True)
+@pytest.fixture
+def measure(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]) -> Measure:
+    """Measures, and tells, what work costs a process: (name, millions, events, pid, work)."""
+
+    def measure(name: str, millions: int, events: int, pid: int, work: Callable[[], object]) -> None:
+        cost = Cost(events)
+
+        def once() -> None:
+            with measured(cost, pid):
+                work()
+
+        benchmark.pedantic(once, rounds=1, iterations=1)
+        _costs[name, millions] = cost
+        if benchmark.enabled:
+            with capsys.disabled():
+                print(f"\n{name:16} {millions:3} million: {cost}", flush=True)
+
+    return measure
 
 
 def fold_here(topic: Path) -> TierState:
@@ -110,16 +116,16 @@ def fold_in_a_loop(topic: Path, most: int) -> TierState:
     return state
 
 
-def test_fold_in_a_loop(benchmark: BenchmarkFixture, topics: Topics) -> None:
+def test_fold_in_a_loop(measure: Measure, topics: Topics) -> None:
     topic = topics(FIVE)
     most = min(LOOP_MOST, events_in(topic))
-    measure(benchmark, ("loop", FIVE), most, os.getpid(), lambda: fold_in_a_loop(topic, most))
+    measure("loop", FIVE, most, os.getpid(), lambda: fold_in_a_loop(topic, most))
 
 
 @pytest.mark.parametrize("millions", CURVE)
-def test_fold_here(benchmark: BenchmarkFixture, topics: Topics, millions: int) -> None:
+def test_fold_here(measure: Measure, topics: Topics, millions: int) -> None:
     topic = topics(millions)
-    measure(benchmark, ("here", millions), events_in(topic), os.getpid(), lambda: fold_here(topic))
+    measure("here", millions, events_in(topic), os.getpid(), lambda: fold_here(topic))
 
 
 def test_a_loop_folds_the_same(benchmark: BenchmarkFixture, topics: Topics) -> None:
@@ -133,30 +139,30 @@ def test_a_loop_folds_the_same(benchmark: BenchmarkFixture, topics: Topics) -> N
 
 @pytest.mark.parametrize("millions", CURVE)
 def test_fold_on_spark(
-    benchmark: BenchmarkFixture, topics: Topics, driver: Driver | None, millions: int
+    benchmark: BenchmarkFixture, measure: Measure, topics: Topics, driver: Driver | None, millions: int
 ) -> None:
     if driver is not None:
         topic, pid = topics(millions), driver._process.pid
         work = lambda: driver.call(fold_on, topic)  # noqa: E731
-        measure(benchmark, (driver.master, millions), events_in(topic), pid, work)
+        measure(driver.master, millions, events_in(topic), pid, work)
     else:
         benchmark.pedantic(events_in, (topics(1),), rounds=1)
 
 
-def test_tables_here(benchmark: BenchmarkFixture, topics: Topics, tmp_path: Path) -> None:
+def test_tables_here(measure: Measure, topics: Topics, tmp_path: Path) -> None:
     topic = topics(FIVE)
     work = lambda: run(topic, tmp_path / "warehouse")  # noqa: E731
-    measure(benchmark, ("tables here", FIVE), events_in(topic), os.getpid(), work)
+    measure("tables here", FIVE, events_in(topic), os.getpid(), work)
 
 
 def test_tables_on_spark(
-    benchmark: BenchmarkFixture, topics: Topics, driver: Driver | None, tmp_path: Path
+    benchmark: BenchmarkFixture, measure: Measure, topics: Topics, driver: Driver | None, tmp_path: Path
 ) -> None:
     topic = topics(FIVE)
     if driver is not None:
         work = lambda: driver.call(tables_on, topic, tmp_path / "warehouse")  # noqa: E731
         pid = driver._process.pid
-        measure(benchmark, (f"tables {driver.master}", FIVE), events_in(topic), pid, work)
+        measure(f"tables {driver.master}", FIVE, events_in(topic), pid, work)
     else:
         benchmark.pedantic(events_in, (topic,), rounds=1)
 
