@@ -50,6 +50,9 @@ SMALL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.shuffle.partitions": "2",
+    # On a cluster, one executor of one core on each of two workers.
+    "spark.cores.max": "2",
+    "spark.executor.cores": "1",
 }
 """Settings that keep a test's Spark small, and on the loopback interface."""
 
@@ -91,7 +94,7 @@ def spark_program(*words: str, home: Path, python: Path, **environment: str) -> 
 
 @contextmanager
 def standalone_cluster(folder: Path) -> Iterator[str]:
-    """A standalone master and two workers of one core and 1 GB each; yields spark://127.0.0.1:port."""
+    """A standalone master and two workers, with room for two applications; yields spark://127.0.0.1:port."""
     home, python = spark_home(), python_without_tierctl(folder)
     port, web_port = free_port(), free_port()
     master = f"spark://127.0.0.1:{port}"

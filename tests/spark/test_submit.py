@@ -1,0 +1,210 @@
+"""`tierctl submit`: lines for each kind of cluster, held against spark-submit itself where that can be."""
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Ran, environment, tierctl, tierctl_process
+from tests.spark.clusters import spark_home
+
+Capture = Callable[[str], Path]
+K8S = ("--master", "k8s://https://127.0.0.1:1", "--container-image", "me/spark:4")
+
+
+def submit(folder: Path, *args: object) -> Ran:
+    return tierctl("submit", "--submit-dir", folder, *args)
+
+
+def line_of(folder: Path, *args: object) -> list[str]:
+    ran = submit(folder, *args)
+    assert (ran.code, ran.err) == (0, ""), ran.err
+    words = shlex.split(ran.out.replace("\\\n", ""))
+    assert words.pop(0).endswith("spark-submit")
+    return words
+
+
+def conf_of(line: list[str]) -> dict[str, str]:
+    found = [line[at + 1] for at, word in enumerate(line) if word == "--conf"]
+    return dict(text.split("=", 1) for text in found)
+
+
+def test_a_line_for_yarn(tmp_path: Path) -> None:
+    resources = (
+        "--num-executors",
+        8,
+        "--executor-cores",
+        2,
+        "--executor-memory",
+        "4g",
+        "--driver-memory",
+        "2g",
+    )
+    archive = ("--python-archive", "hdfs:///env.tar.gz")
+    yarn = ("--master", "yarn", "--deploy-mode", "cluster", *resources, *archive)
+    line = line_of(
+        tmp_path, *yarn, "--", "sweep", "--metadata", "/data/a b", "--remote", "s3://x/y", "--apply"
+    )
+    text = " ".join(line)
+    assert "--master yarn --deploy-mode cluster" in text
+    assert "--num-executors 8 --executor-cores 2 --executor-memory 4g --driver-memory 2g" in text
+    assert "--archives hdfs:///env.tar.gz#environment" in text
+    there = "./environment/bin/python"
+    assert conf_of(line) == {
+        "spark.yarn.appMasterEnv.PYSPARK_PYTHON": there,
+        "spark.executorEnv.PYSPARK_PYTHON": there,
+    }
+    main = line.index(str(tmp_path / "tierctl-main.py"))
+    command = ["sweep", "--engine", "spark", "--metadata", "/data/a b", "--remote", "s3://x/y", "--apply"]
+    assert line[main + 1 :] == command
+    package = Path(line[line.index("--py-files") + 1])
+    assert package.read_bytes()[:2] == b"PK"
+
+
+@pytest.mark.parametrize(
+    ("args", "conf"),
+    [
+        (("--master", "spark://h:7077"), {"spark.pyspark.python": sys.executable}),
+        (("--master", "yarn"), {"spark.pyspark.driver.python": sys.executable}),
+        (
+            ("--master", "yarn", "--python-archive", "env.tar.gz"),
+            {
+                "spark.pyspark.driver.python": sys.executable,
+                "spark.pyspark.python": "./environment/bin/python",
+            },
+        ),
+        (
+            (*K8S, "--spark-conf", "spark.kubernetes.namespace=tiers"),
+            {
+                "spark.pyspark.driver.python": sys.executable,
+                "spark.kubernetes.container.image": "me/spark:4",
+                "spark.kubernetes.namespace": "tiers",
+            },
+        ),
+        (
+            (*K8S, "--deploy-mode", "cluster", "--spark-conf", "spark.kubernetes.file.upload.path=s3a://b/c"),
+            {
+                "spark.kubernetes.container.image": "me/spark:4",
+                "spark.kubernetes.file.upload.path": "s3a://b/c",
+            },
+        ),
+        # What the operator says goes before what we would choose.
+        (
+            ("--master", "spark://h:7077", "--spark-conf", "spark.pyspark.python=/opt/python"),
+            {"spark.pyspark.python": "/opt/python"},
+        ),
+    ],
+)
+def test_interpreters_and_settings(args: tuple[str, ...], conf: dict[str, str], tmp_path: Path) -> None:
+    assert conf_of(line_of(tmp_path, *args, "segments", "--metadata", "x")) == conf
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("--master", "yarn"), "no command"),
+        (("segments", "--metadata", "x"), "--master is missing"),
+        (("--master", "yarn", "cache", "show", "x"), "cache show: no command that runs on Spark"),
+        (("--master", "yarn", "segments", "--metdata", "x"), "No such option: --metdata"),
+        (("--master", "yarn", "segments", "--engine", "local"), "--engine local needs no spark-submit"),
+        (("--master", "yarn", "segments", "--master", "yarn"), "go before the command"),
+        (("--master", "sc://h", "segments"), "takes no submissions"),
+        (("--master", "spark://h", "--deploy-mode", "cluster", "segments"), "runs no Python drivers"),
+        (("--master", "k8s://https://h", "segments"), "--container-image is missing"),
+        ((*K8S, "--deploy-mode", "cluster", "segments"), "pods don't see"),
+        (("--master", "yarn", "--spark-conf", "spark.speculation=true", "sweep"), "stored or deleted twice"),
+        (("--master", "yarn", "--spark-conf", "spark.hadoop.fs.s3a.secret.key=k", "sweep"), "credentials"),
+        (("--master", "yarn", "sweep", "--override", "rsm.config.aws.secret.access.key=k"), "credentials"),
+        (("--master", "yarn", "sweep", "--remote", "s3://me:word@bucket/x"), "credentials"),
+    ],
+)
+def test_what_is_refused(args: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    ran = submit(tmp_path / "new", *args)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+    assert "word" not in ran.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_files_are_written_once(tmp_path: Path) -> None:
+    line_of(tmp_path, "--master", "yarn", "segments")
+    times = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    line_of(tmp_path, "--master", "yarn", "segments")
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()} == times
+    assert len(times) == 3
+
+
+@pytest.mark.slow
+def test_a_command_run_by_spark_submit(standalone: str, capture: Capture, tmp_path: Path) -> None:
+    metadata = capture("tiered-cluster") / "after"
+    command = ("segments", "--metadata", metadata, "-o", "jsonl")
+    small = ("--spark-conf", "spark.cores.max=1", "--spark-conf", "spark.ui.enabled=false")
+    where = ("--submit-dir", tmp_path / "kept", "--master", standalone, "--run", *small)
+    kept = {name: os.environ[name] for name in ("JAVA_HOME", "HOME") if name in os.environ}
+    ran = tierctl_process(
+        "submit", *where, "--", *command, cwd=tmp_path, env=environment(SPARK_LOCAL_IP="127.0.0.1", **kept)
+    )
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.lines == tierctl(*command).lines
+    bad = tierctl_process(
+        "submit", *where, "--", "segments", "--metadata", tmp_path, cwd=tmp_path, env=environment(**kept)
+    )
+    assert (bad.code, "has no metadata topic" in bad.out + bad.err) == (10, True)
+
+
+YARN_SITE = """<configuration>
+<property><name>yarn.resourcemanager.address</name><value>127.0.0.1:1</value></property>
+<property><name>yarn.resourcemanager.connect.max-wait.ms</name><value>1</value></property>
+<property><name>yarn.resourcemanager.connect.retry-interval.ms</name><value>1</value></property>
+<property><name>ipc.client.connect.max.retries</name><value>0</value></property>
+</configuration>
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("args", "understood"),
+    [
+        (
+            ("--master", "yarn", "--deploy-mode", "cluster", "--num-executors", "3"),
+            ("org.apache.spark.deploy.yarn.YarnClusterApplication", "(spark.executor.instances,3)"),
+        ),
+        (
+            (*K8S, "--deploy-mode", "cluster", "--spark-conf", "spark.kubernetes.file.upload.path={uploads}"),
+            (
+                "org.apache.spark.deploy.k8s.submit.KubernetesClientApplication",
+                "spark.kubernetes.container.image",
+            ),
+        ),
+    ],
+    ids=["yarn", "kubernetes"],
+)
+def test_spark_submit_understands_the_line(
+    args: tuple[str, ...], understood: tuple[str, ...], tmp_path: Path
+) -> None:
+    spark_home()
+    (tmp_path / "yarn-site.xml").write_text(YARN_SITE)
+    (tmp_path / "core-site.xml").write_text(YARN_SITE)
+    archive = tmp_path / "env.tar.gz"
+    archive.touch()
+    given = [word.format(uploads=tmp_path.as_uri()) for word in args]
+    more = ("--python-archive", archive, "--spark-conf", "spark.kubernetes.submission.connectionTimeout=2000")
+    ran = submit(tmp_path, *given, *more, "sweep", "--metadata", "x")
+    program, *words = shlex.split(ran.out.replace("\\\n", ""))
+    done = subprocess.run(
+        [program, "--verbose", *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=environment(HADOOP_CONF_DIR=str(tmp_path), SPARK_LOCAL_IP="127.0.0.1"),
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode != 0
+    for text in (*understood, f"{archive}#environment", "tierctl-main.py", "sweep"):
+        assert text in said, said[-4000:]
+    assert "Connection refused" in said or "failed" in said
