@@ -9,7 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.apply.outcome import Status
 from tierctl.cli.main import run as run_main
+
+from tests.apply.bench import run_on, statuses
+from tests.apply.worlds import RETENTION, World, copy_world
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,30 @@ def tierctl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         return Ran(code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def beginning(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
+    (world.logs / "configs").write_text(RETENTION)
+    return world
+
+
+@pytest.fixture(scope="module")
+def copied(beginning: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = beginning.clone(tmp_path_factory.mktemp("tiered"))
+    assert set(statuses(run_on("copy", world))) == {Status.DONE}
+    return world
+
+
+@pytest.fixture
+def empty(beginning: World, tmp_path: Path) -> World:
+    return beginning.clone(tmp_path / "empty")
+
+
+@pytest.fixture
+def tiered(copied: World, tmp_path: Path) -> World:
+    return copied.clone(tmp_path / "tiered")
 
 
 class Zygote:

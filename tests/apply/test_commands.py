@@ -1,9 +1,7 @@
 """What the commands refuse, drop and say: rivals, limits, plans that no longer hold, damaged metadata."""
 
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,72 +11,20 @@ from typing import Any
 import pytest
 from tierctl.apply.deletion import segment_update
 from tierctl.apply.effects import observe
-from tierctl.apply.outcome import Outcome, Status, exit_code
-from tierctl.cli.delete import with_default_interval
+from tierctl.apply.outcome import Status
 from tierctl.cli.mutation import new_segment_id
-from tierctl.errors import LimitExceeded, MetadataError, RemoteStorageError
 from tierctl.metadata.log_on_disk import MetadataLogOnDisk
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.plan.model import Action, Step
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 from tests.apply import bench
-from tests.apply.bench import NOW_MS, opened, put, run_on, statuses
+from tests.apply.bench import NOW_MS, opened, put, statuses
+from tests.apply.commands import copy, delete, files, sweep
 from tests.apply.conftest import Ran
 from tests.apply.faults import Meddling
-from tests.apply.test_faults import mark
-from tests.apply.worlds import RETENTION, World, copy_world
+from tests.apply.worlds import World
 
 Tierctl = Callable[..., Ran]
 _S = RemoteLogSegmentState
-OTHER_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
-
-
-@pytest.fixture(scope="module")
-def beginning(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = copy_world(tmp_path_factory.mktemp("empty"), capture("untiered-broker"))
-    (world.logs / "configs").write_text(RETENTION)
-    return world
-
-
-@pytest.fixture(scope="module")
-def copied(beginning: World, tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = beginning.clone(tmp_path_factory.mktemp("tiered"))
-    assert set(statuses(run_on("copy", world))) == {Status.DONE}
-    return world
-
-
-@pytest.fixture
-def empty(beginning: World, tmp_path: Path) -> World:
-    return beginning.clone(tmp_path / "empty")
-
-
-@pytest.fixture
-def tiered(copied: World, tmp_path: Path) -> World:
-    return copied.clone(tmp_path / "tiered")
-
-
-def copy(world: World, *more: object) -> tuple[object, ...]:
-    return ("copy", *world.where, "--layout", "kafka", "--log-dir", world.logs, "-o", "json", *more)
-
-
-def sweep(world: World, *more: object) -> tuple[object, ...]:
-    configs = world.logs / "configs"
-    options = ("--log-dir", world.logs, "--topic-configs", configs, "--now", NOW_MS, "-o", "json")
-    return ("sweep", *world.where, *options, *more)
-
-
-def delete(world: World, *more: object) -> tuple[object, ...]:
-    return ("delete", *world.where, "-o", "json", *more)
-
-
-def files(world: World) -> dict[str, bytes]:
-    """Every byte of metadata and tier; lock files hold none."""
-    found = {}
-    for root in (world.metadata, world.remote):
-        for path in sorted(root.rglob("*")):
-            if path.is_file() and path.stat().st_size:
-                found[str(path)] = path.read_bytes()
-    return found
 
 
 @contextmanager
@@ -263,97 +209,6 @@ def test_an_unreadable_log_keeps_its_partition(tiered: World, tierctl: Tierctl) 
     assert "unreadable" in ran.err
 
 
-def _recreated(world: World) -> None:
-    """Another topic of the same name, with a copy of one segment's metadata and objects."""
-    with opened(world) as manager:
-        manager.refresh()
-        segment = replace(next(iter(world.segments())), topic_id=OTHER_ID, state=_S.COPY_SEGMENT_STARTED)
-        manager.publish([segment])
-        tools: Any = type("Broker", (), {"broker_id": 7, "clock_ms": staticmethod(lambda: NOW_MS)})
-        manager.publish([segment_update(segment, _S.COPY_SEGMENT_FINISHED, tools)])
-    root = world.remote / "kafka-tiered-storage"
-    source = next(root.glob("bills-0-*"))
-    target = root / f"bills-0-{OTHER_ID}"
-    target.mkdir()
-    for path in source.glob(f"*{segment.segment_id}*"):
-        (target / path.name).write_bytes(path.read_bytes())
-
-
-def test_a_name_with_two_topics_is_not_marked(tiered: World, tierctl: Tierctl) -> None:
-    _recreated(tiered)
-    first = next(part.topic_id_partition.topic_id for part in tiered.state())
-    before = files(tiered)
-    refused = tierctl(*delete(tiered, "--mark", "--topic", "bills", "--apply"))
-    assert refused.code == 4
-    assert OTHER_ID in refused.err
-    assert first in refused.err
-    assert files(tiered) == before
-
-
-def test_a_recreated_topic_is_untouched(tiered: World, tierctl: Tierctl) -> None:
-    _recreated(tiered)
-    old = next(
-        p.topic_id_partition.topic_id for p in tiered.state() if p.topic_id_partition.topic_id != OTHER_ID
-    )
-    live = {key: data for key, data in tiered.objects().items() if OTHER_ID in key}
-    assert tierctl(*delete(tiered, "--mark", "--topic-id", old, "--apply")).code == 0
-    ran = tierctl(*delete(tiered, "--apply"))
-    assert ran.code == 0, ran.err
-    assert {step["topic_id"] for step in ran.json["steps"]} == {old}
-    assert tiered.objects() == live
-    assert [segment.topic_id for segment in tiered.segments()] == [OTHER_ID]
-    # Now the name means one topic only.
-    assert tierctl(*delete(tiered, "--mark", "--topic", "bills")).json["steps"][0]["topic_id"] == OTHER_ID
-
-
-def test_a_topic_that_is_still_there_is_marked_only_by_force(
-    tiered: World, tierctl: Tierctl, tmp_path: Path
-) -> None:
-    wanted = ("--mark", "--topic", "bills", "--log-dir", tiered.logs)
-    assert tierctl(*delete(tiered, *wanted, "--apply")).code == 4
-    kept = tmp_path / "plan"
-    assert tierctl(*delete(tiered, "--mark", "--topic", "bills", "--plan-out", kept)).code == 0
-    apply = ("apply", kept, *tiered.where, "--log-dir", tiered.logs, "-o", "json", "--apply")
-    assert tierctl(*apply).code == 4
-    assert tierctl(*delete(tiered, *wanted, "--force", "--apply")).code == 0
-    assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_MARKED"
-
-
-@pytest.mark.parametrize(
-    ("more", "code"),
-    [
-        (("--mark",), 2),
-        (("--mark", "--topic", "nobody"), 10),
-        (("--mark", "--topic-id", OTHER_ID), 10),
-        (("--mark", "--topic", "bills", "--interval", "5", "--apply"), 2),
-        (("--interval", "5"), 2),
-    ],
-)
-def test_delete_refuses(more: tuple[str, ...], code: int, tiered: World, tierctl: Tierctl) -> None:
-    assert tierctl(*delete(tiered, *more)).code == code
-
-
-def test_segments_that_appear_while_their_partition_goes(tiered: World) -> None:
-    """A broker that still copies: its new segment is deleted too, before FINISHED."""
-    with opened(tiered) as manager:
-        mark(manager)
-        late = replace(
-            next(iter(tiered.segments())), segment_id=new_segment_id(), state=_S.COPY_SEGMENT_STARTED
-        )
-        published: list[Uuid] = []
-
-        def meddle(metadata: RemoteLogSegmentMetadata) -> None:
-            if not published:
-                published.append(late.segment_id)
-                manager.publish([late])
-
-        plan = bench.plan_of("delete", tiered, manager)
-        outcomes = bench.run(plan, bench.tools_of(tiered, manager, lambda inner: Meddling(inner, meddle)))
-    assert set(statuses(outcomes)) == {Status.DONE}
-    assert tiered.segments() == []
-    assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_FINISHED"
-
-
 def test_the_log_start_moves_before_anything_is_deleted(tiered: World, tierctl: Tierctl) -> None:
     met: list[str] = []
     observe(lambda label, moment: met.append(label) if moment == "before" else None)
@@ -401,65 +256,3 @@ def test_custom_metadata_limit_is_a_setting(empty: World, tierctl: Tierctl, tmp_
     good = ("--override", "remote.log.metadata.custom.metadata.max.bytes=64", "--attempts", 1)
     assert tierctl(*copy(empty, "--config", settings, *good, "--apply")).code == 0
     assert tierctl(*copy(empty, "--override", "nonsense", "--apply")).code == 2
-
-
-def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: Path) -> None:
-    with opened(tiered) as manager:
-        mark(manager)
-    command = [*map(str, delete(tiered, "--interval", 50, "--apply"))]
-    out = tmp_path / "out"
-    with out.open("wb") as stream:
-        remover = subprocess.Popen([sys.executable, "-m", "tierctl", *command], stdout=stream, stderr=stream)
-        try:
-            deadline = time.monotonic() + 60
-            while out.read_bytes().count(b'"outcomes": []') < 2 and time.monotonic() < deadline:
-                time.sleep(0.05)
-            remover.send_signal(signal.SIGTERM)
-            assert remover.wait(60) == 128 + signal.SIGTERM
-        finally:
-            # It would go on for ever, beyond the tests.
-            remover.kill()
-            remover.wait()
-    assert tiered.segments() == []
-
-
-@pytest.mark.parametrize(
-    ("args", "expected"),
-    [
-        (["--interval"], ["--interval=3600000"]),
-        (["--interval", "--apply"], ["--interval=3600000", "--apply"]),
-        (["--interval", "50", "--apply"], ["--interval", "50", "--apply"]),
-        (["--interval=50"], ["--interval=50"]),
-        (["--apply"], ["--apply"]),
-    ],
-)
-def test_interval_may_stand_without_a_value(args: list[str], expected: list[str]) -> None:
-    assert with_default_interval(args) == expected
-
-
-_STEP = Step(action=Action.DELETE_SEGMENT, reason="", topic="t", topic_id=OTHER_ID, partition=0)
-_LIMIT = LimitExceeded("x")
-_STORE = RemoteStorageError("x")
-
-
-@pytest.mark.parametrize(
-    ("ends", "quarantined", "code"),
-    [
-        ([], False, 0),
-        ([], True, 7),
-        ([(Status.DONE, None)], False, 0),
-        ([(Status.DONE, None)], True, 7),
-        ([(Status.FAILED, _STORE)] * 2, False, 5),
-        ([(Status.FAILED, _STORE)] * 2, True, 5),
-        ([(Status.FAILED, _LIMIT), (Status.DROPPED, None)], False, 8),
-        ([(Status.FAILED, _LIMIT), (Status.FAILED, _STORE)], False, 3),
-        ([(Status.FAILED, MetadataError("x")), (Status.FAILED, _STORE)], False, 5),
-        ([(Status.DONE, None), (Status.FAILED, _STORE)], False, 3),
-        ([(Status.DONE, None), (Status.DROPPED, None)], False, 3),
-        ([(Status.DROPPED, None)], True, 7),
-        ([(Status.PENDING, None)], False, 3),
-    ],
-)
-def test_exit_codes(ends: list[tuple[Status, Any]], quarantined: bool, code: int) -> None:
-    outcomes = [Outcome(step=_STEP, status=status, error=error) for status, error in ends]
-    assert exit_code(outcomes, quarantined=quarantined) == code

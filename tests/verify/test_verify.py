@@ -1,10 +1,9 @@
 """`tierctl verify`: nothing where nothing is wrong, and of every way to spoil a tier exactly what it is."""
 
-import shutil
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,9 @@ from tierctl.cli.main import run
 from tierctl.metadata import open_metadata
 from tierctl.model import (
     ObjectPart,
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
-    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     Selection,
-    TopicPartition,
     Uuid,
 )
 from tierctl.plan.verify import HINTS
@@ -29,8 +24,8 @@ from tierctl.state.invariants import FindingKind
 from tierctl.storage import open_remote
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.object_names import segment_object_name
-from tierctl.wire.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
+from tests.verify.cases import CASES, E, I, W, first, junk, orphan_of_a_segment, update, without
 from tests.verify.tiers import NOW_MS, Spoilt, Verify, made_tier, verifier
 
 S = RemoteLogSegmentState
@@ -87,271 +82,6 @@ def test_an_unclean_election(stage: str, capture: Callable[[str], Path], verify:
     assert repeated == (expected if stage == "after" else [])
 
 
-Spoil = Callable[[Spoilt], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One way to spoil a tier, and what is found then: (severity, kind) without and with --deep."""
-
-    spoil: Spoil
-    found: list[tuple[str, str]]
-    deep: list[tuple[str, str]] | None = None
-    says: str = ""
-
-    @property
-    def deeply(self) -> list[tuple[str, str]]:
-        return self.found if self.deep is None else self.deep
-
-
-def _first(topic: str = CLICKS, nth: int = 1) -> Callable[[Spoilt], RemoteLogSegmentMetadata]:
-    return lambda tier: tier.segments(topic)[nth]
-
-
-def _without(suffix: str, topic: str = CLICKS) -> Spoil:
-    return lambda tier: tier.object(_first(topic)(tier), suffix).unlink()
-
-
-def _all_objects_gone(tier: Spoilt) -> None:
-    segment = _first()(tier)
-    for path in tier.object(segment, "").parent.glob(f"*{segment.segment_id}*"):
-        path.unlink()
-
-
-def _transactions_gone(tier: Spoilt) -> None:
-    # Not the first: brokers that never yet said that an index is empty may be too old to say it.
-    found = [s for s in tier.segments(LEDGER) if tier.object(s, ".txnindex").exists()]
-    tier.object(found[-1], ".txnindex").unlink()
-
-
-def _changed(suffix: str, change: Callable[[bytes], bytes], topic: str = CLICKS) -> Spoil:
-    def spoil(tier: Spoilt) -> None:
-        path = tier.object(_first(topic)(tier), suffix)
-        path.write_bytes(change(path.read_bytes()))
-
-    return spoil
-
-
-def _flipped(suffix: str, at: int, topic: str = CLICKS) -> Spoil:
-    def flip(data: bytes) -> bytes:
-        position = at if at >= 0 else len(data) + at
-        return data[:position] + bytes([data[position] ^ 4]) + data[position + 1 :]
-
-    return _changed(suffix, flip, topic)
-
-
-def _swapped(suffix: str) -> Spoil:
-    """Two segments' objects under each other's keys."""
-
-    def spoil(tier: Spoilt) -> None:
-        one, other = (tier.object(s, suffix) for s in tier.segments(CLICKS)[1:3])
-        data = one.read_bytes()
-        one.write_bytes(other.read_bytes())
-        other.write_bytes(data)
-
-    return spoil
-
-
-def _orphan_of_a_segment(tier: Spoilt) -> None:
-    segment = _first()(tier)
-    for suffix in (".log", ".index", ".timeindex"):
-        source = tier.object(segment, suffix)
-        shutil.copy(source, tier.object(replace(segment, segment_id=OTHER), suffix))
-
-
-def _junk(tier: Spoilt) -> None:
-    (tier.remote / "kafka-tiered-storage" / "README").write_text("who wrote this?")
-
-
-def _temporary(tier: Spoilt) -> None:
-    segment = _first()(tier)
-    tier.object(replace(segment, segment_id=OTHER), ".log.tmp").write_bytes(b"half")
-
-
-def _misplaced(tier: Spoilt) -> None:
-    """An object under its own id, but at an offset that the metadata don't have."""
-    segment = _first()(tier)
-    tier.object(segment, ".snapshot").rename(
-        tier.object(replace(segment, start_offset=segment.start_offset + 1), ".snapshot")
-    )
-
-
-def _update(
-    segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, at_ms: int = 0, **other: Any
-) -> RemoteLogSegmentMetadataUpdate:
-    facts: dict[str, Any] = {
-        "topic": segment.topic,
-        "topic_id": segment.topic_id,
-        "partition": segment.partition,
-        "segment_id": segment.segment_id,
-        "broker_id": 1,
-        "event_timestamp_ms": at_ms,
-        "state": state,
-    }
-    return RemoteLogSegmentMetadataUpdate(**(facts | other))
-
-
-def _published(*states: RemoteLogSegmentState, at_ms: int = 0, nth: int = 1) -> Spoil:
-    """Events about a segment; the log starts after the first one when it is that."""
-
-    def spoil(tier: Spoilt) -> None:
-        segment = _first(nth=nth)(tier)
-        if nth == 0:
-            path = tier.metadata / "log-start-offset-checkpoint"
-            starts = read_offset_checkpoint(path.read_bytes())
-            starts[TopicPartition("clicks", 0)] = segment.end_offset + 1
-            path.write_bytes(write_offset_checkpoint(starts))
-        tier.append(*(_update(segment, state, at_ms) for state in states))
-
-    return spoil
-
-
-def _unknown_update(tier: Spoilt) -> None:
-    tier.append(_update(_first()(tier), S.COPY_SEGMENT_FINISHED, segment_id=OTHER))
-
-
-def _begun(at_ms: int) -> Spoil:
-    def spoil(tier: Spoilt) -> None:
-        segment = _first()(tier)
-        begun = replace(
-            segment, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=at_ms, broker_id=1
-        )
-        tier.append(begun)
-
-    return spoil
-
-
-def _copied_again(change: Callable[[RemoteLogSegmentMetadata], RemoteLogSegmentMetadata]) -> Spoil:
-    """A second copy of a segment, objects and all."""
-
-    def spoil(tier: Spoilt) -> None:
-        segment = _first()(tier)
-        again = change(replace(segment, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED))
-        for suffix in (".log", ".index", ".timeindex", ".snapshot", ".leader_epoch_checkpoint"):
-            shutil.copy(tier.object(segment, suffix), tier.object(again, suffix))
-        tier.append(again, _update(again, S.COPY_SEGMENT_FINISHED))
-
-    return spoil
-
-
-def _marked(state: RemotePartitionDeleteState) -> Spoil:
-    def spoil(tier: Spoilt) -> None:
-        segment = _first()(tier)
-        states = list(P)[: list(P).index(state) + 1]
-        tier.append(
-            *(
-                RemotePartitionDeleteMetadata(
-                    topic=segment.topic,
-                    topic_id=segment.topic_id,
-                    partition=0,
-                    broker_id=1,
-                    event_timestamp_ms=0,
-                    state=each,
-                )
-                for each in states
-            )
-        )
-
-    return spoil
-
-
-def _epochs_changed(tier: Spoilt) -> None:
-    segment = _first()(tier)
-    path = tier.object(segment, ".leader_epoch_checkpoint")
-    lines = path.read_text().splitlines()
-    path.write_text("\n".join([*lines[:2], f"{int(lines[2].split()[0]) + 7} 0", *lines[3:]][:3]) + "\n")
-    count = len(path.read_text().splitlines()) - 2
-    path.write_text(path.read_text().replace(f"0\n{lines[1]}\n", f"0\n{count}\n", 1))
-
-
-def _log_of_another_topic(tier: Spoilt) -> None:
-    """The log directory knows the topic under another id."""
-    for folder in tier.metadata.glob("clicks-*"):
-        (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER}")
-
-
-def _log_gone(tier: Spoilt) -> None:
-    for folder in tier.metadata.glob("clicks-*"):
-        shutil.rmtree(folder)
-
-
-def _log_unreadable(tier: Spoilt) -> None:
-    (tier.metadata / "clicks-1" / "leader-epoch-checkpoint").write_text("what?")
-
-
-def _high_watermark_too_low(tier: Spoilt) -> None:
-    path = tier.metadata / "replication-offset-checkpoint"
-    path.write_text(path.read_text().replace("clicks 0 5500", "clicks 0 4600"))
-
-
-E, W, I = "error", "warning", "info"  # noqa: E741
-MISSING = [(E, "missing_object")]
-ORPHAN = [(W, "orphan")]
-INDEX = [(E, "corrupt_index")]
-CLEAN: list[tuple[str, str]] = []
-
-CASES = {
-    "log gone": Case(_without(".log"), MISSING, says="the store has not its log"),
-    "offset index gone": Case(_without(".index"), MISSING, says="offset index"),
-    "time index gone": Case(_without(".timeindex"), MISSING, says="time index"),
-    "snapshot gone": Case(_without(".snapshot"), MISSING, says="producer snapshot"),
-    "leader epochs gone": Case(_without(".leader_epoch_checkpoint"), MISSING, says="leader-epoch index"),
-    "transactions gone": Case(_transactions_gone, MISSING, says="transaction index"),
-    "everything gone": Case(_all_objects_gone, MISSING, says="none of its objects"),
-    "log cut": Case(_changed(".log", lambda d: d[:-100]), [(E, "size_differs")], says="bytes"),
-    "log longer": Case(_changed(".log", lambda d: d + b"x"), [(E, "size_differs")]),
-    "log empty": Case(_changed(".log", lambda _: b""), [(E, "size_differs")]),
-    "record flipped": Case(_flipped(".log", 5000), CLEAN, [(E, "corrupt_log")], says="CRC-32C"),
-    "last record flipped": Case(_flipped(".log", -3), CLEAN, [(E, "corrupt_log")]),
-    "batch epoch flipped": Case(_flipped(".log", 15), CLEAN, [(E, "epochs_differ")]),
-    "offset index flipped": Case(_flipped(".index", 15), CLEAN, INDEX, says="offset index"),
-    "offset index cut": Case(_changed(".index", lambda d: d[:-3]), CLEAN, INDEX),
-    "time index flipped": Case(_flipped(".timeindex", 7), CLEAN, INDEX, says="timestamp index"),
-    "snapshot flipped": Case(_flipped(".snapshot", -1, LEDGER), CLEAN, INDEX, says="producer-snapshot index"),
-    "leader epochs changed": Case(_epochs_changed, CLEAN, [(E, "epochs_differ")]),
-    "leader epochs no file": Case(
-        _changed(".leader_epoch_checkpoint", lambda _: b"what?\n"), CLEAN, INDEX, says="leader-epoch index"
-    ),
-    "logs swapped": Case(_swapped(".log"), [(E, "size_differs")] * 2),
-    "foreign segment": Case(_orphan_of_a_segment, ORPHAN, says="3 objects of"),
-    "foreign object": Case(_junk, ORPHAN, says="not that of any segment"),
-    "temporary file": Case(_temporary, [(W, "temp_leftover")], says="killed"),
-    "object misplaced": Case(_misplaced, [(W, "orphan"), (E, "missing_object")]),
-    "deleted, objects there": Case(
-        _published(S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, nth=0),
-        ORPHAN,
-        says="its segment is DELETE_SEGMENT_FINISHED",
-    ),
-    "deleted in the middle": Case(
-        _published(S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED),
-        [(W, "orphan"), (E, "gap")],
-    ),
-    "deletion stuck": Case(_published(S.DELETE_SEGMENT_STARTED, nth=0), [(W, "stuck_delete")]),
-    "deletion under way": Case(
-        _published(S.DELETE_SEGMENT_STARTED, at_ms=NOW_MS - 1000, nth=0), [(I, "stuck_delete")]
-    ),
-    "copy dangling": Case(_begun(0), [(W, "dangling_copy")]),
-    "copy under way": Case(_begun(NOW_MS - 1000), [(I, "dangling_copy")]),
-    "copied twice": Case(_copied_again(lambda s: s), [(W, "doubled_segment")]),
-    "of another leader": Case(
-        _copied_again(lambda s: replace(s, segment_leader_epochs=((99, s.start_offset),))),
-        [(W, "divergent_segment")],
-        [(W, "divergent_segment"), (E, "epochs_differ"), (E, "epochs_differ")],
-    ),
-    "update of nothing": Case(_unknown_update, [(W, "dropped_event")]),
-    "backwards": Case(_published(S.DELETE_SEGMENT_FINISHED), [(W, "dropped_event")], says="was dropped"),
-    "metadata unreadable": Case(lambda t: t.append_raw(0, b"\x63what"), [(E, "corrupt_metadata")]),
-    "partition marked": Case(_marked(P.DELETE_PARTITION_MARKED), [(W, "unfinished_partition_delete")]),
-    "partition begun": Case(_marked(P.DELETE_PARTITION_STARTED), [(W, "unfinished_partition_delete")]),
-    "partition not empty": Case(_marked(P.DELETE_PARTITION_FINISHED), [(E, "unfinished_partition_delete")]),
-    "topic recreated": Case(_log_of_another_topic, [(W, "recreated_topic")] * 2, says=OTHER),
-    "log directory damaged": Case(_log_unreadable, [(E, "unreadable_log")]),
-    "topic gone": Case(_log_gone, [(W, "unknown_topic")] * 2),
-    "high watermark low": Case(_high_watermark_too_low, [(E, "offsets")] * 2, says="Ry"),
-}
-"""Every one with the broker's log directory."""
-
-
 def _expected_code(found: list[tuple[str, str]]) -> int:
     if any(kind.startswith(("corrupt", "unreadable")) for _, kind in found):
         return 7
@@ -398,9 +128,9 @@ def test_local_copies_are_compared(tier: Spoilt, writable: Callable[[str], Path]
 def test_only_what_is_asked_for(
     narrow: tuple[str, ...], expected: list[tuple[str, str]], tier: Spoilt, verify: Verify
 ) -> None:
-    _orphan_of_a_segment(tier)
-    _without(".log")(tier)
-    _junk(tier)
+    orphan_of_a_segment(tier)
+    without(".log")(tier)
+    junk(tier)
     assert verify(tier.metadata, tier.remote, "--now", NOW_MS, *narrow).kinds == expected
 
 
@@ -408,7 +138,7 @@ def test_without_a_store_metadata_and_logs_are_held_against_each_other(tier: Spo
     said = verify(tier.metadata, None, "--log-dir", tier.metadata)
     assert (said.code, said.findings) == (0, [])
     assert "without --remote no object is looked at" in said.err
-    _without(".log")(tier)
+    without(".log")(tier)
     assert verify(tier.metadata, None).code == 0
     assert verify(tier.metadata, tier.remote).code == 3
 
@@ -421,7 +151,7 @@ def test_a_tier_that_is_not_there_is_no_clean_one(tier: Spoilt, verify: Verify) 
 
 @pytest.mark.parametrize("fmt", ["table", "json", "jsonl", "csv"])
 def test_every_format(fmt: str, tier: Spoilt, capsys: pytest.CaptureFixture[str]) -> None:
-    _without(".log")(tier)
+    without(".log")(tier)
     code = run(["verify", "--metadata", str(tier.metadata), "--remote", str(tier.remote), "--output", fmt])
     out = capsys.readouterr().out
     assert code == 3
@@ -464,16 +194,16 @@ def _verified(tier: Spoilt, then: Callable[[], None]) -> list[str]:
 
 
 def test_what_is_copied_or_deleted_meanwhile_is_no_finding(tier: Spoilt) -> None:
-    first = _first(nth=0)(tier)
+    oldest = first(nth=0)(tier)
     again = replace(
-        first, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=time.time_ns() // 1_000_000
+        oldest, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=time.time_ns() // 1_000_000
     )
     tier.object(again, ".log").write_bytes(b"half")
     tier.object(first, ".log").unlink()
     assert _verified(tier, lambda: None) == ["missing_object", "orphan"]
 
     def copy_and_delete() -> None:
-        tier.append(again, _update(first, S.DELETE_SEGMENT_STARTED, at_ms=time.time_ns() // 1_000_000))
+        tier.append(again, update(oldest, S.DELETE_SEGMENT_STARTED, at_ms=time.time_ns() // 1_000_000))
 
     assert _verified(tier, copy_and_delete) == ["stuck_delete", "dangling_copy"]
 

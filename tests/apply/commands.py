@@ -1,0 +1,32 @@
+"""Command lines over a world of test data."""
+
+from tierctl.model import Uuid
+
+from tests.apply.bench import NOW_MS
+from tests.apply.worlds import World
+
+OTHER_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
+
+
+def copy(world: World, *more: object) -> tuple[object, ...]:
+    return ("copy", *world.where, "--layout", "kafka", "--log-dir", world.logs, "-o", "json", *more)
+
+
+def sweep(world: World, *more: object) -> tuple[object, ...]:
+    configs = world.logs / "configs"
+    options = ("--log-dir", world.logs, "--topic-configs", configs, "--now", NOW_MS, "-o", "json")
+    return ("sweep", *world.where, *options, *more)
+
+
+def delete(world: World, *more: object) -> tuple[object, ...]:
+    return ("delete", *world.where, "-o", "json", *more)
+
+
+def files(world: World) -> dict[str, bytes]:
+    """Every byte of metadata and tier; lock files hold none."""
+    found = {}
+    for root in (world.metadata, world.remote):
+        for path in sorted(root.rglob("*")):
+            if path.is_file() and path.stat().st_size:
+                found[str(path)] = path.read_bytes()
+    return found

@@ -1,0 +1,153 @@
+"""Deleting what deleted topics left: recreated names, force, repeats."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.apply.deletion import segment_update
+from tierctl.apply.outcome import Status
+from tierctl.cli.delete import with_default_interval
+from tierctl.cli.mutation import new_segment_id
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+
+from tests.apply import bench
+from tests.apply.bench import NOW_MS, opened, statuses
+from tests.apply.commands import OTHER_ID, delete, files
+from tests.apply.conftest import Ran
+from tests.apply.faults import Meddling
+from tests.apply.test_faults import mark
+from tests.apply.worlds import World
+
+Tierctl = Callable[..., Ran]
+_S = RemoteLogSegmentState
+
+
+def _recreated(world: World) -> None:
+    """Another topic of the same name, with a copy of one segment's metadata and objects."""
+    with opened(world) as manager:
+        manager.refresh()
+        segment = replace(next(iter(world.segments())), topic_id=OTHER_ID, state=_S.COPY_SEGMENT_STARTED)
+        manager.publish([segment])
+        tools: Any = type("Broker", (), {"broker_id": 7, "clock_ms": staticmethod(lambda: NOW_MS)})
+        manager.publish([segment_update(segment, _S.COPY_SEGMENT_FINISHED, tools)])
+    root = world.remote / "kafka-tiered-storage"
+    source = next(root.glob("bills-0-*"))
+    target = root / f"bills-0-{OTHER_ID}"
+    target.mkdir()
+    for path in source.glob(f"*{segment.segment_id}*"):
+        (target / path.name).write_bytes(path.read_bytes())
+
+
+def test_a_name_with_two_topics_is_not_marked(tiered: World, tierctl: Tierctl) -> None:
+    _recreated(tiered)
+    first = next(part.topic_id_partition.topic_id for part in tiered.state())
+    before = files(tiered)
+    refused = tierctl(*delete(tiered, "--mark", "--topic", "bills", "--apply"))
+    assert refused.code == 4
+    assert OTHER_ID in refused.err
+    assert first in refused.err
+    assert files(tiered) == before
+
+
+def test_a_recreated_topic_is_untouched(tiered: World, tierctl: Tierctl) -> None:
+    _recreated(tiered)
+    old = next(
+        p.topic_id_partition.topic_id for p in tiered.state() if p.topic_id_partition.topic_id != OTHER_ID
+    )
+    live = {key: data for key, data in tiered.objects().items() if OTHER_ID in key}
+    assert tierctl(*delete(tiered, "--mark", "--topic-id", old, "--apply")).code == 0
+    ran = tierctl(*delete(tiered, "--apply"))
+    assert ran.code == 0, ran.err
+    assert {step["topic_id"] for step in ran.json["steps"]} == {old}
+    assert tiered.objects() == live
+    assert [segment.topic_id for segment in tiered.segments()] == [OTHER_ID]
+    # Now the name means one topic only.
+    assert tierctl(*delete(tiered, "--mark", "--topic", "bills")).json["steps"][0]["topic_id"] == OTHER_ID
+
+
+def test_a_topic_that_is_still_there_is_marked_only_by_force(
+    tiered: World, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    wanted = ("--mark", "--topic", "bills", "--log-dir", tiered.logs)
+    assert tierctl(*delete(tiered, *wanted, "--apply")).code == 4
+    kept = tmp_path / "plan"
+    assert tierctl(*delete(tiered, "--mark", "--topic", "bills", "--plan-out", kept)).code == 0
+    apply = ("apply", kept, *tiered.where, "--log-dir", tiered.logs, "-o", "json", "--apply")
+    assert tierctl(*apply).code == 4
+    assert tierctl(*delete(tiered, *wanted, "--force", "--apply")).code == 0
+    assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_MARKED"
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (("--mark",), 2),
+        (("--mark", "--topic", "nobody"), 10),
+        (("--mark", "--topic-id", OTHER_ID), 10),
+        (("--mark", "--topic", "bills", "--interval", "5", "--apply"), 2),
+        (("--interval", "5"), 2),
+    ],
+)
+def test_delete_refuses(more: tuple[str, ...], code: int, tiered: World, tierctl: Tierctl) -> None:
+    assert tierctl(*delete(tiered, *more)).code == code
+
+
+def test_segments_that_appear_while_their_partition_goes(tiered: World) -> None:
+    """A broker that still copies: its new segment is deleted too, before FINISHED."""
+    with opened(tiered) as manager:
+        mark(manager)
+        late = replace(
+            next(iter(tiered.segments())), segment_id=new_segment_id(), state=_S.COPY_SEGMENT_STARTED
+        )
+        published: list[Uuid] = []
+
+        def meddle(metadata: RemoteLogSegmentMetadata) -> None:
+            if not published:
+                published.append(late.segment_id)
+                manager.publish([late])
+
+        plan = bench.plan_of("delete", tiered, manager)
+        outcomes = bench.run(plan, bench.tools_of(tiered, manager, lambda inner: Meddling(inner, meddle)))
+    assert set(statuses(outcomes)) == {Status.DONE}
+    assert tiered.segments() == []
+    assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_FINISHED"
+
+
+def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: Path) -> None:
+    with opened(tiered) as manager:
+        mark(manager)
+    command = [*map(str, delete(tiered, "--interval", 50, "--apply"))]
+    out = tmp_path / "out"
+    with out.open("wb") as stream:
+        remover = subprocess.Popen([sys.executable, "-m", "tierctl", *command], stdout=stream, stderr=stream)
+        try:
+            deadline = time.monotonic() + 60
+            while out.read_bytes().count(b'"outcomes": []') < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            remover.send_signal(signal.SIGTERM)
+            assert remover.wait(60) == 128 + signal.SIGTERM
+        finally:
+            # It would go on for ever, beyond the tests.
+            remover.kill()
+            remover.wait()
+    assert tiered.segments() == []
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--interval"], ["--interval=3600000"]),
+        (["--interval", "--apply"], ["--interval=3600000", "--apply"]),
+        (["--interval", "50", "--apply"], ["--interval", "50", "--apply"]),
+        (["--interval=50"], ["--interval=50"]),
+        (["--apply"], ["--apply"]),
+    ],
+)
+def test_interval_may_stand_without_a_value(args: list[str], expected: list[str]) -> None:
+    assert with_default_interval(args) == expected

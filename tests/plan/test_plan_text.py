@@ -1,0 +1,55 @@
+"""A plan as text: what is none is refused by name."""
+
+import pytest
+from tierctl.errors import UsageError
+from tierctl.plan.model import Plan, Step
+
+from tests.plan.test_recheck import SWEPT, sweep
+from tests.plan.tier import (
+    tier,
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"command": "sweep", "steps": [{}], "read": {}}',
+        '{"command": "sweep", "steps": [1], "read": {}}',
+        '{"command": "sweep", "steps": [], "read": {}, "skipped": [{}]}',
+        '{"command": "sweep", "steps": [], "read": {}, "skipped": ["x"]}',
+        '{"command": "sweep", "steps": [], "read": {"x": 1}}',
+        '{"command": "sweep", "steps": [], "read": []}',
+    ],
+)
+def test_what_is_no_plan(text: str) -> None:
+    with pytest.raises(UsageError):
+        Plan.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("start_offset", "0"),
+        ("start_offset", -1),
+        ("end_offset", 1.5),
+        ("end_offset", True),
+        ("action", "explode"),
+        ("topic_id", "short"),
+        ("topic_id", None),
+        ("segment_id", 7),
+        ("partition", "x"),
+    ],
+)
+def test_what_is_no_step(field: str, value: object) -> None:
+    [step, *_] = sweep(tier(*SWEPT)).steps
+    with pytest.raises(UsageError):
+        Step.from_json({**step.to_json(), field: value})
+
+
+def test_plans_of_before_skips_were_told_are_read() -> None:
+    assert Plan.loads('{"command": "copy", "steps": [], "read": {"3": 4}}') == Plan(
+        command="copy", steps=(), read={3: 4}
+    )

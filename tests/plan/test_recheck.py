@@ -1,0 +1,196 @@
+"""Whether each step of a plan still holds, as metadata move on."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from tierctl.model import (
+    TopicConfig,
+)
+from tierctl.plan.copy import plan_copy
+from tierctl.plan.model import Action, Plan, Step
+from tierctl.plan.removal import plan_mark, plan_removal
+from tierctl.plan.retention import plan_retention
+from tierctl.plan.validity import recheck
+from tierctl.state.tier import TierState
+
+from tests.plan.test_removal import P, deletion, quarantine
+from tests.plan.tier import (
+    NOW_MS,
+    PARTITION,
+    TOPIC_ID,
+    S,
+    advance,
+    local_log,
+    segment,
+    segment_id,
+    tier,
+)
+
+SWEPT = [segment(n, 100 * n, 100 * n + 99, max_timestamp_ms=1) for n in range(3)]
+
+
+def sweep(state: TierState) -> Plan:
+    configs = {"orders": TopicConfig(retention_ms=1)}
+    return plan_retention(state, [local_log([300], 310)], configs, now_ms=NOW_MS)
+
+
+def _copy(state: TierState) -> Plan:
+    return plan_copy(state, [local_log([0, 100, 200, 300], 310)], {})
+
+
+def _remove(state: TierState) -> Plan:
+    deletion(state, PARTITION, P.DELETE_PARTITION_MARKED)
+    return plan_removal(state)
+
+
+def _mark(state: TierState) -> Plan:
+    return plan_mark(state, [TOPIC_ID])
+
+
+def _delete(number: int, *more: S) -> Callable[[TierState], None]:
+    return lambda state: advance(state, SWEPT[number], S.DELETE_SEGMENT_STARTED, *more)
+
+
+def _copied(number: int, *states: S) -> Callable[[TierState], None]:
+    return lambda state: advance(state, replace(SWEPT[number], segment_id=segment_id(70 + number)), *states)
+
+
+def _lineage(state: TierState) -> None:
+    advance(state, segment(60, 300, 309, (7, 300)), S.COPY_SEGMENT_FINISHED)
+
+
+def _deleted_partition(*states: P) -> Callable[[TierState], None]:
+    return lambda state: deletion(state, PARTITION, *states)
+
+
+def _nothing(state: TierState) -> None:
+    pass
+
+
+RECHECKS = [
+    ("nothing happened", sweep, SWEPT, _nothing, [0, 1, 2], {}),
+    ("a deletion was begun", sweep, SWEPT, _delete(0), [0, 1, 2], {}),
+    (
+        "a deletion was finished",
+        *(sweep, SWEPT, _delete(0, S.DELETE_SEGMENT_FINISHED), [1, 2]),
+        {0: "deleted already"},
+    ),
+    (
+        "another leader wrote",
+        *(sweep, SWEPT, _lineage, []),
+        dict.fromkeys(range(3), "a leader of epoch 7 wrote since"),
+    ),
+    ("a bad record came", sweep, SWEPT, quarantine, [], dict.fromkeys(range(3), "could not be understood")),
+    (
+        "the topic was deleted",
+        *(sweep, SWEPT, _deleted_partition(P.DELETE_PARTITION_MARKED), []),
+        dict.fromkeys(range(3), "is being deleted"),
+    ),
+    ("nothing happened to copies", _copy, [], _nothing, [0, 1, 2], {}),
+    (
+        "a segment was copied by somebody else",
+        *(_copy, [], _copied(0, S.COPY_SEGMENT_FINISHED), [1, 2]),
+        {0: "already copied as"},
+    ),
+    (
+        "a copy was begun by somebody else",
+        *(_copy, [], _copied(1), [0]),
+        {1: "was begun since", 2: "an earlier step"},
+    ),
+    ("a copy failed", _copy, [], _copied(1, S.DELETE_SEGMENT_STARTED), [0, 1, 2], {}),
+    ("another leader copied", _copy, [], _lineage, [], dict.fromkeys(range(3), "a leader of epoch 7")),
+    ("nothing happened to the removal", _remove, SWEPT, _nothing, [None, 0, 1, 2], {}),
+    (
+        "a copy was finished meanwhile",
+        *(_remove, SWEPT, _copied(1, S.COPY_SEGMENT_FINISHED), [None, 0, 1, 2], {}),
+    ),
+    (
+        "one of its segments is gone",
+        *(_remove, SWEPT, _delete(1, S.DELETE_SEGMENT_FINISHED), [None, 0, 2]),
+        {1: "deleted already"},
+    ),
+    (
+        "the partition is gone",
+        *(_remove, SWEPT, _deleted_partition(*list(P)[1:]), []),
+        dict.fromkeys([None, 0, 1, 2], "the partition is deleted already"),
+    ),
+    (
+        "a bad record came before the removal",
+        *(_remove, SWEPT, quarantine, []),
+        dict.fromkeys([None, 0, 1, 2], "metadata partition 0"),
+    ),
+    ("still to be marked", _mark, SWEPT, _nothing, [None], {}),
+    (
+        "marked by somebody else",
+        *(_mark, SWEPT, _deleted_partition(P.DELETE_PARTITION_MARKED), []),
+        {None: "already DELETE_PARTITION_MARKED"},
+    ),
+]
+
+
+def _number(step: Step) -> int | None:
+    if step.action is Action.COPY_SEGMENT:
+        return (step.start_offset or 0) // 100
+    return None if step.segment_id is None else int.from_bytes(step.segment_id.bytes)
+
+
+@pytest.mark.parametrize(
+    ("decide", "segments", "happens", "kept", "dropped"),
+    [c[1:] for c in RECHECKS],
+    ids=[c[0] for c in RECHECKS],
+)
+def test_recheck(
+    decide: Callable[[TierState], Plan],
+    segments: list[object],
+    happens: Callable[[TierState], None],
+    kept: list[int | None],
+    dropped: dict[int | None, str],
+) -> None:
+    state = tier(*segments)  # type: ignore[arg-type]
+    plan = Plan.loads(decide(state).dumps())
+    happens(state)
+    checked = recheck(plan, state)
+    assert [_number(step) for step in checked.plan.steps] == kept
+    assert {_number(d.step): dropped[_number(d.step)] in d.reason for d in checked.dropped} == dict.fromkeys(
+        dropped, True
+    )
+    assert checked.plan.read == state.read
+
+
+def test_a_dangling_copy_that_was_finished_after_all_stays() -> None:
+    state = tier()
+    advance(state, segment(1, 0, 99, event_timestamp_ms=1))
+    plan = plan_copy(state, [local_log([0], 99)], {}, clean_dangling_after_ms=100_000_000, now_ms=NOW_MS)
+    assert len(plan.steps) == 1
+    assert len(recheck(plan, state).plan.steps) == 1
+    advance(state, segment(1, 0, 99), S.COPY_SEGMENT_FINISHED)
+    [dropped] = recheck(plan, state).dropped
+    assert "COPY_SEGMENT_FINISHED now, it was COPY_SEGMENT_STARTED" in dropped.reason
+
+
+def test_a_copy_begun_before_the_plan_does_not_stop_it() -> None:
+    state = tier()
+    advance(state, segment(70, 0, 99))
+    plan = Plan.loads(_copy(state).dumps())
+    assert [_number(step) for step in recheck(plan, state).plan.steps] == [0, 1, 2]
+
+
+def test_a_removal_takes_a_copy_that_was_finished_meanwhile() -> None:
+    state = tier()
+    advance(state, segment(1, 0, 99))
+    plan = _remove(state)
+    advance(state, segment(1, 0, 99), S.COPY_SEGMENT_FINISHED)
+    assert recheck(plan, state).dropped == ()
+
+
+def test_of_a_broken_chain_nothing_later_is_kept() -> None:
+    """Segment 1's id stands for other offsets now, which no history allows; what follows must not go."""
+    plan = sweep(tier(*SWEPT))
+    other = tier(SWEPT[0], replace(SWEPT[1], end_offset=188), SWEPT[2])
+    checked = recheck(plan, other)
+    assert [_number(step) for step in checked.plan.steps] == [0]
+    assert [d.reason for d in checked.dropped] == [
+        "the segment's offsets are others than when this was decided",
+        "an earlier step of the partition no longer holds",
+    ]
