@@ -199,7 +199,7 @@ def test_what_is_copied_or_deleted_meanwhile_is_no_finding(tier: Spoilt) -> None
         oldest, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=time.time_ns() // 1_000_000
     )
     tier.object(again, ".log").write_bytes(b"half")
-    tier.object(first, ".log").unlink()
+    tier.object(oldest, ".log").unlink()
     assert _verified(tier, lambda: None) == ["missing_object", "orphan"]
 
     def copy_and_delete() -> None:
