@@ -156,7 +156,7 @@ def test_a_command_run_by_spark_submit(standalone: str, capture: Capture, tmp_pa
     assert (bad.code, "has no metadata topic" in bad.out + bad.err) == (10, True)
 
 
-YARN_SITE = """<configuration>
+HADOOP_SITE = """<configuration>
 <property><name>yarn.resourcemanager.address</name><value>127.0.0.1:1</value></property>
 <property><name>yarn.resourcemanager.connect.max-wait.ms</name><value>1</value></property>
 <property><name>yarn.resourcemanager.connect.retry-interval.ms</name><value>1</value></property>
@@ -187,8 +187,10 @@ def test_spark_submit_understands_the_line(
     args: tuple[str, ...], understood: tuple[str, ...], tmp_path: Path
 ) -> None:
     spark_home()
-    (tmp_path / "yarn-site.xml").write_text(YARN_SITE)
-    (tmp_path / "core-site.xml").write_text(YARN_SITE)
+    hadoop = tmp_path / "hadoop"
+    hadoop.mkdir()
+    for name in ("yarn-site.xml", "core-site.xml"):
+        (hadoop / name).write_text(HADOOP_SITE)
     archive = tmp_path / "env.tar.gz"
     archive.touch()
     given = [word.format(uploads=tmp_path.as_uri()) for word in args]
@@ -201,10 +203,11 @@ def test_spark_submit_understands_the_line(
         text=True,
         timeout=120,
         check=False,
-        env=environment(HADOOP_CONF_DIR=str(tmp_path), SPARK_LOCAL_IP="127.0.0.1"),
+        env=environment(HADOOP_CONF_DIR=str(hadoop), SPARK_LOCAL_IP="127.0.0.1"),
     )
     said = done.stdout + done.stderr
     assert done.returncode != 0
     for text in (*understood, f"{archive}#environment", "tierctl-main.py", "sweep"):
         assert text in said, said[-4000:]
-    assert "Connection refused" in said or "failed" in said
+    # It got as far as the cluster, which is not there.
+    assert "Connection refused" in said, said[-4000:]
