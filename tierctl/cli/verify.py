@@ -114,7 +114,7 @@ class _Run:
             note("without --remote no object is looked at")
         logs = self._logs()
         leaders = _leaders(context)
-        with ExitStack() as held, _progress() as advance:
+        with ExitStack() as held, _progress(context) as advance:
             folder = held.enter_context(spool_folder()) if deep and remote is not None else None
             verification = Verification(
                 refresh=manager.refresh,
@@ -218,11 +218,11 @@ def _lookers(
 
 
 @contextmanager
-def _progress() -> Iterator[Callable[[int], None]]:
-    """A count of objects on a terminal's stderr; elsewhere nothing."""
+def _progress(context: Context) -> Iterator[Callable[[int], None]]:
+    """A count of objects on a terminal's stderr; elsewhere nothing, and on Spark its tasks are shown."""
     import sys
 
-    if not sys.stderr.isatty():
+    if context.is_on_spark or not sys.stderr.isatty():
         yield lambda _count: None
         return
     from rich.console import Console

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tierctl.errors import EngineError, TierctlError
 from tierctl.spark.carry import dumps, loads
 from tierctl.spark.jobs import collect
+from tierctl.spark.progress import progress
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -87,7 +88,7 @@ class Executors:
         for number, slot in enumerate(spread(costs, len(work))):
             work[slot].append((number, pieces[number]))
         rows = pa.table({"work": pa.array([pickle.dumps(each) for each in work], pa.binary())})
-        with parallelism(self.session, len(work)):
+        with parallelism(self.session, len(work)), progress(self.session, "reading"):
             frame = self.session.createDataFrame(rows).mapInArrow(_Job(do), _RESULT_DDL)
             results = collect(frame, stopped=stopped)
         yield from _in_order(results, len(pieces))
