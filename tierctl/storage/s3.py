@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
@@ -38,6 +39,7 @@ from tierctl.storage.s3_errors import PRECONDITION_FAILED, code_of, translated
 from tierctl.storage.s3_uploads import Uploads, encoded_crc
 
 if TYPE_CHECKING:
+    from botocore.loaders import Loader
     from mypy_boto3_s3 import S3Client
 
 PART_BYTES = 16 << 20
@@ -61,13 +63,24 @@ class S3Address:
     region: str | None = None
 
 
+@cache
+def _descriptions(data_path: str | None) -> "Loader":
+    """What boto3 knows of services, from JSON whose reading takes longer than all else: once a process."""
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
+
+
 def client(address: S3Address | None = None) -> "S3Client":
     """A client set up for tierctl: bounded waits, a few retries of its own, checksums always."""
     import boto3
+    import botocore.session
     from botocore.config import Config
 
     address = address or S3Address()
-    return boto3.session.Session().client(
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
+    return boto3.session.Session(botocore_session=session).client(
         "s3",
         endpoint_url=address.endpoint_url,
         region_name=address.region,
