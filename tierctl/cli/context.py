@@ -209,17 +209,17 @@ class Context:
         """The remote tier of --remote; UsageError when it is not given.
 
         `settings` are a broker's; default: those of --config. Failed calls are repeated as `retry` says;
-        without it as Kafka would, and where there is no network not at all.
+        without it as those settings do, and where there is no network not at all.
         """
         uri = remote_uri_of("--remote", _required("--remote", self.remote_uri))
         from tierctl.locallog import read_properties
         from tierctl.storage import open_remote
         from tierctl.storage.retry import RetrySettings
 
-        if retry is None and not uri.startswith("file:"):
-            retry = RetrySettings()
         if settings is None:
             settings = read_properties(self.config) if self.config else {}
+        if retry is None and not uri.startswith("file:"):
+            retry = RetrySettings.from_settings(settings)
         return self._closing(
             open_remote(
                 uri,
