@@ -3,7 +3,7 @@ _tierctl() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path="" words="" i
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$path|${COMP_WORDS[i]}" in
-            "|copy"|"|sweep"|"|delete"|"|apply"|"|format"|"|segments"|"|fetch"|"|verify"|"|submit"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair"|"|pipeline"|"pipeline|run") path="${path:+$path }${COMP_WORDS[i]}" ;;
+            "|copy"|"|sweep"|"|delete"|"|apply"|"|format"|"|segments"|"|fetch"|"|verify"|"|submit"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair"|"|pipeline"|"pipeline|run"|"pipeline|plan") path="${path:+$path }${COMP_WORDS[i]}" ;;
         esac
     done
     case "$path|$prev" in
@@ -297,6 +297,14 @@ _tierctl() {
         "pipeline run|--spark-conf") COMPREPLY=(); return ;;
         "pipeline run|--profile") COMPREPLY=(); return ;;
         "pipeline run|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "pipeline plan|--segments") COMPREPLY=(); return ;;
+        "pipeline plan|--executors") COMPREPLY=(); return ;;
+        "pipeline plan|--deleted-segments") COMPREPLY=(); return ;;
+        "pipeline plan|--executor-cores") COMPREPLY=(); return ;;
+        "pipeline plan|--metadata-partitions") COMPREPLY=(); return ;;
+        "pipeline plan|--output"|"pipeline plan|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
+        "pipeline plan|--profile") COMPREPLY=(); return ;;
+        "pipeline plan|--config-file") COMPREPLY=($(compgen -f -- "$cur")); return ;;
     esac
     case "$path" in
         "") words="copy sweep delete apply format segments fetch verify submit cache offsets pipeline --profile --config-file --verbose -v --version --help -h" ;;
@@ -318,8 +326,9 @@ _tierctl() {
         "offsets show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
         "offsets check") words="--metadata --command-config --config --state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
         "offsets repair") words="--metadata --command-config --config --state-dir --log-dir --set --force --detailed-exitcode --apply --output -o --profile --config-file --verbose -v --help -h" ;;
-        "pipeline") words="run --help -h" ;;
+        "pipeline") words="run plan --help -h" ;;
         "pipeline run") words="--metadata --command-config --config --warehouse --follow -f --interval-s --now --engine --output -o --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "pipeline plan") words="--segments --executors --deleted-segments --executor-cores --metadata-partitions --output -o --profile --config-file --verbose -v --help -h" ;;
     esac
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

@@ -3,7 +3,7 @@ function __tierctl_at
     set -l path
     for word in (commandline -opc)[2..-1]
         switch "$path|$word"
-            case '|copy' '|sweep' '|delete' '|apply' '|format' '|segments' '|fetch' '|verify' '|submit' '|cache' 'cache|show' 'cache|verify' 'cache|build' 'cache|compact' '|offsets' 'offsets|show' 'offsets|check' 'offsets|repair' '|pipeline' 'pipeline|run'
+            case '|copy' '|sweep' '|delete' '|apply' '|format' '|segments' '|fetch' '|verify' '|submit' '|cache' 'cache|show' 'cache|verify' 'cache|build' 'cache|compact' '|offsets' 'offsets|show' 'offsets|check' 'offsets|repair' '|pipeline' 'pipeline|run' 'pipeline|plan'
                 set path (string trim "$path $word")
         end
     end
@@ -386,6 +386,7 @@ complete -c tierctl -n '__tierctl_at offsets repair' -l config-file -r -F -d 'De
 complete -c tierctl -n '__tierctl_at offsets repair' -l verbose -s v -d 'Show where an error came from.'
 complete -c tierctl -n '__tierctl_at offsets repair' -l help -s h -d 'Show this message and exit.'
 complete -c tierctl -n '__tierctl_at pipeline' -f -a run -d 'Bring the tables up to the metadata topic\'s end: events, segments, partitions and anomalies'
+complete -c tierctl -n '__tierctl_at pipeline' -f -a plan -d 'Predict what a tier of this size takes, from costs that were measured on a small machine'
 complete -c tierctl -n '__tierctl_at pipeline' -l help -s h -d 'Show this message and exit.'
 complete -c tierctl -n '__tierctl_at pipeline run' -l metadata -r -F -d 'The metadata topic: kafka://host:port[,host:port...], or a folder with __remote_log_metadata-N/ (file:///dir or a plain path).'
 complete -c tierctl -n '__tierctl_at pipeline run' -l command-config -r -F -d 'Properties for connecting to a cluster (SASL, TLS), as Kafka\'s own tools take them.'
@@ -402,3 +403,13 @@ complete -c tierctl -n '__tierctl_at pipeline run' -l profile -x -d 'Profile of 
 complete -c tierctl -n '__tierctl_at pipeline run' -l config-file -r -F -d 'Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.'
 complete -c tierctl -n '__tierctl_at pipeline run' -l verbose -s v -d 'Show where an error came from.'
 complete -c tierctl -n '__tierctl_at pipeline run' -l help -s h -d 'Show this message and exit.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l segments -x -d 'Live segments of the tier.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l executors -x -d 'Executors of Spark.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l deleted-segments -x -d 'Deleted ones whose events the metadata topic still has.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l executor-cores -x -d 'Cores of each.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l metadata-partitions -x -d 'Partitions of the metadata topic: more executors than these have nothing to do.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l output -s o -x -a 'table json jsonl csv' -d 'Format of what goes to stdout.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l profile -x -d 'Profile of tierctl.toml to take settings from.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l config-file -r -F -d 'Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l verbose -s v -d 'Show where an error came from.'
+complete -c tierctl -n '__tierctl_at pipeline plan' -l help -s h -d 'Show this message and exit.'

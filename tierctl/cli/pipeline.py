@@ -1,5 +1,6 @@
 """`tierctl pipeline`: the metadata topic as tables."""
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from tierctl.typed import remote_uri_of
 if TYPE_CHECKING:
     from tierctl.spark.pipeline_run import Pipeline, PipelineRun, Progress, RunTasks
 
+_SIZE = "What is planned for"
 COLUMNS = ("commit", "metadata_partitions", "offsets", "events", "warehouse")
 
 Warehouse = Annotated[
@@ -60,10 +62,54 @@ Engine = Annotated[
 ]
 
 
+Segments = Annotated[
+    int,
+    typer.Option("--segments", metavar="N", min=1, help="Live segments of the tier.", rich_help_panel=_SIZE),
+]
+Deleted = Annotated[
+    int,
+    typer.Option(
+        "--deleted-segments",
+        metavar="N",
+        min=0,
+        help="Deleted ones whose events the metadata topic still has.",
+        show_default=True,
+        rich_help_panel=_SIZE,
+    ),
+]
+Executors = Annotated[
+    int,
+    typer.Option("--executors", metavar="M", min=1, help="Executors of Spark.", rich_help_panel=_SIZE),
+]
+Cores = Annotated[
+    int,
+    typer.Option(
+        "--executor-cores",
+        metavar="N",
+        min=1,
+        help="Cores of each.",
+        show_default=True,
+        rich_help_panel=_SIZE,
+    ),
+]
+MetadataPartitions = Annotated[
+    int,
+    typer.Option(
+        "--metadata-partitions",
+        metavar="N",
+        min=1,
+        help="Partitions of the metadata topic: more executors than these have nothing to do.",
+        show_default=True,
+        rich_help_panel=_SIZE,
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Adds `pipeline` and its commands."""
     group = typer.Typer(no_args_is_help=True, help="The metadata topic as tables of Parquet.")
     group.command("run")(run)
+    group.command("plan")(plan)
     app.add_typer(group, name="pipeline")
 
 
@@ -84,12 +130,45 @@ def run(
     to the same tables. Two runs on one warehouse: one gets it, the other exits 6.
     """
     with Context.of(ctx) as context:
+        if follow and context.is_on_spark:
+            from tierctl.spark.pipeline_follow import refuse_connect
+
+            refuse_connect(ctx.params["master"] or os.environ.get("SPARK_REMOTE", ""))
         pipeline = _pipeline(context, warehouse)
         with pipeline.opened() as opened:
             if follow:
                 _follow(context, opened, pipeline, interval_s)
             else:
                 _show(opened.step(), pipeline, ctx.params["output"])
+    return ExitCode.OK
+
+
+@takes(..., options.rows)
+def plan(
+    ctx: typer.Context,
+    segments: Segments,
+    executors: Executors,
+    deleted_segments: Deleted = 0,
+    executor_cores: Cores = 1,
+    metadata_partitions: MetadataPartitions = 50,
+) -> ExitCode:
+    """Predict what a tier of this size takes, from costs that were measured on a small machine.
+
+    A prediction, no measurement: nothing is read, and no cluster was tried.
+    """
+    from tierctl.report import render
+    from tierctl.spark.pipeline_plan import MEASURED_BY, MEASURED_ON, Cluster, predictions
+
+    cluster = Cluster(
+        segments=segments,
+        deleted=deleted_segments,
+        executors=executors,
+        cores=executor_cores,
+        metadata_partitions=metadata_partitions,
+    )
+    typer.echo(f"a prediction, not a measurement: from costs measured on {MEASURED_ON}", err=True)
+    typer.echo(f"by {MEASURED_BY}", err=True)
+    render(predictions(cluster), ctx.params["output"], ("what", "value", "unit", "from"))
     return ExitCode.OK
 
 

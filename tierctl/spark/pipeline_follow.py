@@ -39,11 +39,7 @@ def follow_on(
 
     UsageError over Spark Connect: its server would call us back in a process that has no warehouse.
     """
-    if "connect" in type(spark).__module__:
-        raise UsageError(
-            "--follow does not go over Spark Connect",
-            hint="its server would have to hold the warehouse; use spark://, yarn, k8s:// or local",
-        )
+    refuse_connect("sc://" if "connect" in type(spark).__module__ else "")
     # What was written while nobody followed is no micro-batch.
     _tell(run.step(), told)
     batches = _Batches(run, told)
@@ -59,6 +55,15 @@ def follow_on(
     error = query.exception()
     if error is not None:
         raise error
+
+
+def refuse_connect(master: str) -> None:
+    """UsageError for a master of Spark Connect."""
+    if master.startswith("sc://"):
+        raise UsageError(
+            "--follow does not go over Spark Connect",
+            hint="its server would have to hold the warehouse; use spark://, yarn, k8s:// or local",
+        )
 
 
 def _tell(done: Progress, told: Told) -> None:

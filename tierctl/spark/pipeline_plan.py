@@ -1,0 +1,102 @@
+"""`tierctl pipeline plan`: what measured costs predict for a tier that nobody has measured.
+
+The costs are those of `make bench` (tests/bench/test_bench_spark.py) on the machine that MEASURED_ON names;
+processor time, so that what else that machine did does not count.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tierctl.errors import UsageError
+
+MEASURED_ON: Final = "two cores of a virtual machine, Python 3.11, Spark 4.3 local[1] and local[2]"
+MEASURED_BY: Final = "pytest tests/bench/test_bench_spark.py --benchmark-enable --benchmark-only"
+
+FOLD_US: Final = 2.6
+"""Processor time of an event that is read, decoded and folded on an executor."""
+
+TABLES_US: Final = 6.5
+"""The same with its rows of all tables and the state written."""
+
+TWO_CORES: Final = 0.85
+"""How much of the second core came through."""
+
+STARTING_S: Final = 6.0
+"""A session's start, and its first Python workers'."""
+
+WAVE_S: Final = 0.25
+"""A wave of copy, sweep or delete beside its side effects."""
+
+STATE_BYTES: Final = 150
+"""Memory of a task for each live segment of its metadata partition: the state, and the tables' columns."""
+
+CHUNK_BYTES: Final = 300 << 20
+"""Memory of a task whatever it reads: libraries, a chunk of events, and its columns."""
+
+EVENT_FILE_BYTES, SEGMENT_FILE_BYTES = 12, 55
+"""Parquet and state on disk, of an event and of a live segment."""
+
+EVENTS_A_SEGMENT: Final = 4
+"""COPY_SEGMENT_STARTED and FINISHED, DELETE_SEGMENT_STARTED and FINISHED."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """What is planned for. `segments` are live; `deleted` are those whose events the topic still has."""
+
+    segments: int
+    executors: int
+    cores: int = 1
+    deleted: int = 0
+    metadata_partitions: int = 50
+    wave_size: int = 1000
+
+    def __post_init__(self) -> None:
+        for name in ("segments", "executors", "cores", "metadata_partitions", "wave_size"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be 1 or more")
+
+    @property
+    def events(self) -> int:
+        """Events in the topic."""
+        return 2 * self.segments + EVENTS_A_SEGMENT * self.deleted
+
+    @property
+    def slots(self) -> int:
+        """Tasks that run at a time and have something to do: a metadata partition is one task."""
+        return min(self.executors * self.cores, self.metadata_partitions)
+
+    def wall_s(self, event_us: float) -> float:
+        """How long all events take at so much processor time each."""
+        efficiency = 1.0 if self.slots == 1 else TWO_CORES
+        # The last tasks end apart: with few metadata partitions a core, some cores wait for others.
+        rounds = -(-self.metadata_partitions // self.slots) / (self.metadata_partitions / self.slots)
+        return self.events * event_us / 1e6 / (self.slots * efficiency) * rounds
+
+
+def predictions(cluster: Cluster) -> Iterator[dict[str, Any]]:
+    """Rows of {"what", "value", "unit", "from"}, which say that they are predictions."""
+    live, events = cluster.segments, cluster.events
+    memory_bytes = CHUNK_BYTES + live / cluster.metadata_partitions * STATE_BYTES
+    store_bytes = events * EVENT_FILE_BYTES + live * SEGMENT_FILE_BYTES
+    waves = -(-live // cluster.wave_size)
+    start = f"{STARTING_S:g} s to start"
+    most = f"at most {cluster.metadata_partitions}, one a metadata partition"
+    folded, made = f"{FOLD_US} us an event", f"{TABLES_US} us an event"
+    kept = f"{STATE_BYTES} bytes a live segment, and a chunk"
+    files = f"{EVENT_FILE_BYTES} bytes an event, {SEGMENT_FILE_BYTES} a live segment"
+    rows: tuple[tuple[str, float, str, str], ...] = (
+        ("events in the metadata topic", events, "events", "2 a live segment, 4 a deleted one"),
+        ("tasks at a time", cluster.slots, "tasks", most),
+        ("fold on executors", STARTING_S + cluster.wall_s(FOLD_US), "s", f"{folded}, {start}"),
+        ("fold in one process", events * FOLD_US / 1e6, "s", folded),
+        ("first pipeline run", STARTING_S + cluster.wall_s(TABLES_US), "s", f"{made}, {start}"),
+        ("memory of a task", memory_bytes, "bytes", kept),
+        ("warehouse", store_bytes, "bytes", files),
+        ("waves to copy them all", waves, "waves", f"{cluster.wave_size} segments each"),
+        ("what waves add to a copy", waves * WAVE_S, "s", f"{1000 * WAVE_S:g} ms a wave beside its work"),
+    )
+    for what, value, unit, source in rows:
+        rounded = round(value, 1) if unit == "s" else round(value)
+        yield {"what": what, "value": rounded, "unit": unit, "from": source}
