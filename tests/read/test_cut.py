@@ -24,7 +24,7 @@ from tierctl.read.view import PartitionView
 from tierctl.wire.record_columns import SCHEMA
 
 from tests.read import brute
-from tests.read.test_transactions import TIP, Log, Store, World, committed
+from tests.read.test_transactions import LOST, TIP, Log, Store, World, committed
 from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
@@ -55,7 +55,7 @@ def answers(tasks: list[ReadTask], remote: object, problems: list[TierctlError])
     return [(r["offset"], r["timestamp_ms"], brute.sha(r["key"]), brute.sha(r["value"])) for r in rows]
 
 
-def world_of(seed: int) -> tuple[Log, World, CountingStore]:
+def world_of(seed: int, lost: str = "nothing") -> tuple[Log, World, CountingStore]:
     rng = random.Random(seed)
     log, world = Log(), World(rng)
     store = CountingStore()
@@ -64,7 +64,7 @@ def world_of(seed: int) -> tuple[Log, World, CountingStore]:
     for _ in range(200):
         log.random_step(rng)
     for segment in log.segments:
-        world.copy(segment, [(0, 0)], flagged=False, lost="nothing")
+        world.copy(segment, [(0, 0)], flagged=False, lost=lost)
     return log, world, store
 
 
@@ -104,6 +104,19 @@ def test_tasks_of_transactions_read_what_one_reader_reads(seed: int, split_bytes
         )
         wanted = [answer for answer in expected if first <= answer[0] < last]
         assert answers(some, store, world.problems) == wanted
+
+
+@pytest.mark.parametrize("lost", [each for each in LOST if each != "nothing"])
+@pytest.mark.parametrize("seed", range(4))
+def test_indexes_that_are_lost_are_made_up_for(seed: int, lost: str) -> None:
+    log, world, store = world_of(seed, lost)
+    view = view_of(world)
+    fetcher = UncachedIndexes(store)  # type: ignore[arg-type]
+    report = world.problems.append
+    reader = PartitionReader(view, fetcher, report, isolation=Isolation.READ_COMMITTED)
+    tasks = list(cut(view, *reader.span(), committed_only=(fetcher, report), split_bytes=300))
+    assert answers(tasks, store, world.problems) == committed(log)
+    assert world.problems == []
 
 
 @pytest.mark.parametrize("split_bytes", [50_000, 3_000_000])

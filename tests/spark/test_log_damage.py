@@ -136,6 +136,15 @@ def test_errors_are_rows_as_to_all_but_their_place(damaged: Damaged) -> None:
         assert errors == [], predicates
 
 
+def test_a_lineage_that_is_a_guess_is_no_silent_one(damaged: Damaged) -> None:
+    damaged.object(-1, ".leader_epoch_checkpoint").write_bytes(b"0\n7\n")
+    with pytest.raises(CorruptInputError, match="leader-epoch index"):
+        rows(damaged.options)
+    offsets, (error,) = split(rows(damaged.options | PERMISSIVE))
+    assert offsets == [*range(3000)]
+    assert "leader-epoch index" in error["error"]
+
+
 def test_metadata_that_can_not_be_read_may_hide_segments(damaged: Damaged, tmp_path: Path) -> None:
     shutil.copytree(damaged.options["metadata"], tmp_path / "metadata")
     (log, *_) = (log for log in (tmp_path / "metadata").rglob("__remote_log*/*.log") if log.stat().st_size)

@@ -21,7 +21,7 @@ from tierctl.read.reader import Isolation, PartitionReader
 from tierctl.read.tasks import ReadTask, Times
 from tierctl.read.view import PartitionView
 from tierctl.spark.log_options import LogOptions, Mode
-from tierctl.spark.log_rows import PARTITION_COLUMNS, SCHEMA, LogTask
+from tierctl.spark.log_rows import PARTITION_COLUMNS, SCHEMA, LogTask, tell
 from tierctl.spark.metadata_predicates import Predicate, mask_of
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteSpec, open_remote
@@ -185,7 +185,7 @@ class _Plan:
             readable.logs,
             remote=self._remote,
             fetcher=self._fetcher,
-            report=self._report,
+            report=self._grave,
             log_start_offset=log_start_offset,
         )
 
@@ -230,11 +230,14 @@ class _Plan:
         return cluster
 
     def _report(self, error: TierctlError) -> None:
-        if self._options.mode is Mode.PERMISSIVE:
+        """What costs nothing, as an index that is made anew."""
+        if self._options.mode is Mode.FAILFAST:
+            tell(error)
+        else:
             self.problems.append(error)
 
     def _grave(self, error: TierctlError) -> None:
-        """What may keep segments from being known."""
+        """What leaves open which segments there are, or which of them count."""
         if self._options.mode is Mode.FAILFAST:
             raise error
         self.problems.append(error)

@@ -71,6 +71,11 @@ def rows_of(task: LogTask) -> Iterator[pa.RecordBatch]:
     yield from errors.rows()
 
 
+def tell(error: TierctlError) -> None:
+    """To the log of whoever runs this: what costs no record ends no job."""
+    print(f"tierctl: {error.message}", file=sys.stderr)
+
+
 class _Errors:
     """Takes what can't be read, and makes rows of it or an end."""
 
@@ -81,7 +86,7 @@ class _Errors:
     def report(self, error: TierctlError) -> None:
         """An error that costs no record."""
         if self._task.mode is Mode.FAILFAST:
-            print(f"tierctl: {error.message}", file=sys.stderr)
+            tell(error)
         else:
             self._found.append((error.message, None))
 
