@@ -1,0 +1,136 @@
+"""kill -9 of an executor in the middle of a bulk copy, sweep and delete: nothing is lost, nothing made up."""
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.apply.worlds import World, check_deleted, check_durable
+from tests.cli.shell import Ran, tierctl
+from tests.spark.clusters import Driver, run_command
+from tests.spark.worlds import (
+    Capture,
+    copying,
+    deleting,
+    marking,
+    objects_of,
+    segments_of,
+    sweeping,
+    tiered,
+    untiered,
+)
+
+_EXECUTOR, _WORKER = b"CoarseGrainedExecutorBackend", b"org.apache.spark.deploy.worker.Worker"
+_COMMANDS = {"copy": copying, "sweep": sweeping, "delete": deleting}
+TIMEOUT_S = 240
+
+
+def _children() -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parent = int(stat.read_text().rpartition(")")[2].split()[1])
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found.setdefault(parent, []).append(int(stat.parent.name))
+    return found
+
+
+def _below(pids: list[int], sign: bytes) -> list[int]:
+    """The JVMs with `sign` in their command line among what `pids` have started."""
+    children, found, left = _children(), [], list(pids)
+    while left:
+        left.extend(children.get(process := left.pop(), ()))
+        try:
+            command = Path(f"/proc/{process}/cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if sign in command and b"java" in command.partition(b"\0")[0]:
+            found.append(process)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A driver, and the processes below which its executors are."""
+
+    driver: Driver
+    pids: list[int]
+
+    def executors(self) -> list[int]:
+        return _below(self.pids, _EXECUTOR)
+
+    def ready(self) -> None:
+        """Those that were killed by the test before are replaced."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while len(self.executors()) < 2 and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+
+    def tierctl(self, *words: object) -> Ran:
+        options = ("--engine", "spark", "--master", self.driver.master)
+        return self.driver.call(run_command, [str(word) for word in (*words, *options)])
+
+
+def _count(world: World) -> int:
+    return len(list(world.remote.rglob("*.log")))
+
+
+def _killed_in_the_middle(cluster: Cluster, words: tuple[object, ...], world: World) -> Ran:
+    """The run; an executor was killed after its first objects had come or gone."""
+    cluster.ready()
+    executors, before = cluster.executors(), _count(world)
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(cluster.tierctl, *words)
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while _count(world) == before and not running.done() and time.monotonic() < deadline_s:
+            time.sleep(0.002)
+        assert not running.done(), running.result().err
+        os.kill(executors[0], signal.SIGKILL)
+        return running.result(timeout=TIMEOUT_S)
+
+
+def _world(command: str, capture: Capture, target: Path) -> World:
+    if command == "copy":
+        return untiered(capture, target)
+    world = tiered(capture, target)
+    if command == "delete":
+        assert tierctl(*marking(world)).code == 0
+    return world
+
+
+@pytest.fixture(scope="module")
+def undisturbed(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
+    """How each command ends on threads."""
+    folder, ends = tmp_path_factory.mktemp("undisturbed"), {}
+    for name, command in _COMMANDS.items():
+        ends[name] = _world(name, capture, folder / name)
+        assert tierctl(*command(ends[name])).code == 0
+    return ends
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, kind: str) -> Cluster:
+    if kind == "standalone":
+        return Cluster(request.getfixturevalue("standalone_driver"), _below([os.getpid()], _WORKER))
+    driver = request.getfixturevalue("local_cluster_driver")
+    return Cluster(driver, [driver._process.pid])
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"), [*(("local-cluster", name) for name in _COMMANDS), ("standalone", "copy")]
+)
+def test_an_executor_is_killed(
+    command: str, cluster: Cluster, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
+) -> None:
+    world, end = _world(command, capture, tmp_path / "world"), undisturbed[command]
+    ran = _killed_in_the_middle(cluster, _COMMANDS[command](world), world)
+    check_durable(world)
+    check_deleted(world)
+    # Spark does the lost tasks again, and what these find of their own is as good as new.
+    assert ran.code == 0, ran.err
+    assert segments_of(world) == segments_of(end)
+    assert objects_of(world.remote) == objects_of(end.remote)
