@@ -14,9 +14,9 @@ from tierctl.metadata.state_dir import StateDirectory
 from tierctl.metadata.topic_fold import TopicFold
 from tierctl.state.tier import ANOMALIES_KEPT, TierState
 
-EVENTS_AT_ONCE_MAX = 1 << 25
-"""What comes back is held until all of it is there: some 40 bytes an event."""
-KEPT_EVENTS_AT_ONCE_MAX = 1 << 21
+EVENTS_AT_ONCE_MAX = 4_000_000
+"""What comes back is held until all of it is there: some 45 bytes an event, 90 where nothing was finished."""
+KEPT_EVENTS_AT_ONCE_MAX = 1_000_000
 """With a state directory the events come back as well: some 200 bytes each."""
 
 

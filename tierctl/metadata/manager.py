@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from tierctl.errors import MetadataError
 from tierctl.metadata.base import MetadataChunk, MetadataTopic
-from tierctl.metadata.bulk_fold import BulkFold, BulkReading, spans_of
+from tierctl.metadata.bulk_fold import BulkFold, BulkReading, Span, spans_of
 from tierctl.metadata.state_dir import StateDirectory
 from tierctl.metadata.topic_fold import TopicFold
 from tierctl.metadata.transitions import Transitions
@@ -55,25 +55,25 @@ class TopicBasedRemoteLogMetadataManager:
 
     def refresh(self) -> TierState:
         """RemoteLogMetadataManager.refresh; what was read is kept in the state directory."""
-        if self._bulk is None:
-            self._catch_up(range(self._topic.partition_count))
+        spans = spans_of(self._topic.beginning_offsets(), self._topic.end_offsets())
+        if self._bulk is not None and not self._is_little(spans):
+            bulk, self._bulk = self._bulk, None
+            reading = BulkReading(topic=self._topic, state=self._state, bulk=bulk, keeper=self._state_dir)
+            reading.catch_up(spans)
         else:
-            self._catch_up_in_bulk(self._bulk)
-            # What comes later is little: it is read here.
-            self._bulk = None
+            self._catch_up(spans)
         if self._state_dir is not None:
             self._state_dir.commit(self._state)
         return self._state
 
-    def _catch_up(self, partitions: Iterable[int]) -> None:
-        begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
-        for partition in partitions:
-            self._folding.catch_up(self._topic, partition, begins[partition], ends[partition])
+    def _is_little(self, spans: Iterable[Span]) -> bool:
+        """Whether telling somebody else what is known takes longer than reading what is new."""
+        known = sum(len(part.cache) for part in self._state.partitions.values())
+        return sum(span.left(self._state) for span in spans) < known
 
-    def _catch_up_in_bulk(self, bulk: BulkFold) -> None:
-        spans = spans_of(self._topic.beginning_offsets(), self._topic.end_offsets())
-        reading = BulkReading(topic=self._topic, state=self._state, bulk=bulk, keeper=self._state_dir)
-        reading.catch_up(spans)
+    def _catch_up(self, spans: Iterable[Span]) -> None:
+        for span in spans:
+            self._folding.catch_up(self._topic, span.metadata_partition, span.begin, span.end)
 
     def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
         """RemoteLogMetadataManager.add_remote_log_segment_metadata."""
@@ -90,7 +90,9 @@ class TopicBasedRemoteLogMetadataManager:
     def publish(self, events: Sequence[MetadataEvent]) -> None:
         """RemoteLogMetadataManager.publish; every transition is checked before the first is published."""
         records = [(self._partition_of(event), encode(event)) for event in events]
-        self._catch_up({partition for partition, _ in records})
+        begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
+        written = {partition for partition, _ in records}
+        self._catch_up(span for span in spans_of(begins, ends) if span.metadata_partition in written)
         transitions = Transitions(self._state)
         for event in events:
             transitions.check(event)
