@@ -7,6 +7,7 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.base import MetadataChunk, MetadataTopic
 from tierctl.metadata.user_partitions import strays
+from tierctl.metadata.window_chunks import joined
 from tierctl.state.fold import fold
 from tierctl.state.tier import Quarantined, TierState
 from tierctl.wire.metadata import decode_column
@@ -47,7 +48,7 @@ class TopicFold:
         """Read one metadata partition, which has the offsets [begin, end), from where the state is on."""
         start = self._start(partition, begin, end)
         self._state.read[partition] = start
-        for chunk in topic.read(partition, start, end):
+        for chunk in joined(topic.read(partition, start, end)):
             self.fold(chunk)
 
     def _start(self, partition: int, begin: int, end: int) -> int:
