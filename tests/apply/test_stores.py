@@ -142,10 +142,13 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     assert tierctl("delete", *where, "--apply").json["outcomes"] == []
 
 
+@pytest.mark.parametrize("scheme", ["s3", "file"])
 def test_another_run_keeps_this_one_out(
-    tierctl: Tierctl, capture: Capture, s3_server: S3Server, tmp_path: Path
+    tierctl: Tierctl, capture: Capture, s3_server: S3Server, tmp_path: Path, scheme: str
 ) -> None:
-    place = Place(f"s3://{s3_server.bucket()}/tier", "kafka")
+    (tmp_path / "tier").mkdir()
+    uris = {"s3": f"s3://{s3_server.bucket()}/tier", "file": (tmp_path / "tier").as_uri()}
+    place = Place(uris[scheme], "kafka")
     lease = lease_of(place.open())
     assert lease is not None
     local = capture("untiered-broker") / "local"

@@ -10,6 +10,7 @@ from pathlib import Path
 from tierctl.apply.stop import Stop
 from tierctl.files import broker_kept_out
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.folder_lease import FolderLease
 from tierctl.storage.lease import Lease, lease_of
 
 
@@ -23,7 +24,7 @@ def fenced(log_dirs: Sequence[Path]) -> Iterator[None]:
 
 
 @contextmanager
-def leased(remote: RemoteStorageManager, stop: Stop) -> Iterator[Lease | None]:
+def leased(remote: RemoteStorageManager, stop: Stop) -> Iterator[Lease | FolderLease | None]:
     """Be the only tierctl that changes this tier, where its store can tell; LockedError else.
 
     Once that is not certain any more, `stop` is asked before the next side effect.

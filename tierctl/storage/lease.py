@@ -15,7 +15,9 @@ from typing import Any, Protocol, Self, runtime_checkable
 
 from tierctl.errors import LockedError, RemoteStorageError, TierctlError
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.folder_lease import FolderLease
 from tierctl.storage.lease_owner import Owner, has_ended
+from tierctl.storage.local import LocalStore
 from tierctl.storage.retry import RetryingStorage
 from tierctl.storage.tier import ObjectTier
 
@@ -58,9 +60,11 @@ class ConditionalStore(Protocol):
         ...
 
 
-def lease_of(remote: RemoteStorageManager) -> "Lease | None":
+def lease_of(remote: RemoteStorageManager) -> "Lease | FolderLease | None":
     """The lease of a tier, for one run; None where the store can't keep one."""
     tier = remote.inner if isinstance(remote, RetryingStorage) else remote
+    if isinstance(tier, ObjectTier) and isinstance(tier.store, LocalStore):
+        return FolderLease(tier.store.root)
     if not isinstance(tier, ObjectTier) or not isinstance(tier.store, ConditionalStore):
         return None
     return Lease(tier.store, tier.lease_key, owner=Owner.of_this_run())

@@ -58,6 +58,11 @@ class LocalStore:
         self._base = root / base.rpartition("/")[0]
         self._fs = fs
 
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return self._root
+
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
         """ObjectStore.put_all; each folder's names are put on the disk once."""
         folders: dict[Path, None] = {}

@@ -1,0 +1,56 @@
+"""One tierctl at a time on a tier in a folder: a lock that the kernel lets go of with its process."""
+
+import errno
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tierctl.errors import LockedError
+
+_CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
+"""A file system without locks, or (NFS) without locks of folders: there nobody can be kept out."""
+
+
+class FolderLease:
+    """Held while the block runs; LockedError when another run holds it.
+
+    The lock is on the folder itself, since a file of ours would lie among the tier's. One that is not there
+    yet is nobody's.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self._close()
+                raise LockedError(
+                    f"another tierctl changes the tier in {self._folder}", hint="wait for it to end"
+                ) from None
+            except OSError as e:
+                self._close()
+                if e.errno not in _CANNOT_LOCK:
+                    raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+
+    def is_lost(self) -> bool:
+        """Never: it is held as long as this process has the folder open."""
+        return False
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
