@@ -76,7 +76,8 @@ def format_(
     They come from --metadata, from segment files, as values on stdin (--input), or from a cluster as they
     are written (--bootstrap-server and the other flags of Kafka's console consumer).
 
-    A record that can't be read has its line too, the rest goes on, and the exit code is 7.
+    A record that can't be read has its line too, the rest goes on, and the exit code is 7. With --engine
+    spark executors decode and print what --metadata has now, the same bytes in the same order.
     """
     from tierctl.cli.format_run import first, pages
 

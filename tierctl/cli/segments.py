@@ -158,7 +158,8 @@ def segments(
     """List remote segments, find one, sum them up, or check them.
 
     A listing is sorted by topic, partition, start offset and the time of the last event. Metadata records
-    that can't be read are reported on stderr, and the exit code is 7.
+    that can't be read are reported on stderr, and the exit code is 7. With --engine spark executors read the
+    metadata topic; --all is read here all the same.
     """
     from tierctl.read.problems import Problems
 

@@ -79,7 +79,8 @@ def verify(
 
     Exit 0 when nothing is found but information, 3 with findings, 7 when something is corrupt. The metadata
     topic is read whole. Objects that are nobody's are looked for in all of --remote. What a cluster's leaders
-    say goes before --log-dir.
+    say goes before --log-dir. With --engine spark executors list the store's folders and look at segments;
+    with --deep they must see --log-dir as well.
     """
     with Context.of(ctx) as context:
         run = _Run(context)
