@@ -15,14 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
 from tierctl.files import FileSystem
-from tierctl.model import MetadataEvent, RemotePartitionDeleteState
+from tierctl.model import MetadataEvent, RemotePartitionDeleteState, Uuid
 from tierctl.spark.warehouse_folder import FolderWarehouse
 from tierctl.spark.warehouse_open import WarehouseSpec
 
 from tests.apply.conftest import Zygote
 from tests.cli.shell import tierctl
 from tests.metadata.events import partition_delete, started, update
-from tests.spark.tables import COUNT, pipeline, rows_of, run, write
+from tests.spark.tables import COUNT, Rows, pipeline, rows_of, run, write
 from tests.state.histories import S, histories
 from tests.state.test_fold import _encodable
 
@@ -60,6 +60,27 @@ class Killed(BaseException):
     """The process ends here."""
 
 
+_TOLD = ("severity", "kind", "topic_id", "partition", "segment_id", "start_offset", "end_offset", "message")
+
+
+def found_in(tables: Rows) -> list[list[Any]]:
+    """The anomalies, what they say of a segment and why."""
+    return sorted(([row[column] for column in _TOLD] for row in tables["anomalies"]), key=repr)
+
+
+def verified(topic: Path) -> list[list[Any]]:
+    """What verify finds, which reads the whole topic at once."""
+    ran = tierctl("verify", "--metadata", topic, "--output", "json", "--now", 10**13)
+    return sorted(([finding[column] for column in _TOLD] for finding in json.loads(ran.out)), key=repr)
+
+
+def moved(event: Any, partition: int) -> MetadataEvent:
+    """The event in another partition; nobody else's segment has its id."""
+    whose = Uuid.from_bytes(bytes([partition]) + event.segment_id.bytes[1:])
+    moved: MetadataEvent = replace(event, partition=partition, segment_id=whose)
+    return moved
+
+
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 5), histories(8)), min_size=1, max_size=4), st.data())
 def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEvent]]], data: Any) -> None:
@@ -68,13 +89,15 @@ def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEven
         folder = Path(name)
         write(folder / "topic", [None])
         for partition, events in parts:
-            write(folder / "topic", [replace(e, partition=partition) for e in events if _encodable(e)])
+            write(folder / "topic", [moved(e, partition) for e in events if _encodable(e)])
         run(folder / "topic", folder / "once")
         with pipeline(folder / "topic", folder / "steps").opened() as steps:
             for _ in range(data.draw(st.integers(0, 3))):
                 steps.step({n: data.draw(st.integers(0, 40)) for n in range(COUNT)})
         run(folder / "topic", folder / "steps")
-        assert rows_of(folder / "steps") == rows_of(folder / "once")
+        tables = rows_of(folder / "steps")
+        assert tables == rows_of(folder / "once")
+        assert found_in(tables) == verified(folder / "topic")
 
 
 def test_nothing_new_changes_nothing(topic: Path, tmp_path: Path) -> None:

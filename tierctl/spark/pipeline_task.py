@@ -7,7 +7,7 @@ is that of the folded state and of one chunk, however many events there are.
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from tierctl.errors import CorruptInputError
 from tierctl.metadata.base import MetadataChunk
 from tierctl.metadata.topic_fold import TopicFold
 from tierctl.spark.deletions import Deletions
+from tierctl.spark.fold import topic_at
 from tierctl.spark.metadata_rows import batch_of
-from tierctl.spark.metadata_split import MetadataSplit, TopicLocation, open_topic
+from tierctl.spark.metadata_split import MetadataSplit, TopicLocation
 from tierctl.spark.pipeline_tables import SCHEMAS, MetadataPartitionTables
 from tierctl.spark.warehouse import EVENTS, PartState, Warehouse, data_key
 from tierctl.spark.warehouse_open import WarehouseSpec
@@ -77,7 +78,9 @@ class _Attempt:
         task, number = self._task, self._task.metadata_partition
         state, notes = self._thawed()
         keeper = _Events(self._folder / "events.parquet", task)
-        with keeper.open(), closing(open_topic(task.location)) as topic:
+        # Its tasks of one commit share a process's connection.
+        topic = topic_at(task.location, f"{task.warehouse.uri} {task.number}")
+        with keeper.open():
             TopicFold(state, task.partition_count, keeper).catch_up(topic, number, task.begin, task.end)
         tables = MetadataPartitionTables(state, number, task.now_ms)
         deletions = Deletions.of_notes(notes)
