@@ -110,7 +110,6 @@ def submit(
 
     The line has tierctl itself, the interpreter and the resources; never a credential. Files and folders that
     the command names are those of the machine where the driver runs, as are environment and tierctl.toml.
-    spark-submit puts what the command says on stderr on its stdout too.
 
     Lines for a standalone cluster are tried against a real one; those for YARN and Kubernetes against
     spark-submit itself, up to where it asks for the cluster: they were not run on one.

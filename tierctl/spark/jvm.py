@@ -1,6 +1,7 @@
 """The JVM of Spark's driver: started by this process, quiet unless asked, and gone when the process is."""
 
 import atexit
+import logging
 import os
 import shutil
 import subprocess
@@ -68,6 +69,9 @@ def started(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
     Unless `verbose` nothing it writes is shown. UsageError without a Java that can run Spark.
     """
     if not _started:
+        if not verbose:
+            # It logs, with tracebacks, what it raises as well.
+            logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
         jvm = _start(conf, verbose=verbose)
         atexit.register(jvm.end)
         _started.append(jvm)

@@ -11,11 +11,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.errors import EngineError, SafetyRefusal, UsageError
 from tierctl.spark.failures import failures
 from tierctl.spark.reach import require_answer, within
 from tierctl.spark.settings import SPECULATION, SparkSettings
@@ -67,7 +67,13 @@ def opened_session(settings: SparkSettings, say: Callable[[str], None] = _silent
             yield session
         finally:
             if found is None:
-                session.stop()
+                _stop(session)
+
+
+def _stop(session: "SparkSession") -> None:
+    # One whose driver or server has ended needs no stopping, and what ended it is what is to be said.
+    with suppress(EngineError, OSError), failures(None):
+        session.stop()
 
 
 def open_session(settings: SparkSettings, say: Callable[[str], None] = _silent) -> "SparkSession":
@@ -171,20 +177,26 @@ def _is_elsewhere(settings: SparkSettings) -> bool:
 def _announced(
     master: str, say: Callable[[str], None], *, give_up: Callable[[], None], every_s: float = 15
 ) -> Iterator[None]:
-    """Say from time to time that Spark is waited for, and give up in the end."""
-    done = threading.Event()
+    """Say from time to time that Spark is waited for; EngineError when it does not start in the end."""
+    done, gave_up = threading.Event(), threading.Event()
 
     def wait() -> None:
-        for waited_s in range(0, START_TIMEOUT_S, int(every_s)):
-            if done.wait(every_s):
+        waited_s = 0.0
+        while not done.wait(every_s):
+            waited_s += every_s
+            if waited_s >= START_TIMEOUT_S:
+                gave_up.set()
+                give_up()
                 return
-            say(f"waiting for Spark at {master}, for {waited_s + every_s:.0f} s now")
-        give_up()
+            say(f"waiting for Spark at {master}, for {waited_s:.0f} s now")
 
-    thread = threading.Thread(target=wait, name="spark-start", daemon=True)
-    thread.start()
+    threading.Thread(target=wait, name="spark-start", daemon=True).start()
     try:
         yield
+    except Exception as e:
+        if gave_up.is_set():
+            raise EngineError(f"Spark at {master} has not started within {START_TIMEOUT_S} s") from e
+        raise
     finally:
         done.set()
 
