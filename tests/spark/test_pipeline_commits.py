@@ -100,6 +100,21 @@ def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEven
         assert found_in(tables) == verified(folder / "topic")
 
 
+def test_what_was_deleted_commits_ago_is_remembered(tmp_path: Path) -> None:
+    """An event that is dropped says little where its segment was deleted, before it or after."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    gone = [started(1), update(1), update(1, S.DELETE_SEGMENT_STARTED), update(1, S.DELETE_SEGMENT_FINISHED)]
+    again, unknown = update(1, S.DELETE_SEGMENT_STARTED), update(2, S.DELETE_SEGMENT_STARTED)
+    known = []
+    for events in ([started(9), *gone], [again], [unknown], [update(2, S.DELETE_SEGMENT_FINISHED)]):
+        write(topic, events)
+        run(topic, warehouse)
+        found = found_in(rows_of(warehouse))
+        assert found == verified(topic)
+        known.append([row[0] for row in found if row[1] == "dropped_event"])
+    assert known == [[], ["info"], ["info", "warning"], ["info", "info", "info"]]
+
+
 def test_nothing_new_changes_nothing(topic: Path, tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
     assert run(topic, warehouse) == 1
