@@ -53,6 +53,9 @@ def copy(
     With --from-remote segments come from another tier: every finished one of the current lineage, contiguous
     from its start, under new ids and into --to-metadata. Each is fetched whole to a folder for temporary
     files (TMPDIR; at most --threads at a time) and checked before it is stored.
+
+    With --engine spark executors read, check and store segments: folders named here, and files of private
+    keys, have to be the same ones there. Credentials are those of their own environment.
     """
     tier.require_one_source(ctx)
     if from_remote is not None:
