@@ -4,10 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.spark import fold, verify
 from tierctl.spark import format as spark_format
+from tierctl.wire.metadata import encode
 
 from tests.cli.shell import Ran, tierctl
+from tests.metadata.events import started, update
 
 Capture = Callable[[str], Path]
 
@@ -37,6 +40,22 @@ def assert_same(*args: object) -> Ran:
     here, there = on_both(*args)
     assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
     return here
+
+
+def damaged(folder: Path) -> Path:
+    """Bytes that hold no batch, a batch with a wrong CRC, nonsense as values, and an unfinished write."""
+    topic = MetadataLogOnDisk(folder, writable=True, partition_count=2)
+    for number in range(12):
+        value = b"\x63what" if number % 5 == 0 else encode(started(number))
+        topic.append([(0, value), (1, encode(update(number)))])
+    topic.close()
+    log = folder / "__remote_log_metadata-0" / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    step = len(data) // 12
+    data[4 * step + 40] ^= 1
+    data[8 * step : 9 * step + 40] = b"\xff" * (step + 40)
+    log.write_bytes(data + data[:30])
+    return folder
 
 
 @pytest.fixture

@@ -3,14 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.spark import format as spark_format
 from tierctl.spark.metadata_split import MetadataSplit
-from tierctl.wire.metadata import encode
 
 from tests.cli.shell import tierctl
-from tests.metadata.events import started, update
-from tests.spark.bulk import METADATA, Capture, assert_same, small_pieces, within
+from tests.spark.bulk import METADATA, Capture, assert_same, damaged, small_pieces, within
 
 __all__ = ["small_pieces"]
 
@@ -38,22 +35,6 @@ def test_every_way_to_print(way: tuple[str, ...], capture: Capture) -> None:
     assert assert_same("format", "--metadata", within(capture, AFTER), *way).lines
 
 
-def _damaged(folder: Path) -> Path:
-    """Bytes that hold no batch, a batch with a wrong CRC, nonsense as values, and an unfinished write."""
-    topic = MetadataLogOnDisk(folder, writable=True, partition_count=2)
-    for number in range(12):
-        value = b"\x63what" if number % 5 == 0 else encode(started(number))
-        topic.append([(0, value), (1, encode(update(number)))])
-    topic.close()
-    log = folder / "__remote_log_metadata-0" / "00000000000000000000.log"
-    data = bytearray(log.read_bytes())
-    step = len(data) // 12
-    data[4 * step + 40] ^= 1
-    data[8 * step : 9 * step + 40] = b"\xff" * (step + 40)
-    log.write_bytes(data + data[:30])
-    return folder
-
-
 @pytest.mark.parametrize(
     ("records", "way"),
     [(1, ()), (2, ("--order", "time")), (2, ("--max-messages", "2")), (4, ("--from-offset", "9"))],
@@ -63,7 +44,7 @@ def test_damage_has_its_line_once(
 ) -> None:
     monkeypatch.setattr(spark_format, "RECORDS_A_SPLIT_MIN", records)
     monkeypatch.setattr(spark_format, "RECORDS_A_SPLIT_MAX", records)
-    said = assert_same("format", "--metadata", _damaged(tmp_path), *way)
+    said = assert_same("format", "--metadata", damaged(tmp_path), *way)
     assert said.code == 7
     assert "could not be read" in said.err
     assert "not written to its end" in said.err or "--max-messages" in way

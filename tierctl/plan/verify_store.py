@@ -131,11 +131,11 @@ class Tally:
     def absorb(self, found: Found) -> None:
         """Take in what another tally, of segments that this one expects, was given."""
         for key, (parts, sizes) in found.partitions.items():
-            listed = self._listed[key]
-            rows = np.flatnonzero(np.frombuffer(parts, dtype=np.uint8))
-            np.frombuffer(listed.parts, dtype=np.uint8)[rows] |= np.frombuffer(parts, dtype=np.uint8)[rows]
-            logs = rows[(np.frombuffer(parts, dtype=np.uint8)[rows] & _P.LOG) != 0]
-            view(listed.sizes)[logs] = view(sizes)[logs]
+            own, theirs = self._listed[key], np.frombuffer(parts, dtype=np.uint8)
+            all_parts = np.frombuffer(own.parts, dtype=np.uint8)
+            np.bitwise_or(all_parts, theirs, out=all_parts)
+            with_log = (theirs & _P.LOG) != 0
+            view(own.sizes)[with_log] = view(sizes)[with_log]
         self.aiven += found.aiven
         self.kafka += found.kafka
 
