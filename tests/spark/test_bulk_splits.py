@@ -31,7 +31,7 @@ def test_damage_is_told_of_once(start: int, tmp_path: Path) -> None:
     spans = _spans(damaged(tmp_path), start)
     whole = _lines(tmp_path, spans, 1000)
     assert sum(is_bad for _, is_bad in whole) >= 3
-    for records in range(1, 14):
+    for records in (1, 2, 3, 5, 8):
         assert _lines(tmp_path, spans, records) == whole
 
 
@@ -39,4 +39,4 @@ def test_damage_is_told_of_once(start: int, tmp_path: Path) -> None:
 def test_captures(place: str, capture: Capture) -> None:
     folder = within(capture, place)
     spans = _spans(folder)
-    assert _lines(folder, spans, 3) == _lines(folder, spans, 1000) != []
+    assert _lines(folder, spans, 9) == _lines(folder, spans, 1000) != []
