@@ -13,10 +13,10 @@ from tierctl.errors import UsageError
 MEASURED_ON: Final = "two cores of a virtual machine, Python 3.11, Spark 4.3 local[1] and local[2]"
 MEASURED_BY: Final = "pytest tests/bench/test_bench_spark.py --benchmark-enable --benchmark-only"
 
-FOLD_US: Final = 2.6
+FOLD_US: Final = 2.4
 """Processor time of an event that is read, decoded and folded on an executor."""
 
-TABLES_US: Final = 6.5
+TABLES_US: Final = 3.8
 """The same with its rows of all tables and the state written."""
 
 TWO_CORES: Final = 0.85
@@ -31,10 +31,10 @@ WAVE_S: Final = 0.25
 STATE_BYTES: Final = 150
 """Memory of a task for each live segment of its metadata partition: the state, and the tables' columns."""
 
-CHUNK_BYTES: Final = 300 << 20
+CHUNK_BYTES: Final = 340 << 20
 """Memory of a task whatever it reads: libraries, a chunk of events, and its columns."""
 
-EVENT_FILE_BYTES, SEGMENT_FILE_BYTES = 12, 55
+EVENT_FILE_BYTES, SEGMENT_FILE_BYTES = 13, 60
 """Parquet and state on disk, of an event and of a live segment."""
 
 EVENTS_A_SEGMENT: Final = 4

@@ -62,6 +62,7 @@ _SCHEMA: Final = pa.schema(
     ]
 )
 _META: Final = b"tierctl"
+_PARTS_A_BATCH: Final = 64
 
 
 class Thawed(NamedTuple):
@@ -94,8 +95,9 @@ def freeze(
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        for part in parts:
-            writer.write_batch(pa.RecordBatch.from_pylist([_frozen(part)], schema=schema))
+        for first in range(0, len(parts), _PARTS_A_BATCH):
+            rows = [_frozen(part) for part in parts[first : first + _PARTS_A_BATCH]]
+            writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
