@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
-from tierctl.metadata.partition_log import PartitionLog
+from tierctl.cli.format_input import TopicFolder
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.report.formatters.choice import Filter
 from tierctl.spark.format import Rendering, Spans, render
 from tierctl.spark.metadata_split import TopicLocation, cut
+from tierctl.wire.metadata import encode
 
+from tests.metadata.events import started
 from tests.spark.bulk import METADATA, Capture, damaged, within
 
 
@@ -21,9 +24,7 @@ def _lines(folder: Path, spans: Spans, records: int) -> list[tuple[str, bool]]:
 
 
 def _spans(folder: Path, start: int = 0) -> Spans:
-    folders = sorted(folder.glob("__remote_log_metadata-*"))
-    logs = [PartitionLog(each, int(each.name.rpartition("-")[2])) for each in folders]
-    return {log.partition: (start, log.end_offset()) for log in logs}
+    return TopicFolder(folder=folder, start_offset=start, on_torn=lambda _note: None).spans()
 
 
 @pytest.mark.parametrize("start", [0, 5])
@@ -32,6 +33,22 @@ def test_damage_is_told_of_once(start: int, tmp_path: Path) -> None:
     whole = _lines(tmp_path, spans, 1000)
     assert sum(is_bad for _, is_bad in whole) >= 3
     for records in (1, 2, 3, 5, 8):
+        assert _lines(tmp_path, spans, records) == whole
+
+
+def test_segments_that_are_gone(tmp_path: Path) -> None:
+    topic = MetadataLogOnDisk(tmp_path, writable=True, partition_count=1, segment_bytes=600)
+    for number in range(20):
+        topic.append([(0, encode(started(number)))])
+    topic.close()
+    segments = sorted(tmp_path.glob("*/*.log"))
+    for gone in (segments[0], segments[3]):
+        gone.unlink()
+    spans = _spans(tmp_path)
+    assert spans[0][0] > 0
+    whole = _lines(tmp_path, spans, 1000)
+    assert 0 < len(whole) < 20
+    for records in (1, 2, 3):
         assert _lines(tmp_path, spans, records) == whole
 
 

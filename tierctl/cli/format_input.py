@@ -52,7 +52,10 @@ class TopicFolder:
 
     def spans(self) -> dict[int, tuple[int, int]]:
         """The offsets, from one up to another that is not included, of each partition."""
-        return {log.partition: (self.start_offset, self._end(log)) for log in self._logs()}
+        return {
+            log.partition: (max(self.start_offset, log.beginning_offset()), self._end(log))
+            for log in self._logs()
+        }
 
     def _logs(self) -> list[PartitionLog]:
         if not self.folder.is_dir():
