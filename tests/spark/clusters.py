@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 ENGINES = ("local", "local[2]", "local-cluster[2,1,1024]", "standalone", "connect")
 WORKERS = 2
 ROOT = Path(__file__).parents[2]
-READY_TIMEOUT_S = 120
+READY_TIMEOUT_S = 300
 END_TIMEOUT_S = 30
 # Neither the working directory nor PYTHONPATH may show tierctl to Python workers that the JVM starts.
 _DRIVER = (
@@ -103,20 +103,12 @@ def standalone_cluster(folder: Path) -> Iterator[str]:
     start = functools.partial(spark_program, "spark-class", home=home, python=python)
     command = start(f"{package}.master.Master", *where, str(web_port))
     with ExitStack() as running:
-        running.enter_context(
-            process([*command, "--port", str(port)], folder / "master.log", lambda: answers(web_port))
-        )
+        running.enter_context(process([*command, "--port", str(port)], folder / "master.log", lambda: True))
+        _wait(lambda: answers(port), "the master of the standalone cluster")
         for number in range(WORKERS):
             command = start(f"{package}.worker.Worker", *where, "0")
-            command += [
-                "--cores",
-                "1",
-                "--memory",
-                "1g",
-                "--work-dir",
-                str(folder / f"work-{number}"),
-                master,
-            ]
+            command += ["--cores", "2", "--memory", "2g", "--work-dir", str(folder / f"work-{number}")]
+            command += [master]
             running.enter_context(process(command, folder / f"worker-{number}.log", lambda: True))
         _wait(lambda: _alive_workers(web_port) == WORKERS, "the workers of the standalone cluster")
         yield master
@@ -154,7 +146,8 @@ def spark_connect_server(folder: Path) -> Iterator[str]:
         # Spark takes its servers' memory from here.
         SPARK_DAEMON_MEMORY="768m",
     )
-    with process(command, folder / "connect.log", lambda: answers(port)):
+    with process(command, folder / "connect.log", lambda: True):
+        _wait(lambda: answers(port), "the Spark Connect server")
         yield f"sc://127.0.0.1:{port}"
 
 

@@ -116,8 +116,9 @@ def _did_not_start(lines: "deque[str]") -> UsageError | EngineError:
         return UsageError(
             "Spark needs a newer Java than the one found", hint="install Java 17 or newer, or set JAVA_HOME"
         )
-    said = [line for line in lines if line.strip() and not line.lstrip().startswith("at ")]
-    return EngineError(f"Spark's JVM did not start: {said[-1] if said else 'it said nothing'}", hint="see -v")
+    # What Java says comes first, then what the script makes of it.
+    said = [line for line in lines if line.strip() and not line.startswith(("WARNING:", "\tat "))]
+    return EngineError(f"Spark's JVM did not start: {said[0] if said else 'it said nothing'}", hint="see -v")
 
 
 @contextmanager
