@@ -161,7 +161,9 @@ def test_a_hole_is_lost_once_with_its_offsets(capture: Capture) -> None:
         (lost,) = (lost for task in tasks for lost in task.lost)
         assert (lost.first_offset, lost.last_offset) == (gone.start_offset, gone.end_offset)
         assert f"offsets {gone.start_offset} to {gone.end_offset}" in lost.error.message
-        found = [answer[0] for answer in answers(tasks, view.remote, tier.problems)]
+        problems: list[TierctlError] = []
+        found = [answer[0] for answer in answers(tasks, view.remote, problems)]
+        assert [error.message for error in problems] == [lost.error.message]
         assert found == [*range(gone.start_offset), *range(gone.end_offset + 1, view.end_offset)]
     (task,) = cut(view, gone.start_offset + 3, gone.start_offset + 5)
     assert [(lost.first_offset, lost.last_offset) for lost in task.lost] == [
