@@ -60,7 +60,7 @@ def local_cluster_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[D
 
 @pytest.fixture(scope="session")
 def standalone_driver(standalone: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    """A driver of the standalone cluster; it has both workers, so nobody else gets executors there."""
+    """A driver of the standalone cluster, with one core of each worker."""
     yield from _driver(standalone, tmp_path_factory)
 
 

@@ -1,0 +1,65 @@
+"""Options that commands share: where they stand, what a command is called with, who wins."""
+
+from typing import Annotated
+
+import pytest
+import typer
+from tierctl.cli.main import build
+from tierctl.cli.taking import takes
+from typer.testing import CliRunner
+
+Number = Annotated[int, typer.Option("--number")]
+Word = Annotated[str, typer.Option("--word")]
+
+
+def numbers(number: Number = 1, other: Annotated[int, typer.Option("--other")] = 2) -> None:
+    """A group."""
+
+
+def words(word: Word = "a") -> None:
+    """Another group."""
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        ((numbers, words), ["number", "other", "word", "own"]),
+        ((numbers, ..., words), ["number", "other", "own", "word"]),
+        ((..., words), ["own", "word"]),
+        ((), ["own"]),
+    ],
+)
+def test_the_order_of_options(groups: tuple[object, ...], expected: list[str]) -> None:
+    def command(ctx: typer.Context, own: Annotated[bool, typer.Option("--own")] = False) -> None:
+        """What it does."""
+
+    app = typer.Typer()
+    app.command()(takes(*groups)(command))  # type: ignore[arg-type]
+    found = typer.main.get_command(app)
+    assert [
+        param.name for param in found.params if param.name in {"number", "other", "word", "own"}
+    ] == expected
+    assert found.help == "What it does."
+
+
+def test_a_command_gets_its_own_and_the_context_has_all() -> None:
+    seen = {}
+
+    @takes(numbers, words)
+    def command(ctx: typer.Context, number: Annotated[int, typer.Option("--number", max=5)] = 3) -> None:
+        seen.update(ctx.params, number=number)
+
+    app = typer.Typer()
+    app.command()(command)
+    runner = CliRunner()
+    assert runner.invoke(app, ["--word", "b", "--other", "7"]).exit_code == 0
+    assert seen == {"number": 3, "other": 7, "word": "b"}
+    # What both declare is as the command has it.
+    assert runner.invoke(app, ["--number", "6"]).exit_code == 2
+
+
+def test_every_command_that_reads_or_changes_a_tier_takes_the_engine() -> None:
+    takers = {
+        name for name, command in build().commands.items() if any(p.name == "engine" for p in command.params)
+    }
+    assert {"copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify"} == takers
