@@ -255,11 +255,20 @@ def test_what_is_no_metadata_topic_is_refused(tmp_path: Path) -> None:
             rows(uri)
 
 
-def test_a_copy_in_a_bucket_reads_as_the_folder(capture: Capture, s3_server: S3Server) -> None:
+@pytest.fixture(params=["s3", "hdfs"])
+def elsewhere(request: pytest.FixtureRequest) -> str:
+    """An empty folder of a store."""
+    if request.param == "hdfs":
+        return f"{request.getfixturevalue('hdfs')}/backup/kafka-1"
+    server: S3Server = request.getfixturevalue("s3_server")
+    return f"s3://{server.bucket()}/backup/kafka-1"
+
+
+def test_a_copy_in_a_store_reads_as_the_folder(capture: Capture, elsewhere: str) -> None:
     folder = capture("tiered-cluster") / "after"
-    uri = f"s3://{s3_server.bucket()}/backup/kafka-1"
-    store = open_store(uri)
-    store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()})
-    assert rows(uri, records_per_split=5) == rows(folder, records_per_split=5)
+    store = open_store(elsewhere)
+    store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*.log")})
+    assert rows(elsewhere, records_per_split=5) == rows(folder, records_per_split=5)
+    store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*.index")})
     asked = Predicate("metadata_offset", ">=", 9)
-    assert rows(uri, asked, records_per_split=5) == rows(folder, asked)
+    assert rows(elsewhere, asked, records_per_split=5) == rows(folder, asked)
