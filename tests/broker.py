@@ -55,12 +55,12 @@ __all__ = [
     "jaas_quoted",
 ]
 
-START_TIMEOUT_S = 60
+START_TIMEOUT_S = 180
 CLUSTER_ID = "dGllcmN0bC10ZXN0cy0wMQ"
 # How soon a cluster sees that a node was killed, and a node writes down what others have.
 QUICK: dict[str, Any] = {
-    "broker_session_timeout_ms": "2000",
-    "broker_heartbeat_interval_ms": "300",
+    "broker_session_timeout_ms": "4000",
+    "broker_heartbeat_interval_ms": "500",
     "replica_high_watermark_checkpoint_interval_ms": "200",
 }
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,6 +47,7 @@ _LEADERLESS = frozenset(
     }
 )
 _WAIT_S = 0.1
+_STUCK_S = 1.0
 _AUTHENTICATION_HINT = (
     "check user, password and mechanism in --command-config, and what the broker allows them"
 )
@@ -169,7 +170,7 @@ def answer(
     needs: Right | None = None,
 ) -> R:
     """What an admin call found; raises as `translated`, and at once when the other side refuses us."""
-    deadline = time.monotonic() + timeout_ms / 1000
+    began_s = looked_s = time.monotonic()
     with translated(doing, watch, needs):
         while True:
             try:
@@ -177,10 +178,26 @@ def answer(
             except FutureTimeoutError:
                 client.poll(0)
                 watch.check()
-                if time.monotonic() > deadline:
+                now_s = time.monotonic()
+                if now_s - looked_s > _STUCK_S:
+                    _look_around(client)
+                    looked_s = time.monotonic()
+                if now_s > began_s + timeout_ms / 1000:
                     raise MetadataError(
                         f"{doing}: no answer within {timeout_ms} ms{watch.facts}", hint=_RETRY_HINT
                     ) from None
+
+
+def _look_around(client: Any) -> None:
+    """Have an admin client hear who is there now.
+
+    It sends most requests to the broker that it once heard was the controller; when that one is gone it
+    waits for it, and by itself asks nobody who is in its place.
+    """
+    from confluent_kafka import KafkaException
+
+    with suppress(KafkaException):
+        client.list_topics(timeout=_STUCK_S)
 
 
 _RETRY_HINT = (

@@ -15,6 +15,7 @@ from tierctl.model import TopicPartition, Uuid
 
 R = TypeVar("R")
 _LEADER_WAIT_S = 0.2
+_ATTEMPT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +72,10 @@ class TopicAdmin:
         )
         doing = f"asking {self._settings.bootstrap} for our rights on topic {topic}"
         found = self.answer(futures[topic], doing, Right("Describe", topic)).authorized_operations
-        allowed = None if found is None else {operation.name for operation in found}
+        allowed = {operation.name for operation in found or ()}
         for operation in operations:
-            if allowed is not None and not allowed & {operation.upper(), "ALL"}:
+            # Brokers that don't tell say nothing at all; who sees a topic may at least describe it.
+            if allowed and not allowed & {operation.upper(), "ALL"}:
                 raise AuthenticationError(
                     f"{topic} on {self._settings.bootstrap}: {operation} is not allowed",
                     hint=Right(operation, topic).hint,
@@ -96,24 +98,30 @@ class TopicAdmin:
         asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         deadline = time.monotonic() + self.request_timeout_s
+        attempt_s = _ATTEMPT_S
         while True:
-            futures = self.client.list_offsets(
-                asked, isolation_level=level, request_timeout=self.request_timeout_s
-            )
+            # Waiting for a leader that is gone takes as long as it may; a slow one has its time later on.
+            timeout_s = min(attempt_s, max(deadline - time.monotonic(), _LEADER_WAIT_S))
+            futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
             try:
                 return self._offsets_in(futures)
-            except NoLeaderError:
-                self._check_exist(partitions)
+            except MetadataError:
                 if time.monotonic() > deadline:
                     raise
+                self._check_exist(partitions)
                 time.sleep(_LEADER_WAIT_S)
+                attempt_s *= 2
 
     def _offsets_in(self, futures: Mapping[Any, "Future[Any]"]) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         for key, future in futures.items():
             partition = TopicPartition(key.topic, key.partition)
             doing = f"asking for the offsets of {partition}"
-            found[partition] = int(self.answer(future, doing, Right("Describe", partition.topic)).offset)
+            offset = int(self.answer(future, doing, Right("Describe", partition.topic)).offset)
+            if offset < 0:
+                # So librdkafka says, beside good offsets and without an error, that a leader was silent.
+                raise NoLeaderError(f"{doing}: its leader did not answer", hint="is it up? run again")
+            found[partition] = offset
         return found
 
     def _check_exist(self, partitions: Collection[TopicPartition]) -> None:
