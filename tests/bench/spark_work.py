@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -89,13 +90,17 @@ class Waves:
 
     first_s: float = 0.0
     wall_s: dict[int, float] = field(default_factory=dict)
+    cpu_s: dict[int, float] = field(default_factory=dict)
 
 
 def waves_on(spark: "SparkSession", remote: Path, sizes: tuple[int, ...], count: int) -> Waves:
     """`count` waves of each size through SparkEngine; the first ever, which starts workers, apart."""
+    from pyspark import cloudpickle
     from tierctl.spark.engine import SparkEngine
     from tierctl.spark.worker import BenchSpec
 
+    # Executors have tierctl, and no tests.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
     remote.mkdir(exist_ok=True)
     tier = open_remote(remote.as_uri())
     bench, found = Bench(remote=tier), Waves()
@@ -105,10 +110,11 @@ def waves_on(spark: "SparkSession", remote: Path, sizes: tuple[int, ...], count:
     found.first_s = time.perf_counter() - began_s
     for size in sizes:
         pieces = [_piece(number) for number in range(size)]
-        began_s = time.perf_counter()
-        for _ in range(count):
-            assert all(answer.begun for answer in engine.map(_nothing, pieces, bench))
-        found.wall_s[size] = (time.perf_counter() - began_s) / count
+        cost = Cost(count)
+        with measured(cost, os.getpid()):
+            for _ in range(count):
+                assert all(answer.begun for answer in engine.map(_nothing, pieces, bench))
+        found.wall_s[size], found.cpu_s[size] = cost.wall_s / count, cost.cpu_s / count
     return found
 
 

@@ -175,7 +175,10 @@ def test_a_wave_with_nothing_to_do(
         return
     waves = benchmark.pedantic(lambda: driver.call(waves_on, tmp_path / "tier", WAVE_SIZES, WAVES), rounds=1)
     with capsys.disabled():
-        told = ", ".join(f"{size} pieces {1000 * s:.0f} ms" for size, s in waves.wall_s.items())
+        told = ", ".join(
+            f"{size} pieces {1000 * waves.wall_s[size]:.0f} ms ({1000 * waves.cpu_s[size]:.0f} of processors)"
+            for size in WAVE_SIZES
+        )
         print(f"\na wave with nothing to do, {driver.master}: {told}; the first {waves.first_s:.1f} s")
 
 
