@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.errors import EngineError, TierctlError, UsageError
-from tierctl.spark.failures import cause
+from tierctl.spark.failures import cause, engine_error
 from tierctl.spark.jobs import collect
 from tierctl.spark.progress import Tasks, watched
 from tierctl.spark.reach import require_answer
@@ -223,11 +223,35 @@ def failed_job(session: "SparkSession") -> None:
         session.range(1).mapInArrow(fail, "id long").toArrow()
 
 
-def test_causes() -> None:
-    assert cause("") == "no reason given"
-    assert cause("\n[X] first\n\tat a.b.C\nCaused by: java.io.IOException: disk\n\tat d") == (
-        "java.io.IOException: disk"
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "no reason given"),
+        (
+            "\n[X] first\n\tat a.b.C\nCaused by: java.io.IOException: disk\n\tat d",
+            "java.io.IOException: disk",
+        ),
+        (
+            "An error occurred while calling o1.x.\n: java.lang.Error: stopped\n\tat a",
+            "java.lang.Error: stopped",
+        ),
+        (
+            "[Y] job\nTraceback (most recent call last):\n  File x\nKeyError: 1\n\n\tat a.b.C\n",
+            "KeyError: 1",
+        ),
+    ],
+)
+def test_the_line_that_says_most(text: str, expected: str) -> None:
+    assert cause(text) == expected
+
+
+def test_a_master_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = (
+        "ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive!"
     )
+    monkeypatch.setattr("tierctl.spark.jvm.last_errors", lambda: [line, "ERROR X: later"])
+    error = engine_error(RuntimeError("An error occurred while calling None.x"), "spark://h:1")
+    assert (error.message, error.exit_code) == ("no Spark master answers at spark://h:1", 5)
 
 
 def slow_job(session: "SparkSession") -> list[tuple[int, int]]:

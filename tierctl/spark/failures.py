@@ -13,6 +13,8 @@ _HINTS = {
     "--spark-conf spark.pyspark.python=...",
     "No module named": "the executors' Python lacks a library: see 'tierctl submit --python-archive'",
 }
+_NO_NEWS = "An error occurred while calling "
+_NO_MASTER = "All masters are unresponsive"
 _LENGTH_MAX = 500
 
 
@@ -42,6 +44,10 @@ def engine_error(error: Exception, master: str | None) -> TierctlError:
     if "CANNOT_MODIFY" in text:
         return UsageError(f"--spark-conf: {cause(text)}", hint="set it where Spark is started")
     errors = jvm.last_errors()
+    if any(_NO_MASTER in line for line in errors):
+        return EngineError(
+            f"no Spark master answers{where}", hint="is it the right port, and the same version?"
+        )
     found = next((hint for sign, hint in _HINTS.items() if sign in text), None)
     said = cause(text)
     if found is None and errors:
@@ -57,5 +63,6 @@ def cause(text: str) -> str:
         if raised:
             return raised[0].strip()[:_LENGTH_MAX]
     caused = [line for line in text.splitlines() if line.startswith("Caused by: ")]
-    first = next((line for line in text.splitlines() if line.strip()), "no reason given")
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_NO_NEWS)]
+    first = lines[0].removeprefix(": ") if lines else "no reason given"
     return (caused[-1].removeprefix("Caused by: ") if caused else first).strip()[:_LENGTH_MAX]
