@@ -188,7 +188,7 @@ def test_epochs_after_restarts_and_deletes_are_the_brokers_own(brokers: Brokers)
         topic_id = broker.create_topic("lineage")
         broker.produce("lineage", 10)
         partition = TopicPartition("lineage", 0)
-        folder = broker.log_dir / "lineage-0"
+        checkpoint = broker.log_dir / "lineage-0" / "leader-epoch-checkpoint"
         cluster = Cluster.open(broker.bootstrap)
         assert cluster.leader_epochs(partition) == (EpochEntry(0, 0),)
         broker.restart()
@@ -201,8 +201,12 @@ def test_epochs_after_restarts_and_deletes_are_the_brokers_own(brokers: Brokers)
             if before is not None:
                 broker.delete_records("lineage", 0, before)
             ours = cluster.leader_epochs(partition)
-            on_disk = read_leader_epoch_checkpoint((folder / "leader-epoch-checkpoint").read_bytes())
-            assert ours == on_disk
+            # Brokers write it down a moment after they answered.
+            broker.wait_for(
+                "the same on disk",
+                lambda ours=ours: ours == read_leader_epoch_checkpoint(checkpoint.read_bytes()),  # type: ignore[misc]
+                timeout_s=20,
+            )
             assert len(ours) >= 1
         (log,) = cluster.logs([TopicIdPartition(topic_id, "lineage", 0)])
         assert log.log_start_offset == 30
