@@ -13,19 +13,19 @@ from tierctl.errors import UsageError
 MEASURED_ON: Final = "two cores of a virtual machine, Python 3.11, Spark 4.3 local[1] and local[2]"
 MEASURED_BY: Final = "pytest tests/bench/test_bench_spark.py --benchmark-enable --benchmark-only"
 
-FOLD_US: Final = 2.4
+FOLD_US: Final = 2.2
 """Processor time of an event that is read, decoded and folded on an executor."""
 
-TABLES_US: Final = 3.8
+TABLES_US: Final = 3.1
 """The same with its rows of all tables and the state written."""
 
 TWO_CORES: Final = 0.85
-"""How much of the second core came through."""
+"""How much of a second core comes through: processor time on one core, as a share of that on two."""
 
-STARTING_S: Final = 6.0
+STARTING_S: Final = 20.0
 """A session's start, and its first Python workers'."""
 
-WAVE_S: Final = 0.25
+WAVE_S: Final = 0.5
 """A wave of copy, sweep or delete beside its side effects."""
 
 STATE_BYTES: Final = 150
