@@ -4,6 +4,7 @@ import os
 import random
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,30 +19,30 @@ from tests.kafka import RUN_TIMEOUT_S, KafkaRelease
 CLIENT_TIMEOUT_S = 30
 
 
-class StockClient:
+class StockClient(ABC):
     """A broker at `bootstrap`, whose folders are at hand."""
 
     release: KafkaRelease
     _admin: Any
 
     @property
+    @abstractmethod
     def bootstrap(self) -> str:
         """Where it listens without security."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def log_dir(self) -> Path:
         """log.dirs."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def remote_dir(self) -> Path:
         """rsm.config.dir."""
-        raise NotImplementedError
 
+    @abstractmethod
     def said(self) -> str:
         """Everything the broker printed so far."""
-        raise NotImplementedError
 
     def wait_for(self, what: str, holds: Callable[[], bool], timeout_s: float = 60) -> None:
         """Wait until `holds()`; fails with the end of the broker's output."""

@@ -7,7 +7,6 @@ Written on DataFrames only, so that it runs on Spark Connect as well.
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
 from typing import TYPE_CHECKING, TypeVar
@@ -16,7 +15,7 @@ import pyarrow as pa
 
 from tierctl.errors import EngineError, TierctlError
 from tierctl.spark.carry import dumps, loads
-from tierctl.spark.jobs import collect
+from tierctl.spark.jobs import collect, parallelism
 from tierctl.spark.progress import progress
 
 if TYPE_CHECKING:
@@ -30,7 +29,6 @@ SLICE_BYTES = 8 << 20
 
 _TASKS_A_SLOT = 2
 _ROWS_TO_COUNT = 1 << 12
-_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 _RESULT = pa.schema([("number", pa.int32()), ("is_error", pa.bool_()), ("data", pa.binary())])
 _RESULT_DDL = "number INT, is_error BOOLEAN, data BINARY"
 
@@ -104,19 +102,6 @@ def spread(costs: Sequence[int], slots: int) -> list[int]:
         chosen[piece] = slot
         heapreplace(load, (cost + max(costs[piece], 1), slot))
     return chosen
-
-
-@contextmanager
-def parallelism(session: "SparkSession", tasks: int) -> Iterator[None]:
-    """In the block local rows are cut into so many tasks, without a shuffle."""
-    before = session.conf.get(_PARALLELISM, None)
-    session.conf.set(_PARALLELISM, str(tasks))
-    try:
-        yield
-    finally:
-        session.conf.unset(_PARALLELISM)
-        if before is not None:
-            session.conf.set(_PARALLELISM, before)
 
 
 @dataclass(frozen=True, slots=True)

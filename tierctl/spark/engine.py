@@ -1,9 +1,8 @@
 """Side effects on the executors of Apache Spark: a wave's pieces are a DataFrame, and so are the answers."""
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -14,7 +13,7 @@ from tierctl.apply.defaults import WAVE_SIZE
 from tierctl.apply.engine import Do
 from tierctl.apply.stop import Stop
 from tierctl.errors import CorruptInputError, StoreWriteUnknown, TierctlError, UsageError
-from tierctl.spark.jobs import JobFailedError, JobStoppedError, collect
+from tierctl.spark.jobs import JobFailedError, JobStoppedError, collect, parallelism
 from tierctl.spark.progress import progress
 from tierctl.spark.shipping import is_connect
 from tierctl.spark.worker import ANSWERS, GREETINGS, PIECE, BenchSpec, Greeter, Worker
@@ -31,7 +30,6 @@ TASKS_PER_SLOT = 4
 """Small tasks: the last ones end together, and a lost executor takes little with it."""
 
 WAVE_SIZE_MAX = 2000
-_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 _GREETING_ROWS = 1 << 12
 
 
@@ -97,7 +95,7 @@ class SparkEngine:
         pieces = dict(enumerate(work))
         try:
             tasks = min(len(pieces), self.slots * TASKS_PER_SLOT)
-            with self._parallelism(tasks), progress(self._session, self._what):
+            with parallelism(self._session, tasks), progress(self._session, self._what):
                 answers = self._answers(do, pieces, bench, tasks=tasks)
         except JobStoppedError:
             return [Answer(begun=True, stopped=True)] * len(pieces)
@@ -135,19 +133,6 @@ class SparkEngine:
             return {at: _unanswered(failed) for at in pieces}
         with ThreadPoolExecutor(slots) as pool:
             return {at: answer for found in pool.map(alone, pieces) for at, answer in found.items()}
-
-    @contextmanager
-    def _parallelism(self, tasks: int) -> Iterator[None]:
-        """Local rows are cut into so many tasks, without a shuffle."""
-        conf = self._session.conf
-        before = conf.get(_PARALLELISM, None)
-        conf.set(_PARALLELISM, str(max(1, tasks)))
-        try:
-            yield
-        finally:
-            conf.unset(_PARALLELISM)
-            if before is not None:
-                conf.set(_PARALLELISM, before)
 
 
 def steps(pieces: Mapping[int, Piece], tasks: int = 1) -> pa.Table:

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 POLL_S = 0.05
+_PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 CANCELLED_WAIT_S = 30.0
 """How long a job that was cancelled may take to end before nobody waits for it any more."""
 
@@ -62,6 +64,19 @@ def _awaited(job: "Future[pa.Table]", cancel: Callable[[], None], stopped: Calla
         raise JobStoppedError("the job was told to stop")
     found = engine_error(error, None)
     raise JobFailedError(found.message, hint=found.hint)
+
+
+@contextmanager
+def parallelism(session: "SparkSession", tasks: int) -> Iterator[None]:
+    """In the block local rows are cut into so many tasks, without a shuffle."""
+    before = session.conf.get(_PARALLELISM, None)
+    session.conf.set(_PARALLELISM, str(max(1, tasks)))
+    try:
+        yield
+    finally:
+        session.conf.unset(_PARALLELISM)
+        if before is not None:
+            session.conf.set(_PARALLELISM, before)
 
 
 def _begun(frame: "DataFrame") -> "Future[pa.Table]":
