@@ -31,6 +31,14 @@ __all__ = [
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs together on one of the two cores: a file's tests, which share servers; all that want Spark."""
+    for item in items:
+        folder = item.path.parent.name
+        item.add_marker(pytest.mark.xdist_group("spark" if folder == "spark" else item.path.name))
+
+
 DATA = Path(__file__).parent / "data"
 
 

@@ -41,18 +41,17 @@ to_time, or promises late_ms: then reading ends where the log is past the hour b
 read has a row of its own in PERMISSIVE, whatever is asked of offset and timestamp in the range that was read.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tierctl.spark.log_options import LogOptions
 from tierctl.spark.log_plan import plan_tasks
 from tierctl.spark.log_rows import LogTask, rows_of, schema_of
-from tierctl.spark.metadata_predicates import Predicate
-from tierctl.spark.pushed_filters import predicate_of
+from tierctl.spark.pushed_filters import FilteredReader
 from tierctl.spark.source_columns import columns_of
 
 if TYPE_CHECKING:
@@ -77,22 +76,12 @@ class RemoteLogSource(DataSource):
         return RemoteLogReader(options, columns_of(schema, schema_of(options.mode)))
 
 
-class RemoteLogReader(DataSourceReader):
+class RemoteLogReader(FilteredReader):
     """Plans on the driver what is there now, and reads it in tasks."""
 
     def __init__(self, options: LogOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
-        self._predicates: tuple[Predicate, ...] = ()
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Takes every filter that a predicate says as exactly; the others are Spark's to apply."""
-        for each in filters:
-            predicate = predicate_of(each)
-            if predicate is None:
-                yield each
-            else:
-                self._predicates = (*self._predicates, predicate)
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each piece of work; in order of topic, partition and offset."""

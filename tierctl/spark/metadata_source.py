@@ -24,14 +24,12 @@ not made at all. What where(...) asks of columns is applied before rows go to th
 metadata_partition, on metadata_offset, and on topic_id together with partition spare whole tasks.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -40,7 +38,7 @@ from pyspark.sql.types import StructType
 from tierctl.spark.metadata_options import SourceOptions
 from tierctl.spark.metadata_rows import SCHEMA, read_split
 from tierctl.spark.metadata_split import MetadataSplit, plan_splits
-from tierctl.spark.pushed_filters import predicate_of
+from tierctl.spark.pushed_filters import FilteredReader
 from tierctl.spark.source_columns import columns_of
 
 if TYPE_CHECKING:
@@ -71,22 +69,13 @@ class RemoteLogMetadataSource(DataSource):
         return MetadataStreamReader(SourceOptions.of(self.options), columns_of(schema, SCHEMA))
 
 
-class MetadataReader(DataSourceReader):
+class MetadataReader(FilteredReader):
     """Plans on the driver what is there now, and reads it in tasks."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
         self._predicates = options.predicates
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Takes every filter that a predicate says as exactly; the others are Spark's to apply."""
-        for each in filters:
-            predicate = predicate_of(each)
-            if predicate is None:
-                yield each
-            else:
-                self._predicates = (*self._predicates, predicate)
 
     def partitions(self) -> Sequence[InputPartition]:
         """A task for each range of offsets that may hold what is asked for."""

@@ -1,9 +1,11 @@
 """Spark's pushed filters as predicates."""
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from pyspark.sql.datasource import (
+    DataSourceReader,
     EqualTo,
     Filter,
     GreaterThan,
@@ -26,6 +28,21 @@ _OPERATORS: dict[type[_Comparison], str] = {
     GreaterThan: ">",
     GreaterThanOrEqual: ">=",
 }
+
+
+class FilteredReader(DataSourceReader):
+    """A reader that takes the filters it can: they are in `_predicates` when partitions are asked for."""
+
+    _predicates: tuple[Predicate, ...] = ()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Takes every filter that a predicate says as exactly; the others are Spark's to apply."""
+        for each in filters:
+            predicate = predicate_of(each)
+            if predicate is None:
+                yield each
+            else:
+                self._predicates = (*self._predicates, predicate)
 
 
 def predicate_of(pushed: Filter) -> Predicate | None:
