@@ -33,10 +33,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs together on one of the two cores: a file's tests, which share servers; all that want Spark."""
+    """What one core runs together: a file's tests, which share servers; all that want Spark."""
     for item in items:
         folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group("spark" if folder == "spark" else item.path.name))
+        item.add_marker(pytest.mark.xdist_group("spark" if folder == "spark" else str(item.path)))
 
 
 DATA = Path(__file__).parent / "data"
