@@ -32,11 +32,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_itemcollected(item: pytest.Item) -> None:
     """What one core runs together: a file's tests, which share servers; all that want Spark."""
-    for item in items:
-        folder = item.path.parent.name
-        item.add_marker(pytest.mark.xdist_group("spark" if folder == "spark" else str(item.path)))
+    folder = item.path.parent.name
+    item.add_marker(pytest.mark.xdist_group("spark" if folder == "spark" else f"{folder}/{item.path.name}"))
 
 
 DATA = Path(__file__).parent / "data"
