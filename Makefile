@@ -16,7 +16,7 @@ demo: $(READY) ## copy, segments, format, sweep, delete and fetch on a captured 
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.demo
 
 test: lint ## Lint, then every test, on both cores
-	$(BIN)/pytest -q -n $(JOBS) --dist loadgroup
+	$(BIN)/pytest -q -n $(JOBS)
 
 lint: $(READY) ## ruff, mypy --strict, and the one-way import rule
 	$(BIN)/ruff check .

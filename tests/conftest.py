@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from xdist.scheduler.loadscope import LoadScopeScheduling
 
 from tests.broker import broker, brokers
 from tests.kafka import kafka
@@ -32,10 +33,27 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def pytest_itemcollected(item: pytest.Item) -> None:
+class ByServers(LoadScopeScheduling):
     """What one core runs together: a file's tests, which share servers; all that want Spark."""
-    folder = item.path.parent.name
-    item.add_marker(pytest.mark.xdist_group("spark" if folder == "spark" else f"{folder}/{item.path.name}"))
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return "spark" if file.startswith("tests/spark/") else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
+    """Asked for with `-n`."""
+    config.option.loadscopereorder = False
+    return ByServers(config, log)
+
+
+LONGEST_FIRST = ("spark", "live", "apply", "storage", "metadata", "formatter")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes long begins early, so that both cores end together."""
+    items.sort(key=lambda item: (*LONGEST_FIRST, item.path.parent.name).index(item.path.parent.name))
 
 
 DATA = Path(__file__).parent / "data"
