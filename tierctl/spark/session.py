@@ -103,11 +103,15 @@ def _was_sent(session: "SparkSession") -> bool:
 
 
 def _active_session() -> "SparkSession | None":
-    if "pyspark" not in sys.modules:
-        return None
-    from pyspark.sql import SparkSession
+    """This thread's session, else the process's: one of Spark Connect is opened by a thread of its own."""
+    for name in ("pyspark.sql", "pyspark.sql.connect.session"):
+        if name in sys.modules:
+            from pyspark.errors import PySparkException
 
-    return SparkSession.getActiveSession()
+            with suppress(PySparkException):
+                found: SparkSession = sys.modules[name].SparkSession.active()
+                return found
+    return None
 
 
 def _usable(session: "SparkSession", settings: SparkSettings) -> "SparkSession":

@@ -4,7 +4,7 @@ import errno
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -149,7 +149,9 @@ class LocalStore:
                     self._remove(path)
                     self._remove(path.with_name(path.name + TEMP_SUFFIX))
         for folder in folders:
-            self._sync_names(folder)
+            # Another deletion may have taken the empty folder in between, and the names with it.
+            with _synced_names(folder), suppress(FileNotFoundError):
+                self._fs.sync_folder(folder)
         for folder in folders:
             self._remove_if_empty(folder)
 
@@ -194,7 +196,7 @@ class LocalStore:
             write_durably(path, chunks(source), fs=self._fs, sync_folder=False)
 
     def _sync_names(self, folder: Path) -> None:
-        with _translated(f"putting the names in {folder} on the disk", StoreWriteUnknown):
+        with _synced_names(folder):
             self._fs.sync_folder(folder)
 
     def _remove(self, path: Path) -> None:
@@ -211,6 +213,10 @@ class LocalStore:
                 self._fs.rmdir(folder)
                 folder = folder.parent
                 self._fs.sync_folder(folder)
+
+
+def _synced_names(folder: Path) -> AbstractContextManager[None]:
+    return _translated(f"putting the names in {folder} on the disk", StoreWriteUnknown)
 
 
 def _names_in(folder: Path) -> list[str]:
