@@ -130,13 +130,22 @@ def _usable(session: "SparkSession", settings: SparkSettings) -> "SparkSession":
 def _connected(settings: SparkSettings) -> "SparkSession":
     from pyspark.sql import SparkSession
 
+    made: list[SparkSession] = []
+
     def connect() -> "SparkSession":
         session = SparkSession.builder.remote(str(settings.master)).getOrCreate()
+        made.append(session)
         for name, value in (_EVERYWHERE | dict(settings.conf)).items():
             session.conf.set(name, value)
         return session
 
-    return within(CONNECT_TIMEOUT_S, connect, f"Spark Connect at {settings.master}")
+    try:
+        return within(CONNECT_TIMEOUT_S, connect, f"Spark Connect at {settings.master}")
+    except EngineError:
+        # Left open it would ask the silent server once more, when the process ends.
+        for session in made:
+            session.client.close()
+        raise
 
 
 def _classic(settings: SparkSettings, say: Callable[[str], None]) -> "SparkSession":
