@@ -1,6 +1,5 @@
 """The commands against what real brokers did with the same disks."""
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from tierctl.metadata import open_metadata
 from tierctl.model.events import printed
 
 from tests.apply.conftest import Ran
-from tests.apply.worlds import World
+from tests.apply.worlds import World, objects_of
 
 Tierctl = Callable[..., Ran]
 
@@ -25,16 +24,6 @@ BROKER_DELETED = [
     ("orders", 1, 0),
     ("orders", 1, 600),
 ]
-
-
-def _objects(remote: Path) -> dict[tuple[str, str, str], str]:
-    """Checksums by partition folder, start offset and kind: ids differ from attempt to attempt."""
-    found = {}
-    for path in remote.rglob("*"):
-        if path.is_file():
-            place = (path.parent.name, path.name[:20], path.name[20 + 1 + 22 :])
-            found[place] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
 
 
 def _segments(metadata: Path) -> list[dict[str, Any]]:
@@ -61,7 +50,7 @@ def test_copy_stores_what_the_broker_stored(
     assert first.code == 0, first.err
     assert [outcome["status"] for outcome in first.json["outcomes"]] == ["done"] * 14
     assert len(first.json["steps"]) == 14
-    assert _objects(world.remote) == _objects(broker / "tiered-remote")
+    assert objects_of(world.remote) == objects_of(broker / "tiered-remote")
     assert _segments(world.metadata) == _segments(broker / "tiered-metadata")
     for state_dir in ((), ("--state-dir", world.state_dir)):
         again = tierctl(*command, *state_dir)
@@ -114,7 +103,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     assert {step["topic"] for step in deleted.json["steps"]} == {"shortlived"}
     assert tierctl(*delete).json["steps"] == []
     broker = capture("tiered-cluster")
-    assert _objects(cluster.remote) == _objects(broker / "after-remote")
+    assert objects_of(cluster.remote) == objects_of(broker / "after-remote")
     assert _segments(cluster.metadata) == _segments(broker / "after")
 
 

@@ -1,5 +1,6 @@
 """Small worlds cut from real captures, and what must hold of them whatever was killed."""
 
+import hashlib
 import os
 import shutil
 from collections import Counter
@@ -116,3 +117,13 @@ def copy_world(target: Path, capture: Path) -> World:
     for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
         (world.logs / name).write_text("0\n1\nbills 0 2400\n")
     return world
+
+
+def objects_of(remote: Path) -> dict[tuple[str, str, str], str]:
+    """Checksums by folder, start offset and kind: ids differ from attempt to attempt."""
+    found = {}
+    for path in remote.rglob("*"):
+        if path.is_file():
+            place = (path.parent.name, path.name[:20], path.name[20 + 1 + 22 :])
+            found[place] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return found

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apply.worlds import World, check_deleted, check_durable
+from tests.apply.worlds import World, check_deleted, check_durable, objects_of
 from tests.cli.shell import tierctl
 from tests.spark.clusters import Engine
 from tests.spark.worlds import (
@@ -16,7 +16,6 @@ from tests.spark.worlds import (
     deleting,
     end_of,
     marking,
-    objects_of,
     sweeping,
     tiered,
     untiered,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apply.worlds import World, check_deleted, check_durable
+from tests.apply.worlds import World, check_deleted, check_durable, objects_of
 from tests.cli.shell import Ran, tierctl
 from tests.spark.clusters import Driver, run_command
 from tests.spark.worlds import (
@@ -17,7 +17,6 @@ from tests.spark.worlds import (
     copying,
     deleting,
     marking,
-    objects_of,
     segments_of,
     sweeping,
     tiered,

@@ -1,6 +1,5 @@
 """Tiers of whole captures that a test may change, and what became of them, ids and times left out."""
 
-import hashlib
 import json
 import time
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from tierctl.metadata import open_metadata
 from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.model.events import printed
 
-from tests.apply.worlds import World
+from tests.apply.worlds import World, objects_of
 from tests.cli.shell import Ran
 
 Capture = Callable[[str], Path]
@@ -85,16 +84,6 @@ def end_of(ran: Ran, world: World) -> End:
 
 def _is_lasting(name: str, outcome: dict[str, Any]) -> bool:
     return name != "segment_id" or outcome["action"] != "copy_segment"
-
-
-def objects_of(remote: Path) -> dict[tuple[str, str, str], str]:
-    """Checksums by folder, start offset and kind: ids differ from attempt to attempt."""
-    found = {}
-    for path in remote.rglob("*"):
-        if path.is_file():
-            place = (path.parent.name, path.name[:20], path.name[20 + 1 + 22 :])
-            found[place] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
 
 
 def segments_of(world: World) -> list[dict[str, Any]]:

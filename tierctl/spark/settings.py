@@ -84,11 +84,6 @@ class SparkSettings:
         """Whether the session is one of Spark Connect."""
         return self.master is not None and self.master.startswith("sc://")
 
-    @property
-    def is_local(self) -> bool:
-        """Whether all of it runs on this machine."""
-        return self.master is None or self.master.startswith("local")
-
 
 def _check_master(settings: SparkSettings) -> None:
     master = settings.master
