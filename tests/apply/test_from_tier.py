@@ -18,8 +18,8 @@ from tierctl.storage.spool import spool_folder
 
 from tests.apply.bench import opened, put, tools_of
 from tests.apply.conftest import Ran
-from tests.apply.test_captures import _objects, _segments
-from tests.apply.worlds import World
+from tests.apply.test_captures import _segments
+from tests.apply.worlds import World, objects_of
 from tests.plan.tier import DAY_MS, PARTITION, advance, segment, segment_id, tier
 from tests.plan.tier import NOW_MS as TIER_NOW_MS
 
@@ -54,7 +54,7 @@ def records_of(tierctl: Tierctl, world: World, *more: object) -> list[str]:
 
 
 def test_a_whole_tier(tierctl: Tierctl, source: World, target: World) -> None:
-    objects, segments = _objects(source.remote), _segments(source.metadata)
+    objects, segments = objects_of(source.remote), _segments(source.metadata)
     planned = tierctl(*between(source, target, "--detailed-exitcode"))
     assert (planned.code, len(planned.json["steps"])) == (9, len(segments))
     assert not target.remote.exists()
@@ -62,7 +62,7 @@ def test_a_whole_tier(tierctl: Tierctl, source: World, target: World) -> None:
     copied = tierctl(*between(source, target, "--apply"))
     assert copied.code == 0, copied.err
     assert {outcome["status"] for outcome in copied.json["outcomes"]} == {"done"}
-    assert _objects(target.remote) == objects
+    assert objects_of(target.remote) == objects
     assert _segments(target.metadata) == segments
     ids = {s.segment_id for s in source.segments()}
     assert not ids & {s.segment_id for s in target.segments()}
@@ -85,7 +85,7 @@ def test_what_is_new_goes_along_later(tierctl: Tierctl, source: World, target: W
     rest = tierctl(*between(source, target, "--apply"))
     assert rest.code == 0, rest.err
     assert len(rest.json["steps"]) == len(_segments(source.metadata)) - len(done)
-    assert _objects(target.remote) == _objects(source.remote)
+    assert objects_of(target.remote) == objects_of(source.remote)
 
 
 def test_of_an_unclean_election_only_the_lineage(
@@ -175,7 +175,7 @@ def test_a_kept_plan_is_carried_out(tierctl: Tierctl, source: World, target: Wor
     where = (*places, "--to-metadata", target.metadata, "--remote", target.remote)
     ran = tierctl("apply", kept, *where, "-o", "json", "--apply")
     assert ran.code == 0, ran.err
-    assert _objects(target.remote) == _objects(source.remote)
+    assert objects_of(target.remote) == objects_of(source.remote)
 
 
 @pytest.mark.parametrize(
