@@ -14,6 +14,9 @@ from tierctl.state.tier import TierState
 from tierctl.storage import open_remote
 
 LINKED_FROM_BYTES = 1 << 18
+KAFKAS = {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
+AIVENS = {"log", "indexes", "rsm-manifest"}
+"""Suffixes of a segment's objects, by layout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def check_durable(world: World) -> None:
     for segment in world.segments():
         if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
             suffixes = {obj.key.rsplit(".", 1)[1] for obj in remote.objects_of(segment)}
-            wanted = {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
+            wanted = AIVENS if "rsm-manifest" in suffixes else KAFKAS
             assert wanted <= suffixes, f"{segment.segment_id} is FINISHED, but has only {suffixes}"
 
 
@@ -124,6 +127,7 @@ def objects_of(remote: Path) -> dict[tuple[str, str, str], str]:
     found = {}
     for path in remote.rglob("*"):
         if path.is_file():
-            place = (path.parent.name, path.name[:20], path.name[20 + 1 + 22 :])
+            folder = path.parent.relative_to(remote).as_posix()
+            place = (folder, path.name[:20], path.name[20 + 1 + 22 :])
             found[place] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found

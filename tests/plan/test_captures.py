@@ -29,7 +29,7 @@ from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode
 from tierctl.wire.records import batches
 
-from tests.plan.tier import read_state
+from tests.state.captures import read_state
 
 Capture = Callable[[str], Path]
 Segments = dict[str, RemoteLogSegmentMetadata]

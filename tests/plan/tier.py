@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 from tierctl.model import (
     EpochEntry,
     LocalLog,
@@ -14,10 +13,8 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.state.fold import fold, fold_event
+from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
-from tierctl.wire.metadata import decode_column
-from tierctl.wire.records import batches
 
 S = RemoteLogSegmentState
 TOPIC_ID = Uuid.from_bytes(bytes(15) + b"\x01")
@@ -25,20 +22,6 @@ OTHER_ID = Uuid.from_bytes(bytes(15) + b"\x02")
 PARTITION = TopicIdPartition(TOPIC_ID, "orders", 0)
 NOW_MS = 1_800_000_000_000
 DAY_MS = 24 * 60 * 60 * 1000
-
-
-def read_state(folder: Path) -> TierState:
-    """What a broker's `__remote_log_metadata-*` folders say."""
-    state = TierState()
-    for log in sorted(folder.glob("__remote_log_metadata-*/*.log")):
-        records = [record for batch in batches(log.read_bytes()) for record in batch.records()]
-        fold(
-            decode_column(pa.array([record.value for record in records], pa.binary())),
-            state,
-            metadata_partition=int(log.parent.name.rpartition("-")[2]),
-            metadata_offsets=[record.offset for record in records],
-        )
-    return state
 
 
 def segment_id(number: int) -> Uuid:

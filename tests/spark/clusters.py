@@ -21,7 +21,7 @@ import site
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,7 +154,8 @@ def spark_connect_server(folder: Path) -> Iterator[str]:
 class Driver:
     """A process with one Spark session, in which commands and functions are run one after the other."""
 
-    def __init__(self, master: str, folder: Path) -> None:
+    def __init__(self, master: str, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+        """`environment` comes to the variables that Spark's programs have in tests."""
         self.master = master
         self.log = folder / "driver.log"
         with self.log.open("wb") as log:
@@ -164,7 +165,7 @@ class Driver:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=folder,
-                env=spark_environment(python_without_tierctl(folder)),
+                env=spark_environment(python_without_tierctl(folder), **(environment or {})),
             )
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:

@@ -12,12 +12,15 @@ from tests.spark.worlds import (
     Capture,
     End,
     Run,
+    aivens,
     copying,
     deleting,
     end_of,
     marking,
     sweeping,
     tiered,
+    trimming,
+    unclean,
     untiered,
 )
 
@@ -32,14 +35,33 @@ def _swept_and_deleted(run: Run, capture: Capture, target: Path) -> list[End]:
     return _ends(run, world, sweeping(world), marking(world), deleting(world))
 
 
-def _copied_from_a_tier(run: Run, capture: Capture, target: Path) -> list[End]:
-    """Encrypted, by a key that executors read themselves."""
-    root = capture("aiven-encrypted")
+def _trimmed_after_an_unclean_election(run: Run, capture: Capture, target: Path) -> list[End]:
+    world = unclean(capture, target)
+    swept = trimming(world, "--off-lineage", "--unreferenced-epochs")
+    return _ends(run, world, swept, marking(world, "wallets"), deleting(world))
+
+
+def _trimmed_in_aivens_layout(run: Run, capture: Capture, target: Path) -> list[End]:
+    world = aivens(capture, target)
+    return _ends(run, world, trimming(world), marking(world, "audit"), deleting(world))
+
+
+def _copied_from_an_encrypted_tier(run: Run, capture: Capture, target: Path) -> list[End]:
+    """By a key that executors read themselves."""
+    key = capture("aiven-encrypted") / "keys" / "private.pem"
+    more = ("--layout", "kafka", "--aiven-private-key", f"key1={key}")
+    return _between_tiers(run, capture("aiven-encrypted"), target, *more)
+
+
+def _copied_in_aivens_layout(run: Run, capture: Capture, target: Path) -> list[End]:
+    return _between_tiers(run, capture("aiven-plain"), target, "--layout", "aiven")
+
+
+def _between_tiers(run: Run, root: Path, target: Path, *more: str) -> list[End]:
     world = World(target / "metadata", target / "remote", target / "logs", target / "state")
     source = ("--metadata", root / "broker-logs", "--from-remote", root / "bucket", "--from-layout", "aiven")
-    target_options = ("--to-metadata", world.metadata, "--remote", world.remote, "--layout", "kafka")
-    key = ("--aiven-private-key", f"key1={root / 'keys' / 'private.pem'}")
-    return _ends(run, world, ("copy", *source, *target_options, *key, "-o", "json", "--apply"))
+    target_options = ("--to-metadata", world.metadata, "--remote", world.remote)
+    return _ends(run, world, ("copy", *source, *target_options, *more, "-o", "json", "--apply"))
 
 
 def _ends(run: Run, world: World, *commands: tuple[object, ...]) -> list[End]:
@@ -56,7 +78,10 @@ def _ends(run: Run, world: World, *commands: tuple[object, ...]) -> list[End]:
 SCENES: tuple[Callable[[Run, Capture, Path], list[End]], ...] = (
     _copied,
     _swept_and_deleted,
-    _copied_from_a_tier,
+    _trimmed_after_an_unclean_election,
+    _trimmed_in_aivens_layout,
+    _copied_from_an_encrypted_tier,
+    _copied_in_aivens_layout,
 )
 
 

@@ -40,6 +40,22 @@ def tiered(capture: Capture, target: Path) -> World:
     return world
 
 
+def unclean(capture: Capture, target: Path) -> World:
+    """A tier with what two leaders wrote of the same offsets; metadata and logs are one broker's each."""
+    before = capture("unclean-leader") / "before"
+    world = World(before / "broker-1", before / "remote", before / "broker-2", target / "none").clone(target)
+    (world.logs / "configs").write_text("payouts.retention.bytes=3145728\nwallets.retention.bytes=3145728\n")
+    return world
+
+
+def aivens(capture: Capture, target: Path) -> World:
+    """A tier that Aiven's plugin wrote."""
+    root = capture("aiven-plain")
+    world = World(root / "broker-logs", root / "bucket", root / "broker-logs", target / "none").clone(target)
+    (world.logs / "configs").write_text("sensors.retention.bytes=500000\n")
+    return world
+
+
 def copying(world: World) -> tuple[object, ...]:
     """Everything that can be copied."""
     return ("copy", *world.where, "--layout", "kafka", "--log-dir", world.logs, "-o", "json", "--apply")
@@ -52,9 +68,16 @@ def sweeping(world: World) -> tuple[object, ...]:
     return ("sweep", *world.where, *options, "-o", "json", "--apply")
 
 
-def marking(world: World) -> tuple[object, ...]:
+def trimming(world: World, *more: str) -> tuple[object, ...]:
+    """What the world's limits leave no room for."""
+    logs = ("--log-dir", world.metadata, "--log-dir", world.logs)
+    options = (*logs, "--topic-configs", world.logs / "configs", "--now", NOW_MS, *more)
+    return ("sweep", *world.where, *options, "-o", "json", "--apply")
+
+
+def marking(world: World, topic: str = "shortlived") -> tuple[object, ...]:
     """The topic that was deleted."""
-    return ("delete", *world.where, "--mark", "--topic", "shortlived", "-o", "json", "--apply")
+    return ("delete", *world.where, "--mark", "--topic", topic, "-o", "json", "--apply")
 
 
 def deleting(world: World) -> tuple[object, ...]:

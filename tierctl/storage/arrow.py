@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from tierctl.errors import (
-    RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
     StoreWriteFailed,
@@ -17,7 +16,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.objects import Source, WholeRange, chunks, source_size_bytes, verify_stream
+from tierctl.storage.objects import Source, WholeRange, chunks, verify_bytes
 
 READ_BYTES = 1 << 18
 
@@ -62,13 +61,7 @@ class ArrowStore:
 
     def verify(self, key: str, source: Source) -> None:
         """ObjectStore.verify, byte by byte: pyarrow.fs tells no checksums."""
-        sizes, expected = self.sizes_bytes([key]), source_size_bytes(source)
-        if key not in sizes:
-            raise RemoteResourceNotFound(f"{key} is not there")
-        if sizes[key] != expected:
-            raise RemoteObjectDiffers(f"{key} has {sizes[key]} bytes, its source {expected}")
-        with self.open(key) as stored:
-            verify_stream(key, stored, source)
+        verify_bytes(self, key, source)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """ObjectStore.open."""

@@ -10,7 +10,6 @@ from typing import BinaryIO
 from hdfs_native import Client, FileReader, WriteOptions
 
 from tierctl.errors import (
-    RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
     RemoteTierMissing,
@@ -19,7 +18,7 @@ from tierctl.errors import (
 )
 from tierctl.files import TEMP_SUFFIX
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.objects import Source, WholeRange, chunks, source_size_bytes, verify_stream, walk
+from tierctl.storage.objects import Source, WholeRange, chunks, verify_bytes, walk
 
 READ_BYTES = 1 << 20
 WRITERS = 6
@@ -66,13 +65,7 @@ class HdfsStore:
 
     def verify(self, key: str, source: Source) -> None:
         """ObjectStore.verify, byte by byte: HDFS' own checksums depend on its block size."""
-        size_bytes, expected = self._length(self._root + key), source_size_bytes(source)
-        if size_bytes is None:
-            raise RemoteResourceNotFound(f"{key} is not there")
-        if size_bytes != expected:
-            raise RemoteObjectDiffers(f"{key} has {size_bytes} bytes, its source {expected}")
-        with self.open(key) as stored:
-            verify_stream(key, stored, source)
+        verify_bytes(self, key, source)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """ObjectStore.open."""
