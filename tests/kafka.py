@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.java import java
+
 VERSIONS = ("4.3.0", "3.9.1")
 RUN_TIMEOUT_S = 120
 FETCH_TIMEOUT_S = 900
@@ -46,7 +48,7 @@ class KafkaRelease:
 
     def command(self, main_class: str, arguments: Sequence[str], *, heap: str = "384m") -> list[str]:
         """The command line that runs a main class."""
-        return ["java", f"-Xmx{heap}", "-cp", f"{self.jars}/*", main_class, *arguments]
+        return java(f"{self.jars}/*", main_class, *arguments, heap=heap)
 
     def run(self, main_class: str, *arguments: str, timeout_s: float = RUN_TIMEOUT_S) -> str:
         """Standard output of a tool that must end well."""

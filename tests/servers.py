@@ -21,6 +21,8 @@ from uuid import uuid4
 
 import pytest
 
+from tests.java import java
+
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 S3PROXY = ("org.gaul", "s3proxy", "4.1.0", "jar-with-dependencies")
 HADOOP = (
@@ -200,7 +202,7 @@ def _s3_command(folder: Path, port: int, certificate: Path | None = None) -> lis
     file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     # The whole one alone: what it is made of lies beside it, and would be mixed with its own copies.
     (whole,) = proxy.glob("s3proxy-*-jar-with-dependencies.jar")
-    return ["java", "-Xmx256m", "-cp", str(whole), "org.gaul.s3proxy.Main", "--properties", str(file)]
+    return java(str(whole), "org.gaul.s3proxy.Main", "--properties", str(file), heap="256m")
 
 
 def _s3proxy_listener(folder: Path, port: int, certificate: Path | None) -> dict[str, str]:
@@ -283,8 +285,9 @@ def hdfs_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         cannot("HDFS", "Java and Maven are needed, and Maven Central")
     folder = tmp_path_factory.mktemp("hdfs")
     port, http_port, details = free_port(), free_port(), folder / "details.json"
-    command = ["java", "-Xmx384m", "--add-opens", "java.base/java.lang=ALL-UNNAMED", "-cp", f"{hadoop}/*"]
-    command += ["org.apache.hadoop.test.MiniDFSClusterManager", "-datanodes", "1", "-format"]
+    options = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")
+    manager = "org.apache.hadoop.test.MiniDFSClusterManager"
+    command = java(f"{hadoop}/*", *options, manager, "-datanodes", "1", "-format")
     command += ["-nnport", str(port), "-httpport", str(http_port), "-writeDetails", str(details)]
 
     def ready() -> bool:

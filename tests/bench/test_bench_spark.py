@@ -15,7 +15,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from tests.bench.spark_work import Cost, Waves, fold_on, measured, tables_on, waves_on
 from tests.bench.topics import make_topic
-from tests.spark.clusters import Driver
+from tests.spark.clusters import LOOPBACK, Driver
 from tests.spark.tables import run
 from tierctl.metadata import open_metadata
 from tierctl.metadata.log_on_disk import MetadataLogOnDisk
@@ -64,7 +64,7 @@ def driver(
     if not request.config.getoption("benchmark_enable"):
         yield None
         return
-    found = Driver(request.param, tmp_path_factory.mktemp("driver"))
+    found = Driver(request.param, tmp_path_factory.mktemp("driver"), conf=LOOPBACK)
     found.call(fold_on, topics(1))
     yield found
     found.close()
@@ -142,7 +142,7 @@ def test_fold_on_spark(
     benchmark: BenchmarkFixture, measure: Measure, topics: Topics, driver: Driver | None, millions: int
 ) -> None:
     if driver is not None:
-        topic, pid = topics(millions), driver._process.pid
+        topic, pid = topics(millions), driver.pid
         work = lambda: driver.call(fold_on, topic)  # noqa: E731
         measure(driver.master, millions, events_in(topic), pid, work)
     else:
@@ -161,7 +161,7 @@ def test_tables_on_spark(
     topic = topics(FIVE)
     if driver is not None:
         work = lambda: driver.call(tables_on, topic, tmp_path / "warehouse")  # noqa: E731
-        pid = driver._process.pid
+        pid = driver.pid
         measure(f"tables {driver.master}", FIVE, events_in(topic), pid, work)
     else:
         benchmark.pedantic(events_in, (topic,), rounds=1)

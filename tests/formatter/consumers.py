@@ -10,6 +10,7 @@ from tierctl.formatter import CLASS_NAME
 
 from tests.cli.shell import environment, tierctl
 from tests.formatter.conftest import TOPIC, Filled
+from tests.java import java
 
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _PARTITION = re.compile(rb'(?:^partition: ?|"metadata_partition": )(\d+)')
@@ -23,7 +24,7 @@ def stock_consumer(
     flag = "--property" if filled.broker.release.version.startswith("3.") else "--formatter-property"
     named = [word for each in properties for word in (flag, each)]
     where = ["--bootstrap-server", filled.broker.bootstrap, "--topic", TOPIC, "--formatter", CLASS_NAME]
-    command = ["java", "-Xmx384m", "-cp", f"{jar}:{filled.broker.release.jars}/*", _CONSUMER]
+    command = java(f"{jar}:{filled.broker.release.jars}/*", _CONSUMER)
     return subprocess.run(
         [*command, *where, *flags, *named],
         capture_output=True,

@@ -7,7 +7,6 @@ import pytest
 from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
 from tierctl.model import (
     EpochEntry,
-    RemoteLogSegmentMetadata,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     TopicConfig,
@@ -354,50 +353,6 @@ def test_clock_skew(skew_ms: int, refused: bool) -> None:
             sweep(state)
     else:
         assert numbers(sweep(state)) == []
-
-
-def _diverged() -> list[RemoteLogSegmentMetadata]:
-    """The first leader's epochs 0 and 2, the second one's epoch 4 from 150 on, as in an unclean election."""
-    return [
-        segment(1, 0, 99),
-        segment(2, 100, 199),
-        segment(3, 200, 299, (0, 200), (2, 250)),
-        segment(4, 100, 199, (0, 100), (4, 150)),
-        segment(5, 200, 299, (4, 200)),
-        segment(6, 300, 399, (4, 300), (5, 350)),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("log_start", "epochs", "arguments", "wanted"),
-    [
-        # The epochs that diverged are still known and still referenced.
-        (0, ((0, 0), (4, 150), (5, 350)), {"off_lineage": True}, []),
-        (120, ((0, 120), (4, 150), (5, 350)), {"off_lineage": True}, [1]),
-        # The log start passes them now, from a lineage that knows them.
-        (200, ((0, 0), (4, 150), (5, 350)), {}, [1, 4]),
-        (200, ((0, 0), (4, 150), (5, 350)), {"unreferenced_epochs": True}, [1, 4]),
-        (200, ((0, 0), (4, 150), (5, 350)), {"off_lineage": True}, [1, 4, 2, 3]),
-        # The log has forgotten them: what diverged can't be told from what was deleted.
-        (200, ((4, 200), (5, 350)), {}, [4]),
-        (200, ((4, 200), (5, 350)), {"unreferenced_epochs": True}, [4, 1, 2, 3]),
-        (200, ((4, 200), (5, 350)), {"off_lineage": True}, [4, 1, 2, 3]),
-    ],
-)
-def test_segments_off_the_lineage(
-    log_start: int, epochs: Any, arguments: dict[str, Any], wanted: list[int]
-) -> None:
-    log = local_log([400], 450, epochs=epochs, log_start_offset=log_start)
-    assert numbers(sweep(tier(*_diverged()), logs=[log], **arguments)) == wanted
-
-
-def test_off_lineage_deletes_wait_for_the_log_start() -> None:
-    log = local_log([400], 450, epochs=((0, 0), (4, 150), (5, 350)))
-    raised = {TopicPartition("orders", 0): 200}
-    plan = sweep(tier(*_diverged()), logs=[log], log_start_offsets=raised, off_lineage=True)
-    off = [step for step in plan.steps if step.details["breach"] == "off_lineage"]
-    assert [step.details["new_log_start_offset"] for step in off] == [200, 200]
-    assert [step.details["earliest_epoch"] for step in off] == [4, 4]
 
 
 def test_segments_of_another_topic_of_the_same_name_are_untouched() -> None:

@@ -25,10 +25,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 from tests.cli.shell import Ran, tierctl
+from tests.java import SHORT_LIVED
 from tests.servers import answers, cannot, free_port, process
 
 if TYPE_CHECKING:
@@ -41,10 +43,10 @@ READY_TIMEOUT_S = 300
 END_TIMEOUT_S = 30
 # Neither the working directory nor PYTHONPATH may show tierctl to Python workers that the JVM starts.
 _DRIVER = (
-    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.spark.driver import main; main(sys.argv[1])"
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tests.spark.driver import main; main(*sys.argv[1:])"
 )
 
-SMALL = {
+LOOPBACK = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "768m",
     "spark.driver.host": "127.0.0.1",
@@ -54,7 +56,12 @@ SMALL = {
     "spark.cores.max": "2",
     "spark.executor.cores": "1",
 }
-"""Settings that keep a test's Spark small, and on the loopback interface."""
+"""Settings that keep Spark small, and on the loopback interface."""
+
+SMALL = LOOPBACK | {
+    f"spark.{process}.extraJavaOptions": " ".join(SHORT_LIVED) for process in ("driver", "executor")
+}
+"""Those of a test's Spark: what ends so soon is not worth its second compiler."""
 
 
 def spark_home() -> Path:
@@ -68,7 +75,8 @@ def spark_home() -> Path:
 
 def spark_environment(python: Path, **extra: str) -> dict[str, str]:
     """An environment in which Spark's programs run on the loopback interface, with little memory."""
-    own = {"SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m", "PYSPARK_PYTHON": str(python)}
+    own = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": str(python)}
+    own |= {"SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": " ".join(SHORT_LIVED)}
     kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "HOME") if name in os.environ}
     return kept | own | extra
 
@@ -154,19 +162,33 @@ def spark_connect_server(folder: Path) -> Iterator[str]:
 class Driver:
     """A process with one Spark session, in which commands and functions are run one after the other."""
 
-    def __init__(self, master: str, folder: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        master: str,
+        folder: Path,
+        *,
+        conf: Mapping[str, str] = MappingProxyType(SMALL),
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """`environment` comes to the variables that Spark's programs have in tests."""
         self.master = master
+        # A server of Spark Connect has its own.
+        settings = {} if master.startswith("sc://") else dict(conf)
         self.log = folder / "driver.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _DRIVER, master],
+                [sys.executable, "-c", _DRIVER, master, json.dumps(settings)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=folder,
-                env=spark_environment(python_without_tierctl(folder), **(environment or {})),
+                env=spark_environment(python_without_tierctl(folder), **environment),
             )
+
+    @property
+    def pid(self) -> int:
+        """Its process, whose child the JVM is."""
+        return self._process.pid
 
     def call(self, function: Callable[..., Any], *args: Any) -> Any:
         """function(spark, *args) in the driver; what it raises is raised here."""

@@ -1,17 +1,18 @@
 """A process with a Spark session that does what it is asked on stdin; clusters.py starts it."""
 
+import json
 import os
 
 from tierctl.spark.session import opened_session
 from tierctl.spark.settings import SparkSettings
 
-from tests.spark.clusters import SMALL, serve
+from tests.spark.clusters import serve
 
 
-def main(master: str) -> None:
-    """Answers go to the stdout this process was given; what else is printed goes to stderr."""
+def main(master: str, conf: str) -> None:
+    """`conf` is JSON. Answers go to the stdout this process was given; what else is printed, to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    settings = SparkSettings(master=master, conf={} if master.startswith("sc://") else SMALL)
+    settings = SparkSettings(master=master, conf=json.loads(conf))
     with opened_session(settings) as session, os.fdopen(0, "rb", closefd=False) as requests:
         serve(session, requests, answers)

@@ -36,7 +36,7 @@ def tiered(brokers: Brokers) -> Iterator[Tiered]:
     broker = brokers.own("4.3.0")
     broker.create_topic(TOPIC, 2, tiered=True)
     broker.create_topic(GONE, tiered=True)
-    for number in range(8):
+    for number in range(12):
         broker.produce_transaction(TOPIC, 300, commit=number % 3 != 1)
         broker.produce(TOPIC, 300, seed=number, partition=1)
     broker.produce(GONE, 2500)
@@ -50,7 +50,7 @@ def tiered(brokers: Brokers) -> Iterator[Tiered]:
         ]
         for isolation, number in product(ISOLATIONS, (0, 1))
     }
-    broker.restart(tiered=False)
+    broker.restart(tiered=False, log_retention_bytes="1200000")
     yield Tiered(broker, served)
     broker.stop()
 
@@ -95,7 +95,7 @@ def test_the_tables_are_those_of_one_process(tiered: Tiered, spark: "SparkSessio
         assert ran.code == 0, ran.err
         tables.append(rows_of(tmp_path / name))
     assert tables[0] == tables[1]
-    assert len(tables[0]["events"]) > 20
+    assert len(tables[0]["events"]) > 10
 
 
 def test_what_is_to_go_goes(tiered: Tiered, spark: "SparkSession") -> None:
@@ -109,11 +109,12 @@ def test_what_is_to_go_goes(tiered: Tiered, spark: "SparkSession") -> None:
     assert {outcome["status"] for outcome in removed["outcomes"]} == {"done"}
     assert not objects(broker, GONE)
 
-    broker.alter_topic(TOPIC, retention_bytes="1500000")
     before = base_offsets(broker, TOPIC)
-    sweep = ("sweep", *where(broker), "--topic", TOPIC)
+    # It tiers no more; that it did a moment ago is what the guard goes by.
+    sweep = ("sweep", *where(broker), "--topic", TOPIC, "--allow-live-brokers")
     planned = plan(*sweep)
-    assert plan(*sweep, *SPARK)["steps"] == planned["steps"] != []
+    assert planned["steps"], planned["skipped"]
+    assert plan(*sweep, *SPARK)["steps"] == planned["steps"]
     swept = plan(*sweep, "--apply", *SPARK)
     assert {outcome["status"] for outcome in swept["outcomes"]} == {"done"}
     went = [step["start_offset"] for step in planned["steps"]]

@@ -3,9 +3,11 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,6 +24,9 @@ from tests.spark.worlds import (
     tiered,
     untiered,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _EXECUTOR, _WORKER = b"CoarseGrainedExecutorBackend", b"org.apache.spark.deploy.worker.Worker"
 _COMMANDS = {"copy": copying, "sweep": sweeping, "delete": deleting}
@@ -69,9 +74,10 @@ class Cluster:
         while len(self.executors()) < 2 and time.monotonic() < deadline_s:
             time.sleep(0.1)
 
-    def tierctl(self, *words: object) -> Ran:
-        options = ("--engine", "spark", "--master", self.driver.master)
-        return self.driver.call(run_command, [str(word) for word in (*words, *options)])
+
+def _run(driver: Driver, words: tuple[object, ...]) -> Ran:
+    options = ("--engine", "spark", "--master", driver.master)
+    return driver.call(run_command, [str(word) for word in (*words, *options)])
 
 
 def _count(world: World) -> int:
@@ -79,19 +85,17 @@ def _count(world: World) -> int:
     return sum(name.endswith(".log") for _, _, names in os.walk(world.remote) for name in names)
 
 
-def _killed_in_the_middle(cluster: Cluster, words: tuple[object, ...], world: World) -> Ran:
-    """The run; its executors were killed after its first objects had come or gone."""
-    cluster.ready()
-    executors, before = cluster.executors(), _count(world)
+def _killed_in_the_middle(run: Callable[[], Ran], pids: list[int], world: World) -> Ran:
+    """The run; these processes were killed after its first objects had come or gone."""
+    before = _count(world)
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(cluster.tierctl, *words)
+        running = pool.submit(run)
         deadline_s = time.monotonic() + TIMEOUT_S
         while _count(world) == before and not running.done() and time.monotonic() < deadline_s:
             time.sleep(0.002)
         assert not running.done(), running.result().err
-        # All of them: one that has nothing to do at the moment would prove nothing.
-        for executor in executors:
-            os.kill(executor, signal.SIGKILL)
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
         return running.result(timeout=TIMEOUT_S)
 
 
@@ -119,7 +123,7 @@ def cluster(request: pytest.FixtureRequest, kind: str) -> Cluster:
     if kind == "standalone":
         return Cluster(request.getfixturevalue("standalone_driver"), _below([os.getpid()], _WORKER))
     driver = request.getfixturevalue("local_cluster_driver")
-    return Cluster(driver, [driver._process.pid])
+    return Cluster(driver, [driver.pid])
 
 
 @pytest.mark.parametrize(
@@ -129,10 +133,39 @@ def test_executors_are_killed(
     command: str, cluster: Cluster, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
 ) -> None:
     world, end = _world(command, capture, tmp_path / "world"), undisturbed[command]
-    ran = _killed_in_the_middle(cluster, _COMMANDS[command](world), world)
+    words = _COMMANDS[command](world)
+    cluster.ready()
+    # All of them: one that has nothing to do at the moment would prove nothing.
+    ran = _killed_in_the_middle(lambda: _run(cluster.driver, words), cluster.executors(), world)
     check_durable(world)
     check_deleted(world)
     # Spark does the lost tasks again, and what these find of their own is as good as new.
     assert ran.code == 0, ran.err
     assert segments_of(world) == segments_of(end)
     assert objects_of(world.remote) == objects_of(end.remote)
+
+
+@pytest.mark.parametrize("command", ["copy", "delete"])
+def test_the_driver_is_killed(
+    command: str, standalone: str, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
+) -> None:
+    """Its executors may go on for a while; the next run, on threads, comes to the end all the same."""
+    world, end = _world(command, capture, tmp_path / "world"), undisturbed[command]
+    words, driver = _COMMANDS[command](world), Driver(standalone, tmp_path)
+    driver.call(_started)
+    with pytest.raises(RuntimeError, match="has died"):
+        _killed_in_the_middle(lambda: _run(driver, words), [driver.pid], world)
+    driver.close()
+    check_durable(world)
+    ran = tierctl(*words)
+    assert ran.code == 0, ran.err
+    check_durable(world)
+    check_deleted(world)
+    assert world.facts() == end.facts()
+    if command == "delete":
+        assert objects_of(world.remote) == objects_of(end.remote)
+
+
+def _started(spark: "SparkSession") -> None:
+    """So that a kill in the middle is none at the beginning."""
+    spark.range(2).count()

@@ -42,7 +42,7 @@ def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
     with pytest.MonkeyPatch.context() as patched:
         found(s3_session, patched)
         aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
-    driver = Driver(MASTER, tmp_path_factory.mktemp("driver"), aws)
+    driver = Driver(MASTER, tmp_path_factory.mktemp("driver"), environment=aws)
     yield driver
     driver.close()
 

@@ -1,12 +1,11 @@
 """Layout `aiven` against what Aiven's plugin wrote, and against what it never would."""
 
 import json
-import struct
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,6 @@ from tierctl.errors import (
     CorruptInputError,
     RemoteResourceNotFound,
     SafetyRefusal,
-    UnsupportedFormatError,
     UsageError,
 )
 from tierctl.metadata import open_metadata
@@ -26,7 +24,7 @@ from tierctl.storage.aiven_settings import AivenSettings
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.open import local_tier, open_remote
 from tierctl.storage.tier import ObjectTier
-from tierctl.wire.aiven_chunks import decode_sizes, encode_sizes, sizes_from_text, sizes_to_text
+from tierctl.wire.aiven_chunks import sizes_from_text
 from tierctl.wire.aiven_custom_metadata import (
     AivenCustomMetadata,
     read_custom_metadata,
@@ -329,91 +327,6 @@ class TestCustomMetadata:
             "03 0002d804 010303702f 0202 026b".replace(" ", "")
         )
         assert write_custom_metadata(AivenCustomMetadata()) is None
-
-
-class TestManifests:
-    GOOD: ClassVar[dict[str, Any]] = {
-        "version": "1",
-        "chunkIndex": {
-            "type": "fixed",
-            "originalChunkSize": 100,
-            "originalFileSize": 250,
-            "transformedChunkSize": 110,
-            "finalTransformedChunkSize": 60,
-        },
-        "segmentIndexes": {
-            name: {"position": 0, "size": 0}
-            for name in ("offset", "timestamp", "producerSnapshot", "leaderEpoch")
-        }
-        | {"transaction": None},
-        "compression": False,
-    }
-
-    def test_what_is_there_is_read(self) -> None:
-        manifest = read_manifest(json.dumps(self.GOOD).encode())
-        assert list(manifest.chunk_index.stored_sizes) == [110, 110, 60]
-        assert manifest.indexes[IndexType.TRANSACTION] is None
-
-    @pytest.mark.parametrize(
-        "change",
-        [
-            {"version": "2"},
-            {"version": 1},
-            {"compression": "no"},
-            {"chunkIndex": None},
-            {"chunkIndex": {**GOOD["chunkIndex"], "type": "other"}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalChunkSize": 0}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalFileSize": -1}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalFileSize": 1 << 31}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalFileSize": True}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "originalChunkSize": 1, "originalFileSize": (1 << 31) - 1}},
-            {"chunkIndex": {**GOOD["chunkIndex"], "type": "variable", "transformedChunks": "?"}},
-            {
-                "chunkIndex": {
-                    **GOOD["chunkIndex"],
-                    "type": "variable",
-                    "transformedChunks": sizes_to_text([1]),
-                }
-            },
-            {"segmentIndexes": {}},
-            {"encryption": {"dataKey": "x", "aad": ""}},
-            {"encryption": {"dataKey": "x:?", "aad": ""}},
-            {"encryption": 1},
-            {"segmentFormat": "iceberg"},
-        ],
-    )
-    def test_wrong_members_are_named(self, change: dict[str, Any]) -> None:
-        with pytest.raises(CorruptInputError):
-            read_manifest(json.dumps({**self.GOOD, **change}).encode())
-
-    @pytest.mark.parametrize("raw", [b"", b"null", b"[]", b"{", b"\xff", b"[" * 100_000])
-    def test_what_is_no_manifest(self, raw: bytes) -> None:
-        with pytest.raises(CorruptInputError):
-            read_manifest(raw)
-
-    def test_iceberg_is_refused_by_name(self) -> None:
-        with pytest.raises(UnsupportedFormatError, match="iceberg"):
-            read_manifest(b"PFA1" + bytes(20))
-
-    def test_every_truncation_of_a_captured_one(self, capture: Capture) -> None:
-        raw = next((capture("aiven-encrypted") / "bucket").rglob("*.rsm-manifest")).read_bytes()
-        for length in range(len(raw)):
-            with pytest.raises(CorruptInputError):
-                read_manifest(raw[:length])
-
-    @given(st.lists(st.integers(0, (1 << 31) - 1), max_size=40))
-    def test_sizes_round_trip(self, sizes: list[int]) -> None:
-        assert decode_sizes(encode_sizes(sizes)) == sizes
-        assert sizes_from_text(sizes_to_text(sizes)) == sizes
-
-    @given(st.binary(max_size=60))
-    def test_any_bytes_are_sizes_or_refused(self, raw: bytes) -> None:
-        with suppress(CorruptInputError):
-            decode_sizes(raw)
-
-    def test_more_sizes_than_there_are_bytes(self) -> None:
-        with pytest.raises(CorruptInputError):
-            decode_sizes(struct.pack(">iib", (1 << 31) - 1, 0, 4))
 
 
 def test_writing_encrypted_segments_is_refused(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from tierctl.errors import UsageError
 MEASURED_ON: Final = "two cores of a virtual machine, Python 3.11, Spark 4.3 local[1] and local[2]"
 MEASURED_BY: Final = "pytest tests/bench/test_bench_spark.py --benchmark-enable --benchmark-only"
 
-FOLD_US: Final = 2.2
+FOLD_US: Final = 1.8
 """Processor time of an event that is read, decoded and folded on an executor."""
 
-TABLES_US: Final = 3.1
+TABLES_US: Final = 2.2
 """The same with its rows of all tables and the state written."""
 
-TWO_CORES: Final = 0.85
+TWO_CORES: Final = 0.9
 """How much of a second core comes through: processor time on one core, as a share of that on two."""
 
 STARTING_S: Final = 20.0

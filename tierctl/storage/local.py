@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -175,7 +176,12 @@ class LocalStore:
         inner = [above for above in (folder, *folder.parents) if self._base in above.parents]
         with _translated(f"looking into {folder}"):
             for above in reversed(inner):
-                if above.is_symlink() or (above.exists() and not above.is_dir()):
+                # One look: between two of them a deletion may take the empty folder.
+                try:
+                    mode = above.lstat().st_mode
+                except FileNotFoundError:
+                    return False
+                if not stat.S_ISDIR(mode):
                     raise SafetyRefusal(
                         f"{above} is not a plain folder",
                         hint="links in a tier are not followed: look where it leads",
