@@ -13,9 +13,10 @@ from tierctl.errors import UsageError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark import register
 from tierctl.spark.log_options import LogOptions
-from tierctl.spark.log_plan import Window, plan_tasks
+from tierctl.spark.log_plan import plan_tasks
 from tierctl.spark.log_rows import SCHEMA, rows_of
 from tierctl.spark.metadata_predicates import Predicate
+from tierctl.spark.pushed_window import Window
 
 from tests.read.made import HOUR_MS, Asked, counting, day, made_tier
 
@@ -105,12 +106,14 @@ def test_conditions_leave_the_rows_they_are_true_of(late: dict[str, str], late_m
 
 
 def test_bounds_are_no_narrower_than_what_they_come_from() -> None:
-    assert Window.of([]) == Window((-(1 << 63) + 1, (1 << 63) - 1), None, None)
+    assert Window.of([], "offset") == Window((-(1 << 63) + 1, (1 << 63) - 1), None, None)
     at = moment(5000) + timedelta(microseconds=1)
-    assert Window.of([Predicate("timestamp", ">=", at), Predicate("timestamp", "<", at)]) == Window(
+    assert Window.of([Predicate("timestamp", ">=", at), Predicate("timestamp", "<", at)], "offset") == Window(
         (-(1 << 63) + 1, (1 << 63) - 1), 5001, 5000
     )
-    assert Window.of([Predicate("offset", "in", (9, 4)), Predicate("offset", "=", 3, True)]).offsets == (4, 9)
+    assert Window.of(
+        [Predicate("offset", "in", (9, 4)), Predicate("offset", "=", 3, True)], "offset"
+    ).offsets == (4, 9)
 
 
 def asked_for(

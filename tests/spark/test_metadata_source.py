@@ -11,7 +11,9 @@ import tierctl.spark
 from pyspark.sql import DataFrame
 from tierctl.errors import UsageError
 from tierctl.spark.metadata_options import SourceOptions
+from tierctl.spark.metadata_predicates import Predicate
 from tierctl.spark.metadata_rows import SCHEMA
+from tierctl.spark.metadata_split import TopicLocation, plan_splits
 from tierctl.wire.metadata import encode
 
 from tests.broker import Brokers
@@ -177,3 +179,9 @@ def test_a_cluster_is_read_as_its_log(brokers: Brokers, spark: "SparkSession") -
     expected = [row for row in rows if (row["topic_id"], row["partition"]) == (topic_id, 0)]
     assert one.rdd.getNumPartitions() == 1
     assert len(expected) == one.count() > 0
+    middle_ms = sorted(row["timestamp_ms"] for row in rows)[len(rows) // 2]
+    later = table(spark, uri).where(f"timestamp_ms >= {middle_ms}").toArrow().to_pylist()
+    assert sorted(later, key=place) == [row for row in rows if row["timestamp_ms"] >= middle_ms]
+    splits = plan_splits(TopicLocation(uri=uri), predicates=(Predicate("timestamp_ms", ">=", middle_ms),))
+    asked_for = sum(split.end_offset - split.start_offset for split in splits)
+    assert len(later) <= asked_for < len(rows)

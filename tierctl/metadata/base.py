@@ -4,7 +4,7 @@
 `RemoteLogMetadataManager` is what a broker sees on top of it; one implementation serves every transport.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -81,6 +81,13 @@ class MetadataTopic(Protocol):
 
     def end_offsets(self) -> dict[int, int]:
         """Next offset to be written, of each partition."""
+        ...
+
+    def offsets_for_time(self, partitions: Collection[int], timestamp_ms: int) -> dict[int, int]:
+        """Offsets before which all records of a partition are earlier, as near to the first other as it goes.
+
+        Partitions that have no record as late may be left out.
+        """
         ...
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:

@@ -6,7 +6,7 @@ file:///dir/__remote_log_metadata-0/00000000000000000000.log
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -111,6 +111,12 @@ class MetadataLogOnDisk:
             note = log.torn_note()
             if note is not None:
                 self._on_torn(note)
+
+    def offsets_for_time(self, partitions: Collection[int], timestamp_ms: int) -> dict[int, int]:
+        """MetadataTopic.offsets_for_time, by time indexes where there are any."""
+        with translated(f"reading {self._folder}"):
+            logs = {log.partition: log for log in self._logs}
+            return {number: logs[number].offset_for_time(timestamp_ms) for number in partitions}
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """MetadataTopic.read."""

@@ -1,6 +1,6 @@
 """`__remote_log_metadata` in a folder, wherever that is: read only, and with whatever partitions it has."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tierctl.errors import MetadataError, NotFoundError
@@ -46,6 +46,11 @@ class MetadataLogReader:
         self._look()
         with translated(f"reading {self._folder}"):
             return {number: log.end_offset() for number, log in self._logs.items()}
+
+    def offsets_for_time(self, partitions: Collection[int], timestamp_ms: int) -> dict[int, int]:
+        """MetadataTopic.offsets_for_time, by time indexes where there are any."""
+        with translated(f"reading {self._folder}"):
+            return {number: self._logs[number].offset_for_time(timestamp_ms) for number in partitions}
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """MetadataTopic.read."""

@@ -12,7 +12,7 @@ from tierctl.metadata.base import MetadataChunk
 from tierctl.metadata.log_files import LOCAL, LogBytes, LogFiles
 from tierctl.metadata.segment_windows import Mark, is_good_batch, scan_windows, skip_to, torn_note
 from tierctl.metadata.window_chunks import chunk_of, empty_chunk, gap
-from tierctl.wire.indexes import OffsetIndex
+from tierctl.wire.indexes import OffsetIndex, TimeIndex
 
 _SEGMENT = re.compile(r"(\d{20})\.log\Z")
 _MARK_BYTES = 1 << 20
@@ -113,6 +113,42 @@ class PartitionLog:
         path = self.path(tail.segment_base)
         with closing(self._files.open(path)) as file:
             return torn_note(file, path, tail.position, tail.torn_bytes)
+
+    def offset_for_time(self, timestamp_ms: int) -> int:
+        """An offset before which all records are earlier, by the time indexes and what lies behind them.
+
+        What an index says is believed; a segment without one, or with a damaged one, is not looked through.
+        """
+        for base in self.segments():
+            index = self._time_index(base)
+            if not len(index):
+                return base
+            entry = index.lookup(timestamp_ms - 1)
+            if entry != index.last:
+                return entry.offset + 1 if entry.timestamp_ms >= 0 else base
+            found = self._later_batch(base, entry.offset + 1, timestamp_ms)
+            if found is not None:
+                return found
+        return self.end_offset()
+
+    def _later_batch(self, base: int, start_offset: int, timestamp_ms: int) -> int | None:
+        """Where the first batch begins, of those that end at `start_offset` or above, that may be as late."""
+        with closing(self._files.open(self.path(base))) as file:
+            position, expected = self._seek(file, base, start_offset)
+            for window in scan_windows(file, position, expected):
+                heads = window.heads
+                is_late = heads.fields["max_timestamp_ms"] >= timestamp_ms
+                found = heads.base_offsets[is_late & (heads.next_offsets > start_offset)]
+                if len(found):
+                    return max(int(found[0]), start_offset)
+        return None
+
+    def _time_index(self, base: int) -> TimeIndex:
+        data = self._files.content(self.path(base).with_suffix(".timeindex"))
+        try:
+            return TimeIndex.decode(data or b"", base)
+        except CorruptInputError:
+            return TimeIndex(base)
 
     def read(self, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """Records from `start_offset` up to, not including, `end_offset`, in chunks of bounded size."""

@@ -16,6 +16,8 @@ from tierctl.model import TopicPartition, Uuid
 R = TypeVar("R")
 _LEADER_WAIT_S = 0.2
 _ATTEMPT_S = 2.0
+_NONE = -1
+"""Instead of an offset: no record is as late as that."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +84,17 @@ class TopicAdmin:
                 )
 
     def list_offsets(
-        self, partitions: Collection[TopicPartition], *, latest: bool, committed: bool = False
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        latest: bool = False,
+        committed: bool = False,
+        at_ms: int | None = None,
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition, or the one after the last, in one call.
 
-        The latest is the high watermark; `committed`, the last stable offset.
+        The latest is the high watermark; `committed`, the last stable offset. With `at_ms` it is that of the
+        first record with such a timestamp or a later one; partitions that have none are left out.
         """
         from confluent_kafka import IsolationLevel
         from confluent_kafka import TopicPartition as TheirPartition
@@ -95,6 +103,7 @@ class TopicAdmin:
         if not partitions:
             return {}
         spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
+        spec = spec if at_ms is None else OffsetSpec.for_timestamp(at_ms)
         asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         deadline = time.monotonic() + self.request_timeout_s
@@ -104,7 +113,8 @@ class TopicAdmin:
             timeout_s = min(attempt_s, max(deadline - time.monotonic(), _LEADER_WAIT_S))
             futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
             try:
-                return self._offsets_in(futures)
+                found = self._offsets_in(futures, may_be_none=at_ms is not None)
+                return {partition: offset for partition, offset in found.items() if offset >= 0}
             except MetadataError:
                 if time.monotonic() > deadline:
                     raise
@@ -112,13 +122,15 @@ class TopicAdmin:
                 time.sleep(_LEADER_WAIT_S)
                 attempt_s *= 2
 
-    def _offsets_in(self, futures: Mapping[Any, "Future[Any]"]) -> dict[TopicPartition, int]:
+    def _offsets_in(
+        self, futures: Mapping[Any, "Future[Any]"], *, may_be_none: bool
+    ) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         for key, future in futures.items():
             partition = TopicPartition(key.topic, key.partition)
             doing = f"asking for the offsets of {partition}"
             offset = int(self.answer(future, doing, Right("Describe", partition.topic)).offset)
-            if offset < 0:
+            if offset < (_NONE if may_be_none else 0):
                 # So librdkafka says, beside good offsets and without an error, that a leader was silent.
                 raise NoLeaderError(f"{doing}: its leader did not answer", hint="is it up? run again")
             found[partition] = offset
@@ -133,6 +145,13 @@ class TopicAdmin:
     def offsets(self, topic: str, count: int, *, latest: bool) -> dict[int, int]:
         """`list_offsets` of all partitions of a topic, by number."""
         found = self.list_offsets([TopicPartition(topic, number) for number in range(count)], latest=latest)
+        return {partition.partition: offset for partition, offset in found.items()}
+
+    def offsets_for_time(self, topic: str, numbers: Collection[int], timestamp_ms: int) -> dict[int, int]:
+        """`list_offsets` of the first record that is as late, of those partitions that have one."""
+        asked = [TopicPartition(topic, number) for number in numbers]
+        # Brokers take a negative one for something else; every record is as late as that.
+        found = self.list_offsets(asked, at_ms=max(timestamp_ms, 0))
         return {partition.partition: offset for partition, offset in found.items()}
 
     def names(self) -> list[str]:

@@ -1,6 +1,6 @@
 """`__remote_log_metadata` on a cluster, through confluent-kafka."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal
 from tierctl.metadata.base import METADATA_TOPIC, MetadataChunk
@@ -77,6 +77,10 @@ class MetadataTopicOnCluster:
         """MetadataTopic.end_offsets, of all partitions in one call: their high watermarks."""
         self._check_unchanged()
         return self._admin.offsets(self._topic, self.partition_count, latest=True)
+
+    def offsets_for_time(self, partitions: Collection[int], timestamp_ms: int) -> dict[int, int]:
+        """MetadataTopic.offsets_for_time, in one call."""
+        return self._admin.offsets_for_time(self._topic, partitions, timestamp_ms)
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """MetadataTopic.read; raises MetadataError when the cluster serves nothing for too long."""

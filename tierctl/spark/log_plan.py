@@ -1,10 +1,7 @@
 """What `remote_log` is asked for, cut into tasks on the driver by the code that `tierctl fetch` reads by."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pyarrow as pa
 
@@ -23,59 +20,13 @@ from tierctl.read.view import PartitionView
 from tierctl.spark.log_options import LogOptions, Mode
 from tierctl.spark.log_rows import PARTITION_COLUMNS, SCHEMA, LogTask, tell
 from tierctl.spark.metadata_predicates import Predicate, mask_of
+from tierctl.spark.pushed_window import Window
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteSpec, open_remote
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.retry import RetrySettings
 from tierctl.typed import folder_of
-
-_END = (1 << 63) - 1
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """Bounds, all inclusive, of the offsets and timestamps that predicates can be true of."""
-
-    offsets: tuple[int, int]
-    first_ms: int | None
-    last_ms: int | None
-
-    @classmethod
-    def of(cls, predicates: Sequence[Predicate]) -> "Window":
-        """Never narrower than the predicates."""
-        first_ms, last_ms = _bounds(predicates, "timestamp_ms", int)
-        first_us, last_us = _bounds(predicates, "timestamp", _microseconds)
-        first = max(first_ms, -(-first_us // 1000))
-        last = min(last_ms, last_us // 1000)
-        return cls(
-            offsets=_bounds(predicates, "offset", int),
-            first_ms=first if first > -(_END // 1000) else None,
-            last_ms=last if last < _END // 1000 else None,
-        )
-
-
-def _bounds(predicates: Iterable[Predicate], column: str, number: Callable[[Any], int]) -> tuple[int, int]:
-    low, high = -_END, _END
-    for each in predicates:
-        if each.column != column or each.is_negated:
-            continue
-        match each.operator:
-            case "=" | ">" | ">=":
-                low = max(low, number(each.value) + (each.operator == ">"))
-            case "in":
-                low = max(low, min(map(number, each.value)))
-        match each.operator:
-            case "=" | "<" | "<=":
-                high = min(high, number(each.value) - (each.operator == "<"))
-            case "in":
-                high = min(high, max(map(number, each.value)))
-    return low, high
-
-
-def _microseconds(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def plan_tasks(
@@ -110,7 +61,7 @@ class _Plan:
     def __init__(self, options: LogOptions, predicates: Sequence[Predicate], opened: ExitStack) -> None:
         self._options = options
         self._predicates = predicates
-        self._window = Window.of(predicates)
+        self._window = Window.of(predicates, "offset")
         self._opened = opened
         self.problems: list[TierctlError] = []
         self._remote = self._open_remote()

@@ -12,10 +12,10 @@ from tierctl.metadata.base import MetadataTopic
 from tierctl.metadata.user_partitions import strays
 from tierctl.model import Uuid
 from tierctl.spark.metadata_predicates import Predicate, mask_of
+from tierctl.spark.pushed_window import Window
 from tierctl.wire.metadata import decode_column
 from tierctl.wire.partitioner import metadata_partition
 
-OFFSET_END = (1 << 63) - 1
 _TRIED_PARTITIONS = 8
 _TRIED_RECORDS = 100
 
@@ -65,28 +65,21 @@ def _by_id(predicates: Collection[Predicate], partition_count: int) -> set[int] 
     return {metadata_partition(each, number, partition_count) for each, number in product(known, partitions)}
 
 
-def offset_bounds(predicates: Iterable[Predicate]) -> tuple[int, int]:
-    """[start, end) of the metadata offsets that can be asked for."""
-    start, end = 0, OFFSET_END
-    for predicate in predicates:
-        if predicate.column == "metadata_offset" and not predicate.is_negated:
-            low, high = _bounds(predicate.operator, predicate.value)
-            start, end = max(start, low), min(end, high)
-    return start, end
-
-
-def _bounds(operator: str, value: Any) -> tuple[int, int]:
-    match operator:
-        case "=":
-            return value, value + 1
-        case "in":
-            return min(value), max(value) + 1
-        case ">" | ">=":
-            return value + (operator == ">"), OFFSET_END
-        case "<" | "<=":
-            return 0, value + (operator == "<=")
-        case _:
-            return 0, OFFSET_END
+def wanted_offsets(
+    topic: MetadataTopic,
+    numbers: Collection[int],
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+    predicates: Sequence[Predicate],
+) -> dict[int, tuple[int, int]]:
+    """[start, end) of the metadata offsets that can hold what is asked for, of those of the partitions."""
+    window = Window.of(predicates, "metadata_offset")
+    low, high = window.offsets
+    starts: Mapping[int, int] = begins
+    if window.first_ms is not None:
+        # What is written later than this is not bounded: nobody promises that timestamps rise.
+        starts = topic.offsets_for_time(numbers, window.first_ms)
+    return {n: (max(low, begins[n], starts[n]), min(high + 1, ends[n])) for n in numbers if n in starts}
 
 
 def _values(predicates: Iterable[Predicate], column: str) -> set[Any] | None:

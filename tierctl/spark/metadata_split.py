@@ -13,7 +13,7 @@ from tierctl.metadata.log_reader import MetadataLogReader
 from tierctl.metadata.open import local_folder, open_metadata_topic
 from tierctl.metadata.partition_log import PartitionLog
 from tierctl.spark.metadata_predicates import Predicate
-from tierctl.spark.metadata_pruning import offset_bounds, wanted_partitions
+from tierctl.spark.metadata_pruning import wanted_offsets, wanted_partitions
 from tierctl.spark.metadata_stores import StoredFiles
 from tierctl.storage.objects import ObjectStore
 from tierctl.storage.open import open_store
@@ -107,8 +107,7 @@ def plan_splits(
         ends = topic.end_offsets()
         begins = topic.beginning_offsets()
         numbers = wanted_partitions(topic, begins, ends, predicates)
-    low, high = offset_bounds(predicates)
-    ranges = {n: (max(low, begins[n]), min(high, ends[n])) for n in numbers}
+        ranges = wanted_offsets(topic, numbers, begins, ends, predicates)
     return cut(location, ranges, records_per_split=records_per_split, predicates=predicates, columns=columns)
 
 
