@@ -1,6 +1,7 @@
 """`copy --from-remote`: one tier as another, every byte and record of it, and nothing that is not sound."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -297,6 +298,19 @@ def test_a_killed_runs_spool_goes_with_the_next(tmp_path: Path) -> None:
     with spool_folder(tmp_path) as first, spool_folder(tmp_path) as second:
         assert sorted(tmp_path.iterdir()) == sorted([foreign, first, second])
     assert list(tmp_path.iterdir()) == [foreign]
+
+
+def test_runs_that_begin_side_by_side_keep_their_spools(tmp_path: Path) -> None:
+    """Each looks for what killed runs left while the others make theirs."""
+
+    def spool(_number: int) -> None:
+        with spool_folder(tmp_path) as folder:
+            assert folder.is_dir()
+            (folder / "log").write_bytes(b"bytes")
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(spool, range(2000)))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["plain", "encrypted"])

@@ -10,6 +10,7 @@ to S3, in small parts then. `env` is added to the environment. The last line of 
 """
 
 import functools
+import gc
 import importlib
 import json
 import os
@@ -99,13 +100,16 @@ def main() -> None:
     from tierctl.storage import s3
 
     for module in pkgutil.walk_packages(tierctl.__path__, "tierctl."):
-        if not module.name.endswith("__main__"):
+        if not module.name.endswith("__main__") and not module.name.startswith("tierctl.spark"):
             importlib.import_module(module.name)
     # Reading what boto3 knows of S3 takes as long as a run.
     s3.client(s3.S3Address("http://127.0.0.1:1", "us-east-1")).close()
     # A killed process loses nothing that it wrote: only a power cut would, and that is not what is tested.
     os.fsync = lambda _fd: None
     tierctl.cli.main.build = functools.cache(tierctl.cli.main.build)
+    # What was loaded is never looked through again, so that forks go on sharing its memory.
+    gc.collect()
+    gc.freeze()
     for line in sys.stdin:
         job = json.loads(line)
         child = os.fork()

@@ -28,7 +28,7 @@ from tests.spark.worlds import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_EXECUTOR, _WORKER = b"CoarseGrainedExecutorBackend", b"org.apache.spark.deploy.worker.Worker"
+_EXECUTOR = b"CoarseGrainedExecutorBackend"
 _COMMANDS = {"copy": copying, "sweep": sweeping, "delete": deleting}
 TIMEOUT_S = 240
 
@@ -44,9 +44,9 @@ def _children() -> dict[int, list[int]]:
     return found
 
 
-def _below(pids: list[int], sign: bytes) -> list[int]:
-    """The JVMs with `sign` in their command line among what `pids` have started."""
-    children, found, left = _children(), [], list(pids)
+def _below(pid: int, sign: bytes) -> list[int]:
+    """The JVMs with `sign` in their command line among what a process has started."""
+    children, found, left = _children(), [], [pid]
     while left:
         left.extend(children.get(process := left.pop(), ()))
         try:
@@ -60,13 +60,12 @@ def _below(pids: list[int], sign: bytes) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A driver, and the processes below which its executors are."""
+    """A driver, below whose process its executors are."""
 
     driver: Driver
-    pids: list[int]
 
     def executors(self) -> list[int]:
-        return _below(self.pids, _EXECUTOR)
+        return _below(self.driver.pid, _EXECUTOR)
 
     def ready(self) -> None:
         """Those that were killed by the test before are replaced."""
@@ -118,20 +117,15 @@ def undisturbed(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> d
     return ends
 
 
-@pytest.fixture
-def cluster(request: pytest.FixtureRequest, kind: str) -> Cluster:
-    if kind == "standalone":
-        return Cluster(request.getfixturevalue("standalone_driver"), _below([os.getpid()], _WORKER))
-    driver = request.getfixturevalue("local_cluster_driver")
-    return Cluster(driver, [driver.pid])
-
-
-@pytest.mark.parametrize(
-    ("kind", "command"), [*(("local-cluster", name) for name in _COMMANDS), ("standalone", "copy")]
-)
+@pytest.mark.parametrize("command", _COMMANDS)
 def test_executors_are_killed(
-    command: str, cluster: Cluster, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
+    command: str,
+    local_cluster_driver: Driver,
+    undisturbed: dict[str, World],
+    capture: Capture,
+    tmp_path: Path,
 ) -> None:
+    cluster = Cluster(local_cluster_driver)
     world, end = _world(command, capture, tmp_path / "world"), undisturbed[command]
     words = _COMMANDS[command](world)
     cluster.ready()
@@ -145,13 +139,12 @@ def test_executors_are_killed(
     assert objects_of(world.remote) == objects_of(end.remote)
 
 
-@pytest.mark.parametrize("command", ["copy", "delete"])
 def test_the_driver_is_killed(
-    command: str, standalone: str, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
+    standalone: str, undisturbed: dict[str, World], capture: Capture, tmp_path: Path
 ) -> None:
     """Its executors may go on for a while; the next run, on threads, comes to the end all the same."""
-    world, end = _world(command, capture, tmp_path / "world"), undisturbed[command]
-    words, driver = _COMMANDS[command](world), Driver(standalone, tmp_path)
+    world, end = _world("copy", capture, tmp_path / "world"), undisturbed["copy"]
+    words, driver = copying(world), Driver(standalone, tmp_path)
     driver.call(_started)
     with pytest.raises(RuntimeError, match="has died"):
         _killed_in_the_middle(lambda: _run(driver, words), [driver.pid], world)
@@ -160,10 +153,7 @@ def test_the_driver_is_killed(
     ran = tierctl(*words)
     assert ran.code == 0, ran.err
     check_durable(world)
-    check_deleted(world)
     assert world.facts() == end.facts()
-    if command == "delete":
-        assert objects_of(world.remote) == objects_of(end.remote)
 
 
 def _started(spark: "SparkSession") -> None:

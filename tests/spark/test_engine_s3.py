@@ -11,7 +11,7 @@ from tierctl.apply.effects import observe
 
 from tests.apply.conftest import Ran
 from tests.apply.test_stores import (
-    PLACES,
+    COMPRESSED,
     Place,
     live_segments,
     test_copies_are_what_the_broker_copied,
@@ -47,10 +47,10 @@ def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> It
     driver.close()
 
 
-@pytest.fixture(params=["s3, kafka", "s3, aiven zstd"])
-def place(request: pytest.FixtureRequest, s3_server: S3Server) -> Place:
-    _, layout, settings = PLACES[request.param]
-    return Place(f"s3://{s3_server.bucket()}/tier", layout, settings)
+@pytest.fixture
+def place(s3_server: S3Server) -> Place:
+    """One that other tests of the engine have not."""
+    return Place(f"s3://{s3_server.bucket()}/tier", "aiven", COMPRESSED)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Commands on YARN, the driver here or in a container: they end as on threads."""
+"""A command submitted to YARN, its driver in a container: it ends as on threads."""
 
 import os
 import sys
@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.apply.worlds import check_durable, objects_of
+from tests.apply.worlds import objects_of
 from tests.cli.shell import environment, tierctl, tierctl_process
 from tests.spark.clusters import spark_home
-from tests.spark.worlds import Capture, copying, segments_of, sweeping, tiered, untiered
+from tests.spark.worlds import Capture, segments_of, sweeping, tiered
 from tests.spark.yarn import SMALL, yarn_running
 
 pytestmark = pytest.mark.slow
@@ -37,17 +37,6 @@ def settings(staging: Path, more: Mapping[str, str]) -> list[str]:
     own = {"spark.yarn.jars": f"local:{spark_home()}/jars/*", "spark.yarn.stagingDir": staging.as_uri()}
     named = (SMALL | own | more).items()
     return [word for name, value in named for word in ("--spark-conf", f"{name}={value}")]
-
-
-def test_the_driver_is_here(env: dict[str, str], capture: Capture, tmp_path: Path) -> None:
-    here, there = untiered(capture, tmp_path / "here"), untiered(capture, tmp_path / "there")
-    assert tierctl(*copying(here)).code == 0
-    python = {"spark.pyspark.python": sys.executable, "spark.driver.host": "127.0.0.1"}
-    words = ("--engine", "spark", "--master", "yarn", *settings(tmp_path / "staging", python))
-    ran = tierctl_process(*copying(there), *words, env=env, cwd=tmp_path, timeout_s=TIMEOUT_S)
-    assert ran.code == 0, ran.err
-    check_durable(there)
-    assert (segments_of(there), objects_of(there.remote)) == (segments_of(here), objects_of(here.remote))
 
 
 def test_the_driver_is_in_a_container(env: dict[str, str], capture: Capture, tmp_path: Path) -> None:

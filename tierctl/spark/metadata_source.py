@@ -21,9 +21,9 @@ fail_on_data_loss   false: go on when records were deleted before they were read
 
 The columns are tierctl.spark.metadata_rows.SCHEMA, or those of them that .schema(...) names: the others are
 not made at all. What where(...) asks of columns is applied before rows go to the JVM; conditions on
-metadata_partition, on metadata_offset, and on topic_id together with partition spare whole tasks. So does what
-timestamp or timestamp_ms must not be below, where the log has time indexes; nothing says of an upper bound
-that later records are all above it.
+metadata_partition, on metadata_offset, and on topic_id together with partition spare whole tasks. So does
+what timestamp or timestamp_ms must not be below, where the log has time indexes; nothing says of an upper
+bound that later records are all above it.
 """
 
 from collections.abc import Iterator, Sequence

@@ -7,7 +7,7 @@ import mmap
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -22,6 +22,7 @@ CHUNK_BYTES = 1 << 20
 INDEX_BYTES_MAX = 1 << 28
 _PREFIX = "tierctl-spool-"
 _LOCK = "lock"
+_ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +59,21 @@ def spool_folder(parent: Path | None = None) -> Iterator[Path]:
     base = Path(tempfile.gettempdir()) if parent is None else parent
     for left in base.glob(f"{_PREFIX}*"):
         _remove_abandoned(left)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
-    try:
-        with exclusive(folder, _LOCK):
-            yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with ExitStack() as held:
+        yield _locked_folder(base, held)
+
+
+def _locked_folder(base: Path, held: ExitStack) -> Path:
+    """A new folder that is `held`; one that another run took for abandoned before that is given up."""
+    for _ in range(_ATTEMPTS):
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
+        with ExitStack() as own, suppress(LockedError, FileNotFoundError):
+            own.callback(shutil.rmtree, folder, ignore_errors=True)
+            own.enter_context(exclusive(folder, _LOCK))
+            if (folder / _LOCK).exists():
+                held.push(own.pop_all())
+                return folder
+    raise LockedError(f"other runs took {_ATTEMPTS} new folders in {base}", hint="run again")
 
 
 def _remove_abandoned(folder: Path) -> None:
