@@ -86,7 +86,10 @@ class FolderWarehouse:
                 self._fs.sync_folder(target.parent)
 
     def show_table(self, table: str, files: Files, shown: Files) -> None:
-        """Warehouse.show_table: the folder is exchanged for one that has the files."""
+        """Warehouse.show_table: the folder is exchanged for one that has the files.
+
+        The one that was shown goes with the next exchange: who has just opened it would find it empty.
+        """
         del shown
         target = self._root / table
         with translated(f"writing {target}"):
@@ -94,7 +97,6 @@ class FolderWarehouse:
             if target.exists():
                 self._fs.exchange(new, target)
                 self._fs.sync_folder(self._root)
-                self._remove(new)
             else:
                 self._fs.rename(new, target)
                 self._fs.sync_folder(self._root)

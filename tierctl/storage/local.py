@@ -21,6 +21,7 @@ from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.objects import Source, WholeRange, chunks, verify_stream, walk
 
+_ATTEMPTS = 20
 _HINTS = {
     errno.ENOSPC: "the tier's disk is full: free space there, then run again",
     errno.EDQUOT: "the tier's quota is used up: raise it, then run again",
@@ -194,12 +195,15 @@ class LocalStore:
                 self._fs.make_folder(folder)
 
     def _write(self, path: Path, source: Source) -> None:
-        try:
-            write_durably(path, chunks(source), fs=self._fs, sync_folder=False)
-        except FileNotFoundError:
-            # A deletion of the folder's last object took the empty folder in between.
-            self._fs.make_folder(path.parent)
-            write_durably(path, chunks(source), fs=self._fs, sync_folder=False)
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                write_durably(path, chunks(source), fs=self._fs, sync_folder=False)
+                break
+            except FileNotFoundError:
+                if not left:
+                    raise
+                # A deletion of the folder's last object took the empty folder in between.
+                self._fs.make_folder(path.parent)
 
     def _sync_names(self, folder: Path) -> None:
         with _synced_names(folder):
