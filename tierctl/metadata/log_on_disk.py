@@ -115,8 +115,8 @@ class MetadataLogOnDisk:
     def offsets_for_time(self, partitions: Collection[int], timestamp_ms: int) -> dict[int, int]:
         """MetadataTopic.offsets_for_time, by time indexes where there are any."""
         with translated(f"reading {self._folder}"):
-            logs = {log.partition: log for log in self._logs}
-            return {number: logs[number].offset_for_time(timestamp_ms) for number in partitions}
+            asked = (log for log in self._logs if log.partition in partitions)
+            return {log.partition: log.offset_for_time(timestamp_ms) for log in asked}
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
         """MetadataTopic.read."""
