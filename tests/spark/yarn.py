@@ -21,6 +21,8 @@ SMALL = {
     "spark.driver.memory": "512m",
     "spark.yarn.am.memory": "512m",
     "spark.ui.enabled": "false",
+    "spark.yarn.appMasterEnv.SPARK_LOCAL_IP": "127.0.0.1",
+    "spark.executorEnv.SPARK_LOCAL_IP": "127.0.0.1",
     **{f"spark.{process}.extraJavaOptions": " ".join(SHORT_LIVED) for process in ("driver", "executor")},
 }
 
