@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tests.spark.tables import run
 from tierctl.apply.bench import Answer, Bench, Piece
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.spark import register
 from tierctl.spark.bulk import Executors
 from tierctl.spark.fold import fold_topic
 from tierctl.spark.pipeline_run import run_on
@@ -78,6 +79,12 @@ def tables_on(spark: "SparkSession", topic: Path, warehouse: Path) -> int:
     """Make a new warehouse on executors; the number of its commit."""
     shutil.rmtree(warehouse, ignore_errors=True)
     return run(topic, warehouse, run_tasks=run_on(Executors(spark)))
+
+
+def read_all(spark: "SparkSession", source: str, options: dict[str, str]) -> None:
+    """Every row of a source with every column, for nobody."""
+    register(spark)
+    spark.read.format(source).options(**options).load().write.format("noop").mode("overwrite").save()
 
 
 def _nothing(_bench: Bench, _piece: Piece) -> Answer:

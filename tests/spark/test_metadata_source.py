@@ -150,11 +150,26 @@ def test_conditions_leave_the_same_rows_with_less_work(
         ({"starting_offsets": "soon"}, "option starting_offsets: 'soon'"),
         ({"starting_offsets": '{"0": -3}'}, "option starting_offsets"),
         ({"fail_on_data_loss": "maybe"}, "option fail_on_data_loss: 'maybe'"),
+        ({"metadata": "s4://bucket/x"}, "option metadata s4://bucket/x: unknown scheme"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         SourceOptions.of({"metadata": "file:///tmp"} | options)
+
+
+@pytest.mark.parametrize(
+    ("given", "uri"),
+    [
+        ("/srv/a b", "file:///srv/a%20b"),
+        ("file:///srv/kafka", "file:///srv/kafka"),
+        ("s3://bucket/folder", "s3://bucket/folder"),
+        ("kafka://host:9092", "kafka://host:9092"),
+    ],
+)
+def test_a_topic_is_named_as_commands_name_it(given: str, uri: str) -> None:
+    assert SourceOptions.of({"metadata": given}).location.uri == uri
+    assert SourceOptions.of({"path": given}).location.uri == uri
 
 
 def test_options_narrow_as_conditions_do(mixed: Path, spark: "SparkSession") -> None:

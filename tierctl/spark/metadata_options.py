@@ -9,6 +9,7 @@ from tierctl.errors import UsageError
 from tierctl.spark.metadata_predicates import Predicate
 from tierctl.spark.metadata_progress import EARLIEST, LATEST
 from tierctl.spark.metadata_split import RECORDS_PER_SPLIT, TopicLocation
+from tierctl.typed import remote_uri_of
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
 _NARROWING: dict[str, Callable[[str], Any]] = {
@@ -50,12 +51,14 @@ class SourceOptions:
         if not uri:
             raise UsageError(
                 "option metadata is missing",
-                hint="kafka://host:port, or a folder as file:///dir or s3://bucket/dir",
+                hint="kafka://host:port, or a folder as /dir or s3://bucket/dir",
             )
         start = given.get("starting_offsets", "earliest").strip()
         return cls(
             location=TopicLocation(
-                uri=uri, command_config=given.get("command_config"), config=given.get("config")
+                uri=uri if uri.startswith("kafka:") else remote_uri_of("option metadata", uri),
+                command_config=given.get("command_config"),
+                config=given.get("config"),
             ),
             predicates=tuple(
                 _predicate(name, given[name], kind) for name, kind in _NARROWING.items() if name in given

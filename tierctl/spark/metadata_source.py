@@ -2,7 +2,7 @@
 
 Options, of which only `metadata` must be given:
 
-metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it: file:///dir,
+metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it: /dir, file:///dir,
                     s3://bucket/folder, hdfs://host:port/folder, ...; also what load(...) is given
 command_config      Kafka's client properties file, which executors read under the same path
 config              a broker's server.properties, the same
