@@ -259,7 +259,8 @@ def slow_job(session: "SparkSession") -> list[tuple[int, int]]:
     heard: list[Tasks] = []
 
     def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        time.sleep(1)
+        # A server of Spark Connect tells every two seconds.
+        time.sleep(3)
         yield from batches
 
     with watched(session, heard.append, every_s=0.05):
