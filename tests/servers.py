@@ -32,6 +32,9 @@ HADOOP = (
     ("junit", "junit", "4.13.2", ""),
     ("javax.xml.bind", "jaxb-api", "2.3.1", ""),
     ("org.slf4j", "slf4j-simple", "1.7.36", ""),
+    # Of these YARN alone has need.
+    ("org.bouncycastle", "bcpkix-jdk18on", "1.78.1", ""),
+    ("ch.qos.reload4j", "reload4j", "1.2.25", ""),
 )
 KEY, SECRET = "tierctl-test", "tierctl-test-secret"
 BUILD_TIMEOUT_S = 900
@@ -112,6 +115,15 @@ def jars(name: str, artifacts: Sequence[tuple[str, str, str, str]]) -> Path | No
         return target
     finally:
         shutil.rmtree(mine, ignore_errors=True)
+
+
+def hadoop_jars(what: str) -> Path:
+    """Hadoop's small clusters; without them `what` is not tested."""
+    found = jars("hadoop-3.4.2-hdfs-yarn", HADOOP)
+    if found is None or shutil.which("java") is None:
+        cannot(what, "Java and Maven are needed, and Maven Central")
+    assert found is not None
+    return found
 
 
 def go_tool(name: str, module: str) -> Path | None:
@@ -280,9 +292,7 @@ def s3_tls_server(s3_tls_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture(scope="session")
 def hdfs_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The session's HDFS, as hdfs://host:port."""
-    hadoop = jars("hadoop-3.4.2", HADOOP)
-    if hadoop is None or shutil.which("java") is None:
-        cannot("HDFS", "Java and Maven are needed, and Maven Central")
+    hadoop = hadoop_jars("HDFS")
     folder = tmp_path_factory.mktemp("hdfs")
     port, http_port, details = free_port(), free_port(), folder / "details.json"
     options = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")

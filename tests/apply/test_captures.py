@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.metadata import open_metadata
-from tierctl.model.events import printed
 
 from tests.apply.conftest import Ran
-from tests.apply.worlds import World, objects_of
+from tests.apply.worlds import World, objects_of, segments_of
 
 Tierctl = Callable[..., Ran]
 
@@ -26,20 +24,6 @@ BROKER_DELETED = [
 ]
 
 
-def _segments(metadata: Path) -> list[dict[str, Any]]:
-    """Everything the metadata say of segments but ids, writer and time."""
-    manager = open_metadata(metadata.as_uri())
-    found = []
-    for part in manager.refresh():
-        for segment in part.cache.list_remote_log_segments():
-            facts = printed(segment)
-            for name in ("segment_id", "broker_id", "event_timestamp_ms"):
-                del facts[name]
-            found.append(facts)
-    manager.close()
-    return sorted(found, key=lambda facts: (facts["topic"], facts["partition"], facts["start_offset"]))
-
-
 def test_copy_stores_what_the_broker_stored(
     tierctl: Tierctl, capture: Callable[[str], Path], tmp_path: Path
 ) -> None:
@@ -51,7 +35,7 @@ def test_copy_stores_what_the_broker_stored(
     assert [outcome["status"] for outcome in first.json["outcomes"]] == ["done"] * 14
     assert len(first.json["steps"]) == 14
     assert objects_of(world.remote) == objects_of(broker / "tiered-remote")
-    assert _segments(world.metadata) == _segments(broker / "tiered-metadata")
+    assert segments_of(world.metadata) == segments_of(broker / "tiered-metadata")
     for state_dir in ((), ("--state-dir", world.state_dir)):
         again = tierctl(*command, *state_dir)
         assert (again.code, again.json["steps"], again.json["outcomes"]) == (0, [], [])
@@ -104,7 +88,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     assert tierctl(*delete).json["steps"] == []
     broker = capture("tiered-cluster")
     assert objects_of(cluster.remote) == objects_of(broker / "after-remote")
-    assert _segments(cluster.metadata) == _segments(broker / "after")
+    assert segments_of(cluster.metadata) == segments_of(broker / "after")
 
 
 def test_without_a_log_directory_the_tier_gives_the_lineage(

@@ -19,8 +19,7 @@ from tierctl.storage.spool import spool_folder
 
 from tests.apply.bench import opened, put, tools_of
 from tests.apply.conftest import Ran
-from tests.apply.test_captures import _segments
-from tests.apply.worlds import World, objects_of
+from tests.apply.worlds import World, objects_of, segments_of
 from tests.plan.tier import DAY_MS, PARTITION, advance, segment, segment_id, tier
 from tests.plan.tier import NOW_MS as TIER_NOW_MS
 
@@ -55,7 +54,7 @@ def records_of(tierctl: Tierctl, world: World, *more: object) -> list[str]:
 
 
 def test_a_whole_tier(tierctl: Tierctl, source: World, target: World) -> None:
-    objects, segments = objects_of(source.remote), _segments(source.metadata)
+    objects, segments = objects_of(source.remote), segments_of(source.metadata)
     planned = tierctl(*between(source, target, "--detailed-exitcode"))
     assert (planned.code, len(planned.json["steps"])) == (9, len(segments))
     assert not target.remote.exists()
@@ -64,7 +63,7 @@ def test_a_whole_tier(tierctl: Tierctl, source: World, target: World) -> None:
     assert copied.code == 0, copied.err
     assert {outcome["status"] for outcome in copied.json["outcomes"]} == {"done"}
     assert objects_of(target.remote) == objects
-    assert _segments(target.metadata) == segments
+    assert segments_of(target.metadata) == segments
     ids = {s.segment_id for s in source.segments()}
     assert not ids & {s.segment_id for s in target.segments()}
     assert {s.broker_id for s in target.segments()} == {-1}
@@ -85,7 +84,7 @@ def test_what_is_new_goes_along_later(tierctl: Tierctl, source: World, target: W
     assert set(done) == {("clicks", 0)}
     rest = tierctl(*between(source, target, "--apply"))
     assert rest.code == 0, rest.err
-    assert len(rest.json["steps"]) == len(_segments(source.metadata)) - len(done)
+    assert len(rest.json["steps"]) == len(segments_of(source.metadata)) - len(done)
     assert objects_of(target.remote) == objects_of(source.remote)
 
 
@@ -96,7 +95,7 @@ def test_of_an_unclean_election_only_the_lineage(
     source = World(root / "broker-1", root / "remote", root / "broker-1", root)
     copied = tierctl(*between(source, target, "--apply"))
     assert copied.code == 0, copied.err
-    assert len(copied.json["steps"]) == len(_segments(source.metadata)) - 10
+    assert len(copied.json["steps"]) == len(segments_of(source.metadata)) - 10
     assert records_of(tierctl, target) == records_of(tierctl, source)
     assert tierctl(*between(source, target)).json["steps"] == []
     assert tierctl("verify", *target.where, "--deep").code == 0

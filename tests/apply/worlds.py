@@ -7,10 +7,12 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tierctl.metadata import open_metadata
 from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
+from tierctl.model.events import printed
 from tierctl.state.tier import TierState
 from tierctl.storage import open_remote
 
@@ -18,6 +20,7 @@ LINKED_FROM_BYTES = 1 << 18
 KAFKAS = {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
 AIVENS = {"log", "indexes", "rsm-manifest"}
 """Suffixes of a segment's objects, by layout."""
+OF_AN_ATTEMPT = ("segment_id", "broker_id", "event_timestamp_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,3 +146,17 @@ def _lasting(path: Path) -> bytes:
         del metadata["eventTimestampMs"], metadata["remoteLogSegmentId"]["id"]
         data = json.dumps(manifest).encode()
     return data
+
+
+def segments_of(metadata: Path) -> list[dict[str, Any]]:
+    """Everything the metadata say of segments but ids, writer and time."""
+    manager = open_metadata(metadata.as_uri())
+    try:
+        segments = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
+    finally:
+        manager.close()
+    found = [
+        {name: value for name, value in printed(segment).items() if name not in OF_AN_ATTEMPT}
+        for segment in segments
+    ]
+    return sorted(found, key=lambda facts: (facts["topic"], facts["partition"], facts["start_offset"]))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.metadata.log_reader import MetadataLogReader
 from tierctl.metadata.partition_log import PartitionLog
 from tierctl.wire.indexes import TimeIndex, TimestampOffset
@@ -82,10 +83,13 @@ def test_a_segment_whose_index_says_nothing_is_read(tmp_path: Path, data: bytes)
     assert PartitionLog(folder, 0).offset_for_time(11) == 4
 
 
-def test_of_captured_logs(capture: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("opened", [MetadataLogReader, MetadataLogOnDisk])
+def test_of_captured_logs(
+    capture: Callable[[str], Path], opened: type[MetadataLogReader | MetadataLogOnDisk]
+) -> None:
     spared = 0
     for folder in topic_folders(capture("tiered-cluster")):
-        log = MetadataLogReader(folder)
+        log = opened(folder)
         for number, end in log.end_offsets().items():
             chunks = list(log.read(number, 0, end))
             times = {int(o): int(t) for c in chunks for o, t in zip(c.offsets, c.timestamps_ms, strict=True)}

@@ -58,10 +58,12 @@ LOOPBACK = {
 }
 """Settings that keep Spark small, and on the loopback interface."""
 
-SMALL = LOOPBACK | {
+SHORT_LIVED_JVMS = {
     f"spark.{process}.extraJavaOptions": " ".join(SHORT_LIVED) for process in ("driver", "executor")
 }
-"""Those of a test's Spark: what ends so soon is not worth its second compiler."""
+
+SMALL = LOOPBACK | SHORT_LIVED_JVMS
+"""Settings of a test's Spark."""
 
 
 def spark_home() -> Path:

@@ -5,13 +5,12 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.apply.worlds import World, check_deleted, check_durable, objects_of
+from tests.apply.worlds import World, check_deleted, check_durable, objects_of, segments_of
 from tests.cli.shell import Ran, tierctl
 from tests.spark.clusters import Driver, run_command
 from tests.spark.worlds import (
@@ -19,7 +18,6 @@ from tests.spark.worlds import (
     copying,
     deleting,
     marking,
-    segments_of,
     sweeping,
     tiered,
     untiered,
@@ -44,34 +42,26 @@ def _children() -> dict[int, list[int]]:
     return found
 
 
-def _below(pid: int, sign: bytes) -> list[int]:
-    """The JVMs with `sign` in their command line among what a process has started."""
-    children, found, left = _children(), [], [pid]
+def _executors(driver: Driver) -> list[int]:
+    """Those that a driver of local-cluster has started."""
+    children, found, left = _children(), [], [driver.pid]
     while left:
         left.extend(children.get(process := left.pop(), ()))
         try:
             command = Path(f"/proc/{process}/cmdline").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if sign in command and b"java" in command.partition(b"\0")[0]:
+        if _EXECUTOR in command and b"java" in command.partition(b"\0")[0]:
             found.append(process)
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class Cluster:
-    """A driver, below whose process its executors are."""
-
-    driver: Driver
-
-    def executors(self) -> list[int]:
-        return _below(self.driver.pid, _EXECUTOR)
-
-    def ready(self) -> None:
-        """Those that were killed by the test before are replaced."""
-        deadline_s = time.monotonic() + TIMEOUT_S
-        while len(self.executors()) < 2 and time.monotonic() < deadline_s:
-            time.sleep(0.1)
+def _all_executors(driver: Driver) -> list[int]:
+    """Once those that were killed by the test before are replaced."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while len(found := _executors(driver)) < 2 and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    return found
 
 
 def _run(driver: Driver, words: tuple[object, ...]) -> Ran:
@@ -125,17 +115,15 @@ def test_executors_are_killed(
     capture: Capture,
     tmp_path: Path,
 ) -> None:
-    cluster = Cluster(local_cluster_driver)
     world, end = _world(command, capture, tmp_path / "world"), undisturbed[command]
-    words = _COMMANDS[command](world)
-    cluster.ready()
+    words, driver = _COMMANDS[command](world), local_cluster_driver
     # All of them: one that has nothing to do at the moment would prove nothing.
-    ran = _killed_in_the_middle(lambda: _run(cluster.driver, words), cluster.executors(), world)
+    ran = _killed_in_the_middle(lambda: _run(driver, words), _all_executors(driver), world)
     check_durable(world)
     check_deleted(world)
     # Spark does the lost tasks again, and what these find of their own is as good as new.
     assert ran.code == 0, ran.err
-    assert segments_of(world) == segments_of(end)
+    assert segments_of(world.metadata) == segments_of(end.metadata)
     assert objects_of(world.remote) == objects_of(end.remote)
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.apply.worlds import objects_of
+from tests.apply.worlds import objects_of, segments_of
 from tests.cli.shell import environment, tierctl, tierctl_process
 from tests.spark.clusters import spark_home
-from tests.spark.worlds import Capture, segments_of, sweeping, tiered
+from tests.spark.worlds import Capture, sweeping, tiered
 from tests.spark.yarn import SMALL, yarn_running
 
 pytestmark = pytest.mark.slow
@@ -50,5 +50,6 @@ def test_the_driver_is_in_a_container(env: dict[str, str], capture: Capture, tmp
     submit = ("submit", "--run", "--submit-dir", tmp_path / "kept", *where, "--")
     ran = tierctl_process(*submit, *sweeping(there), env=env, cwd=tmp_path, timeout_s=TIMEOUT_S)
     assert ran.code == 0, ran.err
-    assert (segments_of(there), objects_of(there.remote)) == (segments_of(here), objects_of(here.remote))
+    assert segments_of(there.metadata) == segments_of(here.metadata)
+    assert objects_of(there.remote) == objects_of(here.remote)
     assert objects_of(there.remote) != objects_of(capture("tiered-cluster") / "before-remote")

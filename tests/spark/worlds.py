@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tierctl.metadata import open_metadata
 from tierctl.metadata.log_on_disk import MetadataLogOnDisk
-from tierctl.model.events import printed
 
-from tests.apply.worlds import World, objects_of
+from tests.apply.worlds import World, objects_of, segments_of
 from tests.cli.shell import Ran
 
 Capture = Callable[[str], Path]
@@ -21,7 +19,6 @@ NOW_MS = time.time_ns() // 1_000_000
 """One time for all runs: the reasons of a sweep's steps have it in them."""
 
 CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
-_OF_AN_ATTEMPT = ("segment_id", "broker_id", "event_timestamp_ms")
 
 
 def untiered(capture: Capture, target: Path) -> World:
@@ -102,22 +99,10 @@ def end_of(ran: Ran, world: World) -> End:
         {name: value for name, value in outcome.items() if _is_lasting(name, outcome)}
         for outcome in shown["outcomes"]
     ]
-    return End(ran.code, shown | {"outcomes": outcomes}, objects_of(world.remote), segments_of(world))
+    return End(
+        ran.code, shown | {"outcomes": outcomes}, objects_of(world.remote), segments_of(world.metadata)
+    )
 
 
 def _is_lasting(name: str, outcome: dict[str, Any]) -> bool:
     return name != "segment_id" or outcome["action"] != "copy_segment"
-
-
-def segments_of(world: World) -> list[dict[str, Any]]:
-    """Everything the metadata say of segments but ids, writer and time."""
-    manager = open_metadata(world.metadata.as_uri())
-    try:
-        segments = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
-    finally:
-        manager.close()
-    found = [
-        {name: value for name, value in printed(segment).items() if name not in _OF_AN_ATTEMPT}
-        for segment in segments
-    ]
-    return sorted(found, key=lambda facts: (facts["topic"], facts["partition"], facts["start_offset"]))

@@ -121,11 +121,11 @@ class PartitionLog:
         """
         for base in self.segments():
             index = self._time_index(base)
-            if not len(index):
-                return base
             entry = index.lookup(timestamp_ms - 1)
+            if entry.timestamp_ms < 0:
+                return base
             if entry != index.last:
-                return entry.offset + 1 if entry.timestamp_ms >= 0 else base
+                return entry.offset + 1
             found = self._later_batch(base, entry.offset + 1, timestamp_ms)
             if found is not None:
                 return found

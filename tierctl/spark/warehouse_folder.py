@@ -96,10 +96,9 @@ class FolderWarehouse:
             new = self._filled(table, files)
             if target.exists():
                 self._fs.exchange(new, target)
-                self._fs.sync_folder(self._root)
             else:
                 self._fs.rename(new, target)
-                self._fs.sync_folder(self._root)
+            self._fs.sync_folder(self._root)
 
     def _filled(self, table: str, files: Files) -> Path:
         """A new folder that has the files under their own names."""
