@@ -28,10 +28,10 @@ bench: $(READY) ## Speed of what has to be fast, as ratios to the plain way
 	$(BIN)/pytest -q tests/bench --benchmark-enable --benchmark-only
 
 formatter: $(READY) ## The jar for Kafka's console consumer, which a wheel then ships (JDK 11 or newer, Maven)
-	$(BIN)/python -m tierctl.formatter.build
+	$(BIN)/python -m tierctl.console_consumer.build
 
 docs: $(READY) ## Write completions/ and man/ from the commands
-	$(BIN)/python -m tierctl.cli.docs
+	$(BIN)/python -m tierctl.cli.docs.write
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "error: Python 3.11 or newer is needed; name it with PYTHON=..." >&2; exit 1; }

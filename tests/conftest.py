@@ -12,20 +12,36 @@ import pyarrow as pa
 import pytest
 from xdist.scheduler.loadscope import LoadScopeScheduling
 
-from tests.broker import broker, brokers
-from tests.kafka import kafka
-from tests.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
+from tests.spark.fixtures import (
+    connect_driver,
+    connect_server,
+    engine,
+    local_cluster_driver,
+    spark,
+    standalone,
+    standalone_driver,
+)
+from tests.support.broker import broker, brokers
+from tests.support.kafka import kafka
+from tests.support.servers import hdfs, hdfs_session, s3_server, s3_session, s3_tls_server, s3_tls_session
 
 __all__ = [
     "broker",
     "brokers",
+    "connect_driver",
+    "connect_server",
+    "engine",
     "hdfs",
     "hdfs_session",
     "kafka",
+    "local_cluster_driver",
     "s3_server",
     "s3_session",
     "s3_tls_server",
     "s3_tls_session",
+    "spark",
+    "standalone",
+    "standalone_driver",
 ]
 
 # A suite started in the background ignores SIGINT, and so would every process that a test interrupts.
@@ -38,7 +54,7 @@ class ByServers(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         file = nodeid.partition("::")[0]
-        return "spark" if file.startswith("tests/spark/") else file
+        return "spark" if file.startswith(("tests/spark/", "tests/pipeline/")) else file
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -48,12 +64,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByServers:
     return ByServers(config, log)
 
 
-LONGEST_FIRST = ("spark", "live", "apply", "storage", "metadata", "formatter")
+LONGEST_FIRST = ("spark", "pipeline", "live", "apply", "storage", "metadata", "kafka", "console_consumer")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes long begins early, so that both cores end together."""
-    items.sort(key=lambda item: (*LONGEST_FIRST, item.path.parent.name).index(item.path.parent.name))
+    tests = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(tests).parts[0]
+        return (*LONGEST_FIRST, folder).index(folder)
+
+    items.sort(key=rank)
 
 
 DATA = Path(__file__).parent / "data"

@@ -6,23 +6,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.bench import Answer, Bench, Piece
 from tierctl.apply.engine import Do, Engine, LocalEngine
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import Options, run
+from tierctl.apply.run_context import Tools
+from tierctl.apply.side_effect_context import Answer, Bench, Piece
 from tierctl.apply.source import LogSources
 from tierctl.apply.stop import Stop
-from tierctl.apply.tools import Tools
 from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import TopicConfig, Uuid
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.model import Plan
-from tierctl.plan.removal import plan_removal
-from tierctl.plan.retention import plan_retention
+from tierctl.plan.delete import plan_removal
+from tierctl.plan.plan import Plan
+from tierctl.plan.sweep import plan_retention
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.open import local_tier
 

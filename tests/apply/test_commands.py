@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.deletion import segment_update
-from tierctl.apply.effects import observe
 from tierctl.apply.outcome import Status
+from tierctl.apply.segment_deletes import segment_update
+from tierctl.apply.side_effects import observe
 from tierctl.cli.mutation import new_segment_id
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 from tests.apply import bench

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.deletion import segment_update
 from tierctl.apply.outcome import Status
+from tierctl.apply.segment_deletes import segment_update
 from tierctl.cli.delete import with_default_interval
 from tierctl.cli.mutation import new_segment_id
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tierctl.apply.bench import Answer, Bench, Piece
 from tierctl.apply.engine import Do, LocalEngine
 from tierctl.apply.outcome import Status
+from tierctl.apply.side_effect_context import Answer, Bench, Piece
 from tierctl.errors import EngineError, StoreWriteUnknown
 from tierctl.model import RemoteLogSegmentState
 from tierctl.storage.open import local_tier

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply import effects
+from tierctl.apply import side_effects as effects
 from tierctl.apply.outcome import Status, exit_code
-from tierctl.apply.removal import processed_offsets
+from tierctl.apply.partition_deletes import processed_offsets
 from tierctl.apply.stop import Stop
 from tierctl.errors import ExitCode, LimitExceeded, MetadataError, StoreWriteUnknown
 from tierctl.files import FileSystem

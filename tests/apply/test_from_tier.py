@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tierctl.apply.deletion import segment_update
+from tierctl.apply.segment_deletes import segment_update
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.plan.copy_from_tier import plan_copy_from_tier
-from tierctl.plan.dangling import Dangling
-from tierctl.plan.model import Plan
+from tierctl.plan.dangling_copies import Dangling
+from tierctl.plan.plan import Plan
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import Quarantined, TierState
 from tierctl.storage.spool import spool_folder

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.effects import LABELS
+from tierctl.apply.side_effects import LABELS
 from tierctl.metadata import open_metadata
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
 from tests.apply.conftest import Zygote, met

@@ -13,11 +13,11 @@ import pytest
 from tierctl.metadata import open_metadata
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.storage.open import open_remote
-from tierctl.storage.s3 import client
+from tierctl.storage.stores.s3 import client
 
 from tests.apply.conftest import Zygote
 from tests.apply.worlds import DAY_MS, RETENTION, copy_world
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.slow
 SIGKILLED = -9

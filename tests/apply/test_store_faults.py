@@ -9,13 +9,13 @@ import pytest
 from tierctl.errors import ExitCode
 from tierctl.metadata import open_metadata
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.storage import s3
 from tierctl.storage.open import open_remote
+from tierctl.storage.stores import s3
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import LOG, RETENTION, copy_world
-from tests.faulty_proxy import HANG_S, KINDS, Fault, FaultyProxy, Kind
-from tests.servers import S3Server
+from tests.support.faulty_proxy import HANG_S, KINDS, Fault, FaultyProxy, Kind
+from tests.support.servers import S3Server
 
 Tierctl = Callable[..., Ran]
 _S = RemoteLogSegmentState

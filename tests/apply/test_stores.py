@@ -10,11 +10,11 @@ import pytest
 from tierctl.metadata import open_metadata
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.lease import lease_of
+from tierctl.storage.lease.object_lease import lease_of
 from tierctl.storage.open import open_remote
 
 from tests.apply.conftest import Ran
-from tests.servers import S3Server
+from tests.support.servers import S3Server
 
 Tierctl = Callable[..., Ran]
 Capture = Callable[[str], Path]
@@ -174,7 +174,7 @@ def test_a_lost_lease_stops_before_the_next_side_effect(
         return len(calls) > 30
 
     with monkeypatch.context() as patch:
-        patch.setattr("tierctl.storage.lease.Lease.is_lost", lost)
+        patch.setattr("tierctl.storage.lease.object_lease.Lease.is_lost", lost)
         ran = tierctl(*copy, "--wave-size", "2", "--threads", "1", "-o", "json")
     assert ran.code == 6, ran.err
     statuses = [outcome["status"] for outcome in ran.json["outcomes"]]

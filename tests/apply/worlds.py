@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.metadata import open_metadata
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.model.events import printed
 from tierctl.state.tier import TierState

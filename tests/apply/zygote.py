@@ -31,7 +31,7 @@ def _die() -> None:
 
 
 def _watch_effects(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
-    from tierctl.apply import effects
+    from tierctl.apply import side_effects as effects
 
     wanted = {(label, moment): nth for label, moment, nth in kills}
 
@@ -57,7 +57,7 @@ def _watch_files(nth: int | None, met: Counter[tuple[str, str]]) -> None:
 
 
 def _watch_parts(nth: int | None) -> None:
-    from tierctl.storage import s3, s3_uploads
+    from tierctl.storage.stores import s3, s3_uploads
 
     if nth is None:
         return
@@ -97,7 +97,7 @@ def main() -> None:
     import pyarrow.compute  # noqa: F401
     import rich.progress  # noqa: F401
     import tierctl.cli.main
-    from tierctl.storage import s3
+    from tierctl.storage.stores import s3
 
     for module in pkgutil.walk_packages(tierctl.__path__, "tierctl."):
         if not module.name.endswith("__main__") and not module.name.startswith("tierctl.spark"):

@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.spark.tables import run
-from tierctl.apply.bench import Answer, Bench, Piece
+from tierctl.apply.side_effect_context import Answer, Bench, Piece
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.pipeline.run import run_on
 from tierctl.spark import register
-from tierctl.spark.bulk import Executors
-from tierctl.spark.fold import fold_topic
-from tierctl.spark.pipeline_run import run_on
+from tierctl.spark.executors.fold import fold_topic
+from tierctl.spark.executors.transport import Executors
 from tierctl.storage import RemoteSpec
 from tierctl.storage.open import open_remote
+
+from tests.pipeline.tables import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,8 +104,8 @@ class Waves:
 def waves_on(spark: "SparkSession", remote: Path, sizes: tuple[int, ...], count: int) -> Waves:
     """`count` waves of each size through SparkEngine; the first ever, which starts workers, apart."""
     from pyspark import cloudpickle
-    from tierctl.spark.engine import SparkEngine
-    from tierctl.spark.worker import BenchSpec
+    from tierctl.spark.executors.engine import SparkEngine
+    from tierctl.spark.executors.worker import BenchSpec
 
     # Executors have tierctl, and no tests.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])

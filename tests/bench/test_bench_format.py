@@ -5,11 +5,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.conftest import vectors
 from tierctl.report.formatters.base import Records
 from tierctl.report.formatters.registry import load
 from tierctl.wire.metadata import decode
-from tierctl.wire.metadata_text import to_string
+from tierctl.wire.metadata.text import to_string
+
+from tests.conftest import vectors
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 

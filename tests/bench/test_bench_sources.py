@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.model import TopicIdPartition, Uuid
+from tierctl.wire.metadata import decode
+
 from tests.bench.spark_work import Cost, measured, read_all
 from tests.bench.topics import make_topic
 from tests.read.made import day, made_tier
 from tests.read.tier import Tier
 from tests.spark.clusters import LOOPBACK, Driver
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
-from tierctl.model import TopicIdPartition, Uuid
-from tierctl.wire.metadata import decode
 
 PARTITION = TopicIdPartition(Uuid.from_bytes(bytes(15) + b"\x01"), "orders", 0)
 RECORDS_A_MINUTE, EVENTS = 300, 1_000_000

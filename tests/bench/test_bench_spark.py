@@ -13,15 +13,16 @@ from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
-from tests.bench.spark_work import Cost, Waves, fold_on, measured, tables_on, waves_on
-from tests.bench.topics import make_topic
-from tests.spark.clusters import LOOPBACK, Driver
-from tests.spark.tables import run
 from tierctl.metadata import open_metadata
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
-from tierctl.state.fold import fold_event
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.state.fold.events import fold_event
 from tierctl.state.tier import TierState
 from tierctl.wire.metadata import decode
+
+from tests.bench.spark_work import Cost, Waves, fold_on, measured, tables_on, waves_on
+from tests.bench.topics import make_topic
+from tests.pipeline.tables import run
+from tests.spark.clusters import LOOPBACK, Driver
 
 MILLION, SMALL = 1_000_000, 4_000
 FIVE = 5

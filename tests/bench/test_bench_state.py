@@ -17,10 +17,10 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold import events_of, fold
-from tierctl.state.history import SegmentHistory
+from tierctl.state.fold.events import events_of, fold
+from tierctl.state.fold.last_states import SegmentHistory
 from tierctl.state.tier import TierState
-from tierctl.wire.arrow_types import EVENT_SCHEMA
+from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 

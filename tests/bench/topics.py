@@ -14,11 +14,11 @@ from tierctl.model import (
     RemoteLogSegmentState,
     Uuid,
 )
-from tierctl.wire.arrow_types import EVENT_SCHEMA
+from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.metadata import encode_column
-from tierctl.wire.partitioner import metadata_partition
-from tierctl.wire.records import Record, encode_batch
-from tierctl.wire.sink import scatter
+from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
+from tierctl.wire.metadata.event_table import scatter
+from tierctl.wire.metadata.partitioner import metadata_partition
 
 PARTITIONS = 50
 USER_PARTITIONS = 500

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tierctl.cli.cache_check import findings
-from tierctl.cli.cache_compact import compacted
-from tierctl.cli.cache_files import CacheFile, read_cache
 from tierctl.errors import CorruptInputError
 from tierctl.files import exclusive
-from tierctl.metadata.state_dir import LOCK
+from tierctl.metadata.cache_files.check import findings
+from tierctl.metadata.cache_files.compact import compacted
+from tierctl.metadata.cache_files.files import CacheFile, read_cache
+from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.model import MetadataEvent, RemoteLogSegmentState
 from tierctl.model.events import printed
 from tierctl.model.stored import StoredValue
-from tierctl.state.fold import fold_event
+from tierctl.state.fold.events import fold_event
 from tierctl.state.tier import TierState
-from tierctl.wire import flatfile, snapshot
+from tierctl.wire.files import flatfile
+from tierctl.wire.files import remote_log_snapshot as snapshot
 from tierctl.wire.metadata import decode
 
 from tests.cli.shell import Ran, tierctl

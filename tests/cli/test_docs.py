@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tierctl.cli.docs import files, write
+from tierctl.cli.docs.write import files, write
 from tierctl.cli.main import COMMANDS, build, everything, key_of, leaves
 
 from tests.cli.shell import environment, tierctl

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.cli.format_input import from_framed, from_hex
-from tierctl.wire.records import Record, encode_batch
+from tierctl.wire.batches.record_batch import Record, encode_batch
 
 from tests.cli.shell import environment, tierctl
 from tests.conftest import vectors

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tierctl.cli.live import Live
+from tierctl.commands.running_cluster import Live
 from tierctl.errors import SafetyRefusal
 from tierctl.metadata.base import METADATA_TOPIC
 from tierctl.model import TopicIdPartition, Uuid

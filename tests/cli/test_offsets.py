@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.wire import committed_offsets, snapshot
-from tierctl.wire.committed_offsets import OffsetsForm
+from tierctl.wire.files import committed_offsets
+from tierctl.wire.files import remote_log_snapshot as snapshot
+from tierctl.wire.files.committed_offsets import OffsetsForm
 
 from tests.cli.shell import tierctl
 from tests.conftest import DATA

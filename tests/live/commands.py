@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.broker import Broker
 from tests.cli.shell import Ran, environment, tierctl
+from tests.support.broker import Broker
 
 _KILLED = """
 import os, sys

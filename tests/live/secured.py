@@ -5,11 +5,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from tierctl.metadata.rights import Right
+from tierctl.kafka.acls import Right
 from tierctl.model import Uuid
 
-from tests.broker import METADATA_PARTITIONS, PASSWORD, USER, Broker, jaas_quoted
 from tests.live.commands import plan, where
+from tests.support.broker import METADATA_PARTITIONS, PASSWORD, USER, Broker, jaas_quoted
 
 
 def allow(broker: Broker, rights: Collection[Right]) -> None:

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.metadata.log_on_disk import partitions_in
+from tierctl.metadata.topic.local_log import partitions_in
 
-from tests.broker import METADATA_PARTITIONS, Broker, Brokers
-from tests.kafka import VERSIONS
 from tests.live.commands import base_offsets, first_offset, local_start, plan, rows, where
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.support.kafka import VERSIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPICS = ("adopt-plain", "adopt-tx")

@@ -13,9 +13,9 @@ from tierctl.metadata import open_metadata
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.open import open_remote
 
-from tests.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.live.commands import first_offset, local_start, plan, rows
-from tests.servers import S3Server
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.support.servers import S3Server
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

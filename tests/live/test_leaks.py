@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.broker import Broker, Brokers
 from tests.live.commands import killed, objects, plan, rows, tierctl, where
+from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tierctl.apply.effects import observe
+from tierctl.apply.side_effects import observe
 from tierctl.errors import ExitCode, MetadataWriteUnknown
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.topic_settings import MetadataClients
 from tierctl.metadata.base import METADATA_TOPIC
-from tierctl.metadata.client_settings import ClientSettings
-from tierctl.metadata.topic_on_cluster import MetadataTopicOnCluster
-from tierctl.metadata.topic_settings import MetadataClients
+from tierctl.metadata.topic.cluster import MetadataTopicOnCluster
 
-from tests.broker import Broker, Brokers
-from tests.kafka_proxy import PRODUCE, Fault, KafkaProxy
 from tests.live.commands import base_offsets, objects, plan, rows, tierctl
+from tests.support.broker import Broker, Brokers
+from tests.support.kafka_proxy import PRODUCE, Fault, KafkaProxy
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 DAY_MS = 24 * 3_600_000

@@ -6,17 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.metadata.client_settings import ClientSettings
-from tierctl.metadata.rights import Right
-from tierctl.metadata.topic_on_cluster import MetadataTopicOnCluster
-from tierctl.metadata.topic_settings import MetadataClients
+from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.topic_settings import MetadataClients
+from tierctl.metadata.topic.cluster import MetadataTopicOnCluster
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
 from tierctl.wire.metadata import encode
-from tierctl.wire.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partition
 
-from tests.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.live.commands import base_offsets, plan, rows, tierctl, where
 from tests.live.secured import allow, copied_topic, login
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPIC = "guarded"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import ExitCode
+from tierctl.kafka.acls import Right
 from tierctl.metadata.base import METADATA_TOPIC
-from tierctl.metadata.rights import Right
 
-from tests.broker import Broker, Brokers
 from tests.live.commands import base_offsets, plan, rows, tierctl, where
 from tests.live.secured import allow, copied_topic, login
+from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPIC = "rights"

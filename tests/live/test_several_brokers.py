@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tierctl.apply.effects import observe
+from tierctl.apply.side_effects import observe
 from tierctl.metadata.base import METADATA_TOPIC
-from tierctl.wire.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partition
 
-from tests.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.live.commands import base_offsets, plan, rows, tierctl
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPIC = "spread"

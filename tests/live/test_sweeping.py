@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tierctl.apply.effects import observe
+from tierctl.apply.side_effects import observe
 from tierctl.errors import ExitCode
 
-from tests.broker import Broker, Brokers
-from tests.kafka import VERSIONS
 from tests.live.commands import base_offsets, killed, plan, rows, tierctl, twin_of, where
+from tests.support.broker import Broker, Brokers
+from tests.support.kafka import VERSIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 

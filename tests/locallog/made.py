@@ -5,14 +5,14 @@ from pathlib import Path
 
 from tierctl.locallog.files import SegmentFiles
 from tierctl.model import EpochEntry, TopicPartition, Uuid
-from tierctl.wire.checkpoints import (
+from tierctl.wire.batches.record_batch import Record, encode_batch, scan
+from tierctl.wire.files.checkpoints import (
     write_leader_epoch_checkpoint,
     write_offset_checkpoint,
     write_partition_metadata,
 )
-from tierctl.wire.indexes import build_indexes
-from tierctl.wire.producer_snapshot import ProducerEntry, encode_producer_snapshot
-from tierctl.wire.records import Record, encode_batch, scan
+from tierctl.wire.files.indexes import build_indexes
+from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 TOPIC_ID = Uuid("WXLMw9uDS32Q2fp63a9ugA")
 PARTITION = TopicPartition("made", 0)

@@ -13,12 +13,12 @@ from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs
 from tierctl.locallog.producer_state import OpenTransactions
 from tierctl.model import LocalLog
-from tierctl.wire.indexes import TransactionIndex
-from tierctl.wire.producer_snapshot import ProducerEntry
-from tierctl.wire.records import ControlType, Record, encode_batch, scan
+from tierctl.wire.batches.record_batch import ControlType, Record, encode_batch, scan
+from tierctl.wire.files.indexes import TransactionIndex
+from tierctl.wire.files.producer_snapshot import ProducerEntry
 
 from tests.locallog.made import PARTITION, TIME_MS, batch, write_log
-from tests.wire_log.samples import marker
+from tests.wire.batches.samples import marker
 
 # What a history is made of: (kind, producer); every step takes one offset.
 Step = tuple[str, int]

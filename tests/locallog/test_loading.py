@@ -14,8 +14,8 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicPartition,
 )
+from tierctl.wire.batches.record_batch import Record, batches, encode_batch, scan
 from tierctl.wire.metadata import decode
-from tierctl.wire.records import Record, batches, encode_batch, scan
 
 from tests.locallog.made import PARTITION, TIME_MS, TOPIC_ID, batch, write_log
 

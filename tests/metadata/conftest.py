@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.topic_settings import MetadataClients, MetadataTopicSettings
 from tierctl.metadata.base import METADATA_TOPIC
-from tierctl.metadata.client_settings import ClientSettings
-from tierctl.metadata.topic_on_cluster import MetadataTopicOnCluster
-from tierctl.metadata.topic_settings import MetadataClients, MetadataTopicSettings
+from tierctl.metadata.topic.cluster import MetadataTopicOnCluster
 
-from tests.broker import Broker, Brokers
-from tests.metadata.cluster_topics import Open
+from tests.kafka.cluster_topics import Open
+from tests.support.broker import Broker, Brokers
 
 
 @pytest.fixture

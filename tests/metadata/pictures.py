@@ -5,7 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tierctl.errors import TierctlError
-from tierctl.state.ids import SegmentIds
+from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import TierState
 
 

@@ -8,8 +8,8 @@ import pytest
 from tierctl.errors import MetadataError, RemoteResourceNotFound, UsageError
 from tierctl.metadata import open_metadata
 from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentState,
@@ -17,7 +17,7 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.wire.metadata import encode
-from tierctl.wire.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.metadata.events import FINISHED, OTHER_ID, TOPIC_ID, partition_delete, segment_id, started, update
 

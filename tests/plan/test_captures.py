@@ -19,15 +19,15 @@ from tierctl.model import (
     TopicPartition,
 )
 from tierctl.plan.copy import plan_copy
+from tierctl.plan.delete import plan_mark, plan_removal
 from tierctl.plan.limits import check_limits
-from tierctl.plan.model import Plan
-from tierctl.plan.removal import plan_mark, plan_removal
-from tierctl.plan.retention import plan_retention
-from tierctl.state.fold import fold_event
+from tierctl.plan.plan import Plan
+from tierctl.plan.sweep import plan_retention
+from tierctl.state.fold.events import fold_event
 from tierctl.state.tier import TierState
-from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.batches.record_batch import batches
+from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode
-from tierctl.wire.records import batches
 
 from tests.state.captures import read_state
 

@@ -7,9 +7,9 @@ import pytest
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.model import Action, Plan
+from tierctl.plan.plan import Action, Plan
 from tierctl.state.tier import Quarantined, TierState
-from tierctl.wire.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.plan.tier import (
     DAY_MS,

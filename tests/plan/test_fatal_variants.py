@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.model import LocalLog, RemoteLogSegmentState
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.model import Action, Plan, Step
+from tierctl.plan.plan import Action, Plan, Step
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import TierState
 

@@ -8,13 +8,13 @@ from tierctl.model import (
     TopicConfig,
 )
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.model import Action, Plan, Step
-from tierctl.plan.removal import plan_mark, plan_removal
-from tierctl.plan.retention import plan_retention
-from tierctl.plan.validity import recheck
+from tierctl.plan.delete import plan_mark, plan_removal
+from tierctl.plan.plan import Action, Plan, Step
+from tierctl.plan.recheck import recheck
+from tierctl.plan.sweep import plan_retention
 from tierctl.state.tier import TierState
 
-from tests.plan.test_removal import P, deletion, quarantine
+from tests.plan.test_delete import P, deletion, quarantine
 from tests.plan.tier import (
     NOW_MS,
     PARTITION,

@@ -21,10 +21,10 @@ from tierctl.model import (
 )
 from tierctl.storage.open import local_tier
 from tierctl.storage.tier import ObjectTier
-from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
-from tierctl.wire.indexes import build_indexes
-from tierctl.wire.producer_snapshot import encode_producer_snapshot
-from tierctl.wire.records import Record, batches, encode_batch
+from tierctl.wire.batches.record_batch import Record, batches, encode_batch
+from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import build_indexes
+from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
 Segments = list[list[list[Record]]]
 

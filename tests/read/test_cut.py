@@ -21,7 +21,7 @@ from tierctl.read.indexes import UncachedIndexes
 from tierctl.read.reader import Isolation, PartitionReader
 from tierctl.read.tasks import ReadTask, read_task
 from tierctl.read.view import PartitionView
-from tierctl.wire.record_columns import SCHEMA
+from tierctl.wire.batches.record_columns import SCHEMA
 
 from tests.read import brute
 from tests.read.test_transactions import LOST, TIP, Log, Store, World, committed

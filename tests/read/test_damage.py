@@ -12,7 +12,7 @@ from tierctl.read.indexes import rebuilt_indexes
 from tierctl.read.reader import Isolation
 from tierctl.read.source import RemoteSegment
 from tierctl.storage.index_cache import RemoteIndexCache
-from tierctl.storage.layout import INDEX_SUFFIXES
+from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 
 from tests.read import brute
 from tests.read.test_reader import logs_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentState, Selection, TopicIdPartition, Uuid
-from tierctl.read.lineage import choose_replica
 from tierctl.read.partitions import readable_partitions, tiered_partitions
+from tierctl.read.replicas import choose_replica
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier import PartitionState
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from tierctl.read import stream
 from tierctl.read.stream import BatchStream, Damage
-from tierctl.wire.records import Record, RecordBatch, encode_batch
+from tierctl.wire.batches.record_batch import Record, RecordBatch, encode_batch
 
 BASE = 100
 

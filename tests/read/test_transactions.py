@@ -20,10 +20,10 @@ from tierctl.read.indexes import UncachedIndexes
 from tierctl.read.reader import Isolation, PartitionReader
 from tierctl.read.view import PartitionView
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
-from tierctl.wire.indexes import AbortedTxn, TransactionIndex
-from tierctl.wire.producer_snapshot import ProducerEntry, encode_producer_snapshot
-from tierctl.wire.records import ControlType, Record, encode_batch, encode_end_transaction_marker
+from tierctl.wire.batches.record_batch import ControlType, Record, encode_batch, encode_end_transaction_marker
+from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex
+from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 from tests.read import brute
 from tests.read.tier import as_answers

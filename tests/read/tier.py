@@ -13,11 +13,11 @@ from tierctl.model import LocalLog, RemoteLogSegmentMetadata
 from tierctl.read.indexes import IndexFetcher, UncachedIndexes
 from tierctl.read.reader import FetchedRecord, Isolation, PartitionReader
 from tierctl.read.view import PartitionView
-from tierctl.state.fold import fold
+from tierctl.state.fold.events import fold
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.storage import open_remote
+from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.metadata import decode_column
-from tierctl.wire.records import batches
 
 
 def metadata_values(folder: Path) -> list[tuple[int, int, bytes | None]]:

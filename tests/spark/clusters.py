@@ -30,8 +30,8 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.request import urlopen
 
 from tests.cli.shell import Ran, tierctl
-from tests.java import SHORT_LIVED
-from tests.servers import answers, cannot, free_port, process
+from tests.support.java import SHORT_LIVED
+from tests.support.servers import answers, cannot, free_port, process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

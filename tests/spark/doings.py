@@ -5,7 +5,7 @@ import signal
 import time
 from pathlib import Path
 
-from tierctl.apply.bench import Answer, Bench, Piece
+from tierctl.apply.side_effect_context import Answer, Bench, Piece
 from tierctl.errors import StoreWriteFailed
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 

@@ -3,8 +3,8 @@
 import json
 import os
 
-from tierctl.spark.session import opened_session
-from tierctl.spark.settings import SparkSettings
+from tierctl.spark.session.session import opened_session
+from tierctl.spark.session.settings import SparkSettings
 
 from tests.spark.clusters import serve
 

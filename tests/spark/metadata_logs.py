@@ -6,7 +6,7 @@ from typing import Any
 
 from tierctl.metadata.base import METADATA_TOPIC
 from tierctl.report.formatters.json_lines import FIELDS
-from tierctl.wire.records import Record, encode_batch
+from tierctl.wire.batches.record_batch import Record, encode_batch
 
 NOW_MS = 1_700_000_000_000
 

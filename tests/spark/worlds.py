@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 
 from tests.apply.worlds import World, objects_of, segments_of
 from tests.cli.shell import Ran

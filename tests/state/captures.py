@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pyarrow as pa
 from tierctl.model import EpochEntry
-from tierctl.state.fold import fold
+from tierctl.state.fold.events import fold
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.wire.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.batches.record_batch import batches
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode_column
-from tierctl.wire.records import batches
 
 
 def read_state(broker: Path) -> TierState:

@@ -18,10 +18,10 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     Uuid,
 )
-from tierctl.state import bulk
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold import events_of, fold, fold_event
-from tierctl.state.history import last_states
+from tierctl.state.fold import columns as bulk
+from tierctl.state.fold.events import events_of, fold, fold_event
+from tierctl.state.fold.last_states import last_states
 from tierctl.state.tier import ANOMALIES_KEPT, PartitionState, TierState
 from tierctl.wire.metadata import decode, decode_column, encode
 

@@ -4,10 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.columns import STATES
-from tierctl.state.invariants import LogFacts, check_segments, unfinished_finding
 from tierctl.state.lineage import Lineage, segments_in_lineage
 from tierctl.state.live_segments import LiveSegments
+from tierctl.state.segments.columns import STATES
+from tierctl.verify.segments import LogFacts, check_segments, unfinished_finding
 
 from tests.state.histories import ORDERS, S, histories, regular_histories
 from tests.state.test_fold import _encodable, folded, values_of

@@ -7,9 +7,9 @@ from typing import BinaryIO
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.layout import KafkaLayout
-from tierctl.storage.objects import Source, chunks, verify_stream
-from tierctl.storage.segment_layout import SegmentLayout
+from tierctl.storage.layouts.base import SegmentLayout
+from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.stores.base import Source, chunks, verify_stream
 from tierctl.storage.tier import ObjectTier
 
 

@@ -13,8 +13,8 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStor
 from tierctl.files import FileSystem
 from tierctl.model import EpochEntry, IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.index_cache import FOLDER, RemoteIndexCache, size_bytes_of
-from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
-from tierctl.wire.indexes import (
+from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import (
     AbortedTxn,
     OffsetIndex,
     OffsetPosition,
@@ -22,11 +22,11 @@ from tierctl.wire.indexes import (
     TimestampOffset,
     TransactionIndex,
 )
-from tierctl.wire.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
-from tests.faults import Failing, operations_of
 from tests.storage.memory import MemoryStorage
 from tests.storage.segments import data_in, metadata_of
+from tests.support.faults import Failing, operations_of
 
 
 def indexed(folder: Path, number: int, *, entries: int = 10, transactional: bool = True) -> LogSegmentData:

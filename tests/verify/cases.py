@@ -14,7 +14,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.wire.checkpoints import read_offset_checkpoint, write_offset_checkpoint
+from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
 from tests.verify.tiers import NOW_MS, Spoilt
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tierctl.model import EpochEntry, Selection, TopicConfig, TopicIdPartition
 from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
-from tierctl.read.verify import Verification
-from tierctl.read.verify_leaders import LeaderSide
-from tierctl.state.invariants import Severity
 from tierctl.state.tier import TierState
+from tierctl.verify.leaders import LeaderSide
+from tierctl.verify.run import Verification
+from tierctl.verify.segments import Severity
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, segment, tier
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
-from tierctl.plan.segment_bytes import check_segment_bytes
-from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
-from tierctl.wire.indexes import AbortedTxn, TransactionIndex, build_indexes
-from tierctl.wire.producer_snapshot import ProducerEntry, encode_producer_snapshot
-from tierctl.wire.records import (
+from tierctl.verify.segment_bytes import check_segment_bytes
+from tierctl.wire.batches.record_batch import (
     ControlType,
     Record,
     encode_batch,
     encode_end_transaction_marker,
     scan,
 )
+from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
+from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 from tests.plan.tier import segment
 

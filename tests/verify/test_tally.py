@@ -6,9 +6,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.model import ObjectPart
-from tierctl.plan.verify_store import StoreAudit, Tally
-from tierctl.spark import carry
-from tierctl.storage.object_names import segment_object_name
+from tierctl.spark.executors import serialization as carry
+from tierctl.storage.layouts.object_names import segment_object_name
+from tierctl.verify.store import StoreAudit, Tally
 
 from tests.verify.tiers import made_tier
 

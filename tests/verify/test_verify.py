@@ -17,13 +17,13 @@ from tierctl.model import (
     Selection,
     Uuid,
 )
-from tierctl.plan.verify import HINTS
-from tierctl.plan.verify_store import StoreAudit
-from tierctl.read.verify import Verification
-from tierctl.state.invariants import FindingKind
 from tierctl.storage import open_remote
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.object_names import segment_object_name
+from tierctl.storage.layouts.object_names import segment_object_name
+from tierctl.verify.metadata import HINTS
+from tierctl.verify.run import Verification
+from tierctl.verify.segments import FindingKind
+from tierctl.verify.store import StoreAudit
 
 from tests.verify.cases import CASES, E, I, W, first, junk, orphan_of_a_segment, update, without
 from tests.verify.tiers import NOW_MS, Spoilt, Verify, made_tier, verifier

@@ -8,7 +8,7 @@ from typing import Any
 
 from tierctl.cli.main import run
 from tierctl.metadata import open_metadata
-from tierctl.metadata.log_on_disk import MetadataLogOnDisk
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -20,7 +20,7 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.storage.base import RemoteObject
 from tierctl.wire.metadata import encode
-from tierctl.wire.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.plan.tier import advance, segment, segment_id
 

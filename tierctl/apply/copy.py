@@ -9,16 +9,16 @@ copying, since a hole would never be filled.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from tierctl.apply.bench import Answer, Bench, Ends
-from tierctl.apply.deletion import Deletion, DeletionLabels, delete_segments, segment_update
-from tierctl.apply.effects import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
+from tierctl.apply.run_context import Tools
+from tierctl.apply.segment_deletes import Deletion, DeletionLabels, delete_segments, segment_update
+from tierctl.apply.side_effect_context import Answer, Bench, Ends
+from tierctl.apply.side_effects import effect
 from tierctl.apply.source import Source, SourceChanged, Sources
-from tierctl.apply.store import CUSTOM_METADATA_MAX_BYTES, Storing, store
-from tierctl.apply.tools import Tools
+from tierctl.apply.upload import CUSTOM_METADATA_MAX_BYTES, Storing, store
 from tierctl.errors import RemoteStorageError, StoreWriteUnknown, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.plan.model import Step
+from tierctl.plan.plan import Step
 
 _S = RemoteLogSegmentState
 _Key = tuple[Uuid, int]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
-from tierctl.apply.bench import Answer, Bench, Piece
 from tierctl.apply.defaults import WAVE_SIZE
+from tierctl.apply.side_effect_context import Answer, Bench, Piece
 
 P = TypeVar("P", bound=Piece)
 

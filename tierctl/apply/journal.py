@@ -6,8 +6,8 @@ from pathlib import Path
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, FileSystem, replace_durably
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
-from tierctl.wire import committed_offsets
-from tierctl.wire.checkpoints import read_offset_checkpoint, write_offset_checkpoint
+from tierctl.wire.files import committed_offsets
+from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
 LOG_STARTS = "log-start-offset-checkpoint"
 """Kafka's offset checkpoint, with topic ids where a broker writes names: a name may be used again."""

@@ -4,13 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tierctl.apply.copy import CLEANUP_LABELS, Copier
-from tierctl.apply.effects import effect
-from tierctl.apply.guard import require_known_tier, why_not_deletable
-from tierctl.apply.outcome import STOPPED, Outcome, Status
-from tierctl.apply.removal import mark_partition, processed_offsets, remove_partition
-from tierctl.apply.source import LogSources, Sources
-from tierctl.apply.store import CUSTOM_METADATA_MAX_BYTES
-from tierctl.apply.sweep import (
+from tierctl.apply.log_starts import (
     SWEEP_LABELS,
     RaiseLogStarts,
     delete_wave,
@@ -18,13 +12,19 @@ from tierctl.apply.sweep import (
     new_log_starts,
     raise_log_starts,
 )
-from tierctl.apply.tools import Tools
+from tierctl.apply.outcome import STOPPED, Outcome, Status
+from tierctl.apply.partition_deletes import mark_partition, processed_offsets, remove_partition
+from tierctl.apply.run_context import Tools
+from tierctl.apply.side_effects import effect
+from tierctl.apply.source import LogSources, Sources
+from tierctl.apply.tier_check import require_known_tier, why_not_deletable
+from tierctl.apply.upload import CUSTOM_METADATA_MAX_BYTES
 from tierctl.apply.waves import chunks
 from tierctl.errors import MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.plan.model import Action, Plan, Step
+from tierctl.plan.plan import Action, Plan, Step
+from tierctl.plan.recheck import Dropped, recheck
 from tierctl.plan.steps import LINEAGE_EPOCH
-from tierctl.plan.validity import Dropped, recheck
 
 _Key = tuple[Uuid, int]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from tierctl.apply.bench import Bench
+from tierctl.apply.side_effect_context import Bench
 from tierctl.errors import CorruptInputError
 from tierctl.model import (
     EpochEntry,
@@ -24,13 +24,13 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.plan.checks import newest_replicas
-from tierctl.plan.model import Step
-from tierctl.plan.segment_bytes import check_segment_bytes
-from tierctl.state.invariants import Severity
+from tierctl.plan.plan import Step
+from tierctl.plan.preconditions import newest_replicas
 from tierctl.state.lineage import Lineage
 from tierctl.storage.spool import SpooledSegment
-from tierctl.wire.checkpoints import write_leader_epoch_checkpoint
+from tierctl.verify.segment_bytes import check_segment_bytes
+from tierctl.verify.segments import Severity
+from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 
 Fingerprint = tuple[tuple[int, int, int], ...]
 

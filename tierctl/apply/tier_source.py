@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tierctl.apply.bench import Bench, FromTier
+from tierctl.apply.side_effect_context import Bench, FromTier
 from tierctl.apply.source import Fingerprint, SourceChanged, fingerprint
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.plan.model import Step
-from tierctl.plan.segment_bytes import Problem, check_segment_bytes
+from tierctl.plan.plan import Step
 from tierctl.plan.steps import SOURCE_SEGMENT_ID
-from tierctl.state.invariants import Severity
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.spool import SpooledSegment, spooled
+from tierctl.verify.segment_bytes import Problem, check_segment_bytes
+from tierctl.verify.segments import Severity
 
 _S = RemoteLogSegmentState
 

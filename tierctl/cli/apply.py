@@ -14,11 +14,11 @@ from tierctl.cli.mutation import Mutation, clock_ms, mutation
 from tierctl.cli.sweep import RETENTION, still_expired
 from tierctl.cli.taking import takes
 from tierctl.errors import SafetyRefusal, UsageError
-from tierctl.plan.model import Action, Plan, Skip, Step
+from tierctl.plan.plan import Action, Plan, Skip, Step
 
 if TYPE_CHECKING:
     from tierctl.apply.run import Options
-    from tierctl.plan.checks import CurrentTopics
+    from tierctl.plan.preconditions import CurrentTopics
     from tierctl.state.tier import TierState
 
 _COMMANDS = ("copy", "sweep", "delete")
@@ -58,7 +58,7 @@ def apply_plan(
     changed since is left out. Without --apply what is left of the plan is printed. A plan of a copy from
     tier to tier needs --from-remote and --to-metadata again.
     """
-    from tierctl.plan.retention import check_not_ahead, decided_as_of_ms
+    from tierctl.plan.sweep import check_not_ahead, decided_as_of_ms
 
     tier.require_one_source(ctx)
     kept = _load(plan)
@@ -113,8 +113,8 @@ def _require_source(plan: Plan, from_remote: str | None) -> None:
 
 
 def _still_holds(run: Mutation, plan: Plan, state: "TierState") -> Plan:
-    from tierctl.plan.checks import CurrentTopics
-    from tierctl.plan.validity import recheck
+    from tierctl.plan.preconditions import CurrentTopics
+    from tierctl.plan.recheck import recheck
 
     if plan.command == "copy" and not run.context.log_dir and run.params["from_remote"] is None:
         raise UsageError("--log-dir is missing", hint="a plan of copy needs the directories it was made from")

@@ -100,7 +100,7 @@ def show(
 
 
 def _rows(path: Path, damaged: list[str]) -> Iterator[dict[str, Any]]:
-    from tierctl.cli.cache_files import read_cache
+    from tierctl.metadata.cache_files.files import read_cache
 
     name = {"file": str(path)}
     try:
@@ -135,7 +135,7 @@ def verify(
 
 
 def _missing(state_dir: Path | None, bad: list[str]) -> Iterator[dict[str, Any]]:
-    from tierctl.cli.cache_check import missing
+    from tierctl.metadata.cache_files.check import missing
 
     for error in missing(state_dir) if state_dir else ():
         bad.append(error.message)
@@ -143,8 +143,8 @@ def _missing(state_dir: Path | None, bad: list[str]) -> Iterator[dict[str, Any]]
 
 
 def _verified(path: Path, bad: list[str]) -> Iterator[dict[str, Any]]:
-    from tierctl.cli.cache_check import findings
-    from tierctl.cli.cache_files import read_cache
+    from tierctl.metadata.cache_files.check import findings
+    from tierctl.metadata.cache_files.files import read_cache
 
     row: dict[str, Any] = {
         "file": str(path),
@@ -177,7 +177,7 @@ def build(
     The KIP's entries have no room for broker ids, custom metadata and transaction marks; what has its name
     is kept as .bak.
     """
-    from tierctl.cli.cache_build import flat_files, state_caches
+    from tierctl.metadata.cache_files.build import flat_files, state_caches
     from tierctl.report import render
 
     state_dir = ctx.params["state_dir"]
@@ -209,7 +209,7 @@ def compact(
 
     The old file is kept as .bak. A cache with damage is left as it is, and the exit code is 7.
     """
-    from tierctl.cli.cache_rewrite import plan_rewrite, rewrite
+    from tierctl.metadata.cache_files.rewrite import plan_rewrite, rewrite
     from tierctl.report import render
 
     plans = [plan_rewrite(path) for path in _paths(ctx)]
@@ -230,7 +230,7 @@ def _status(error: CorruptInputError) -> str:
 
 def _paths(ctx: typer.Context) -> list[Path]:
     """The caches that are meant: files, or those of --state-dir and --log-dir."""
-    from tierctl.cli.cache_files import cache_files
+    from tierctl.metadata.cache_files.files import cache_files
 
     context = Context.of(ctx)
     files = list(ctx.params["files"] or ())

@@ -18,17 +18,17 @@ import typer
 from tierctl.cli.options import is_typed
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, Selection, TopicConfig, Uuid
+from tierctl.model.operator_values import folder_of, private_keys_of, remote_uri_of
 from tierctl.report.terminal import printable
-from tierctl.spark.settings import SparkSettings
-from tierctl.typed import folder_of, private_keys_of, remote_uri_of
+from tierctl.spark.session.settings import SparkSettings
 
 if TYPE_CHECKING:
+    from tierctl.kafka.cluster import Cluster
     from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
-    from tierctl.metadata.bulk_fold import BulkFold
-    from tierctl.metadata.cluster import Cluster
-    from tierctl.spark.bulk import Executors
-    from tierctl.spark.metadata_split import TopicLocation
-    from tierctl.spark.session import Session
+    from tierctl.metadata.parallel_fold import BulkFold
+    from tierctl.metadata.topic.splits import TopicLocation
+    from tierctl.spark.executors.transport import Executors
+    from tierctl.spark.session.session import Session
     from tierctl.storage import RemoteSpec
     from tierctl.storage.base import RemoteStorageManager
     from tierctl.storage.retry import RetrySettings
@@ -141,7 +141,7 @@ class Context:
 
         uri = self._metadata_uri
         if not (may_be_new or self.is_on_cluster):
-            from tierctl.metadata.log_on_disk import require_topic
+            from tierctl.metadata.topic.local_log import require_topic
 
             require_topic(self.metadata_folder)
 
@@ -166,14 +166,14 @@ class Context:
         """Who reads the metadata topic at first: the executors, if there are any."""
         if not self.is_on_spark:
             return None
-        from tierctl.spark.fold import SparkFold
+        from tierctl.spark.executors.fold import SparkFold
 
         return SparkFold(self.executors(), self.metadata_location)
 
     @property
     def metadata_location(self) -> "TopicLocation":
         """Where executors find --metadata."""
-        from tierctl.spark.metadata_split import TopicLocation
+        from tierctl.metadata.topic.splits import TopicLocation
 
         command_config, config = self.command_config, self.config
         return TopicLocation(
@@ -197,7 +197,7 @@ class Context:
         where = self.bootstrap_server or (self.metadata_uri if self.is_on_cluster else None)
         if where is None:
             return None
-        from tierctl.metadata.cluster import Cluster
+        from tierctl.kafka.cluster import Cluster
 
         return self._closing(
             Cluster.open(where, command_config=self.command_config, server_config=self.config)
@@ -271,7 +271,7 @@ class Context:
         if self.spark_settings is None:
             raise UsageError("this needs Spark", hint="add --engine spark")
         if self._spark is None:
-            from tierctl.spark.session import opened_session
+            from tierctl.spark.session.session import opened_session
 
             self._spark = self._open.enter_context(opened_session(self.spark_settings, say=_say))
         return self._spark
@@ -279,7 +279,7 @@ class Context:
     def executors(self) -> "Executors":
         """Who reads for us, when on Spark; as `spark`."""
         if self._executors is None:
-            from tierctl.spark.bulk import Executors
+            from tierctl.spark.executors.transport import Executors
 
             self._executors = Executors(self.spark())
         return self._executors

@@ -13,7 +13,7 @@ from tierctl.cli.mutation import Mutation, mutation
 from tierctl.cli.taking import takes
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition
-from tierctl.plan.model import Plan, Skip
+from tierctl.plan.plan import Plan, Skip
 
 if TYPE_CHECKING:
     from tierctl.state.tier import TierState
@@ -72,7 +72,7 @@ def copy(
 
 def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
     """The selected partitions that brokers might copy themselves."""
-    from tierctl.plan.checks import INTERNAL_TOPICS
+    from tierctl.plan.preconditions import INTERNAL_TOPICS
 
     partitions = {log.topic_id_partition for log in logs}
     return {p for p in partitions if p in run.context.selection and p.topic not in INTERNAL_TOPICS}
@@ -80,7 +80,7 @@ def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
 
 def _plan(run: Mutation, state: "TierState", logs: Sequence[LocalLog], *, clean_dangling: bool) -> Plan:
     from tierctl.plan.copy import plan_copy
-    from tierctl.plan.dangling import DANGLING_AGE_MS_MIN
+    from tierctl.plan.dangling_copies import DANGLING_AGE_MS_MIN
 
     configs = run.context.topic_configs()
     refused: tuple[Skip, ...] = ()

@@ -13,8 +13,8 @@ from tierctl.cli.context import Context
 from tierctl.cli.mutation import Mutation, mutation
 from tierctl.cli.plans import report_quarantined, say
 from tierctl.errors import UsageError
-from tierctl.plan.model import Plan
-from tierctl.typed import folder_of
+from tierctl.model.operator_values import folder_of
+from tierctl.plan.plan import Plan
 
 if TYPE_CHECKING:
     from tierctl.apply.source import Sources
@@ -138,10 +138,10 @@ def sources_of(ctx: typer.Context) -> "Iterator[_Tier | None]":
 
 def _plan(run: Mutation, tier: _Tier, *, clean_dangling: bool) -> Plan:
     from tierctl.plan.copy_from_tier import plan_copy_from_tier
-    from tierctl.plan.dangling import DANGLING_AGE_MS_MIN, Dangling
+    from tierctl.plan.dangling_copies import DANGLING_AGE_MS_MIN, Dangling
     from tierctl.read.indexes import UncachedIndexes
-    from tierctl.read.lineage import lineage_of_tier
     from tierctl.read.partitions import refused
+    from tierctl.read.replicas import lineage_of_tier
 
     fetcher = UncachedIndexes(tier.remote)
     source = tier.metadata.state

@@ -14,7 +14,7 @@ from tierctl.cli.plans import report_quarantined, say
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
-from tierctl.plan.model import Plan
+from tierctl.plan.plan import Plan
 
 if TYPE_CHECKING:
     from tierctl.apply.stop import Stop
@@ -185,13 +185,13 @@ def _repeat(ctx: typer.Context, interval_ms: int) -> int:
 
 
 def _plan_removal(state: "TierState") -> Plan:
-    from tierctl.plan.removal import plan_removal
+    from tierctl.plan.delete import plan_removal
 
     return plan_removal(state)
 
 
 def _plan_mark(run: Mutation, state: "TierState") -> Plan:
-    from tierctl.plan.removal import plan_mark
+    from tierctl.plan.delete import plan_mark
 
     wanted = _leaked(run, state) if run.params["find"] else [_topic_id(run, state)]
     current = {log.topic_id_partition.topic_id for log in run.read_logs()}

@@ -13,7 +13,7 @@ from tierctl.cli.context import Context
 from tierctl.cli.reading import Tier, logs_if_given, note, read_state, show_problem
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, UsageError
-from tierctl.typed import parse_time_ms
+from tierctl.model.operator_values import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.read.partitions import Readable

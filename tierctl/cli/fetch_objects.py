@@ -102,7 +102,7 @@ def _index_data(segment: RemoteLogSegmentMetadata, index_type: IndexType, tier: 
 
 def fetch_auxiliary_state(ctx: typer.Context, context: Context, problems: "Problems") -> None:
     """Prints a follower's auxiliary state; with --out writes the files it would have, too."""
-    from tierctl.read.auxiliary import fetch_auxiliary, write_auxiliary
+    from tierctl.read.follower_state import fetch_auxiliary, write_auxiliary
     from tierctl.report import render_object
 
     if ctx.params["output"] is options.OutputFormat.CSV:

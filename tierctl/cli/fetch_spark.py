@@ -15,12 +15,12 @@ from tierctl.errors import TierctlError
 
 if TYPE_CHECKING:
     from tierctl.read.problems import Problems
-    from tierctl.spark.fetch import Piece, Printed
+    from tierctl.spark.executors.fetch import Piece, Printed
 
 
 def fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:
     """What without Spark is printed, byte for byte."""
-    from tierctl.spark.fetch import Form, printed
+    from tierctl.spark.executors.fetch import Form, printed
 
     tier = Tier.of(context)
     output = str(ctx.params["output"] or "jsonl")
@@ -39,7 +39,7 @@ def _pieces(ctx: typer.Context, context: Context, tier: Tier) -> "Iterator[Piece
     """Tasks in order; what is wrong on the way is told when its turn to be printed comes."""
     from tierctl.read.cut import cut
     from tierctl.read.problems import Problems
-    from tierctl.spark.fetch import SPLIT_BYTES, Piece
+    from tierctl.spark.executors.fetch import SPLIT_BYTES, Piece
 
     met: list[TierctlError] = []
     problems = Problems(met.append)

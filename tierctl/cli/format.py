@@ -16,7 +16,7 @@ from tierctl.cli.context import Context
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model import Uuid
-from tierctl.typed import parse_time_ms
+from tierctl.model.operator_values import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.cli.format_consumer import Consumer
@@ -214,7 +214,7 @@ def _spark_rounds(
 ) -> Iterator["Round"]:
     """What executors print of the topic as it is now; UsageError for what comes bit by bit."""
     from tierctl.report.formatters.registry import load
-    from tierctl.spark.format import Rendering, rendered
+    from tierctl.spark.executors.format import Rendering, rendered
 
     given = ctx.params
     if given["follow"] or given["files"] or given["input_"] or context.metadata_uri is None:

@@ -11,9 +11,9 @@ import pyarrow as pa
 
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.metadata.base import METADATA_TOPIC, MetadataTopic
-from tierctl.metadata.log_on_disk import partitions_in
-from tierctl.metadata.partition_log import PartitionLog
-from tierctl.metadata.segment_file import read_segment_file
+from tierctl.metadata.topic.local_log import partitions_in
+from tierctl.metadata.topic.partition_log import PartitionLog
+from tierctl.metadata.topic.segment_file import read_segment_file
 from tierctl.report.formatters.base import Records
 from tierctl.report.formatters.chunks import from_chunk
 

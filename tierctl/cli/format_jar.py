@@ -2,8 +2,8 @@
 
 import typer
 
+from tierctl.console_consumer import CLASS_NAME, JAR
 from tierctl.errors import NotFoundError
-from tierctl.formatter import CLASS_NAME, JAR
 
 _USE = f"""\
 CLASSPATH=$(tierctl format --formatter-jar) kafka-console-consumer.sh --bootstrap-server HOST:PORT \\

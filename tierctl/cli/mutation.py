@@ -24,16 +24,16 @@ from tierctl.cli.plans import (
 )
 from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
-from tierctl.plan.model import Plan, Skip
+from tierctl.plan.plan import Plan, Skip
 
 if TYPE_CHECKING:
     from tierctl.apply.engine import Engine
     from tierctl.apply.journal import Journal
     from tierctl.apply.run import Options
+    from tierctl.apply.run_context import Tools
     from tierctl.apply.source import Sources
     from tierctl.apply.stop import Stop
-    from tierctl.apply.tools import Tools
-    from tierctl.cli.live import Live
+    from tierctl.commands.running_cluster import Live
     from tierctl.metadata.base import RemoteLogMetadataManager
     from tierctl.state.tier import TierState
     from tierctl.storage import RemoteSpec
@@ -119,7 +119,7 @@ class Mutation:
         """What copying needs besides the plan; `sources` are the logs of --log-dir unless given."""
         from tierctl.apply.run import Options
         from tierctl.apply.source import LogSources
-        from tierctl.apply.store import CUSTOM_METADATA_MAX_BYTES as DEFAULT_MAX_BYTES
+        from tierctl.apply.upload import CUSTOM_METADATA_MAX_BYTES as DEFAULT_MAX_BYTES
 
         given = self.params.get("custom_metadata_max_bytes")
         setting = self.settings.get(CUSTOM_METADATA_MAX_BYTES, str(DEFAULT_MAX_BYTES))
@@ -163,7 +163,7 @@ class Mutation:
     @cached_property
     def live(self) -> "Live | None":
         """The cluster that has the data, when one is named."""
-        from tierctl.cli.live import Live
+        from tierctl.commands.running_cluster import Live
 
         cluster = self.context.cluster()
         if cluster is None:
@@ -250,7 +250,7 @@ class Mutation:
     def _carry_out(
         self, plan: Plan, options: "Callable[[], Options]", *, bad: bool, stop: "Stop | None"
     ) -> int:
-        from tierctl.apply.lock import leased
+        from tierctl.apply.exclusion import leased
         from tierctl.apply.outcome import exit_code
         from tierctl.apply.run import run
         from tierctl.apply.stop import Stop, stop_on_signals
@@ -272,7 +272,7 @@ class Mutation:
 
     def tools(self, plan: Plan, stop: "Stop", advance: Callable[[int], None]) -> "Tools":
         """What a run works with: the clock, fresh random ids, threads or executors."""
-        from tierctl.apply.tools import Tools
+        from tierctl.apply.run_context import Tools
 
         engine = self._engine(plan, stop)
         return Tools(
@@ -293,8 +293,8 @@ class Mutation:
 
         if not plan.steps or not self.context.is_on_spark:
             return LocalEngine(self.params["threads"])
-        from tierctl.spark.engine import SparkEngine
-        from tierctl.spark.worker import BenchSpec
+        from tierctl.spark.executors.engine import SparkEngine
+        from tierctl.spark.executors.worker import BenchSpec
 
         spec = BenchSpec(remote=self.context.remote_spec(self.remote), from_remote=self.from_remote)
         return SparkEngine(self.context.spark(), spec, stop=stop, what=plan.command)
@@ -351,7 +351,7 @@ def mutation(ctx: typer.Context, *, fence_logs: bool = True, may_be_new: bool = 
     apply = bool(ctx.params["apply"])
     with Context.of(ctx) as context, ExitStack() as held:
         if apply:
-            from tierctl.apply.lock import fenced
+            from tierctl.apply.exclusion import fenced
 
             fence_logs = fence_logs and not ctx.params["allow_live_brokers"]
             held.enter_context(fenced(context.log_dir if fence_logs else ()))

@@ -13,9 +13,9 @@ from tierctl.cli.taking import takes
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 
 if TYPE_CHECKING:
-    from tierctl.cli.cache_files import CacheFile
-    from tierctl.cli.offsets_check import Finding
-    from tierctl.wire.committed_offsets import CommittedOffsets
+    from tierctl.metadata.cache_files.files import CacheFile
+    from tierctl.metadata.committed_offsets import Finding
+    from tierctl.wire.files.committed_offsets import CommittedOffsets
 
 _NAME = "_rlmm_committed_offsets"
 _CHECKED = ("metadata_partition", "committed_offset", "problem", "limit", "detail")
@@ -124,7 +124,7 @@ def _step(
 
 def _plan(ctx: typer.Context, before: Mapping[int, int]) -> tuple[dict[int, int], list[dict[str, Any]]]:
     """The offsets to be, and a step for each change; SafetyRefusal for a raise without --force."""
-    from tierctl.cli.offsets_check import lowest
+    from tierctl.metadata.committed_offsets import lowest
 
     found = _findings(ctx, before)
     reasons = {finding.metadata_partition: finding.problem for finding in found}
@@ -159,7 +159,7 @@ def _set(texts: Any) -> dict[int, int]:
 
 
 def _findings(ctx: typer.Context, committed: Mapping[int, int]) -> list["Finding"]:
-    from tierctl.cli.offsets_check import against_caches, against_log, against_snapshots
+    from tierctl.metadata.committed_offsets import against_caches, against_log, against_snapshots
 
     with Context.of(ctx) as context:
         caches = _caches(context)
@@ -174,7 +174,7 @@ def _findings(ctx: typer.Context, committed: Mapping[int, int]) -> list["Finding
 
 def _caches(context: Context) -> list["CacheFile"]:
     """The caches beside the offsets; one that can't be read holds nothing."""
-    from tierctl.cli.cache_files import cache_files, read_cache
+    from tierctl.metadata.cache_files.files import cache_files, read_cache
 
     caches = []
     for folder in _folders(context):
@@ -203,7 +203,7 @@ def _path(ctx: typer.Context) -> Path:
 
 
 def _read(path: Path) -> "CommittedOffsets":
-    from tierctl.wire import committed_offsets
+    from tierctl.wire.files import committed_offsets
 
     try:
         return committed_offsets.read(path.read_bytes())
@@ -214,15 +214,15 @@ def _read(path: Path) -> "CommittedOffsets":
 def _write(path: Path, offsets: Mapping[int, int]) -> None:
     """Replace the file; SafetyRefusal beside a running broker, LockedError beside another tierctl."""
     from tierctl.files import broker_kept_out, exclusive, replace_durably
-    from tierctl.metadata.state_dir import LOCK
-    from tierctl.wire import committed_offsets
+    from tierctl.metadata.state_dir.directory import LOCK
+    from tierctl.wire.files import committed_offsets
 
     with broker_kept_out(path.parent), exclusive(path.parent, LOCK):
         replace_durably(path, committed_offsets.write(offsets, _form(path)), backup=True)
 
 
 def _form(path: Path) -> Any:
-    from tierctl.wire.committed_offsets import OffsetsForm
+    from tierctl.wire.files.committed_offsets import OffsetsForm
 
     try:
         return _read(path).form

@@ -11,10 +11,10 @@ from tierctl.cli.context import Context
 from tierctl.cli.options import EngineName
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, UsageError
-from tierctl.typed import remote_uri_of
+from tierctl.model.operator_values import remote_uri_of
 
 if TYPE_CHECKING:
-    from tierctl.spark.pipeline_run import Pipeline, PipelineRun, Progress, RunTasks
+    from tierctl.pipeline.run import Pipeline, PipelineRun, Progress, RunTasks
 
 _SIZE = "What is planned for"
 COLUMNS = ("commit", "metadata_partitions", "offsets", "events", "warehouse")
@@ -131,7 +131,7 @@ def run(
     """
     with Context.of(ctx) as context:
         if follow and context.is_on_spark:
-            from tierctl.spark.pipeline_follow import refuse_connect
+            from tierctl.pipeline.follow import refuse_connect
 
             refuse_connect(ctx.params["master"] or os.environ.get("SPARK_REMOTE", ""))
         pipeline = _pipeline(context, warehouse)
@@ -156,8 +156,8 @@ def plan(
 
     A prediction, no measurement: nothing is read, and no cluster was tried.
     """
+    from tierctl.pipeline.cost import MEASURED_BY, MEASURED_ON, Cluster, predictions
     from tierctl.report import render
-    from tierctl.spark.pipeline_plan import MEASURED_BY, MEASURED_ON, Cluster, predictions
 
     cluster = Cluster(
         segments=segments,
@@ -173,7 +173,7 @@ def plan(
 
 
 def _follow(context: Context, opened: "PipelineRun", pipeline: "Pipeline", interval_s: int) -> None:
-    from tierctl.spark.pipeline_follow import follow_here, follow_on
+    from tierctl.pipeline.follow import follow_here, follow_on
 
     def told(done: "Progress") -> None:
         _show(done, pipeline, options.OutputFormat.JSONL)
@@ -186,13 +186,13 @@ def _follow(context: Context, opened: "PipelineRun", pipeline: "Pipeline", inter
 
 
 def _pipeline(context: Context, warehouse: str | None) -> "Pipeline":
-    from tierctl.spark.pipeline_run import Pipeline
-    from tierctl.spark.warehouse_open import WarehouseSpec
+    from tierctl.pipeline.run import Pipeline
+    from tierctl.pipeline.warehouse.open import WarehouseSpec
 
     if warehouse is None:
         raise UsageError("--warehouse is missing", hint="a folder, or s3://bucket/folder")
     if not context.is_on_cluster:
-        from tierctl.metadata.log_on_disk import require_topic
+        from tierctl.metadata.topic.local_log import require_topic
 
         require_topic(context.metadata_folder)
     return Pipeline(
@@ -204,7 +204,7 @@ def _pipeline(context: Context, warehouse: str | None) -> "Pipeline":
 
 
 def _run_tasks(context: Context) -> "RunTasks":
-    from tierctl.spark.pipeline_run import run_here, run_on
+    from tierctl.pipeline.run import run_here, run_on
 
     return run_on(context.executors()) if context.is_on_spark else run_here
 

@@ -62,7 +62,7 @@ def _of_leader(one: "Readable | None", log: "ClusterLog") -> dict[str, int | Non
 
 
 def _of_logs(one: "Readable") -> dict[str, int | None]:
-    from tierctl.read.lineage import choose_replica, lineage_of_segments, newest_segment
+    from tierctl.read.replicas import choose_replica, lineage_of_segments, newest_segment
     from tierctl.state.lineage import segments_in_lineage
 
     replica = choose_replica(one.logs)

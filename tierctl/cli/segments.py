@@ -16,13 +16,13 @@ from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import printed
-from tierctl.typed import parse_time_ms
+from tierctl.model.operator_values import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.read.indexes import IndexFetcher
     from tierctl.read.partitions import Readable
     from tierctl.read.problems import Problems
-    from tierctl.state.invariants import Finding
+    from tierctl.verify.segments import Finding
 
 COLUMNS = (
     "topic",
@@ -251,7 +251,7 @@ def _required(
 
 
 def _deleted(context: Context) -> Iterator[RemoteLogSegmentMetadata]:
-    from tierctl.read.history import deleted_segments
+    from tierctl.metadata.deleted_segments import deleted_segments
 
     topic = context.metadata_topic()
     for segment in deleted_segments(topic, topic.end_offsets()):
@@ -277,8 +277,8 @@ def _by_time(
     context: Context, problems: "Problems", time_ms: int
 ) -> Iterator[RemoteLogSegmentMetadata | None]:
     """Of each partition the first segment of its lineage that may hold a record as late as `time_ms`."""
-    from tierctl.read.check import current_lineage
     from tierctl.state.lineage import segments_in_lineage
+    from tierctl.verify.offsets import current_lineage
 
     fetcher = _fetcher(context)
     for readable in _partitions(context, problems):
@@ -314,9 +314,9 @@ def _size_rows(found: Iterable[RemoteLogSegmentMetadata], context: Context) -> l
 
 
 def _check(context: Context, problems: "Problems", output: options.OutputFormat) -> ExitCode:
-    from tierctl.read.check import check_partition, facts_of_leader
     from tierctl.read.leaders import believed_logs
-    from tierctl.state.invariants import Severity
+    from tierctl.verify.offsets import check_partition, facts_of_leader
+    from tierctl.verify.segments import Severity
 
     fetcher, cluster, now_ms = _fetcher(context), context.cluster(), context.now_ms
     findings: list[Finding] = []

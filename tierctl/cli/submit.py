@@ -11,8 +11,8 @@ import typer
 
 from tierctl.cli import options
 from tierctl.errors import ExitCode, UsageError
-from tierctl.spark.settings import SparkSettings
-from tierctl.spark.submit import DeployMode
+from tierctl.spark.session.settings import SparkSettings
+from tierctl.spark.session.submit import DeployMode
 
 _RESOURCES = "What it gets"
 _MAIN = "tierctl-main.py"
@@ -114,7 +114,7 @@ def submit(
     Lines for a standalone cluster are tried against a real one; those for YARN and Kubernetes against
     spark-submit itself, up to where it asks for the cluster: they were not run on one.
     """
-    from tierctl.spark.submit import Submission, program
+    from tierctl.spark.session.submit import Submission, program
 
     words, changes_things = _checked(ctx, command or [])
     folder = submit_dir or _default_folder()
@@ -181,7 +181,7 @@ def _default_folder() -> Path:
 
 
 def _package_name() -> str:
-    from tierctl.spark.shipping import archive
+    from tierctl.spark.session.shipping import archive
 
     return archive().name
 
@@ -189,8 +189,8 @@ def _package_name() -> str:
 def _write_files(folder: Path) -> None:
     """What the line names; files that are there already are not touched."""
     from tierctl.files import replace_durably
-    from tierctl.spark.jvm import QUIET_LOGS
-    from tierctl.spark.shipping import archive
+    from tierctl.spark.session.jvm import QUIET_LOGS
+    from tierctl.spark.session.shipping import archive
 
     folder.mkdir(parents=True, exist_ok=True)
     script = resources.files("tierctl.cli").joinpath("submitted.py").read_bytes()

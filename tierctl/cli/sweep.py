@@ -13,11 +13,11 @@ from tierctl.cli.plans import say
 from tierctl.cli.taking import takes
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, TopicPartition, Uuid
-from tierctl.plan.model import Plan
+from tierctl.plan.plan import Plan
 
 if TYPE_CHECKING:
-    from tierctl.plan.checks import CurrentTopics
-    from tierctl.plan.leader import ClusterViews
+    from tierctl.plan.leader_views import ClusterViews
+    from tierctl.plan.preconditions import CurrentTopics
     from tierctl.state.tier import PartitionState, TierState
 
 _Key = tuple[Uuid, int]
@@ -49,8 +49,8 @@ def sweep(
     --topic-configs: what they don't say is unlimited. Without a partition's --log-dir its lineage is then
     read from the newest remote segment, and retention.bytes deletes nothing.
     """
-    from tierctl.plan.checks import CurrentTopics
-    from tierctl.plan.retention import check_not_ahead
+    from tierctl.plan.preconditions import CurrentTopics
+    from tierctl.plan.sweep import check_not_ahead
 
     with mutation(ctx) as run:
         state = run.refresh()
@@ -149,7 +149,7 @@ def _plan(
     views: "ClusterViews | None",
     log_starts: Mapping[TopicPartition, int],
 ) -> Plan:
-    from tierctl.plan.retention import plan_retention
+    from tierctl.plan.sweep import plan_retention
 
     return plan_retention(
         state,
@@ -184,8 +184,8 @@ def _lineages(
 
 
 def _lineage_of_tier(run: Mutation, part: "PartitionState") -> tuple[EpochEntry, ...]:
-    from tierctl.read.lineage import newest_segment
-    from tierctl.wire.checkpoints import read_leader_epoch_checkpoint
+    from tierctl.read.replicas import newest_segment
+    from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
     newest = newest_segment(part.cache.list_remote_log_segments())
     if newest is None:

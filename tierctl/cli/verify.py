@@ -18,12 +18,12 @@ from tierctl.errors import ExitCode, TierctlError
 from tierctl.model import LocalLog, TopicPartition
 
 if TYPE_CHECKING:
-    from tierctl.plan.verify import KnownTopics, WasDeleted
-    from tierctl.read.verify import Lookers
-    from tierctl.read.verify_leaders import LeaderSide
-    from tierctl.state.ids import SegmentIds
-    from tierctl.state.invariants import Finding
+    from tierctl.state.segments.ids import SegmentIds
     from tierctl.storage.base import RemoteStorageManager
+    from tierctl.verify.leaders import LeaderSide
+    from tierctl.verify.metadata import KnownTopics, WasDeleted
+    from tierctl.verify.run import Lookers
+    from tierctl.verify.segments import Finding
 
 COLUMNS = (
     "severity",
@@ -89,8 +89,8 @@ def verify(
 
 
 def _render(findings: "Iterator[Finding]", output: str) -> None:
-    from tierctl.plan.verify import HINTS
     from tierctl.report import render
+    from tierctl.verify.metadata import HINTS
 
     rows = (asdict(finding) | {"hint": HINTS[finding.kind]} for finding in findings)
     ordered = ({name: row[name] for name in COLUMNS} for row in rows)
@@ -105,8 +105,8 @@ class _Run:
 
     def findings(self, *, deep: bool, threads: int) -> "Iterator[Finding]":
         """All of them; what they come to is in `exit_code`."""
-        from tierctl.read.verify import Deep, Verification
         from tierctl.storage.spool import spool_folder
+        from tierctl.verify.run import Deep, Verification
 
         context = self.context
         manager = context.metadata()
@@ -136,7 +136,7 @@ class _Run:
                 yield self._noted(finding)
 
     def _noted(self, finding: "Finding") -> "Finding":
-        from tierctl.state.invariants import CORRUPT_KINDS, Severity
+        from tierctl.verify.segments import CORRUPT_KINDS, Severity
 
         if finding.kind in CORRUPT_KINDS:
             self.exit_code = ExitCode.CORRUPT
@@ -153,7 +153,7 @@ class _Run:
         return read_log_dirs(list(self.context.log_dir), on_error=self._on_unreadable)
 
     def _on_unreadable(self, folder: Path, error: TierctlError) -> None:
-        from tierctl.state.invariants import Finding, FindingKind, Severity
+        from tierctl.verify.segments import Finding, FindingKind, Severity
 
         place = TopicPartition.parse(folder.name)
         self._unread.append(
@@ -171,7 +171,7 @@ class _Run:
 
 def _leaders(context: Context) -> "LeaderSide | None":
     """The cluster the data are on; it is there when this returns."""
-    from tierctl.read.verify_leaders import LeaderSide
+    from tierctl.verify.leaders import LeaderSide
 
     cluster = context.cluster()
     if cluster is None:
@@ -182,8 +182,8 @@ def _leaders(context: Context) -> "LeaderSide | None":
 
 
 def _topics(logs: list[LocalLog]) -> "KnownTopics":
-    from tierctl.plan.checks import CurrentTopics
-    from tierctl.plan.verify import KnownTopics
+    from tierctl.plan.preconditions import CurrentTopics
+    from tierctl.verify.metadata import KnownTopics
 
     return KnownTopics(CurrentTopics.of(logs).ids)
 
@@ -196,10 +196,10 @@ def _deletions(context: Context) -> "WasDeleted":
     def known() -> "SegmentIds":
         end_offsets = (topic := context.metadata_topic()).end_offsets()
         if context.is_on_spark:
-            from tierctl.spark.verify import deleted_ids
+            from tierctl.spark.executors.verify import deleted_ids
 
             return deleted_ids(context.executors(), context.metadata_location, end_offsets)
-        from tierctl.read.history import deleted_segment_ids
+        from tierctl.metadata.deleted_segments import deleted_segment_ids
 
         return deleted_segment_ids(topic, end_offsets)
 
@@ -212,7 +212,7 @@ def _lookers(
     """The executors, if there are any."""
     if not context.is_on_spark:
         return None
-    from tierctl.spark.verify import SparkLookers
+    from tierctl.spark.executors.verify import SparkLookers
 
     spec = None if remote is None else context.remote_spec(remote)
     return SparkLookers(executors=context.executors(), remote=remote, spec=spec, advance=advance)

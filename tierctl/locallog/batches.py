@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from tierctl.errors import CorruptInputError
 from tierctl.locallog.files import SegmentFiles, opened, read_if_exists
-from tierctl.wire.batch_heads import BadRange, BatchHead, Buffer, Piece, TornTail, judge, walk
-from tierctl.wire.indexes import OffsetIndex
+from tierctl.wire.batches.heads import BadRange, BatchHead, Buffer, Piece, TornTail, judge, walk
+from tierctl.wire.files.indexes import OffsetIndex
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from tierctl.locallog.producer_state import last_stable_offset
 from tierctl.locallog.recovery import find_log_end, largest_timestamp_ms
 from tierctl.model.ids import TopicIdPartition, TopicPartition
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
-from tierctl.wire.checkpoints import (
+from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     read_partition_metadata,

@@ -10,8 +10,8 @@ from tierctl.errors import CorruptInputError
 from tierctl.locallog.batches import pieces_from
 from tierctl.locallog.files import SegmentFiles, read_if_exists
 from tierctl.model.local import EpochEntry
-from tierctl.wire.batch_heads import BatchHead
-from tierctl.wire.indexes import TimeIndex
+from tierctl.wire.batches.heads import BatchHead
+from tierctl.wire.files.indexes import TimeIndex
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model.configs import TopicConfig
 from tierctl.model.ids import is_legal_topic_name
-from tierctl.wire.properties import Property, parse_properties
+from tierctl.wire.files.properties import Property, parse_properties
 
 _log = logging.getLogger(__name__)
 

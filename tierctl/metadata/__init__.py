@@ -1,5 +1,6 @@
 """RemoteLogMetadataManager: its Protocol, and the metadata topic it is backed by."""
 
-from tierctl.metadata.open import open_metadata, open_metadata_topic
+from tierctl.metadata.open import open_metadata
+from tierctl.metadata.topic.open import open_metadata_topic
 
 __all__ = ["open_metadata", "open_metadata_topic"]

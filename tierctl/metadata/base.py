@@ -5,10 +5,8 @@
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from tierctl.errors import CorruptInputError
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -18,48 +16,10 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.state.tier import TierState
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
+from tierctl.wire.batches.chunks import RecordChunk
 
 METADATA_TOPIC = "__remote_log_metadata"
 DEFAULT_METADATA_PARTITIONS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class BadRange:
-    """Bytes of a metadata partition that hold no readable record.
-
-    `offset` is the first offset that can't be read; reading went on at `next_offset`. A gap has no bytes
-    at all: records were compacted away, or lost.
-    """
-
-    offset: int
-    next_offset: int
-    error: CorruptInputError
-    is_gap: bool = False
-
-    def __str__(self) -> str:
-        if self.offset == self.next_offset:
-            return f"before offset {self.offset}: {self.error}"
-        return f"offsets {self.offset} to {self.next_offset - 1}: {self.error}"
-
-
-@dataclass(frozen=True, slots=True)
-class MetadataChunk:
-    """Consecutive records of one metadata partition, as columns of equal length.
-
-    `values` is a binary Arrow array, null for tombstones. Control records are not in it; `next_offset` is
-    the offset after everything covered, control records and gaps included.
-    """
-
-    metadata_partition: int
-    offsets: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    timestamps_ms: "np.ndarray[tuple[int], np.dtype[np.int64]]"
-    values: "pa.BinaryArray"
-    next_offset: int
-    bad: tuple[BadRange, ...] = field(default=())
 
 
 class MetadataTopic(Protocol):
@@ -90,7 +50,7 @@ class MetadataTopic(Protocol):
         """
         ...
 
-    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[MetadataChunk]:
+    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
         """Records from `start_offset` up to, not including, `end_offset`."""
         ...
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from tierctl.errors import MetadataError
-from tierctl.metadata.base import MetadataChunk, MetadataTopic
-from tierctl.metadata.bulk_fold import BulkFold, BulkReading, Span, spans_of
-from tierctl.metadata.state_dir import StateDirectory
+from tierctl.metadata.base import MetadataTopic
+from tierctl.metadata.parallel_fold import BulkFold, BulkReading, Span, spans_of
+from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.metadata.topic_fold import TopicFold
 from tierctl.metadata.transitions import Transitions
 from tierctl.model import (
@@ -20,8 +20,9 @@ from tierctl.model import (
 )
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier import TierState
+from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.metadata import encode
-from tierctl.wire.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partition
 
 
 class TopicBasedRemoteLogMetadataManager:
@@ -170,6 +171,6 @@ class TopicBasedRemoteLogMetadataManager:
             self._topic.close()
 
 
-def _records_of(chunk: MetadataChunk) -> Iterable[tuple[int, bytes | None]]:
+def _records_of(chunk: RecordChunk) -> Iterable[tuple[int, bytes | None]]:
     values: pa.Array = chunk.values
     return zip(chunk.offsets.tolist(), values.to_pylist(), strict=True)

@@ -5,13 +5,13 @@ from typing import Protocol
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.base import MetadataChunk, MetadataTopic
+from tierctl.metadata.base import MetadataTopic
 from tierctl.metadata.user_partitions import strays
-from tierctl.metadata.window_chunks import joined
-from tierctl.state.fold import fold
+from tierctl.state.fold.events import fold
 from tierctl.state.tier import Quarantined, TierState
+from tierctl.wire.batches.chunks import RecordChunk, joined
 from tierctl.wire.metadata import decode_column
-from tierctl.wire.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partition
 
 
 class Keeper(Protocol):
@@ -22,7 +22,7 @@ class Keeper(Protocol):
         """Where reading a metadata partition began, when the topic had lost what came before."""
         ...
 
-    def take(self, chunk: MetadataChunk, table: pa.Table) -> tuple[MetadataChunk, pa.Table]:
+    def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
         """Keep a chunk's events; returns those that were not kept before."""
         ...
 
@@ -75,7 +75,7 @@ class TopicFold:
         if (partition, offset, error.message) not in known:
             self._state.quarantined.append(Quarantined(partition, offset, error))
 
-    def fold(self, chunk: MetadataChunk) -> None:
+    def fold(self, chunk: RecordChunk) -> None:
         """The next chunk of a partition."""
         partition = chunk.metadata_partition
         table = decode_column(chunk.values)

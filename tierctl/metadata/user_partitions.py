@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.wire.batch_columns import Int64s
-from tierctl.wire.partitioner import metadata_partition
+from tierctl.wire.batches.head_columns import Int64s
+from tierctl.wire.metadata.partitioner import metadata_partition
 
 _FEW = 1 << 16
 

@@ -13,7 +13,9 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicConfig,
 )
-from tierctl.plan.checks import (
+from tierctl.plan.dangling_copies import Dangling
+from tierctl.plan.plan import Action, Plan, Skip, Step
+from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
     why_behind,
@@ -21,8 +23,6 @@ from tierctl.plan.checks import (
     why_never_tiered,
     why_unknown,
 )
-from tierctl.plan.dangling import Dangling
-from tierctl.plan.model import Action, Plan, Skip, Step
 from tierctl.plan.steps import LINEAGE_EPOCH
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.plan.model import Action, Step
+from tierctl.plan.plan import Action, Step
 from tierctl.state.tier import PartitionState
 
 LINEAGE_EPOCH = "lineage_epoch"

@@ -9,10 +9,10 @@ from tierctl.read.indexes import Indexes, Report
 from tierctl.read.source import RemoteSegment
 from tierctl.read.stream import BatchStream
 from tierctl.read.view import Piece, Pieces
-from tierctl.wire.batch_heads import BatchHead
-from tierctl.wire.indexes import AbortedTxn, TransactionIndex
-from tierctl.wire.producer_snapshot import decode_producer_snapshot
-from tierctl.wire.records import ControlType, RecordBatch, control_record
+from tierctl.wire.batches.heads import BatchHead
+from tierctl.wire.batches.record_batch import ControlType, RecordBatch, control_record
+from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex
+from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 OpenTransactions = dict[int, int]
 """First offset of each open transaction, by producer id."""

@@ -13,7 +13,7 @@ from tierctl.read.indexes import Indexes, IndexFetcher, Report
 from tierctl.read.source import RemoteSegment
 from tierctl.read.tasks import ALL_TIMES, Lost, Part, ReadTask, Times
 from tierctl.read.view import PartitionView, Piece
-from tierctl.wire.indexes import AbortedTxn
+from tierctl.wire.files.indexes import AbortedTxn
 
 SPLIT_BYTES = 128 << 20
 """What Spark reads of files in one task, too."""

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from tierctl.model import EpochEntry, IndexType
-from tierctl.wire.checkpoints import read_leader_epoch_checkpoint
-from tierctl.wire.indexes import (
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import (
     AbortedTxn,
     OffsetIndex,
     OffsetPosition,
@@ -13,7 +13,7 @@ from tierctl.wire.indexes import (
     TimestampOffset,
     TransactionIndex,
 )
-from tierctl.wire.producer_snapshot import ProducerEntry, decode_producer_snapshot
+from tierctl.wire.files.producer_snapshot import ProducerEntry, decode_producer_snapshot
 
 
 def index_rows(

@@ -8,9 +8,9 @@ from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.read.source import LocalFile, RemoteSegment
 from tierctl.read.stream import BatchStream, Damage
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.wire.batch_heads import HEAD, HEAD_SIZE, MAGIC, BatchHead
-from tierctl.wire.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
-from tierctl.wire.records import RecordBatch
+from tierctl.wire.batches.heads import HEAD, HEAD_SIZE, MAGIC, BatchHead
+from tierctl.wire.batches.record_batch import RecordBatch
+from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
 
 Segment = RemoteSegment | LocalFile
 Report = Callable[[TierctlError], None]

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tierctl.errors import AuthenticationError, NotFoundError
-from tierctl.metadata.cluster import Cluster
+from tierctl.kafka.cluster import Cluster
 from tierctl.model import Selection, TopicConfig, TopicIdPartition, is_legal_topic_name
 from tierctl.model.cluster import ClusterLog
 from tierctl.plan.fencing import is_known
-from tierctl.plan.leader import knows_log_start
+from tierctl.plan.leader_views import knows_log_start
 
 
 def now_called(selection: Selection, cluster: Cluster | None) -> Selection:

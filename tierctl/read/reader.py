@@ -8,9 +8,9 @@ from typing import NamedTuple
 from tierctl.errors import NotFoundError
 from tierctl.read.aborted import AbortedTransactions
 from tierctl.read.indexes import Indexes, IndexFetcher, Report
-from tierctl.read.piece_reader import PieceReader
+from tierctl.read.part_reader import PieceReader
 from tierctl.read.view import PartitionView, Piece
-from tierctl.wire.records import Header
+from tierctl.wire.batches.record_batch import Header
 
 
 class Isolation(StrEnum):

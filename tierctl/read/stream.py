@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from tierctl.errors import CorruptInputError
 from tierctl.read.source import SegmentSource
-from tierctl.wire.batch_heads import HEAD, HEAD_SIZE, MAGIC, BadRange, BatchHead, Piece, TornTail, judge
-from tierctl.wire.records import RecordBatch
+from tierctl.wire.batches.heads import HEAD, HEAD_SIZE, MAGIC, BadRange, BatchHead, Piece, TornTail, judge
+from tierctl.wire.batches.record_batch import RecordBatch
 
 CHUNK_BYTES = 1 << 20
 SEARCH_BYTES_MAX = 1 << 24

@@ -12,15 +12,15 @@ from tierctl.errors import TierctlError
 from tierctl.model import EpochEntry, LocalSegment, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.read.aborted import AbortedSet
 from tierctl.read.indexes import Indexes, Report, UncachedIndexes
-from tierctl.read.piece_reader import Lose, PieceReader
+from tierctl.read.part_reader import Lose, PieceReader
 from tierctl.read.source import LocalFile, RemoteSegment
 from tierctl.read.stream import CHUNK_BYTES
 from tierctl.read.view import Piece
 from tierctl.state.lineage import Lineage
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.wire.indexes import AbortedTxn
-from tierctl.wire.record_columns import record_columns
-from tierctl.wire.records import RecordBatch
+from tierctl.wire.batches.record_batch import RecordBatch
+from tierctl.wire.batches.record_columns import record_columns
+from tierctl.wire.files.indexes import AbortedTxn
 
 BULK_CHUNK_BYTES = 8 << 20
 

@@ -6,9 +6,9 @@ from typing import NamedTuple, Self
 
 from tierctl.errors import NotFoundError
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
-from tierctl.plan.leader import joined_lineage
+from tierctl.plan.leader_views import joined_lineage
 from tierctl.read.indexes import IndexFetcher, Report, Segment
-from tierctl.read.lineage import Replica, choose_replica, lineage_of_tier, newest_segment
+from tierctl.read.replicas import Replica, choose_replica, lineage_of_tier, newest_segment
 from tierctl.read.source import LocalFile, RemoteSegment
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage

@@ -15,6 +15,6 @@ def register(spark: "SparkSession") -> None:
     The workers' Python must have tierctl: installed, or sent before this is called. Switches on
     spark.sql.python.filterPushdown.enabled.
     """
-    from tierctl.spark.registration import register_sources
+    from tierctl.spark.sources.registration import register_sources
 
     register_sources(spark)

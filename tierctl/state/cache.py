@@ -13,9 +13,9 @@ from tierctl.model import (
     Uuid,
     is_valid_transition,
 )
-from tierctl.state.arrays import Rows
-from tierctl.state.columns import TXN_INDEX_EMPTY, LazySegmentColumns, Loader, SegmentColumns
-from tierctl.state.epoch_index import EpochIndex
+from tierctl.state.segments.arrays import Rows
+from tierctl.state.segments.columns import TXN_INDEX_EMPTY, LazySegmentColumns, Loader, SegmentColumns
+from tierctl.state.segments.epoch_index import EpochIndex
 
 _S = RemoteLogSegmentState
 _DEAD_ROWS_KEPT: Final = 1024

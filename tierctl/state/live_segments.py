@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tierctl.model import RemoteLogSegmentState
-from tierctl.state.arrays import Rows, ranges, view
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.columns import ODD_EPOCHS, POOLED_EPOCHS, STATE_MASK, STATES, WIDE, SegmentColumns
+from tierctl.state.segments.arrays import Rows, ranges, view
+from tierctl.state.segments.columns import ODD_EPOCHS, POOLED_EPOCHS, STATE_MASK, STATES, WIDE, SegmentColumns
 
 Int64s = npt.NDArray[np.int64]
 

@@ -16,10 +16,10 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.layout import INDEX_SUFFIXES
-from tierctl.wire.checkpoints import read_leader_epoch_checkpoint
-from tierctl.wire.indexes import OffsetIndex, TimeIndex, TransactionIndex
-from tierctl.wire.producer_snapshot import decode_producer_snapshot
+from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
+from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 FOLDER = "remote-log-index-cache"
 SIZE_BYTES = "remote.log.index.file.cache.total.size.bytes"

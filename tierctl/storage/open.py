@@ -14,19 +14,19 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from tierctl.errors import UsageError
 from tierctl.files import PLAIN, FileSystem
-from tierctl.storage.aiven import AivenLayout
-from tierctl.storage.aiven_settings import AivenSettings
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.detect import Found, detect
-from tierctl.storage.layout import ROOT_FOLDER, KafkaLayout
-from tierctl.storage.local import LocalStore
-from tierctl.storage.objects import ObjectStore
+from tierctl.storage.layouts.aiven import AivenLayout
+from tierctl.storage.layouts.aiven_settings import AivenSettings
+from tierctl.storage.layouts.base import SegmentLayout
+from tierctl.storage.layouts.detect import Found, detect
+from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
 from tierctl.storage.retry import RetryingStorage, RetrySettings
-from tierctl.storage.segment_layout import SegmentLayout
+from tierctl.storage.stores.base import ObjectStore
+from tierctl.storage.stores.local import LocalStore
 from tierctl.storage.tier import ObjectTier
 
 if TYPE_CHECKING:
-    from tierctl.storage.s3 import S3Address, S3Store
+    from tierctl.storage.stores.s3 import S3Address, S3Store
 
 LAYOUTS = ("kafka", "aiven")
 FILE, S3, HDFS = "file", "s3", "hdfs"
@@ -93,7 +93,7 @@ class RemoteSpec:
             )
         s3 = None
         if parts.scheme == S3:
-            from tierctl.storage.s3 import S3Store
+            from tierctl.storage.stores.s3 import S3Store
 
             s3 = tier.store.address if isinstance(tier.store, S3Store) else None
         return cls(uri=uri, layout=tier.layout, retry=retry, s3=s3)
@@ -162,15 +162,15 @@ def _store(parts: SplitResult, root: str, s3: "S3Address | None" = None) -> Obje
         raise _not_a_tier(parts)
     if parts.scheme == S3:
         _require("boto3", "s3", parts.scheme)
-        from tierctl.storage.s3 import S3Store, client
+        from tierctl.storage.stores.s3 import S3Store, client
 
         return S3Store(client(s3), parts.netloc, root)
     if parts.scheme == HDFS:
         _require("hdfs_native", "hdfs", parts.scheme)
-        from tierctl.storage.hdfs import HdfsStore, hdfs_client
+        from tierctl.storage.stores.hdfs import HdfsStore, hdfs_client
 
         return HdfsStore(hdfs_client(f"hdfs://{parts.netloc}"), f"/{root}")
-    from tierctl.storage.arrow import open_arrow
+    from tierctl.storage.stores.arrow import open_arrow
 
     return open_arrow(f"{parts.scheme}://{parts.netloc}/{root}")
 
@@ -188,7 +188,7 @@ def open_bucket(uri: str, s3: "S3Address | None" = None) -> "S3Store":
     if parts.scheme != S3 or not parts.netloc or parts.query or parts.fragment or parts.password is not None:
         raise UsageError(f"not a place in a bucket: {uri!r}", hint="expected s3://bucket/folder")
     _require("boto3", "s3", parts.scheme)
-    from tierctl.storage.s3 import S3Store, client
+    from tierctl.storage.stores.s3 import S3Store, client
 
     folder = parts.path.strip("/")
     return S3Store(client(s3), parts.netloc, f"{folder}/" if folder else "")

@@ -7,8 +7,8 @@ from typing import BinaryIO
 from tierctl.errors import RemoteObjectDiffers, RemoteStorageError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.objects import ObjectStore
-from tierctl.storage.segment_layout import SegmentLayout
+from tierctl.storage.layouts.base import SegmentLayout
+from tierctl.storage.stores.base import ObjectStore
 
 LEASE_NAME = ".tierctl-lease"
 """Beside a tier's objects, where the store can't lock; no object of the tier."""

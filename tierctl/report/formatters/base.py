@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from tierctl.model import MetadataEvent
 from tierctl.report.terminal import printable
-from tierctl.wire.column_encode import event_at
 from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.encode_columns import event_at
 
 _BAD_VALUE_BYTES_MAX = 1024
 
@@ -20,7 +20,7 @@ _BAD_VALUE_BYTES_MAX = 1024
 class Records:
     """Consecutive records of one metadata partition as columns of equal length.
 
-    `events` is what `tierctl.wire.metadata.decode_column` made of `values`: the columns of
+    `events` is what `tierctl.wire.metadata.values.decode_column` made of `values`: the columns of
     `tierctl.model.events.FIELD_ORDER`, `dialect`, and `error`, which is null when the value is good. A value
     is null for a tombstone, and for bytes that held no readable record, whose `error` says so.
     `timestamps_ms` is null where it is not known.

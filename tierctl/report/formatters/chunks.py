@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from tierctl.metadata.base import BadRange, MetadataChunk
 from tierctl.report.formatters.base import Records
+from tierctl.wire.batches.chunks import DamagedRange, RecordChunk
 
 
-def from_chunk(chunk: MetadataChunk, *, first_offset: int = 0) -> Records:
+def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> Records:
     """The records of a chunk, with a row for each stretch of bytes that can't be read; gaps have none.
 
     A stretch that begins before `first_offset` is told of by whoever reads there.
@@ -21,7 +21,7 @@ def from_chunk(chunk: MetadataChunk, *, first_offset: int = 0) -> Records:
     return _with_damage(chunk, damaged)
 
 
-def _with_damage(chunk: MetadataChunk, damaged: Sequence[BadRange]) -> Records:
+def _with_damage(chunk: RecordChunk, damaged: Sequence[DamagedRange]) -> Records:
     count = len(chunk.offsets)
     offsets = np.concatenate([chunk.offsets, np.array([bad.offset for bad in damaged], np.int64)])
     order = np.argsort(offsets, kind="stable")

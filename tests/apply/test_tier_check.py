@@ -1,0 +1,282 @@
+"""A tier that shows nothing of what the metadata say is in it is the wrong one: nothing is begun in it."""
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tierctl.apply.run_context import Tools
+from tierctl.apply.tier_check import require_known_tier, why_not_deletable
+from tierctl.errors import RemoteStorageError, RemoteTierMissing
+from tierctl.metadata import open_metadata
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+)
+from tierctl.state.tier import TierState
+from tierctl.storage.open import open_remote
+
+from tests.apply.conftest import Ran
+from tests.apply.worlds import RETENTION, copy_world
+from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment
+from tests.storage.memory import MemoryStorage
+from tests.support.servers import S3Server
+
+Tierctl = Callable[..., Ran]
+
+ELSEWHERE = TopicIdPartition(OTHER_ID, "bills", 3)
+STATES = {"finished": (S.COPY_SEGMENT_FINISHED,), "copying": ()}
+STATES["deleting"] = (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED)
+REFUSED = "refused"
+
+
+class World:
+    """Segments told in words: "finished there", "deleting gone" (its objects), "copying gone"."""
+
+    def __init__(self) -> None:
+        self.state = TierState(read={0: 0})
+        self.storage = MemoryStorage()
+
+    def add(self, told: Sequence[str], partition: TopicIdPartition) -> list[RemoteLogSegmentMetadata]:
+        added = []
+        for words in told:
+            state, objects = words.split()
+            number = 1 + sum(len(part.cache) for part in self.state)
+            made = segment(number, number * 10, number * 10 + 9, partition=partition)
+            advance(self.state, made, *STATES[state])
+            if objects == "there":
+                # One object is enough to know a tier by: a deletion may have been killed in the middle.
+                self.storage.objects[self.storage.tier.layout.keys_of(made)[-1]] = b""
+            part = self.state.partition(partition)
+            assert part is not None
+            found = part.cache.get(made.segment_id)
+            assert found is not None
+            added.append(found)
+        return added
+
+    def tools(self, **more: Any) -> Tools:
+        metadata = cast("Any", SimpleNamespace(state=self.state))
+        return Tools(
+            remote=self.storage, metadata=metadata, clock_ms=lambda: 0, new_segment_id=lambda: made_id, **more
+        )
+
+
+made_id = segment(99, 0, 9).segment_id
+
+CASES: list[tuple[list[str], list[str], list[str], list[int] | str]] = [
+    # To be deleted; the partition's other segments; another partition's; which are refused, if not all.
+    (["finished there"] * 3, [], [], []),
+    (["finished there", "finished gone"], [], [], [1]),
+    (["finished gone"], ["finished there"], [], [0]),
+    (["finished gone"], [], ["finished there"], [0]),
+    # A wrong bucket or prefix, and a tier that somebody emptied.
+    (["finished gone"], [], [], REFUSED),
+    (["finished gone", "finished gone"], ["finished gone"], ["finished gone"], REFUSED),
+    # Resumed: what a killed run deleted last may have been the last of all, or else something is left.
+    (["deleting gone"], [], [], []),
+    (["deleting gone"], ["finished there"], [], []),
+    (["deleting gone"], [], ["finished there"], []),
+    (["deleting gone", "finished there"], [], [], []),
+    (["deleting gone", "deleting there"], ["finished gone"], [], []),
+    (["deleting gone"], ["finished gone"], [], REFUSED),
+    (["deleting gone"], [], ["finished gone"], REFUSED),
+    (["deleting gone", "finished gone"], [], [], REFUSED),
+    (["deleting there", "finished gone"], [], [], [1]),
+    # A copy that was never finished may not have come as far as the tier.
+    (["copying gone"], [], [], []),
+    (["copying gone"], ["finished there"], [], []),
+    (["copying gone"], [], ["finished gone"], REFUSED),
+    # Neither is what another run is about to delete, or to copy, a sign of anything.
+    (["deleting gone"], ["deleting gone", "copying gone"], [], []),
+    ([], ["finished gone"], [], []),
+]
+
+
+@pytest.mark.parametrize(("deleted", "others", "elsewhere", "expected"), CASES)
+def test_what_may_be_deleted(
+    deleted: list[str], others: list[str], elsewhere: list[str], expected: list[int] | str
+) -> None:
+    world = World()
+    segments = world.add(deleted, PARTITION)
+    world.add(others, PARTITION)
+    world.add(elsewhere, ELSEWHERE)
+    if expected == REFUSED:
+        with pytest.raises(RemoteTierMissing, match=r"looked for memory:kafka-tiered-storage/.*\.log"):
+            why_not_deletable(segments, world.tools())
+    else:
+        errors = why_not_deletable(segments, world.tools())
+        assert set(errors) == {segments[int(at)].segment_id for at in expected}
+        assert all(isinstance(error, RemoteTierMissing) for error in errors.values())
+    assert why_not_deletable(segments, world.tools(allow_missing_objects=True)) == {}
+    assert set(world.storage.calls) <= {"objects_of"}
+
+
+@pytest.mark.parametrize(
+    ("others", "elsewhere", "good"),
+    [
+        ([], [], True),
+        (["finished there"], [], True),
+        (["finished gone"], [], False),
+        (["finished gone"], ["finished there"], True),
+        (["deleting gone", "copying gone"], [], True),
+    ],
+)
+def test_where_may_be_copied(others: list[str], elsewhere: list[str], good: bool) -> None:
+    world = World()
+    world.add(others, PARTITION)
+    world.add(elsewhere, ELSEWHERE)
+    if good:
+        require_known_tier({PARTITION}, world.tools())
+    else:
+        with pytest.raises(RemoteTierMissing, match="looked for"):
+            require_known_tier({PARTITION}, world.tools())
+        require_known_tier({PARTITION}, world.tools(allow_missing_objects=True))
+
+
+def test_it_costs_a_look_a_segment_and_a_few_more() -> None:
+    world = World()
+    segments = world.add(["finished there"] * 20, PARTITION)
+    why_not_deletable(segments, world.tools())
+    assert len(world.storage.calls) == 20
+    resumed = World()
+    segments = resumed.add(["deleting gone"] * 20, PARTITION)
+    for number in range(30):
+        resumed.add(["finished gone"], TopicIdPartition(OTHER_ID, "bills", number))
+    with pytest.raises(RemoteTierMissing):
+        why_not_deletable(segments, resumed.tools())
+    assert len(resumed.storage.calls) == 16
+
+
+def test_a_store_that_fails_is_no_wrong_tier() -> None:
+    world = World()
+    segments = world.add(["finished there", "finished there"], PARTITION)
+    world.storage.errors = [RemoteStorageError("503")]
+    (error,) = why_not_deletable(segments, world.tools()).values()
+    assert error.message == "503"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A tier, and others that are easily taken for it."""
+
+    uri: str
+    layout: str
+    key_prefix: str
+    wrong: tuple[tuple[str, str], ...]
+    looked_for: str
+    """What a refusal names, of the first of the wrong ones."""
+
+    def options(self, uri: str, key_prefix: str) -> tuple[str, ...]:
+        where = ("--remote", uri, "--layout", self.layout)
+        return (*where, "--override", f"rsm.config.key.prefix={key_prefix}") if key_prefix else where
+
+
+def _in_s3(server: S3Server, layout: str, key_prefix: str) -> Place:
+    bucket, other = server.bucket(), server.bucket()
+    wrong = [(f"s3://{bucket}/typo", key_prefix), (f"s3://{other}/tier", key_prefix)]
+    if key_prefix:
+        wrong.append((f"s3://{bucket}/tier", "row-"))
+    return Place(f"s3://{bucket}/tier", layout, key_prefix, tuple(wrong), f"s3://{bucket}/typo/")
+
+
+def _in_folder(folder: Path, layout: str) -> Place:
+    for name in ("tier", "typo"):
+        # A folder that is not there, or empty, is no tier in any case.
+        (folder / name / "kafka-tiered-storage" / "something").mkdir(parents=True)
+    wrong = ((folder / "typo").as_uri(), "")
+    return Place((folder / "tier").as_uri(), layout, "", (wrong,), str(folder / "typo"))
+
+
+PLACES: dict[str, Callable[[pytest.FixtureRequest, Path], Place]] = {
+    "s3, kafka": lambda request, _: _in_s3(request.getfixturevalue("s3_server"), "kafka", ""),
+    "s3, aiven, prefix": lambda request, _: _in_s3(request.getfixturevalue("s3_server"), "aiven", "raw-"),
+    "folder, kafka": lambda _, folder: _in_folder(folder, "kafka"),
+    "folder, aiven": lambda _, folder: _in_folder(folder, "aiven"),
+}
+
+
+@pytest.fixture(scope="module")
+def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("guarded")
+    copy_world(folder, capture("untiered-broker"))
+    (folder / "configs").write_text(RETENTION)
+    return folder
+
+
+def states(metadata: Path) -> list[object]:
+    """All that the metadata say of segments and of partition deletes."""
+    manager = open_metadata(metadata.as_uri())
+    found: list[object] = []
+    for part in manager.refresh():
+        found += [
+            part.delete_state,
+            *((s.segment_id, s.state) for s in part.cache.list_remote_log_segments()),
+        ]
+    manager.close()
+    return found
+
+
+@pytest.mark.parametrize("make", PLACES.values(), ids=PLACES)
+def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
+    make: Callable[[pytest.FixtureRequest, Path], Place],
+    request: pytest.FixtureRequest,
+    template: Path,
+    tmp_path: Path,
+    tierctl: Tierctl,
+) -> None:
+    place = make(request, tmp_path)
+    metadata = tmp_path / "metadata"
+    shutil.copytree(template / "metadata", metadata)
+    at = ("--metadata", metadata, "-o", "json")
+    right = (*at, *place.options(place.uri, place.key_prefix))
+    logs = ("--log-dir", template / "logs")
+    sweeping = (*logs, "--topic-configs", template / "configs")
+
+    def begins_nothing(wrong: tuple[object, ...], *command: object) -> str:
+        before = states(metadata)
+        ran = tierctl(*command, *at, *wrong, "--apply")
+        assert (ran.code, states(metadata)) == (5, before), ran.err
+        assert "done" not in {outcome["status"] for outcome in ran.json["outcomes"]}
+        return next(str(o["error"]) for o in ran.json["outcomes"] if o["error"])
+
+    assert tierctl("copy", *right, *logs, "--apply").code == 0
+    tier = open_remote(place.uri, layout=place.layout, settings={"rsm.config.key.prefix": place.key_prefix})
+    objects = sorted(tier.list_objects())
+    wrongs = [place.options(*wrong) for wrong in place.wrong]
+    assert place.looked_for in begins_nothing(wrongs[0], "sweep", *sweeping)
+    for wrong in wrongs[1:]:
+        begins_nothing(wrong, "sweep", *sweeping)
+    assert tierctl("delete", *right, "--mark", "--topic", "bills", "--apply").code == 0
+    begins_nothing(wrongs[-1], "delete")
+    assert sorted(tier.list_objects()) == objects
+    assert tierctl("delete", *right, "--apply").code == 0
+    # Everything was deleted as it should be: what is empty now is nothing to be suspicious of.
+    assert tierctl("delete", *right, "--apply").json["outcomes"] == []
+    assert sorted(tier.list_objects()) == []
+    tier.close()
+
+
+def test_a_copy_goes_where_the_rest_is(
+    template: Path, tmp_path: Path, tierctl: Tierctl, s3_server: S3Server
+) -> None:
+    """A broker trusts FINISHED: in another bucket nobody would find what it then deletes from its disk."""
+    metadata = tmp_path / "metadata"
+    shutil.copytree(template / "metadata", metadata)
+    earlier = tmp_path / "logs"
+    shutil.copytree(template / "logs", earlier)
+    (earlier / "replication-offset-checkpoint").write_text("0\n1\nbills 0 1300\n")
+    copy = ("copy", "--metadata", metadata, "--layout", "kafka", "-o", "json")
+    bucket = s3_server.bucket()
+    first = tierctl(*copy, "--remote", f"s3://{bucket}/tier", "--log-dir", earlier, "--apply")
+    before = states(metadata)
+    assert (first.code, len(before)) == (0, 3)
+    logs = ("--log-dir", template / "logs")
+    ran = tierctl(*copy, *logs, "--remote", f"s3://{bucket}/typo", "--apply")
+    assert ran.code == 5
+    assert f"s3://{bucket}/typo/kafka-tiered-storage/" in ran.json["outcomes"][0]["error"]
+    assert states(metadata) == before
+    anyway = tierctl(*copy, *logs, "--remote", f"s3://{bucket}/typo", "--allow-missing-objects", "--apply")
+    assert [outcome["status"] for outcome in anyway.json["outcomes"]] == ["done"]

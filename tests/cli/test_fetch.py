@@ -1,0 +1,338 @@
+"""`tierctl fetch` as a command: what is printed where, and how it ends."""
+
+import base64
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.cli.fetch_options import BinaryForm, IsolationLevel
+from tierctl.cli.main import run
+from tierctl.metadata import open_metadata
+from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
+from tierctl.read.reader import Isolation
+from tierctl.read.rows import COLUMNS, Binary, encoder
+from tierctl.wire.files.indexes import OffsetIndex
+
+from tests.read import brute
+from tests.read.tier import Tier
+
+Capture = Callable[[str], Path]
+
+
+@pytest.fixture
+def cluster(capture: Capture) -> list[str]:
+    root = capture("tiered-cluster")
+    return ["fetch", "--metadata", (root / "before").as_uri(), "--remote", (root / "before-remote").as_uri()]
+
+
+@pytest.fixture
+def unclean(capture: Capture) -> list[str]:
+    root = capture("unclean-leader") / "before"
+    logs = [f"--log-dir={root / broker}" for broker in ("broker-1", "broker-2")]
+    return ["fetch", f"--metadata={root / 'broker-1'}", f"--remote={root / 'remote'}", *logs]
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def test_without_a_topic_every_record_of_every_remote_segment(
+    cluster: list[str], capture: Capture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    objects = (capture("tiered-cluster") / "before-remote").rglob("*.log")
+    by_folder: dict[str, list[Path]] = {}
+    for log in objects:
+        by_folder.setdefault(log.parent.name, []).append(log)
+    expected = []
+    for folder, files in by_folder.items():
+        name, topic_id = folder[:-23], folder[-22:]
+        topic, _, partition = name.rpartition("-")
+        records = brute.visible(brute.decode_files(files))
+        expected += [(topic, topic_id, int(partition), *r.answer) for r in records]
+
+    assert run([*cluster, "--binary", "sha256"]) == 0
+
+    found = [
+        (r["topic"], r["topic_id"], r["partition"], r["offset"], r["timestamp_ms"], r["key"], r["value"])
+        for r in lines(capsys)
+    ]
+    assert found == sorted(expected, key=lambda row: (row[0], row[2], row[3]))
+
+
+def test_a_record_is_an_obvious_object(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*cluster, "--topic", "orders", "--partition", "0", "--max-records", "1"]) == 0
+    (record,) = lines(capsys)
+    assert tuple(record) == COLUMNS
+    assert (record["topic"], record["partition"], record["offset"]) == ("orders", 0, 0)
+    assert record["key"] == "0"
+    assert (record["key_encoding"], record["value_encoding"]) == ("utf8", "utf8")
+    assert json.loads(record["value"])["topic"] == "orders"
+    assert record["timestamp_type"] == "CreateTime"
+
+
+@pytest.mark.parametrize("output", ["json", "jsonl", "csv", "table"])
+def test_every_format_has_every_record(
+    cluster: list[str], capsys: pytest.CaptureFixture[str], output: str
+) -> None:
+    args = [*cluster, "--topic", "clicks", "--partition", "1", "--offset", "2500", "--until-offset", "2510"]
+    assert run([*args, "-o", output]) == 0
+    out = capsys.readouterr().out
+    if output == "json":
+        assert [r["offset"] for r in json.loads(out)] == list(range(2500, 2510))
+    else:
+        assert len(out.splitlines()) == (10 if output == "jsonl" else 11)
+
+
+def test_the_answers_of_a_stock_consumer(
+    unclean: list[str], capture: Capture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for topic in ("wallets", "payouts"):
+        assert run([*unclean, "--topic", topic, "--partition", "0", "--binary", "sha256"]) == 0
+        expected = brute.answers(capture("unclean-leader") / "answers" / f"3-before-{topic}-0.jsonl")
+        found = [(r["offset"], r["timestamp_ms"], r["key"], r["value"]) for r in lines(capsys)]
+        assert found == expected
+
+
+BYTES = [b"", b"plain", "é☃".encode(), b"\xff\x00", b"\x00nul", None]
+
+
+@pytest.mark.parametrize("data", BYTES)
+def test_binary_forms_say_what_they_are(data: bytes | None) -> None:
+    for form in Binary:
+        text, encoding = encoder(form)(data)
+        undo: dict[str | None, Callable[[str], bytes]] = {
+            "utf8": str.encode,
+            "base64": base64.b64decode,
+            "hex": bytes.fromhex,
+        }
+        if data is None:
+            assert (text, encoding) == (None, None)
+        elif form is Binary.SHA256:
+            assert text == hashlib.sha256(data).hexdigest()
+        elif form is not Binary.UTF8 or data != b"\xff\x00":
+            assert undo[encoding](text or "") == data
+
+
+def test_the_choices_of_the_command_are_those_of_the_room() -> None:
+    assert [str(form) for form in BinaryForm] == [str(form) for form in Binary]
+    assert [str(level) for level in IsolationLevel] == [str(level) for level in Isolation]
+
+
+NAMED = {"earliest": 0, "earliest-local": 1444, "latest-tiered": 1443, "latest": None, "700": 700}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_named_offsets(unclean: list[str], capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert run([*unclean, "--topic", "payouts", "--offset", name, "--max-records", "1"]) == 0
+    assert [r["offset"] for r in lines(capsys)] == ([] if NAMED[name] is None else [NAMED[name]])
+
+
+def test_from_time_to_time(unclean: list[str], capture: Capture, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = brute.answers(capture("unclean-leader") / "answers" / "3-before-wallets-0.jsonl")
+    begin, end = expected[500][1], expected[900][1]
+    args = ["--topic", "wallets", f"--from-time={begin}", f"--to-time={end}"]
+    assert run([*unclean, *args]) == 0
+    first = next(a[0] for a in expected if a[1] >= begin)
+    after = next(a[0] for a in expected if a[0] >= first and a[1] > end)
+    assert [r["offset"] for r in lines(capsys)] == list(range(first, after))
+    assert run([*unclean, "--topic", "wallets", "--from-time", "2100-01-01T00:00:00Z"]) == 0
+    assert lines(capsys) == []
+
+
+def test_read_committed_of_the_tier_alone_says_where_it_had_to_stop(
+    capture: Capture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = capture("untiered-broker")
+    args = ["fetch", f"--metadata={root / 'tiered-metadata'}", f"--remote={root / 'tiered-remote'}"]
+    files = sorted((root / "tiered-remote").rglob("ledger-0-*/*.log"))
+    expected = brute.committed(brute.decode_files(files))
+    assert run([*args, "--topic", "ledger", "--isolation", "read_committed", "--binary", "sha256"]) == 0
+    captured = capsys.readouterr()
+    assert [json.loads(line)["offset"] for line in captured.out.splitlines()] == [r.offset for r in expected]
+
+
+def test_raw_bytes_are_the_objects(
+    cluster: list[str], capture: Capture, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    log = sorted((capture("tiered-cluster") / "before-remote").rglob("payments-0-*/*.log"))[1]
+    segment_id = log.stem[21:]
+    out = tmp_path / "out.bin"
+    assert run([*cluster, "--raw-segment", segment_id, "--out", str(out)]) == 0
+    assert out.read_bytes() == log.read_bytes()
+    for index, suffix in (
+        ("offset", ".index"),
+        ("timestamp", ".timeindex"),
+        ("transaction", ".txnindex"),
+        ("producer-snapshot", ".snapshot"),
+        ("leader-epoch", ".leader_epoch_checkpoint"),
+    ):
+        assert run([*cluster, "--raw-segment", segment_id, "--index", index, "--out", str(out)]) == 0
+        assert out.read_bytes() == log.with_suffix(suffix).read_bytes()
+        # The segment that holds the offset is the same one.
+        args = ["--topic", "payments", "--offset", str(int(log.stem[:20]) + 5), "--index", index]
+        assert run([*cluster, *args, "--out", str(out)]) == 0
+        assert out.read_bytes() == log.with_suffix(suffix).read_bytes()
+    capfdbinary.readouterr()
+    assert run([*cluster, "--raw-segment", segment_id]) == 0
+    assert capfdbinary.readouterr().out == log.read_bytes()
+
+
+def test_a_decoded_index_has_its_entries(
+    cluster: list[str], capture: Capture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = sorted((capture("tiered-cluster") / "before-remote").rglob("payments-0-*/*.log"))[1]
+    args = ["--raw-segment", log.stem[21:], "--index", "offset", "-o", "jsonl"]
+    assert run([*cluster, *args]) == 0
+    index = OffsetIndex.decode(log.with_suffix(".index").read_bytes(), int(log.stem[:20]))
+    assert lines(capsys) == [entry._asdict() for entry in index]
+
+
+def test_a_missing_index_is_built_again(
+    capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = capture("tiered-cluster")
+    shutil.copytree(root / "before-remote", tmp_path / "remote")
+    log = min((tmp_path / "remote").rglob("payments-0-*/*.log"))
+    before = log.with_suffix(".timeindex").read_bytes()
+    log.with_suffix(".timeindex").unlink()
+    log.with_suffix(".txnindex").unlink()
+    args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}"]
+    args += ["--raw-segment", log.stem[21:], "--out", str(tmp_path / "out")]
+    assert run([*args, "--index", "timestamp"]) == 0
+    assert (tmp_path / "out").read_bytes() == before
+    assert "built again" in capsys.readouterr().err
+    assert run([*args, "--index", "transaction"]) == 10
+
+
+def test_auxiliary_state_is_what_a_follower_would_have(
+    cluster: list[str], capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = capture("tiered-cluster")
+    log = max((root / "before-remote").rglob("orders-1-*/*.log"))
+    args = ["--topic", "orders", "--partition", "1", "--auxiliary-state", "3000", "--out", str(tmp_path)]
+    assert run([*cluster, *args]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["segment_id"] == log.stem[21:]
+    assert found["next_offset"] == 3000
+    local = (root / "before" / "orders-1" / "leader-epoch-checkpoint").read_text().split("\n")[2:-1]
+    epochs = [[int(number) for number in line.split()] for line in local]
+    assert found["leader_epochs"] == [entry for entry in epochs if entry[1] < 3000]
+    written = tmp_path / "00000000000000003000.snapshot"
+    assert written.read_bytes() == log.with_suffix(".snapshot").read_bytes()
+    assert (tmp_path / "leader-epoch-checkpoint").read_text().split("\n")[1] == str(
+        len(found["leader_epochs"])
+    )
+
+
+def test_auxiliary_state_of_what_the_tier_does_not_hold_is_not_found(cluster: list[str]) -> None:
+    args = ["--topic", "orders", "--partition", "1", "--auxiliary-state"]
+    assert run([*cluster, *args, "999999"]) == 10
+
+
+WRONG = {
+    "no such topic": (["--topic", "nothing"], 10),
+    "offset beyond the end": (["--topic", "orders", "--partition", "0", "--offset", "99999"], 10),
+    "no offset": (["--topic", "orders", "--offset", "soon"], 2),
+    "two beginnings": (["--offset", "5", "--from-time", "1"], 2),
+    "no time": (["--from-time", "yesterday"], 2),
+    "no segment": (["--raw-segment", "AAAAAAAAAAAAAAAAAAAAAA"], 10),
+    "no segment id": (["--raw-segment", "short"], 2),
+    "format of raw bytes": (["--raw-segment", "AAAAAAAAAAAAAAAAAAAAAA", "-o", "json"], 2),
+    "index of many": (["--index", "offset"], 2),
+    "out of records": (["--out", "x"], 2),
+    "auxiliary state of many": (["--auxiliary-state", "5"], 2),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_can_not_be_had_ends_with_its_code(
+    cluster: list[str], capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    args, code = WRONG[what]
+    assert run([*cluster, *args]) == code
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+@pytest.mark.parametrize(("damage", "code"), [("flip", 7), ("missing", 10), ("both", 7)])
+def test_damage_is_reported_and_the_rest_printed(
+    capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str, code: int
+) -> None:
+    root = capture("tiered-cluster")
+    shutil.copytree(root / "before-remote", tmp_path / "remote")
+    logs = sorted((tmp_path / "remote").rglob("orders-0-*/*.log"))
+    if damage != "missing":
+        data = bytearray(logs[1].read_bytes())
+        data[500] ^= 1
+        logs[1].write_bytes(data)
+    if damage != "flip":
+        logs[2].unlink()
+    args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}"]
+    assert run([*args, "--topic", "orders", "--partition", "0"]) == code
+    captured = capsys.readouterr()
+    offsets = [json.loads(line)["offset"] for line in captured.out.splitlines()]
+    assert offsets[0] == 0
+    assert offsets[-1] == 2999
+    assert len(offsets) < 3000
+    assert captured.err.count("error: ") == (2 if damage == "both" else 1)
+    assert "hint: " in captured.err
+
+
+def test_a_second_run_reads_indexes_from_the_state_directory(
+    capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = capture("tiered-cluster")
+    shutil.copytree(root / "before-remote", tmp_path / "remote")
+    args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}"]
+    args += [f"--state-dir={tmp_path / 'state'}", "--topic", "orders", "--partition", "2", "--offset", "1000"]
+    assert run([*args, "--max-records", "2"]) == 0
+    first = capsys.readouterr().out
+    for index in (tmp_path / "remote").rglob("*.index"):
+        index.write_bytes(b"\x00")
+    assert run([*args, "--max-records", "2"]) == 0
+    assert capsys.readouterr().out == first
+
+
+HOSTILE = "../../x\x1b[31m"
+
+
+def test_a_name_that_is_no_legal_topic_costs_only_itself(
+    capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = capture("tiered-cluster")
+    tier = Tier.of(root / "before", root / "before-remote")
+    metadata = (tmp_path / "meta").as_uri()
+    manager = open_metadata(metadata, writable=True)
+    for topic in ("clicks", HOSTILE):
+        segment = replace(
+            tier.segments("clicks")[0], topic=topic, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED
+        )
+        if topic == HOSTILE:
+            segment = replace(segment, topic_id=Uuid("AAAAAAAAAAAAAAAAAAAAAQ"))
+        update = RemoteLogSegmentMetadataUpdate(
+            topic=topic,
+            topic_id=segment.topic_id,
+            partition=segment.partition,
+            segment_id=segment.segment_id,
+            broker_id=1,
+            event_timestamp_ms=segment.event_timestamp_ms,
+            state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+        )
+        manager.add_remote_log_segment_metadata(segment)
+        manager.update_remote_log_segment_metadata(update)
+    manager.close()
+
+    tier_args = [f"--metadata={metadata}", f"--remote={root / 'before-remote'}"]
+    assert run(["fetch", *tier_args]) == 4
+    captured = capsys.readouterr()
+    assert {json.loads(line)["topic"] for line in captured.out.splitlines()} == {"clicks"}
+    assert "no legal partition" in captured.err
+    assert "\x1b" not in captured.err
+    for more in (["--sizes"], ["--check"], []):
+        assert run(["segments", *tier_args, *more]) in {0, 3}
+        captured = capsys.readouterr()
+        assert "\x1b" not in captured.out + captured.err

@@ -1,0 +1,224 @@
+"""`tierctl segments` as a command, against what brokers' tools and the captured buckets say."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.cli.main import run
+from tierctl.cli.segments import COLUMNS
+from tierctl.metadata import open_metadata_topic
+from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.partitioner import metadata_partition
+
+from tests.read.tier import Tier
+
+Capture = Callable[[str], Path]
+Captured = pytest.CaptureFixture[str]
+
+
+def rows(capsys: Captured) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def of(root: Path, stage: str) -> list[str]:
+    return ["segments", f"--metadata={root / stage}", f"--remote={root / f'{stage}-remote'}", "-o", "jsonl"]
+
+
+def unclean(capture: Capture, stage: str) -> list[str]:
+    root = capture("unclean-leader") / stage
+    return ["segments", f"--metadata={root / 'broker-1'}", "-o", "jsonl"]
+
+
+def with_logs(capture: Capture, stage: str) -> list[str]:
+    root = capture("unclean-leader") / stage
+    return [f"--remote={root / 'remote'}", *(f"--log-dir={root / b}" for b in ("broker-1", "broker-2"))]
+
+
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_live_segments_are_those_in_the_bucket(capture: Capture, capsys: Captured, stage: str) -> None:
+    root = capture("tiered-cluster")
+    in_bucket = {(log.parent.name, log.stem) for log in (root / f"{stage}-remote").rglob("*.log")}
+    assert run(of(root, stage)) == 0
+    found = rows(capsys)
+    assert {
+        (f"{r['topic']}-{r['partition']}-{r['topic_id']}", f"{r['start_offset']:020d}-{r['segment_id']}")
+        for r in found
+    } == in_bucket
+    assert all(tuple(r) == COLUMNS for r in found)
+    order = [(r["topic"], r["partition"], r["start_offset"], r["event_timestamp_ms"]) for r in found]
+    assert order == sorted(order)
+
+
+def test_all_segments_are_those_the_broker_ever_wrote_of(capture: Capture, capsys: Captured) -> None:
+    root = capture("tiered-cluster")
+    text = (root / "answers" / "formatter.txt").read_text()
+    ever = set(re.findall(r", id=([A-Za-z0-9_-]{22})\}", text))
+    assert run([*of(root, "after"), "--all"]) == 0
+    found = rows(capsys)
+    assert {r["segment_id"] for r in found} == ever
+    assert len(found) == len(ever)
+    states = {r["segment_id"]: r["state"] for r in found}
+    last = dict(re.findall(r", id=([A-Za-z0-9_-]{22})\}[^\n]*state=([A-Z_]+)", text))
+    assert states == last
+
+
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_sizes_are_those_of_the_objects(capture: Capture, capsys: Captured, stage: str) -> None:
+    root = capture("tiered-cluster")
+    assert run([*of(root, stage), "--sizes"]) == 0
+    for row in rows(capsys):
+        files = list((root / f"{stage}-remote").rglob(f"*-{row['topic_id']}/*"))
+        assert row["objects"] == len(files)
+        assert row["object_bytes"] == sum(file.stat().st_size for file in files)
+        assert row["log_bytes"] == sum(f.stat().st_size for f in files if f.suffix == ".log")
+        assert row["object_bytes"] > row["log_bytes"]
+
+
+def test_sizes_without_the_store_are_of_the_logs(capture: Capture, capsys: Captured) -> None:
+    root = capture("tiered-cluster")
+    assert run(["segments", f"--metadata={root / 'before'}", "--sizes", "-o", "jsonl"]) == 0
+    assert {row["objects"] for row in rows(capsys)} == {None}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "start"),
+    [(0, 450, 432), (4, 520, 432), (4, 600, 576), (2, 900, 864), (5, 1443, 1300)],
+)
+def test_find_by_epoch_and_offset(
+    capture: Capture, capsys: Captured, epoch: int, offset: int, start: int
+) -> None:
+    args = ["--topic", "wallets", "--epoch", str(epoch), "--offset", str(offset)]
+    assert run([*unclean(capture, "before"), *args]) == 0
+    (found,) = rows(capsys)
+    assert found["start_offset"] == start
+    assert epoch in dict(found["segment_leader_epochs"])
+
+
+@pytest.mark.parametrize("with_store", [True, False])
+def test_find_by_time(capture: Capture, capsys: Captured, with_store: bool) -> None:
+    args = [*unclean(capture, "before"), *(with_logs(capture, "before") if with_store else ())]
+    assert run([*args, "--topic", "wallets"]) == 0
+    lineage = ["B-9R", "KpHY", "nI0K", "UC8F", "PwIE", "Q1jl", "QnWN", "eclL", "dxgv", "n4zA"]
+    current = [r for r in rows(capsys) if r["segment_id"][:4] in lineage]
+    for at, segment in enumerate(current):
+        time_ms = segment["max_timestamp_ms"]
+        expected = next(r for r in current[: at + 1] if r["max_timestamp_ms"] >= time_ms)
+        assert run([*args, "--topic", "wallets", "--time", str(time_ms)]) == 0
+        assert [r["segment_id"] for r in rows(capsys)] == [expected["segment_id"]]
+    assert run([*args, "--time", "2100-01-01"]) == 10
+
+
+DOUBLED = {"wallets": "YKjh5jBvR9ebdjZhpxTgaA", "payouts": "vYb3dxNaR5eobyDFHg903A"}
+DIVERGENT = {
+    "wallets": {"Ko5D", "eDNI", "q4IL", "Ii0D"},
+    "payouts": {"uiIj", "Dubm", "b-1l", "tw3D"},
+}
+
+
+@pytest.mark.parametrize("with_store", [True, False])
+@pytest.mark.parametrize("stage", ["before", "after"])
+def test_check_names_the_doubled_segment_and_the_divergent_ones(
+    capture: Capture, capsys: Captured, stage: str, with_store: bool
+) -> None:
+    more = with_logs(capture, stage) if with_store else []
+    assert run([*unclean(capture, stage), "--check", *more]) == 3
+    found = rows(capsys)
+    doubled = {r["topic"]: r["segment_id"] for r in found if r["kind"] == "doubled_segment"}
+    assert doubled == DOUBLED
+    for topic, expected in DIVERGENT.items():
+        divergent = {
+            r["segment_id"][:4] for r in found if (r["topic"], r["kind"]) == (topic, "divergent_segment")
+        }
+        # By the later stage the brokers had deleted these, and leaked the doubled one.
+        assert divergent == (expected if stage == "before" else set())
+    assert len(found) == (10 if stage == "before" else 2)
+
+
+@pytest.mark.parametrize("stage", ["before", "after"])
+@pytest.mark.parametrize("with_log", [True, False])
+def test_check_of_a_healthy_tier_is_clean(
+    capture: Capture, capsys: Captured, stage: str, with_log: bool
+) -> None:
+    root = capture("tiered-cluster")
+    more = [f"--log-dir={root / stage}"] if with_log else []
+    code = run([*of(root, stage), "--check", *more])
+    serious = [r for r in rows(capsys) if r["severity"] != "info"]
+    assert serious == []
+    assert code == 0
+
+
+def test_check_holds_offsets_against_each_other(capture: Capture, tmp_path: Path, capsys: Captured) -> None:
+    """A log cut below what was copied: Ly >= Ry does not hold any more."""
+    root = capture("tiered-cluster")
+    shutil.copytree(root / "before", tmp_path / "log")
+    checkpoint = tmp_path / "log" / "replication-offset-checkpoint"
+    checkpoint.write_text(checkpoint.read_text().replace("clicks 0 5500", "clicks 0 4600"))
+    more = [f"--log-dir={tmp_path / 'log'}", "--topic", "clicks"]
+    assert run([*of(root, "before"), "--check", *more]) == 3
+    found = [r for r in rows(capsys) if r["kind"] == "offsets"]
+    assert [(r["partition"], r["severity"]) for r in found] == [(0, "error"), (0, "error")]
+    assert "Ly (last stable offset) 4600 is below Ry (remote log end) 4800" in found[1]["message"]
+
+
+def test_a_metadata_record_that_can_not_be_read_is_reported(
+    capture: Capture, tmp_path: Path, capsys: Captured
+) -> None:
+    root = capture("tiered-cluster")
+    shutil.copytree(root / "before", tmp_path / "meta")
+    log = max(tmp_path.rglob("__remote_log_metadata-3/*.log"))
+    data = bytearray(log.read_bytes())
+    data[-20] ^= 1
+    log.write_bytes(data)
+    args = ["segments", f"--metadata={tmp_path / 'meta'}", "-o", "jsonl"]
+    assert run([*args]) == 7
+    captured = capsys.readouterr()
+    assert "__remote_log_metadata-3, offset " in captured.err
+    assert captured.out
+    assert run([*args, "--check"]) == 7
+
+
+def test_a_deletion_that_no_broker_would_take_is_none(
+    capture: Capture, tmp_path: Path, capsys: Captured
+) -> None:
+    """COPY_SEGMENT_STARTED to DELETE_SEGMENT_FINISHED is no transition, so the segment is still there."""
+    root = capture("tiered-cluster")
+    segment = Tier.of(root / "before", root / "before-remote").segments("clicks")[0]
+    topic = open_metadata_topic(tmp_path.as_uri(), writable=True)
+    update = RemoteLogSegmentMetadataUpdate(
+        topic=segment.topic,
+        topic_id=segment.topic_id,
+        partition=segment.partition,
+        segment_id=segment.segment_id,
+        broker_id=1,
+        event_timestamp_ms=1,
+        state=RemoteLogSegmentState.DELETE_SEGMENT_FINISHED,
+    )
+    started = replace(segment, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+    number = metadata_partition(segment.topic_id, segment.partition, topic.partition_count)
+    topic.append([(number, encode(started)), (number, encode(update))])
+    topic.close()
+    for more in ([], ["--all"]):
+        assert run(["segments", f"--metadata={tmp_path}", "-o", "jsonl", *more]) == 0
+        assert [r["state"] for r in rows(capsys)] == ["COPY_SEGMENT_STARTED"]
+
+
+WRONG = [
+    ["--epoch", "1"],
+    ["--offset", "1"],
+    ["--epoch", "1", "--offset", "1", "--time", "5"],
+    ["--all", "--check"],
+    ["--sizes", "--time", "5"],
+    ["--time", "soon"],
+]
+
+
+@pytest.mark.parametrize("args", WRONG)
+def test_options_that_contradict_each_other(capture: Capture, capsys: Captured, args: list[str]) -> None:
+    assert run([*of(capture("tiered-cluster"), "before"), *args]) == 2
+    assert capsys.readouterr().err.startswith("error: ")

@@ -1,0 +1,109 @@
+"""How the jar is made and found: the same bytes every time, for Java 11, where a wheel takes it from."""
+
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from tierctl.console_consumer import CLASS_NAME, JAR, SOURCES
+from tierctl.console_consumer.build import build
+from tierctl.errors import NotFoundError, UsageError
+
+from tests.cli.shell import Ran, tierctl
+from tests.console_consumer.conftest import OLDEST
+from tests.support.kafka import fetch_release
+
+ROOT = Path(__file__).parents[2]
+JAVA_11 = 55
+EARLIEST = (1980, 1, 1, 0, 0, 0)
+
+
+def classpath() -> str:
+    return f"{fetch_release(OLDEST).jars}/*"
+
+
+@pytest.mark.kafka
+def test_the_same_sources_make_the_same_bytes(jar: Path, tmp_path: Path) -> None:
+    again = tmp_path / "elsewhere.jar"
+    build(again, classpath())
+    assert again.read_bytes() == jar.read_bytes()
+    assert list(tmp_path.iterdir()) == [again]
+
+
+@pytest.mark.kafka
+def test_it_holds_classes_for_java_11_and_nothing_else(jar: Path) -> None:
+    with zipfile.ZipFile(jar) as found:
+        manifest, *classes = found.infolist()
+        heads = [found.read(entry)[:8] for entry in classes]
+    assert manifest.filename == "META-INF/MANIFEST.MF"
+    assert all(entry.filename.endswith(".class") for entry in classes)
+    assert CLASS_NAME.replace(".", "/") + ".class" in {entry.filename for entry in classes}
+    assert {entry.date_time for entry in (manifest, *classes)} == {EARLIEST}
+    assert {int.from_bytes(head[6:]) for head in heads} == {JAVA_11}
+
+
+@pytest.mark.kafka
+def test_it_needs_nothing_but_kafka_clients(jar: Path) -> None:
+    """Not even what else is on the class path of Kafka's tools, which differs from version to version."""
+    done = subprocess.run(
+        ["jdeps", "-verbose:package", "--multi-release", "11", "--ignore-missing-deps", str(jar)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    needed = {line.split("->")[1].split()[0] for line in done.stdout.splitlines() if "->" in line}
+    packages = {name for name in needed if not name.startswith(("java.", "tierctl.")) and "/" not in name}
+    assert packages - {"java.base", "not"} == {
+        "org.apache.kafka.clients.consumer",
+        "org.apache.kafka.common",
+        "org.apache.kafka.common.config",
+    }
+
+
+@pytest.mark.kafka
+def test_what_does_not_compile_is_told_and_leaves_the_old_jar(
+    jar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, sources = tmp_path / "formatter.jar", tmp_path / "sources"
+    shutil.copytree(SOURCES, sources, ignore=shutil.ignore_patterns("*.jar", "__pycache__"))
+    (sources / "Text.java").write_text("package tierctl.formatter; class Text { int nothing() { } }")
+    target.write_bytes(b"old")
+    monkeypatch.setattr("tierctl.console_consumer.build.SOURCES", sources)
+    with pytest.raises(UsageError, match=r"Style\.java:\d+: error: cannot find symbol"):
+        build(target, classpath())
+    assert target.read_bytes() == b"old"
+
+
+def test_without_a_compiler_it_says_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(NotFoundError, match="javac is not installed") as caught:
+        build(tmp_path / "formatter.jar", "")
+    assert "JDK" in (caught.value.hint or "")
+
+
+def test_a_wheel_takes_it_from_where_it_is_built() -> None:
+    """It is ignored by git, so a wheel has it only when it is named."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert settings["tool"]["hatch"]["build"]["artifacts"] == [JAR.relative_to(ROOT).as_posix()]
+
+
+def print_jar(target: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
+    monkeypatch.setattr("tierctl.cli.format_jar.JAR", target)
+    return tierctl("format", "--formatter-jar")
+
+
+def test_format_says_where_it_is_and_how_to_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "some.jar"
+    target.touch()
+    ran = print_jar(target, monkeypatch)
+    assert (ran.code, ran.out) == (0, f"{target}\n")
+    assert f"--formatter {CLASS_NAME}" in ran.err
+
+
+def test_format_says_when_it_was_never_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = print_jar(tmp_path / "some.jar", monkeypatch)
+    assert (ran.code, ran.out) == (10, "")
+    assert "make formatter" in ran.err

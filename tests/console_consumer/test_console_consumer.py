@@ -1,0 +1,34 @@
+"""Kafka's own console consumer with the jar, against real brokers, beside what tierctl prints."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.console_consumer.conftest import Filled
+from tests.console_consumer.consumers import by_partition, of_files, printed, stock_consumer
+
+SETTINGS = [
+    ["print.partition=true", "print.message.offset=true", "print.version=true", "sep=; ", "vs=\t"],
+    ["print.partition=true", "print.all.event.value.fields=true"],
+    ["format=json"],
+    ["format=kafka"],
+]
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("properties", SETTINGS, ids=lambda words: words[0])
+def test_the_stock_consumer_prints_what_tierctl_prints(
+    properties: list[str], filled: Filled, jar: Path
+) -> None:
+    expected = of_files(filled, properties)
+    flags = ["--from-beginning", "--max-messages", str(len(expected)), "--timeout-ms", "60000"]
+    got = printed(stock_consumer(filled, jar, properties, *flags))
+    assert len(expected) >= filled.count
+    assert by_partition(got) == by_partition(expected)
+
+
+@pytest.mark.kafka
+def test_the_stock_consumer_says_what_is_wrong_with_a_property(filled: Filled, jar: Path) -> None:
+    done = stock_consumer(filled, jar, ["nope=1"], "--from-beginning")
+    assert done.returncode == 1
+    assert b"format kip has no property nope" in done.stderr

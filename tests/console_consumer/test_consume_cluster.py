@@ -1,0 +1,139 @@
+"""`tierctl format --bootstrap-server` with the console consumer's flags, beside that consumer."""
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Ran, environment, tierctl, tierctl_process
+from tests.console_consumer.conftest import PARTITIONS, TOPIC, Filled, send
+from tests.console_consumer.consumers import by_partition, of_files, printed, stock_consumer
+from tests.wire.metadata.samples import golden
+
+WAIT_S = 60
+JSON = ["format=json"]
+
+pytestmark = pytest.mark.kafka
+
+
+def consume(filled: Filled, *flags: object) -> Ran:
+    """In a process of its own: what never ends is ended."""
+    where = ["--bootstrap-server", filled.broker.bootstrap]
+    return tierctl_process("format", *where, *flags, timeout_s=WAIT_S)
+
+
+def lines(ran: Ran) -> list[bytes]:
+    return ran.out.encode().split(b"\n")[:-1]
+
+
+@pytest.mark.parametrize("style", ["kafka", "kip", "json"])
+def test_all_of_it_is_what_the_brokers_files_say(style: str, filled: Filled) -> None:
+    properties = [f"format={style}", *(["print.partition=true"] if style == "kip" else [])]
+    expected = of_files(filled, properties)
+    named = [word for each in properties for word in ("--property", each)]
+    consumed = consume(filled, "--from-beginning", "--max-messages", len(expected), *named)
+    assert consumed.code == 7, consumed.err
+    assert by_partition(lines(consumed)) == by_partition(expected)
+    whole = tierctl("format", "--metadata", f"kafka://{filled.broker.bootstrap}", *named)
+    assert (whole.code, lines(whole)) == (7, expected)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--partition", "1", "--offset", "4", "--max-messages", "5"],
+        ["--partition", "0", "--offset", "earliest", "--max-messages", "2"],
+        ["--partition", "2", "--from-beginning", "--max-messages", "7"],
+        ["--partition", "2", "--timeout-ms", "1500"],
+        ["--partition", "2", "--offset", "latest", "--timeout-ms", "1500"],
+        ["--timeout-ms", "1500"],
+    ],
+    ids=" ".join,
+)
+def test_flags_mean_what_they_mean_there(flags: Sequence[str], filled: Filled, jar: Path) -> None:
+    stock = printed(stock_consumer(filled, jar, JSON, *flags))
+    own = consume(filled, "--topic", TOPIC, "--formatter-property", *JSON, *flags)
+    assert own.code in {0, 7}, own.err
+    assert lines(own) == stock
+    assert len(stock) == (0 if "--timeout-ms" in flags else int(flags[-1]))
+
+
+def test_timeout_ms_ends_what_follows_too(filled: Filled) -> None:
+    start_s = time.monotonic()
+    ran = consume(
+        filled, "--partition", 1, "--from-beginning", "--timeout-ms", 700, "--poll-interval-ms", 100
+    )
+    assert ran.code == 7
+    assert len(ran.lines) >= len(filled.partitions[1])
+    assert time.monotonic() - start_s < 20
+
+
+def test_what_is_written_is_printed_as_it_comes(filled: Filled) -> None:
+    """Without --from-beginning nothing of what was there; the write is repeated until somebody listens."""
+    value = golden("kafka")[0]
+    command = [sys.executable, "-m", "tierctl", "format", "--bootstrap-server", filled.broker.bootstrap]
+    with subprocess.Popen(
+        [*command, "--poll-interval-ms", "100", "--max-messages", "1", "--style", "json"],
+        stdout=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        deadline_s = time.monotonic() + WAIT_S
+        while process.poll() is None and time.monotonic() < deadline_s:
+            send(filled.broker, [[value], *([[]] * (PARTITIONS - 1))])
+            time.sleep(0.5)
+        out, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0
+    (line,) = out.splitlines()
+    assert b'"metadata_partition": 0' in line
+    assert line in of_files(filled, JSON)[len(filled.partitions[0]) :]
+
+
+def test_ctrl_c_ends_it(filled: Filled) -> None:
+    command = [sys.executable, "-m", "tierctl", "format", "--bootstrap-server", filled.broker.bootstrap]
+    with subprocess.Popen(
+        [*command, "--from-beginning"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdout is not None
+        watchdog = threading.Timer(WAIT_S, process.kill)
+        watchdog.start()
+        assert process.stdout.readline().startswith(b"partition: 0, offset: 0, ")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=WAIT_S)
+        watchdog.cancel()
+    assert (process.returncode, err) == (128 + signal.SIGINT, b"")
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "message"),
+    [
+        (["--partition", "9"], 10, "has no partition 9: it has 3"),
+        (["--offset", "4"], 2, "--offset needs --partition"),
+        (["--partition", "1", "--offset", "4", "--from-beginning"], 2, "two starts"),
+        (["--partition", "1", "--offset", "-4"], 2, "--offset '-4'"),
+        (["--partition", "1", "--offset", "first"], 2, "--offset 'first'"),
+        (["--metadata", "folder"], 2, "two inputs"),
+        (["--input", "hex"], 2, "two inputs"),
+        (["--command-config", "missing.properties"], 2, "missing.properties"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    flags: list[str], code: int, message: str, filled: Filled, tmp_path: Path
+) -> None:
+    where = ["--bootstrap-server", filled.broker.bootstrap]
+    ran = tierctl("format", *where, *flags, "--timeout-ms", 1000, cwd=tmp_path)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+
+
+def test_a_cluster_in_the_environment_is_read_when_nothing_else_is_named(filled: Filled) -> None:
+    """It is there for other commands, too: what the command line names is read instead."""
+    env = environment(TIERCTL_BOOTSTRAP_SERVER=filled.broker.bootstrap)
+    flags = ["--style", "json", "--partition", "1", "--from-beginning", "--max-messages", "2"]
+    assert len(tierctl("format", *flags, env=env).lines) == 2
+    value = golden("kafka")[0].hex().encode()
+    assert len(tierctl("format", "--input", "hex", stdin=value, env=env).lines) == 1

@@ -1,0 +1,119 @@
+"""The jar's text beside that of `tierctl format`, byte for byte, in Kafka 3.9's and 4.3's class path."""
+
+import itertools
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tierctl.console_consumer import CLASS_NAME
+from tierctl.report.formatters.base import Records
+from tierctl.report.formatters.registry import load
+
+from tests.console_consumer.values import ODD, broken, hostile, tagged, unusual
+from tests.support.kafka import KafkaRelease
+from tests.wire.metadata.samples import golden
+
+DRIVER = Path(__file__).parent / "Driver.java"
+BROKEN = 6_000
+FLAGS = ("print.partition", "print.message.offset", "print.version", "print.all.event.value.fields")
+SEPARATORS = ({}, {"sep": " | "}, {"vs": "\t"}, {"sep": "<topic>%s\\", "vs": "é"}, {"sep": ""})
+
+Settings = dict[str, str]
+
+
+def every_setting() -> list[Settings]:
+    """All combinations of KIP-405's properties, and the styles that have none."""
+    flags = [
+        dict(zip(FLAGS, values, strict=True)) for values in itertools.product(("false", "True"), repeat=4)
+    ]
+    kip = [given | separators for given in flags for separators in SEPARATORS]
+    return [{}, {"format": "json"}, {"format": "kafka"}, *kip]
+
+
+def run_driver(kafka: KafkaRelease, jar: Path, folder: Path) -> None:
+    command = ["java", "-Xmx384m", "-Dfile.encoding=US-ASCII", "-cp", f"{jar}:{kafka.jars}/*"]
+    done = subprocess.run(
+        [*command, str(DRIVER), CLASS_NAME, str(folder)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr[-3000:]
+
+
+def write_input(folder: Path, values: Sequence[bytes | None], settings: Sequence[Settings]) -> None:
+    lines = (
+        f"7 {offset} {1_700_000_000_000 - offset} {'null' if value is None else value.hex()}\n"
+        for offset, value in enumerate(values)
+    )
+    (folder / "records").write_text("".join(lines))
+    rows = ("\x1f".join(f"{name}={value}" for name, value in each.items()) for each in settings)
+    (folder / "settings").write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+
+
+def records_of(values: Sequence[bytes | None]) -> Records:
+    offsets = range(len(values))
+    timestamps_ms = pa.array([1_700_000_000_000 - offset for offset in offsets], pa.int64())
+    return Records.of(7, pa.array(offsets, pa.int64()), timestamps_ms, pa.array(values, pa.binary()))
+
+
+def own_text(values: Records, given: Settings) -> bytes:
+    properties = {name: value for name, value in given.items() if name != "format"}
+    lines = load(given.get("format", "kip"), properties).lines(values)
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def differences(got: bytes, expected: bytes) -> list[tuple[bytes, bytes]]:
+    return [
+        pair for pair in itertools.zip_longest(got.split(b"\n"), expected.split(b"\n")) if pair[0] != pair[1]
+    ]
+
+
+def values() -> list[bytes | None]:
+    return [*golden("kafka"), *golden("kip405"), *ODD, *hostile(), *tagged(), *unusual()]
+
+
+@pytest.mark.kafka
+def test_the_text_is_tierctls_for_every_property(kafka: KafkaRelease, jar: Path, tmp_path: Path) -> None:
+    settings = every_setting()
+    write_input(tmp_path, values(), settings)
+    run_driver(kafka, jar, tmp_path)
+    records = records_of(values())
+    for run, given in enumerate(settings):
+        assert differences((tmp_path / f"{run}.out").read_bytes(), own_text(records, given))[:3] == [], given
+
+
+@pytest.mark.kafka
+def test_what_is_broken_has_the_same_line(kafka: KafkaRelease, jar: Path, tmp_path: Path) -> None:
+    damaged = list(broken(BROKEN))
+    settings: list[Settings] = [
+        {"print.all.event.value.fields": "true"},
+        {"format": "json"},
+        {"format": "kafka"},
+    ]
+    write_input(tmp_path, damaged, settings)
+    run_driver(kafka, jar, tmp_path)
+    records = records_of(damaged)
+    assert BROKEN // 3 < records.bad_count < BROKEN
+    for run, given in enumerate(settings):
+        assert differences((tmp_path / f"{run}.out").read_bytes(), own_text(records, given))[:3] == [], given
+
+
+@pytest.mark.kafka
+def test_settings_that_are_none_are_refused(kafka: KafkaRelease, jar: Path, tmp_path: Path) -> None:
+    settings = [
+        {"nope": "1"},
+        {"print.partition": "yes"},
+        {"format": "yaml"},
+        {"format": "json", "sep": ";"},
+        {"format": "kafka", "print.partition": "true"},
+    ]
+    write_input(tmp_path, [], settings)
+    run_driver(kafka, jar, tmp_path)
+    said = [(tmp_path / f"{run}.refused").read_text() for run in range(len(settings))]
+    blamed = ["nope", "print.partition", "yaml", "sep", "print.partition"]
+    for text, name in zip(said, blamed, strict=True):
+        assert name in text

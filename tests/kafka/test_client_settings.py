@@ -1,0 +1,385 @@
+"""Settings of Kafka's clients and brokers: what is understood, what is refused; secrets stay secret."""
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.errors import UsageError
+from tierctl.kafka import kafka_python, librdkafka
+from tierctl.kafka.client_settings import (
+    BearerLogin,
+    ClientSettings,
+    PasswordLogin,
+    SecurityProtocol,
+    read_properties,
+)
+from tierctl.kafka.jaas import parse_jaas
+from tierctl.kafka.server_properties import ServerSettings, at_servers
+
+from tests.support.certificates import Certificates, make_certificates
+
+SECRET = "do-not-tell"
+PLAIN = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="a" password="{SECRET}";'
+SCRAM = f'org.apache.kafka.common.security.scram.ScramLoginModule required username="a" password="{SECRET}";'
+SASL = {"security.protocol": "SASL_PLAINTEXT", "bootstrap.servers": "b:1"}
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates") / "made")
+
+
+class TestJaas:
+    @pytest.mark.parametrize(
+        ("text", "name", "options"),
+        [
+            (
+                'a.b.PlainLoginModule required username="u" password="p";',
+                "PlainLoginModule",
+                {"username": "u", "password": "p"},
+            ),
+            ("a.PlainLoginModule REQUIRED;", "PlainLoginModule", {}),
+            ("X sufficient a=b c='d e';", "X", {"a": "b", "c": "d e"}),
+            (r'X required p="a\"b\\c;=d";', "X", {"p": r'a"b\c;=d'}),
+            (r'X required p="tab\tnew\nend\101\60";', "X", {"p": "tab\tnew\nendA0"}),
+            ("X required p='say \"hi\"';", "X", {"p": 'say "hi"'}),
+            ('X required // comment p="no"\n q="yes";', "X", {"q": "yes"}),
+            ('X required /* p="no"; */ q="yes";', "X", {"q": "yes"}),
+            ("\n  X\n  required\n  q = w ;\n", "X", {"q": "w"}),
+            ('X required p="";', "X", {"p": ""}),
+            ('X required p="ünïcode ✓";', "X", {"p": "ünïcode ✓"}),
+            ('X required a="1"; Y required b="2";', "X", {"a": "1"}),
+        ],
+    )
+    def test_understood(self, text: str, name: str, options: dict[str, str]) -> None:
+        module = parse_jaas(text)
+        assert (module.short_name, module.options) == (name, options)
+        assert all(value not in repr(module) for value in options.values() if len(value) > 1)
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "X",
+            f'X required p="{SECRET}"',
+            f'X p="{SECRET}";',
+            f"X required {SECRET};",
+            f"X required p= {SECRET} = x;",
+            f'X required p="{SECRET}',
+            f'X required p=;"{SECRET}"',
+            f'"X" required p="{SECRET}";',
+            f'X required {{p="{SECRET}"}};',
+        ],
+    )
+    def test_refused_without_being_repeated(self, text: str) -> None:
+        with pytest.raises(UsageError) as caught:
+            parse_jaas(text)
+        assert SECRET not in caught.value.message + str(caught.value.hint)
+
+
+class TestClientSettings:
+    def test_nothing_is_plaintext(self) -> None:
+        settings = ClientSettings.from_properties({"bootstrap.servers": "a:1, b:2"})
+        assert settings.bootstrap == "a:1,b:2"
+        assert (settings.security_protocol, settings.login, settings.tls) == (
+            SecurityProtocol.PLAINTEXT,
+            None,
+            None,
+        )
+        with pytest.raises(UsageError, match="no bootstrap servers"):
+            _ = ClientSettings().bootstrap
+
+    @pytest.mark.parametrize(
+        ("mechanism", "jaas"), [("PLAIN", PLAIN), ("SCRAM-SHA-256", SCRAM), ("scram-sha-512", SCRAM)]
+    )
+    def test_logins(self, mechanism: str, jaas: str) -> None:
+        settings = ClientSettings.from_properties(
+            {**SASL, "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+        )
+        assert settings.login == PasswordLogin(mechanism=mechanism.upper(), username="a", password=SECRET)
+        assert SECRET not in repr(settings)
+        assert kafka_python.configuration(settings)["sasl_plain_password"] == SECRET
+        assert librdkafka.configuration(settings, Path())["sasl.password"] == SECRET
+
+    def test_bearer(self) -> None:
+        module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+        unsigned = {
+            **SASL,
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.jaas.config": f'{module} unsecuredLoginStringClaim_sub="me";',
+        }
+        assert ClientSettings.from_properties(unsigned).login == BearerLogin(subject="me")
+        oidc = {
+            **unsigned,
+            "sasl.jaas.config": f'{module} clientId="c" clientSecret="{SECRET}" scope="s";',
+            "sasl.oauthbearer.token.endpoint.url": "https://id/token",
+        }
+        settings = ClientSettings.from_properties(oidc)
+        config = librdkafka.configuration(settings, Path())
+        assert config["sasl.oauthbearer.client.secret"] == SECRET
+        assert (config["sasl.oauthbearer.method"], config["sasl.oauthbearer.scope"]) == ("oidc", "s")
+        assert SECRET not in repr(settings)
+
+    @pytest.mark.parametrize(
+        ("more", "reason"),
+        [
+            ({"security.protocol": "TLS"}, "security.protocol=TLS is none of"),
+            ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is not supported"),
+            ({}, "sasl.mechanism=GSSAPI is not supported"),
+            ({"sasl.mechanism": "PLAIN"}, "sasl.jaas.config is missing"),
+            (
+                {"sasl.mechanism": "PLAIN", "sasl.jaas.config": SCRAM},
+                "PLAIN goes with PlainLoginModule, not Scram",
+            ),
+            (
+                {"sasl.mechanism": "PLAIN", "sasl.jaas.config": "PlainLoginModule required username=a;"},
+                "no password",
+            ),
+            ({"bootstrap.servers": "broker"}, "'broker' is no host:port"),
+            ({"bootstrap.servers": "broker:99999"}, "is no host:port"),
+            ({"security.protocol": "SSL", "request.timeout.ms": "soon"}, "no number of milliseconds"),
+            ({"config.providers": "file", "sasl.jaas.config": "${file:/x:y}"}, "config provider"),
+            ({"security.protocol": "SSL", "ssl.truststore.type": "BCFKS"}, "BCFKS is not supported"),
+            (
+                {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "ldaps"},
+                "neither https nor",
+            ),
+            ({"security.protocol": "SSL", "ssl.truststore.location": "/none"}, "/none can't be read"),
+            ({"security.protocol": "SSL", "ssl.truststore.certificates": "x"}, "holds no certificates"),
+        ],
+    )
+    def test_refused(self, more: dict[str, str], reason: str) -> None:
+        with pytest.raises(UsageError, match=reason):
+            _ = ClientSettings.from_properties({**SASL, **more})
+
+    def test_unknown_settings_are_noted(self) -> None:
+        given = {
+            "bootstrap.servers": "a:1",
+            "fetch.min.bytes": "1",
+            "client.id": "me",
+            "key.deserializer": "x",
+        }
+        settings = ClientSettings.from_properties(given, "client.properties")
+        assert settings.notes == (
+            "client.properties: fetch.min.bytes is not used",
+            "client.properties: key.deserializer is not used",
+        )
+        assert librdkafka.configuration(settings, Path())["client.id"] == "me"
+
+    def test_files(self, tmp_path: Path) -> None:
+        path = tmp_path / "client.properties"
+        path.write_text("# ours\nbootstrap.servers: a:1\nsasl.jaas.config=x \\\n  y\n")
+        assert read_properties(path) == {"bootstrap.servers": "a:1", "sasl.jaas.config": "x y"}
+        path.write_text(f"password=\\u00zz{SECRET}\n")
+        with pytest.raises(UsageError) as caught:
+            read_properties(path)
+        assert SECRET not in str(caught.value)
+        with pytest.raises(UsageError, match="can't be read"):
+            read_properties(tmp_path / "none")
+
+    def test_librdkafka_refusing_a_value_is_a_usage_error_without_it(self) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        settings = ClientSettings(bootstrap_servers=("a:1",), more={"reconnect.backoff.ms": SECRET})
+        with pytest.raises(UsageError, match="refused its settings"):
+            librdkafka.make_client(AdminClient, settings)
+
+
+class TestStores:
+    """Trust and key stores, in all the forms Kafka takes; both clients get the same certificates."""
+
+    def tls(self, certificates: Certificates, **settings: str) -> Any:
+        given = {key.replace("_", "."): value for key, value in settings.items()}
+        found = ClientSettings.from_properties({"security.protocol": "SSL", **given})
+        assert certificates.password not in repr(found)
+        assert "PRIVATE KEY" not in repr(found)
+        return found.tls
+
+    def test_truststores(self, certificates: Certificates) -> None:
+        ca = certificates.ca.read_text()
+        trust, password = str(certificates.truststore), certificates.password
+        by_pkcs12 = self.tls(certificates, ssl_truststore_location=trust, ssl_truststore_password=password)
+        by_file = self.tls(
+            certificates, ssl_truststore_location=str(certificates.ca), ssl_truststore_type="PEM"
+        )
+        inline = self.tls(certificates, ssl_truststore_certificates=ca)
+        both = self.tls(certificates, ssl_truststore_certificates=ca + certificates.wrong_ca.read_text())
+        assert by_pkcs12.truststore_pem == by_file.truststore_pem == inline.truststore_pem == ca
+        assert both.truststore_pem.count("BEGIN CERTIFICATE") == 2
+        assert len(kafka_python.tls_context(both).get_ca_certs()) == 2
+
+    def test_keystores(self, certificates: Certificates) -> None:
+        password = certificates.password
+        by_pkcs12 = self.tls(
+            certificates,
+            ssl_keystore_location=str(certificates.client_keystore),
+            ssl_keystore_password=password,
+        )
+        by_pem = self.tls(
+            certificates, ssl_keystore_location=str(certificates.client_pem), ssl_key_password=password
+        )
+        text = certificates.client_pem.read_text()
+        inline = self.tls(
+            certificates,
+            ssl_keystore_key=text,
+            ssl_keystore_certificate_chain=text,
+            ssl_key_password=password,
+        )
+        assert by_pkcs12.key_pair.key_pem == by_pem.key_pair.key_pem == inline.key_pair.key_pem
+        assert by_pkcs12.key_pair.chain_pem == by_pem.key_pair.chain_pem
+        assert by_pem.key_pair.chain_pem.count("BEGIN CERTIFICATE") == 2
+
+    def test_jks_is_refused_by_name_with_the_way_out(self, certificates: Certificates) -> None:
+        for key in ("truststore", "keystore"):
+            with pytest.raises(UsageError, match="JKS") as caught:
+                self.tls(certificates, **{f"ssl_{key}_location": str(certificates.jks_truststore)})
+            assert "keytool -importkeystore -srckeystore" in str(caught.value.hint)
+
+    def test_wrong_passwords_and_files(self, certificates: Certificates, tmp_path: Path) -> None:
+        noise = tmp_path / "noise"
+        noise.write_bytes(b"\x30\x82noise")
+        store, pem = str(certificates.client_keystore), str(certificates.client_pem)
+        for settings, reason in (
+            (
+                {"ssl_truststore_location": store, "ssl_truststore_password": SECRET},
+                "can't be opened as PKCS12",
+            ),
+            ({"ssl_keystore_location": pem, "ssl_key_password": SECRET}, "private key can't be read"),
+            ({"ssl_keystore_location": pem}, "private key can't be read"),
+            ({"ssl_keystore_location": str(certificates.ca)}, "private key can't be read"),
+            ({"ssl_truststore_location": str(noise)}, "can't be opened as PKCS12"),
+            (
+                {
+                    "ssl_keystore_location": str(certificates.truststore),
+                    "ssl_keystore_password": "store-secret",
+                },
+                "holds no key",
+            ),
+        ):
+            with pytest.raises(UsageError, match=reason) as caught:
+                self.tls(certificates, **settings)
+            assert SECRET not in caught.value.message + str(caught.value.hint)
+
+    def test_no_key_lies_on_the_disk(
+        self, certificates: Certificates, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        store = str(certificates.client_keystore)
+        tls = self.tls(certificates, ssl_keystore_location=store, ssl_keystore_password=certificates.password)
+        kafka_python.tls_context(tls)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(("algorithm", "verifies"), [("https", True), ("HTTPS", True), ("", False)])
+    def test_endpoint_identification(
+        self, certificates: Certificates, algorithm: str, verifies: bool
+    ) -> None:
+        tls = self.tls(certificates, ssl_endpoint_identification_algorithm=algorithm)
+        assert tls.verifies_hostname is verifies
+        assert kafka_python.tls_context(tls).check_hostname is verifies
+        settings = ClientSettings(bootstrap_servers=("a:1",), tls=tls)
+        config = librdkafka.configuration(settings, Path())
+        assert config["ssl.endpoint.identification.algorithm"] == ("https" if verifies else "none")
+
+
+class TestServerSettings:
+    COMMON = "remote.log.metadata.common.client."
+
+    def test_a_brokers_own_file(self) -> None:
+        settings = ServerSettings.from_properties(
+            {
+                "listeners": "PLAINTEXT://:9092,RLM://0.0.0.0:9093",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT, RLM:SASL_PLAINTEXT",
+                "remote.log.metadata.manager.listener.name": "RLM",
+                "remote.log.storage.system.enable": "true",
+                "remote.log.manager.task.interval.ms": "1000",
+                "rlmm.config.remote.log.metadata.topic.num.partitions": "7",
+                "rlmm.config.remote.log.metadata.topic.replication.factor": "1",
+                "rlmm.config.remote.log.metadata.topic.min.isr": "1",
+                f"rlmm.config.{self.COMMON}sasl.mechanism": "PLAIN",
+                f"rlmm.config.{self.COMMON}sasl.jaas.config": PLAIN,
+                "rlmm.config.remote.log.metadata.producer.delivery.timeout.ms": "5000",
+                "rlmm.config.remote.log.metadata.consumer.fetch.max.bytes": "1",
+                "rsm.config.dir": "/x",
+            }
+        )
+        assert settings.clients.admin.bootstrap == "localhost:9093"
+        assert settings.clients.consumer.security_protocol is SecurityProtocol.SASL_PLAINTEXT
+        assert settings.clients.producer.delivery_timeout_ms == 5000
+        assert settings.clients.consumer.delivery_timeout_ms == 120_000
+        topic = settings.topic
+        assert (topic.num_partitions, topic.replication_factor, topic.min_isr, topic.retention_ms) == (
+            7,
+            1,
+            1,
+            -1,
+        )
+        assert (settings.expected_partitions, settings.task_interval_ms) == (7, 1000)
+        assert settings.remote_storage_enabled
+        assert settings.notes == ("server.properties: fetch.max.bytes is not used",)
+        assert SECRET not in repr(settings)
+
+    def test_defaults(self) -> None:
+        settings = ServerSettings.from_properties({})
+        topic = settings.topic
+        assert (topic.num_partitions, topic.replication_factor, topic.min_isr, topic.retention_ms) == (
+            50,
+            3,
+            2,
+            -1,
+        )
+        assert (settings.expected_partitions, settings.task_interval_ms) == (None, 30_000)
+        assert not settings.remote_storage_enabled
+
+    def test_prefixes(self) -> None:
+        count = "remote.log.metadata.topic.num.partitions"
+        as_kip = ServerSettings.from_properties({count: "3", f"{self.COMMON}bootstrap.servers": "kip:1"})
+        assert (as_kip.expected_partitions, as_kip.clients.admin.bootstrap) == (3, "kip:1")
+        both = ServerSettings.from_properties({count: "3", f"rlmm.config.{count}": "4"})
+        assert both.expected_partitions == 4
+        other = ServerSettings.from_properties(
+            {"remote.log.metadata.manager.impl.prefix": "x.", f"x.{count}": "5", f"rlmm.config.{count}": "4"}
+        )
+        assert other.expected_partitions == 5
+
+    def test_own_servers_before_the_listener_and_advertised_before_bound(self) -> None:
+        given = {
+            "remote.log.metadata.manager.listener.name": "PLAINTEXT",
+            "listeners": "PLAINTEXT://0.0.0.0:1",
+            "advertised.listeners": "PLAINTEXT://here:2",
+        }
+        assert ServerSettings.from_properties(given).clients.admin.bootstrap == "here:2"
+        given[f"rlmm.config.{self.COMMON}bootstrap.servers"] = "there:3"
+        settings = ServerSettings.from_properties(given)
+        assert settings.clients.admin.bootstrap == "there:3"
+        assert at_servers(settings.clients, "named:4", "--metadata").producer.bootstrap == "named:4"
+
+    @pytest.mark.parametrize(("value", "reason"), [("many", "no whole number"), ("0", "less than 1")])
+    def test_refused(self, value: str, reason: str) -> None:
+        with pytest.raises(UsageError, match=reason):
+            ServerSettings.from_properties({"rlmm.config.remote.log.metadata.topic.num.partitions": value})
+
+
+class TestTokens:
+    def test_unsigned(self) -> None:
+        token = kafka_python.fetch_token(BearerLogin(subject="me"), now_s=1000.0)
+        head, claims, signature = token.split(".")
+        import base64
+        import json
+
+        decoded = [json.loads(base64.urlsafe_b64decode(part + "==")) for part in (head, claims)]
+        assert decoded == [{"alg": "none"}, {"sub": "me", "iat": 1000.0, "exp": 4600.0}]
+        assert signature == ""
+
+    def test_no_http_address_is_refused(self) -> None:
+        with pytest.raises(UsageError, match="no http"):
+            kafka_python.fetch_token(BearerLogin(token_endpoint_url="file:///etc/passwd"), now_s=0)
+
+
+@pytest.fixture(autouse=True)
+def told(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """No secret reaches a log, whatever its level."""
+    with caplog.at_level(logging.DEBUG):
+        yield
+    assert SECRET not in caplog.text

@@ -1,0 +1,203 @@
+"""SASL and TLS against a real broker, by both client libraries; what is wrong ends with exit 11."""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tierctl.errors import AuthenticationError, ExitCode, MetadataError, TierctlError, UsageError
+from tierctl.kafka.cluster import Cluster
+from tierctl.kafka.leader_log import EARLIEST_LOCAL
+from tierctl.metadata import open_metadata
+from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.model import TopicPartition
+
+from tests.metadata.events import started
+from tests.support.broker import PASSWORD, USER, Broker, Brokers, jaas_quoted
+from tests.support.certificates import Certificates
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+_BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+
+
+@pytest.fixture(scope="module")
+def secured(brokers: Brokers) -> Broker:
+    """A broker with SASL_SSL and SSL listeners, which tiers."""
+    broker = brokers.shared("4.3.0", secured=True)
+    broker.create_topic("guarded")
+    broker.wait_for(
+        "the metadata topic", lambda: METADATA_TOPIC in broker.admin.list_topics(timeout=5).topics
+    )
+    return broker
+
+
+@pytest.fixture
+def certificates(secured: Broker) -> Certificates:
+    assert secured.certificates is not None
+    return secured.certificates
+
+
+@pytest.fixture(autouse=True)
+def unsaid(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """No password reaches a log or a terminal."""
+    with caplog.at_level(logging.DEBUG):
+        yield
+    said = caplog.text + "".join(capfd.readouterr())
+    assert PASSWORD not in said
+    assert "store-secret" not in said
+
+
+def login(mechanism: str, password: str = PASSWORD) -> dict[str, str]:
+    who = f'username="{USER}" password="{jaas_quoted(password)}"'
+    return {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": mechanism,
+        "sasl.jaas.config": f"{_MODULES[mechanism]} required {who};",
+    }
+
+
+def trust(certificates: Certificates) -> dict[str, str]:
+    return {
+        "ssl.truststore.location": str(certificates.truststore),
+        "ssl.truststore.password": certificates.password,
+        "ssl.truststore.type": "PKCS12",
+    }
+
+
+def write(folder: Path, settings: dict[str, str]) -> Path:
+    """A client.properties as an operator writes it."""
+    path = folder / "client.properties"
+    lines = [f"{key}={value.replace(chr(92), chr(92) * 2)}" for key, value in settings.items()]
+    path.write_text("\n".join(["request.timeout.ms=5000", *lines]).replace("\n-----", "\\n-----"))
+    return path
+
+
+def use(uri: str, config: Path, number: int) -> None:
+    """Publish, read back, and ask what only kafka-python can ask."""
+    manager = open_metadata(f"kafka://{uri}", writable=True, command_config=config)
+    event = started(number)
+    manager.add_remote_log_segment_metadata(event)
+    assert event in list(manager.list_remote_log_segments(event.topic_id_partition))
+    manager.close()
+    cluster = Cluster.open(uri, command_config=config)
+    partition = TopicPartition("guarded", 0)
+    assert cluster._leaders.offsets([partition], EARLIEST_LOCAL) == {partition: 0}
+    cluster.close()
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_passwords(secured: Broker, certificates: Certificates, tmp_path: Path, mechanism: str) -> None:
+    use(secured.bootstrap_sasl, write(tmp_path, login(mechanism) | trust(certificates)), len(mechanism))
+
+
+def test_bearer_tokens(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
+    bearer = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": f'{_BEARER} required unsecuredLoginStringClaim_sub="tests";',
+    }
+    use(secured.bootstrap_sasl, write(tmp_path, bearer | trust(certificates)), 20)
+
+
+def test_client_certificates_in_a_store(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
+    keystore = {
+        "security.protocol": "SSL",
+        "ssl.keystore.location": str(certificates.client_keystore),
+        "ssl.keystore.password": certificates.password,
+        "ssl.keystore.type": "PKCS12",
+    }
+    use(secured.bootstrap_ssl, write(tmp_path, keystore | trust(certificates)), 21)
+
+
+def test_client_certificates_in_the_settings(
+    secured: Broker, certificates: Certificates, tmp_path: Path
+) -> None:
+    text = certificates.client_pem.read_text()
+    inline = {
+        "security.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.key": text,
+        "ssl.keystore.certificate.chain": text,
+        "ssl.key.password": certificates.password,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": certificates.ca.read_text(),
+    }
+    # Lines of PEM in a .properties file end with a backslash: they are continued.
+    path = tmp_path / "client.properties"
+    path.write_text(
+        "".join(
+            f"{key}={value.strip().replace(chr(10), chr(92) + 'n' + chr(92) + chr(10))}\n"
+            for key, value in inline.items()
+        )
+    )
+    use(secured.bootstrap_ssl, path, 22)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (login("PLAIN", "wrong"), "Authentication failed"),
+        (login("SCRAM-SHA-512", "wrong"), "Authentication failed"),
+        (login("SCRAM-SHA-256"), "SCRAM-SHA-256"),
+        (login("PLAIN") | {"ssl.truststore.location": "WRONG"}, "certificate verify failed"),
+        ({"security.protocol": "SSL"}, "SSL"),
+    ],
+)
+def test_refused_at_once_with_exit_11(
+    secured: Broker,
+    certificates: Certificates,
+    tmp_path: Path,
+    settings: dict[str, str],
+    reason: str,
+) -> None:
+    settings = trust(certificates) | settings
+    if settings["ssl.truststore.location"] == "WRONG":
+        settings |= {"ssl.truststore.location": str(certificates.wrong_ca), "ssl.truststore.type": "PEM"}
+    config = write(tmp_path, settings)
+    uri = secured.bootstrap_sasl if "sasl.mechanism" in settings else secured.bootstrap_ssl
+    for call in (
+        lambda: open_metadata(f"kafka://{uri}", command_config=config),
+        lambda: Cluster.open(uri, command_config=config).cluster_id(),
+    ):
+        began = time.monotonic()
+        with pytest.raises(AuthenticationError, match=reason) as caught:
+            call()
+        assert caught.value.exit_code is ExitCode.AUTHENTICATION
+        assert time.monotonic() - began < 5
+        assert_silent(caught.value)
+
+
+def assert_silent(error: TierctlError) -> None:
+    text = f"{error!r} {error.message} {error.hint} {error.__cause__!r}"
+    assert PASSWORD not in text
+    assert "wrong" not in text.replace("wrongly", "")
+
+
+def test_a_host_of_another_name(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
+    port = secured.bootstrap_sasl.rpartition(":")[2]
+    settings = login("PLAIN") | trust(certificates)
+    with pytest.raises(AuthenticationError, match="certificate"):
+        open_metadata(f"kafka://127.0.0.1:{port}", command_config=write(tmp_path, settings))
+    unchecked = settings | {"ssl.endpoint.identification.algorithm": ""}
+    open_metadata(f"kafka://127.0.0.1:{port}", command_config=write(tmp_path, unchecked)).close()
+
+
+def test_plaintext_to_an_encrypted_listener_says_so_in_time(secured: Broker, tmp_path: Path) -> None:
+    config = write(tmp_path, {"request.timeout.ms": "1500"})
+    with pytest.raises(MetadataError) as caught:
+        open_metadata(f"kafka://{secured.bootstrap_sasl}", command_config=config)
+    assert caught.value.exit_code is ExitCode.RETRYABLE
+    assert caught.value.hint
+
+
+def test_a_jks_store_is_refused_by_name(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
+    settings = login("PLAIN") | {"ssl.truststore.location": str(certificates.jks_truststore)}
+    with pytest.raises(UsageError, match="JKS"):
+        open_metadata(f"kafka://{secured.bootstrap_sasl}", command_config=write(tmp_path, settings))

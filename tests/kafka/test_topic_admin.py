@@ -1,0 +1,81 @@
+"""What librdkafka leaves to its user when a broker goes away: a silent leader, a controller that is gone."""
+
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tierctl.errors import MetadataError
+from tierctl.kafka import librdkafka, topic_admin
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.topic_admin import TopicAdmin
+from tierctl.model import TopicPartition
+
+SILENT = -1001
+PARTITIONS = [TopicPartition("t", number) for number in range(2)]
+
+
+def done(value: Any) -> "Future[Any]":
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+class Client:
+    """Answers with one list of offsets after the other; describes topics once it has looked around."""
+
+    def __init__(self, *offsets: list[int]) -> None:
+        self.offsets = list(offsets)
+        self.timeouts_s: list[float] = []
+        self._described: Future[Any] = Future()
+
+    def list_offsets(self, asked: Any, *, isolation_level: Any, request_timeout: float) -> Any:
+        assert isolation_level is not None
+        self.timeouts_s.append(request_timeout)
+        offsets = self.offsets.pop(0) if len(self.offsets) > 1 else self.offsets[0]
+        return {key: done(SimpleNamespace(offset=at)) for key, at in zip(asked, offsets, strict=True)}
+
+    def describe_topics(self, names: Any, *, request_timeout: float) -> Any:
+        assert (len(names.topic_names), request_timeout > 0) == (1, True)
+        if not self.offsets:
+            return {"t": self._described}
+        return {"t": done(self._topic)}
+
+    @property
+    def _topic(self) -> Any:
+        topic_id = SimpleNamespace(get_most_significant_bits=lambda: 1, get_least_significant_bits=lambda: 2)
+        return SimpleNamespace(topic_id=topic_id, partitions=[0, 1])
+
+    def list_topics(self, *, timeout: float) -> None:
+        assert timeout > 0
+        self._described.set_result(self._topic)
+
+    def poll(self, _timeout: float) -> None:
+        pass
+
+
+def admin_of(client: Client, monkeypatch: pytest.MonkeyPatch, **settings: int) -> TopicAdmin:
+    monkeypatch.setattr(topic_admin, "_LEADER_WAIT_S", 0.01)
+    monkeypatch.setattr(librdkafka, "_STUCK_S", 0.05)
+    admin = TopicAdmin(ClientSettings(bootstrap_servers=("localhost:1",), **settings))  # type: ignore[arg-type]
+    admin.client = client
+    return admin
+
+
+def test_a_silent_leader_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client([7, SILENT], [SILENT, 8], [7, 8])
+    found = admin_of(client, monkeypatch).list_offsets(PARTITIONS, latest=True)
+    assert list(found.values()) == [7, 8]
+    assert client.timeouts_s == [2, 4, 8]
+
+
+def test_one_that_stays_silent_is_no_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = admin_of(Client([7, SILENT]), monkeypatch, request_timeout_ms=50)
+    with pytest.raises(MetadataError, match="its leader did not answer") as caught:
+        admin.list_offsets(PARTITIONS, latest=True)
+    assert caught.value.exit_code == 5
+
+
+def test_a_controller_that_is_gone_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = admin_of(Client(), monkeypatch, request_timeout_ms=5000)
+    assert admin.shape("t").partition_count == 2

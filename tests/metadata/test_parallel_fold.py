@@ -1,0 +1,132 @@
+"""Metadata partitions read apart and put together say what reading one after the other says."""
+
+import pickle
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.metadata.parallel_fold import FoldedPiece, FoldPiece, fold_piece
+from tierctl.metadata.state_dir.directory import StateDirectory
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.model import MetadataEvent, Uuid
+from tierctl.model.events import dialect_of
+from tierctl.state import tier
+from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.partitioner import metadata_partition
+
+from tests.metadata.pictures import picture
+from tests.state.histories import histories
+
+COUNT = 4
+Logs = dict[int, list[bytes]]
+
+
+class Apart:
+    """Folds copies of pieces, as another process would."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.pieces: list[tuple[int, ...]] = []
+
+    def __call__(self, pieces: Sequence[FoldPiece]) -> Iterator[FoldedPiece]:
+        for piece in pieces:
+            self.pieces.append(tuple(span.metadata_partition for span in piece.spans))
+            topic = MetadataLogOnDisk(self._folder, partition_count=COUNT)
+            yield pickle.loads(pickle.dumps(fold_piece(topic, pickle.loads(pickle.dumps(piece)))))
+
+
+def write(folder: Path, logs: Logs) -> None:
+    topic = MetadataLogOnDisk(folder, writable=True, partition_count=COUNT)
+    topic.append([(partition, value) for partition, values in logs.items() for value in values])
+    topic.close()
+
+
+def manager_on(folder: Path, kept: Path | None, bulk: Apart | None) -> TopicBasedRemoteLogMetadataManager:
+    topic = MetadataLogOnDisk(folder, partition_count=COUNT)
+    state_dir = None if kept is None else StateDirectory(kept)
+    return TopicBasedRemoteLogMetadataManager(topic, state_dir=state_dir, bulk=bulk)
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+@st.composite
+def _logs(draw: st.DrawFn, *, at_home: bool) -> Logs:
+    """Events of a few user partitions, each in its own metadata partition or in any of them."""
+    logs: Logs = {n: [] for n in range(COUNT)}
+    for number in range(draw(st.integers(1, 3))):
+        topic_id = Uuid.from_bytes(bytes([number] * 16))
+        for event in draw(histories(10)):
+            home = metadata_partition(topic_id, 1, COUNT)
+            where = home if at_home else draw(st.sampled_from([home, 0, 3]))
+            logs[where].append(_value(event, topic_id, draw(st.integers(0, 19))))
+    return logs
+
+
+def _value(event: MetadataEvent, topic_id: Uuid, luck: int) -> bytes:
+    mine = replace(event, topic_id=topic_id)
+    return b"\0nonsense" if luck == 0 else encode(mine, dialect_of(mine))
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.one_of(_logs(at_home=True), _logs(at_home=False)), min_size=2, max_size=2), st.booleans())
+def test_equal_states(rounds: list[Logs], keeps: bool) -> None:
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        whole, apart = folder / "whole", folder / "apart"
+        for logs in rounds:
+            write(folder / "topic", logs)
+            one = manager_on(folder / "topic", whole if keeps else None, None)
+            other = manager_on(folder / "topic", apart if keeps else None, Apart(folder / "topic"))
+            assert picture(other.refresh()) == picture(one.refresh())
+            one.close()
+            other.close()
+        if keeps:
+            assert files_in(apart) == files_in(whole)
+
+
+def test_user_partitions_in_two_places_are_read_together(tmp_path: Path) -> None:
+    from tests.metadata.events import TOPIC_ID, started, update
+
+    home = metadata_partition(TOPIC_ID, 0, COUNT)
+    stray = (home + 1) % COUNT
+    first, then = sorted([home, stray])
+    write(tmp_path, {first: [encode(started(0))], then: [encode(update(0))]})
+    bulk = Apart(tmp_path)
+    manager = manager_on(tmp_path, None, bulk)
+    state = manager.refresh()
+    assert bulk.pieces == [(first,), (then,), (first, then)]
+    assert picture(state) == picture(manager_on(tmp_path, None, None).refresh())
+    assert {q.metadata_partition for q in state.quarantined} == {stray}
+
+
+def test_only_what_is_new_is_read_apart_and_later_nothing(tmp_path: Path) -> None:
+    from tests.metadata.events import started
+
+    write(tmp_path, {0: [encode(started(0))], 2: [encode(started(1, partition=1))]})
+    bulk = Apart(tmp_path)
+    manager = manager_on(tmp_path, None, bulk)
+    manager.refresh()
+    assert bulk.pieces == [(0,), (2,)]
+    write(tmp_path, {1: [encode(started(2))]})
+    manager.refresh()
+    assert bulk.pieces == [(0,), (2,)]
+    assert manager.read_offsets == {0: 1, 1: 1, 2: 1, 3: 0}
+
+
+def test_of_too_many_anomalies_the_same_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.metadata.events import update
+
+    for module in (tier, __import__("tierctl.metadata.parallel_fold", fromlist=["ANOMALIES_KEPT"])):
+        monkeypatch.setattr(module, "ANOMALIES_KEPT", 5)
+    write(tmp_path, {n: [encode(update(i)) for i in range(3)] for n in range(COUNT)})
+    state = manager_on(tmp_path, None, Apart(tmp_path)).refresh()
+    assert [a.metadata_partition for a in state.anomalies] == [0, 0, 0, 1, 1]
+    assert state.anomaly_count == 12
+    assert picture(state) == picture(manager_on(tmp_path, None, None).refresh())

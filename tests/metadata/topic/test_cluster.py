@@ -1,0 +1,309 @@
+"""The metadata topic on real brokers: what they wrote is read, what is appended they read."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tierctl.errors import (
+    MetadataError,
+    MetadataWriteFailed,
+    NotFoundError,
+    SafetyRefusal,
+    UsageError,
+)
+from tierctl.locallog import read_log_dirs
+from tierctl.metadata import open_metadata, open_metadata_topic
+from tierctl.metadata.base import METADATA_TOPIC, RemoteLogMetadataManager
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.model import (
+    EpochEntry,
+    LocalLog,
+    LogSegmentData,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    TopicPartition,
+)
+from tierctl.plan.copy import plan_copy
+from tierctl.storage import open_remote
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
+
+from tests.kafka.cluster_topics import Open, missing, name_of, rows, values, whole
+from tests.metadata.events import FINISHED, segment_id, started
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+def bases(folder: Path) -> list[int]:
+    return [int(path.stem) for path in folder.glob("*.log")]
+
+
+def checkpointed(broker: Broker, topic: str) -> int | None:
+    """The high watermark that the broker has written down for partition 0."""
+    text = (broker.log_dir / "replication-offset-checkpoint").read_bytes()
+    return read_offset_checkpoint(text).get(TopicPartition(topic, 0))
+
+
+class TestWhatBrokersWrote:
+    def test_reads_the_same_as_the_log_on_disk(self, tiered: Broker, on: Open) -> None:
+        topic, disk = on(tiered), MetadataLogOnDisk(tiered.log_dir)
+        ends = topic.end_offsets()
+        assert (topic.partition_count, topic.topic_id) == (METADATA_PARTITIONS, disk.topic_id)
+        assert sum(ends.values()) >= 10
+        for partition, end in ends.items():
+            ours, theirs = (list(log.read(partition, 0, end)) for log in (topic, disk))
+            assert rows(ours) == rows(theirs)
+            assert [offset for offset, _, _ in rows(ours)] == list(range(end))
+            assert missing(ours) == []
+            assert not ours or ours[-1].next_offset == end
+
+    def test_any_range(self, tiered: Broker, on: Open) -> None:
+        topic = on(tiered)
+        partition, end = max(topic.end_offsets().items(), key=lambda item: item[1])
+        everything = rows(list(topic.read(partition, 0, end)))
+        for low in range(end + 1):
+            for high in (low, low + 1, end):
+                chunks = list(topic.read(partition, low, min(high, end)))
+                assert rows(chunks) == everything[low : min(high, end)]
+
+    def test_segments_are_those_in_the_store(self, tiered: Broker, tmp_path: Path) -> None:
+        manager = open_metadata(f"kafka://{tiered.bootstrap}", state_dir=tmp_path / "state")
+        state = manager.refresh()
+        manager.close()
+        topic_id = tiered.topic_id("tiered-a")
+        known = {
+            f"{segment.start_offset:020d}-{segment.segment_id}.log"
+            for part in state
+            for segment in part.cache.list_remote_log_segments()
+            if part.topic_id_partition.topic_id == topic_id
+        }
+        stored = {path.name for path in tiered.remote_dir.glob(f"*/tiered-a-*-{topic_id}/*.log")}
+        assert known == stored
+        assert len(stored) >= 4
+        assert state.quarantined == []
+
+        again = open_metadata(f"kafka://{tiered.bootstrap}", state_dir=tmp_path / "state")
+        assert dict(again.refresh().read) == dict(state.read)
+        again.close()
+
+    def test_a_brokers_own_settings_lead_there(self, tiered: Broker) -> None:
+        topic = open_metadata_topic("kafka://", server_config=tiered.properties)
+        assert topic.partition_count == METADATA_PARTITIONS
+        with pytest.raises(MetadataError, match="opened for reading only"):
+            topic.append([(0, b"x")])
+        topic.close()
+
+
+def copy_by_hand(log: LocalLog, remote: RemoteStorageManager, manager: RemoteLogMetadataManager) -> int:
+    """Copy what may be copied, and publish it as a broker does; returns the last offset."""
+    plan = plan_copy(manager.refresh(), [log], {})
+    for number, step in enumerate(plan.steps):
+        found = step.details
+        metadata = RemoteLogSegmentMetadata(
+            topic=log.topic_id_partition.topic,
+            topic_id=log.topic_id_partition.topic_id,
+            partition=log.topic_id_partition.partition,
+            segment_id=segment_id(1000 + number),
+            start_offset=step.start_offset or 0,
+            end_offset=step.end_offset or 0,
+            broker_id=-1,
+            max_timestamp_ms=found["max_timestamp_ms"],
+            event_timestamp_ms=found["max_timestamp_ms"],
+            segment_leader_epochs=tuple((epoch, start) for epoch, start in found["segment_leader_epochs"]),
+            segment_size_in_bytes=found["segment_size_in_bytes"],
+            txn_index_empty=found["txn_index_empty"],
+        )
+        epochs = [EpochEntry(*entry) for entry in found["leader_epoch_checkpoint"]]
+        data = LogSegmentData(
+            log_segment=Path(found["log"]),
+            offset_index=Path(found["offset_index"]),
+            time_index=Path(found["time_index"]),
+            transaction_index=None,
+            producer_snapshot_index=Path(found["producer_snapshot"]),
+            leader_epoch_index=write_leader_epoch_checkpoint(epochs),
+        )
+        manager.add_remote_log_segment_metadata(metadata)
+        remote.copy_log_segment_data(metadata, data)
+        finished = RemoteLogSegmentMetadataUpdate(
+            topic=metadata.topic,
+            topic_id=metadata.topic_id,
+            partition=metadata.partition,
+            segment_id=metadata.segment_id,
+            broker_id=-1,
+            event_timestamp_ms=metadata.event_timestamp_ms,
+            state=FINISHED,
+        )
+        manager.update_remote_log_segment_metadata(finished)
+    return plan.steps[-1].end_offset or 0
+
+
+class TestPublishing:
+    def test_a_running_broker_adopts_what_was_published(
+        self, tiered: Broker, request: pytest.FixtureRequest
+    ) -> None:
+        name = name_of(request)
+        topic_id = tiered.create_topic(name)
+        tiered.produce(name, 3500)
+        before = tiered.records(name)
+        folder = tiered.log_dir / f"{name}-0"
+        # Brokers write their checkpoints every few seconds; until then nothing counts as stable.
+        tiered.wait_for("the high watermark's checkpoint", lambda: checkpointed(tiered, name) == 3500)
+        (log,) = read_log_dirs([tiered.log_dir], select=lambda partition: partition.topic == name)
+        manager = open_metadata(f"kafka://{tiered.bootstrap}", writable=True)
+        copied = copy_by_hand(log, open_remote(tiered.remote_dir.as_uri(), layout="kafka"), manager)
+        manager.close()
+        objects = {path.name for path in tiered.remote_dir.glob(f"*/{name}-0-{topic_id}/*")}
+
+        tiered.alter_topic(name, remote_storage_enable="true", local_retention_bytes="1")
+        tiered.wait_for("the local copies to go", lambda: min(bases(folder)) == copied + 1)
+        assert tiered.offsets("latest-tiered", name) == {(name, 0): copied}
+        assert tiered.records(name) == before
+        # It copied none of them again.
+        assert {path.name for path in tiered.remote_dir.glob(f"*/{name}-0-{topic_id}/*")} == objects
+
+    def test_own_events_are_read_back(self, tiered: Broker, tmp_path: Path) -> None:
+        event = started(5, topic="published", partition=3)
+        uri = f"kafka://{tiered.bootstrap}"
+        manager = open_metadata(uri, writable=True, state_dir=tmp_path / "state")
+        manager.add_remote_log_segment_metadata(event)
+        segments = list(manager.list_remote_log_segments(event.topic_id_partition))
+        manager.close()
+        assert event in segments
+
+        other = open_metadata(uri)
+        other.refresh()
+        assert event in list(other.list_remote_log_segments(event.topic_id_partition))
+        other.close()
+
+    def test_records_are_as_brokers_write_them(
+        self, tiered: Broker, on: Open, request: pytest.FixtureRequest
+    ) -> None:
+        name = name_of(request)
+        tiered.create_topic(name, 2)
+        topic = on(tiered, name)
+        wave = [(number % 2, b"value-%d" % number) for number in range(200)]
+        assert topic.append(wave) == [number // 2 for number in range(200)]
+        assert topic.append(wave[:3]) == [100, 100, 101]
+        assert topic.append([]) == []
+        assert [value for _, _, _, value in tiered.records(name)] == [
+            v for p, v in [*wave, *wave[:3]] if p == 0
+        ]
+        assert all(key is None for _, _, key, _ in tiered.records(name))
+        log = (tiered.log_dir / f"{name}-0" / f"{0:020d}.log").read_bytes()
+        from tierctl.wire.batches.record_batch import scan
+
+        heads = list(scan(log))
+        assert not any(head.is_transactional or head.is_control for head in heads)
+        assert all(head.producer_id >= 0 and head.base_sequence >= 0 for head in heads)
+
+    def test_refused_as_a_whole(self, tiered: Broker, on: Open, request: pytest.FixtureRequest) -> None:
+        name = name_of(request)
+        tiered.create_topic(name, max_message_bytes="2000")
+        topic = on(tiered, name)
+        with pytest.raises(MetadataWriteFailed, match="none was written"):
+            topic.append([(0, b"x" * 5000)])
+        assert topic.append([(0, b"small")]) == [0]
+        with pytest.raises(MetadataWriteFailed, match="none was written"):
+            topic.append([(0, b"x" * (2 << 20))])
+        assert topic.append([(0, b"small")]) == [1]
+        assert values(whole(topic)) == [b"small", b"small"]
+
+    def test_many_threads(self, tiered: Broker, on: Open, request: pytest.FixtureRequest) -> None:
+        name = name_of(request)
+        tiered.create_topic(name, 4)
+        topic = on(tiered, name)
+        offsets: dict[int, list[int]] = {}
+
+        def work(partition: int) -> None:
+            mine = []
+            for number in range(10):
+                mine += topic.append([(partition, b"%d" % number)] * 5)
+                assert len(rows(list(topic.read(partition, 0, mine[-1] + 1)))) == len(mine)
+            offsets[partition] = mine
+
+        threads = [threading.Thread(target=work, args=(partition,)) for partition in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert offsets == {partition: list(range(50)) for partition in range(4)}
+
+
+class TestTheTopicItself:
+    def test_missing(self, brokers: Brokers) -> None:
+        broker = brokers.shared("4.3.0", tiered=False)
+        with pytest.raises(NotFoundError, match="has no topic __remote_log_metadata") as caught:
+            open_metadata(f"kafka://{broker.bootstrap}")
+        assert "is this the cluster" in str(caught.value.hint)
+        assert METADATA_TOPIC not in broker.admin.list_topics(timeout=10).topics
+
+    def test_made_on_request_as_brokers_make_it(self, brokers: Brokers, tmp_path: Path) -> None:
+        broker = brokers.shared("4.3.0", tiered=False)
+        config = tmp_path / "server.properties"
+        prefix = "rlmm.config.remote.log.metadata.topic"
+        config.write_text(
+            f"{prefix}.num.partitions=3\n{prefix}.replication.factor=1\n{prefix}.min.isr=1\n"
+            f"{prefix}.retention.ms=-1\n"
+        )
+        uri = f"kafka://{broker.bootstrap}"
+        topic = open_metadata_topic(uri, server_config=config, make_topic=True)
+        try:
+            assert topic.partition_count == 3
+            again = open_metadata_topic(uri, server_config=config, make_topic=True)
+            assert again.topic_id == topic.topic_id == broker.topic_id(METADATA_TOPIC)
+            settings = broker.topic_settings(METADATA_TOPIC)
+            wanted = ("cleanup.policy", "retention.ms", "min.insync.replicas", "remote.storage.enable")
+            assert [settings[key] for key in wanted] == ["delete", "-1", "1", "false"]
+            again.close()
+            config.write_text(f"{prefix}.num.partitions=4\n")
+            with pytest.raises(SafetyRefusal, match="has 3 partitions, expected are 4"):
+                open_metadata_topic(uri, server_config=config)
+        finally:
+            topic.close()
+            broker.delete_topic(METADATA_TOPIC)
+
+    def test_a_count_or_id_that_changes_stops_everything(
+        self, tiered: Broker, on: Open, request: pytest.FixtureRequest
+    ) -> None:
+        name = name_of(request)
+        tiered.create_topic(name, 2)
+        topic = on(tiered, name)
+        topic.append([(1, b"x")])
+        tiered.add_partitions(name, 3)
+        for call in (topic.end_offsets, lambda: topic.append([(0, b"x")])):
+            with pytest.raises(SafetyRefusal, match=r"3 partitions now; it had .* and 2"):
+                call()
+        tiered.delete_topic(name)
+        with pytest.raises(NotFoundError):
+            topic.end_offsets()
+        tiered.create_topic(name, 2)
+        with pytest.raises(SafetyRefusal, match="has id"):
+            topic.append([(0, b"x")])
+
+    def test_nobody_there(self, tmp_path: Path) -> None:
+        config = tmp_path / "client.properties"
+        config.write_text("request.timeout.ms=1500\n")
+        began = time.monotonic()
+        with pytest.raises(MetadataError) as caught:
+            open_metadata("kafka://localhost:1", command_config=config)
+        assert "refused" in caught.value.message
+        assert time.monotonic() - began < 10
+        assert caught.value.exit_code == 5
+
+    @pytest.mark.parametrize(
+        "uri",
+        [
+            "kafka://nowhere",
+            "kafka://a:1/topic",
+            "kafka://",
+            "redis://a:1",
+            "kafka://[::1",
+            "kafka://u:pw@a:1",
+        ],
+    )
+    def test_no_address(self, uri: str) -> None:
+        with pytest.raises(UsageError) as caught:
+            open_metadata(uri)
+        assert "pw" not in caught.value.message

@@ -1,0 +1,301 @@
+"""The metadata topic in a folder: made, read, appended to, recovered."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.errors import CorruptInputError, LockedError, MetadataError, SafetyRefusal
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.model import Uuid
+from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.batches.record_batch import (
+    CompressionType,
+    ControlType,
+    Record,
+    encode_batch,
+    encode_end_transaction_marker,
+)
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, read_partition_metadata
+from tierctl.wire.metadata import encode
+
+from tests.metadata.events import started, update
+from tests.support.kafka import KafkaRelease
+
+VALUES = [encode(event) for number in range(5) for event in (started(number), update(number))]
+TOPIC_ID = Uuid("h0muvYe_TpOMWkoQBim7pw")
+NOW_MS = 1_700_000_000_000
+LOG = "00000000000000000000.log"
+
+
+def open_log(folder: Path, *, writable: bool = True, **more: object) -> MetadataLogOnDisk:
+    return MetadataLogOnDisk(
+        folder,
+        writable=writable,
+        partition_count=3,
+        clock_ms=lambda: NOW_MS,
+        new_topic_id=lambda: TOPIC_ID,
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def values_of(
+    log: MetadataLogOnDisk, partition: int, start: int = 0, end: int | None = None
+) -> list[bytes | None]:
+    until = log.end_offsets()[partition] if end is None else end
+    return [value for chunk in log.read(partition, start, until) for value in chunk.values.to_pylist()]
+
+
+def chunks_of(log: MetadataLogOnDisk, partition: int = 0) -> list[RecordChunk]:
+    return list(log.read(partition, 0, log.end_offsets()[partition]))
+
+
+def bad_of(log: MetadataLogOnDisk, partition: int = 0) -> list[tuple[int, int]]:
+    return [(bad.offset, bad.next_offset) for chunk in chunks_of(log, partition) for bad in chunk.bad]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A metadata topic of 3 partitions with VALUES in partition 0."""
+    log = open_log(tmp_path / "metadata")
+    log.append([(0, value) for value in VALUES])
+    log.close()
+    return tmp_path / "metadata"
+
+
+def segment(folder: Path, name: str = LOG, partition: int = 0) -> Path:
+    return folder / f"__remote_log_metadata-{partition}" / name
+
+
+class TestMaking:
+    def test_default_is_fifty_partitions_as_a_broker_lays_them_out(self, tmp_path: Path) -> None:
+        log = MetadataLogOnDisk(tmp_path / "m", writable=True)
+        assert log.partition_count == 50
+        ids = set()
+        for partition in range(50):
+            inside = tmp_path / "m" / f"__remote_log_metadata-{partition}"
+            ids.add(read_partition_metadata((inside / "partition.metadata").read_bytes()))
+            assert read_leader_epoch_checkpoint((inside / "leader-epoch-checkpoint").read_bytes()) == (
+                (0, 0),
+            )
+            assert (inside / LOG).stat().st_size == 0
+        assert ids == {log.topic_id}
+
+    def test_reading_a_missing_folder_makes_nothing(self, tmp_path: Path) -> None:
+        log = MetadataLogOnDisk(tmp_path / "m")
+        assert (log.partition_count, log.exists, log.topic_id) == (50, False, None)
+        assert set(log.end_offsets().values()) == {0}
+        assert list(log.read(7, 0, 0)) == []
+        assert not (tmp_path / "m").exists()
+
+    def test_an_interrupted_making_is_refused_by_readers_and_finished_by_a_writer(self, folder: Path) -> None:
+        shutil.rmtree(folder)
+        open_log(folder).close()
+        shutil.rmtree(segment(folder).parent)
+        with pytest.raises(CorruptInputError, match="none numbered 0"):
+            open_log(folder, writable=False)
+        log = open_log(folder)
+        assert log.partition_count == 3
+        assert log.topic_id == TOPIC_ID
+        log.close()
+
+    def test_a_missing_partition_with_data_around_it_is_never_made_up(self, folder: Path) -> None:
+        for missing in (0, 1):
+            copy = folder.with_name(f"without-{missing}")
+            shutil.copytree(folder, copy)
+            (copy / "__remote_log_metadata-2" / LOG).write_bytes(b"x")
+            shutil.rmtree(segment(copy, partition=missing).parent)
+            for writable in (False, True):
+                with pytest.raises(CorruptInputError, match=f"none numbered {missing}"):
+                    open_log(copy, writable=writable)
+
+
+class TestAppending:
+    def test_offsets_and_reading_back(self, folder: Path) -> None:
+        log = open_log(folder)
+        assert log.append([(0, b"a"), (2, b"b"), (0, b"c")]) == [10, 0, 11]
+        assert log.end_offsets() == {0: 12, 1: 0, 2: 1}
+        assert values_of(log, 0, 9) == [VALUES[9], b"a", b"c"]
+        assert values_of(log, 0, 3, 5) == VALUES[3:5]
+        assert values_of(open_log(folder, writable=False), 2) == [b"b"]
+        (chunk,) = log.read(0, 0, 12)
+        assert chunk.offsets.tolist() == list(range(12))
+        assert set(chunk.timestamps_ms.tolist()) == {NOW_MS}
+        assert (chunk.next_offset, chunk.bad) == (12, ())
+        log.close()
+
+    def test_a_reader_cannot_append(self, folder: Path) -> None:
+        with pytest.raises(MetadataError, match="for reading only"):
+            open_log(folder, writable=False).append([(0, b"a")])
+
+    def test_rolls_at_segment_bytes(self, folder: Path) -> None:
+        log = open_log(folder, segment_bytes=2000)
+        for number in range(20):
+            log.append([(0, b"%02d" % number * 100)])
+        names = sorted(path.name for path in segment(folder).parent.glob("*.log"))
+        assert len(names) > 2
+        assert all(segment(folder, name).stat().st_size <= 2000 for name in names)
+        expected = [*VALUES, *(b"%02d" % number * 100 for number in range(20))]
+        assert values_of(log, 0) == expected
+        assert values_of(open_log(folder, writable=False), 0, 17) == expected[17:]
+        log.close()
+
+    def test_continues_a_brokers_log_in_its_latest_epoch(self, writable: Callable[[str], Path]) -> None:
+        folder = writable("tiered-cluster/before")
+        log = MetadataLogOnDisk(folder, writable=True)
+        assert log.partition_count == 5
+        assert log.append([(0, VALUES[0])]) == [16]
+        before, after = chunks_of(MetadataLogOnDisk(folder))[0].values.to_pylist()[-2:]
+        assert after == VALUES[0] != before
+        data = segment(folder).read_bytes()
+        # The batch's partition leader epoch, at byte 12 of its head.
+        start = data.rindex(VALUES[0]) - 12 - 61
+        head = data[data.index((16).to_bytes(8, "big"), start - 20) :]
+        assert int.from_bytes(head[12:16], "big") == 2
+        assert not segment(folder, "00000000000000000000.index").exists()
+        assert not segment(folder, "00000000000000000000.timeindex").exists()
+        assert segment(folder, "00000000000000000000.index", 2).exists()
+        log.close()
+
+    def test_a_log_without_epochs_begins_with_epoch_0(self, folder: Path) -> None:
+        checkpoint = segment(folder, "leader-epoch-checkpoint")
+        for content in (None, b"", b"0\n0\n"):
+            checkpoint.unlink() if content is None else checkpoint.write_bytes(content)
+            log = open_log(folder)
+            (end,) = log.append([(0, b"a")])
+            log.close()
+            assert read_leader_epoch_checkpoint(checkpoint.read_bytes()) == ((0, end),)
+            checkpoint.touch()
+
+
+class TestOneWriter:
+    def test_a_second_writer_is_locked_out_a_reader_is_not(self, folder: Path) -> None:
+        first = open_log(folder)
+        with pytest.raises(LockedError):
+            open_log(folder)
+        assert open_log(folder, writable=False).end_offsets()[0] == 10
+        first.close()
+        open_log(folder).close()
+
+    def test_a_running_broker_is_left_alone(self, folder: Path) -> None:
+        import subprocess
+        import sys
+
+        (folder / ".lock").touch()
+        code = (
+            "import fcntl,sys;f=open(sys.argv[1],'r+');fcntl.lockf(f,fcntl.LOCK_EX);"
+            "print('held',flush=True);sys.stdin.read()"
+        )
+        with subprocess.Popen(
+            [sys.executable, "-c", code, str(folder / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        ) as broker:
+            assert broker.stdout is not None
+            assert broker.stdout.readline()
+            with pytest.raises(SafetyRefusal, match="a broker is running"):
+                open_log(folder)
+            assert open_log(folder, writable=False).end_offsets()[0] == 10
+            broker.communicate()
+        open_log(folder).close()
+
+
+class TestWhatOthersWrite:
+    @pytest.mark.parametrize("compression", list(CompressionType))
+    def test_batches_of_several_records_compressed(self, folder: Path, compression: CompressionType) -> None:
+        records = [Record(offset, NOW_MS + offset, b"key", b"%d" % offset) for offset in range(10, 20)]
+        data = segment(folder).read_bytes() + encode_batch(records, compression=compression)
+        segment(folder).write_bytes(data)
+        log = open_log(folder, writable=False)
+        assert log.end_offsets()[0] == 20
+        assert values_of(log, 0, 8) == [*VALUES[8:], *(b"%d" % offset for offset in range(10, 20))]
+        assert values_of(log, 0, 15, 17) == [b"15", b"16"]
+        assert [c.timestamps_ms.tolist() for c in log.read(0, 15, 17)] == [[NOW_MS + 15, NOW_MS + 16]]
+
+    def test_control_records_are_covered_but_not_returned(self, folder: Path) -> None:
+        key, value = encode_end_transaction_marker(ControlType.COMMIT, 0)
+        marker = encode_batch(
+            [Record(10, NOW_MS, key, value)],
+            control=True,
+            transactional=True,
+            producer_id=1,
+            producer_epoch=0,
+        )
+        path = segment(folder)
+        path.write_bytes(path.read_bytes() + marker + encode_batch([Record(11, NOW_MS, None, b"after")]))
+        log = open_log(folder, writable=False)
+        (chunk,) = chunks_of(log)
+        assert chunk.offsets.tolist() == [*range(10), 11]
+        assert (chunk.next_offset, chunk.bad) == (12, ())
+        assert [(c.values.to_pylist(), c.next_offset) for c in log.read(0, 10, 11)] == [([], 11)]
+
+    def test_tombstones_are_null(self, folder: Path) -> None:
+        path = segment(folder)
+        path.write_bytes(path.read_bytes() + encode_batch([Record(10, NOW_MS, b"k", None)]))
+        assert values_of(open_log(folder, writable=False), 0, 10) == [None]
+
+    def test_compaction_is_told(self, folder: Path) -> None:
+        path = segment(folder)
+        sparse = encode_batch(
+            [Record(12, NOW_MS, None, b"12"), Record(14, NOW_MS, None, b"14")], last_offset=15
+        )
+        later = encode_batch([Record(18, NOW_MS, None, b"18")])
+        path.write_bytes(path.read_bytes() + sparse + later)
+        log = open_log(folder, writable=False)
+        assert bad_of(log) == [(10, 12), (13, 14), (15, 16), (16, 18)]
+        assert values_of(log, 0, 10) == [b"12", b"14", b"18"]
+        assert [[(b.offset, b.next_offset) for b in c.bad] for c in log.read(0, 13, 15)] == [[(13, 14)]]
+
+    def test_windows_smaller_than_batches(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from tierctl.metadata.topic import partition_log
+        from tierctl.wire.batches.windows import scan_windows
+
+        for window_bytes in (1, 64, 300, 1000):
+            small = lambda fd, position, expected, size=window_bytes: scan_windows(  # noqa: E731
+                fd, position, expected, window_bytes=size
+            )
+            monkeypatch.setattr(partition_log, "scan_windows", small)
+            log = open_log(folder, writable=False)
+            assert (log.end_offsets()[0], values_of(log, 0)) == (10, VALUES)
+            assert values_of(log, 0, 6, 8) == VALUES[6:8]
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "tiered-cluster/before",
+        "tiered-cluster/after",
+        "untiered-broker/tiered-metadata",
+        "unclean-leader/after/broker-1",
+    ],
+)
+def test_captured_logs_are_read_whole(capture: Callable[[str], Path], where: str) -> None:
+    name, _, part = where.partition("/")
+    log = MetadataLogOnDisk(capture(name) / part)
+    ends = log.end_offsets()
+    assert sum(ends.values()) > 20
+    for partition, end in ends.items():
+        assert bad_of(log, partition) == []
+        assert len(values_of(log, partition)) == end
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+class TestKafkaReadsIt:
+    def test_dump_log_of_a_log_made_here(self, folder: Path, kafka: KafkaRelease) -> None:
+        text = kafka.dump_log(segment(folder), "--remote-log-metadata-decoder")
+        assert text.count("isvalid: true") == 10
+        assert text.count("partitionLeaderEpoch: 0") == 10
+        assert text.count("RemoteLogSegmentMetadata{") == 5
+        assert text.count("RemoteLogSegmentMetadataUpdate{") == 5
+        assert f"id={started(3).segment_id}" in text
+        assert "Found non-consecutive offsets" not in text
+
+    def test_dump_log_of_a_brokers_log_appended_to(
+        self, writable: Callable[[str], Path], kafka: KafkaRelease
+    ) -> None:
+        folder = writable("tiered-cluster/before")
+        log = MetadataLogOnDisk(folder, writable=True)
+        log.append([(0, value) for value in VALUES])
+        log.close()
+        text = kafka.dump_log(segment(folder), "--remote-log-metadata-decoder")
+        assert text.count("isvalid: true") == 16 + 10
+        assert text.count("partitionLeaderEpoch: 2") == 6 + 10

@@ -1,0 +1,129 @@
+"""Torn tails, damage and gaps in a metadata log: read around by readers, never buried by writers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tierctl.errors import CorruptInputError
+
+from tests.metadata.topic.test_local_log import (
+    VALUES,
+    bad_of,
+    chunks_of,
+    folder,
+    open_log,
+    segment,
+    values_of,
+)
+
+__all__ = ["folder"]
+
+
+class TestTornTails:
+    def test_every_truncation_reads_as_the_valid_prefix_and_is_written_on(self, folder: Path) -> None:
+        path = segment(folder)
+        ends = list(batch_ends(path.read_bytes()))[:3]
+        whole = path.read_bytes()[: ends[-1]]
+        for size in range(len(whole)):
+            path.write_bytes(whole[:size])
+            left = sum(end <= size for end in ends)
+            reader = open_log(folder, writable=False)
+            assert reader.end_offsets()[0] == left
+            chunks = chunks_of(reader)
+            assert [value for chunk in chunks for value in chunk.values.to_pylist()] == VALUES[:left]
+            assert not any(chunk.bad for chunk in chunks)
+            assert path.read_bytes() == whole[:size], "a reader never writes"
+            if size % 23:
+                continue
+            writer = open_log(folder)
+            assert writer.append([(0, b"next")]) == [left]
+            assert values_of(writer, 0) == [*VALUES[:left], b"next"]
+            writer.close()
+            kept = list(path.parent.glob("*.bak"))
+            torn = whole[ends[left - 1] if left else 0 : size].rstrip(b"\0")
+            assert [bak.read_bytes() for bak in kept] == ([torn] if torn else [])
+            for bak in kept:
+                bak.unlink()
+
+    def test_preallocated_zeros_are_no_records(self, folder: Path) -> None:
+        path = segment(folder)
+        whole = path.read_bytes()
+        path.write_bytes(whole + bytes(100_000))
+        assert open_log(folder, writable=False).end_offsets()[0] == 10
+        writer = open_log(folder)
+        writer.append([(0, b"next")])
+        writer.close()
+        assert len(path.read_bytes()) < len(whole) + 100
+        assert not list(path.parent.glob("*.bak"))
+
+
+def batch_ends(data: bytes) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        at += 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+        yield at
+
+
+class TestDamage:
+    def test_a_corrupt_batch_is_a_bad_range_and_reading_goes_on(self, folder: Path) -> None:
+        path = segment(folder)
+        data = bytearray(path.read_bytes())
+        third = list(batch_ends(data))[2]
+        data[third + 80] ^= 0xFF
+        path.write_bytes(data)
+        log = open_log(folder, writable=False)
+        assert log.end_offsets()[0] == 10
+        assert bad_of(log) == [(3, 4)]
+        assert values_of(log, 0) == VALUES[:3] + VALUES[4:]
+        (bad,) = chunks_of(log)[0].bad
+        assert bad.error.source == str(path)
+        assert bad.error.at is not None
+        assert third <= bad.error.at < third + 100
+
+    def test_a_corrupt_end_is_met_by_readers_and_not_buried_by_writers(self, folder: Path) -> None:
+        path = segment(folder)
+        data = bytearray(path.read_bytes())
+        data[-1] ^= 0xFF
+        path.write_bytes(data)
+        log = open_log(folder, writable=False)
+        assert bad_of(log) == [(9, 10)]
+        assert values_of(log, 0) == VALUES[:9]
+        writer = open_log(folder)
+        with pytest.raises(CorruptInputError, match="CRC-32C"):
+            writer.append([(0, b"next")])
+        assert writer.append([(1, b"elsewhere")]) == [0]
+        writer.close()
+        assert path.read_bytes() == data
+
+    def test_every_flipped_byte_is_noticed_or_harmless(self, folder: Path) -> None:
+        path = segment(folder)
+        whole = path.read_bytes()
+        for at in range(0, len(whole), 9):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+            log = open_log(folder, writable=False)
+            found = values_of(log, 0)
+            lost = [value for value in VALUES if value not in found]
+            assert all(value in VALUES for value in found)
+            # The last batch may look unfinished; base offset and leader epoch aren't covered by the CRC.
+            assert len(lost) <= 1
+            assert not lost or bad_of(log) or log.end_offsets()[0] == 9
+            assert chunks_of(log)[0].offsets.tolist() == [*range(10)] or lost or bad_of(log)
+
+    def test_a_missing_segment_is_a_gap(self, folder: Path) -> None:
+        log = open_log(folder, segment_bytes=600)
+        for _ in range(10):
+            log.append([(0, b"x" * 300)])
+        log.close()
+        bases = sorted(int(path.stem) for path in segment(folder).parent.glob("*.log"))
+        segment(folder, f"{bases[1]:020d}.log").unlink()
+        reader = open_log(folder, writable=False)
+        assert bad_of(reader) == [(bases[1], bases[2])]
+        assert len(values_of(reader, 0)) == 20 - (bases[2] - bases[1])
+
+    def test_a_lost_beginning_is_the_beginning_offset(self, folder: Path) -> None:
+        (folder / "log-start-offset-checkpoint").write_bytes(b"0\n1\n__remote_log_metadata 0 4\n")
+        log = open_log(folder, writable=False)
+        assert log.beginning_offsets() == {0: 4, 1: 0, 2: 0}
+        assert values_of(log, 0) == VALUES[4:]
+        segment(folder).rename(segment(folder, f"{7:020d}.log"))
+        assert open_log(folder, writable=False).beginning_offsets()[0] == 7

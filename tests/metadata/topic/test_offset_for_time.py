@@ -1,0 +1,100 @@
+"""Where a metadata log has to be read from for what is as late as some time: never too far on."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.topic.partition_log import PartitionLog
+from tierctl.metadata.topic.stored_log import MetadataLogReader
+from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.files.indexes import TimeIndex, TimestampOffset
+
+from tests.spark.metadata_logs import topic_folders
+
+Batches = Sequence[Sequence[int]]
+"""Timestamps of the records of each batch."""
+
+segments = st.lists(
+    st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=3), min_size=1, max_size=6),
+    min_size=1,
+    max_size=4,
+)
+
+
+def written(
+    folder: Path, log: Sequence[Batches], kept: Callable[[], bool] = lambda: True
+) -> list[tuple[int, int]]:
+    """A log of segments with indexes as brokers write them; (offset, timestamp) of all records.
+
+    Of the indexes' entries there are those that `kept` says.
+    """
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    records, offset = [], 0
+    for batches in log:
+        base, data, entries, largest = offset, b"", [], -1
+        for timestamps in batches:
+            made = [Record(offset + n, ms, None, b"v") for n, ms in enumerate(timestamps)]
+            records += [(record.offset, record.timestamp_ms) for record in made]
+            data += encode_batch(made)
+            offset += len(made)
+            if max(timestamps) > largest:
+                largest = max(timestamps)
+                entries += [TimestampOffset(largest, offset - 1)] if kept() else []
+        (folder / f"{base:020d}.log").write_bytes(data)
+        (folder / f"{base:020d}.timeindex").write_bytes(TimeIndex.encode(base, entries).data)
+    return records
+
+
+@given(segments, st.integers(-1, 42), st.data())
+def test_nothing_as_late_lies_before_it(
+    tmp_path_factory: pytest.TempPathFactory, log: list[list[list[int]]], time_ms: int, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "any-log"
+    records = written(folder, log, kept=lambda: data.draw(st.booleans()))
+    found = PartitionLog(folder, 0).offset_for_time(time_ms)
+    assert all(timestamp_ms < time_ms for offset, timestamp_ms in records if offset < found)
+    assert 0 <= found <= len(records)
+
+
+RISING = [[[1], [2, 3], [4]], [[5], [5, 6]], [[7], [8, 9], [10]]]
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "expected"),
+    [(0, 0), (1, 0), (2, 1), (3, 1), (4, 3), (5, 4), (6, 5), (7, 7), (10, 10), (11, 11)],
+)
+def test_with_indexes_it_is_the_batch(tmp_path: Path, time_ms: int, expected: int) -> None:
+    written(tmp_path / "log", RISING)
+    assert PartitionLog(tmp_path / "log", 0).offset_for_time(time_ms) == expected
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\x00" * 24, b"\xff" * 24, b"\x01"], ids=["none", "zeros", "bits", "cut"]
+)
+def test_a_segment_whose_index_says_nothing_is_read(tmp_path: Path, data: bytes) -> None:
+    folder = tmp_path / "log"
+    written(folder, RISING)
+    (folder / f"{4:020d}.timeindex").write_bytes(data)
+    assert PartitionLog(folder, 0).offset_for_time(11) == 4
+
+
+@pytest.mark.parametrize("opened", [MetadataLogReader, MetadataLogOnDisk])
+def test_of_captured_logs(
+    capture: Callable[[str], Path], opened: type[MetadataLogReader | MetadataLogOnDisk]
+) -> None:
+    spared = 0
+    for folder in topic_folders(capture("tiered-cluster")):
+        log = opened(folder)
+        for number, end in log.end_offsets().items():
+            chunks = list(log.read(number, 0, end))
+            times = {int(o): int(t) for c in chunks for o, t in zip(c.offsets, c.timestamps_ms, strict=True)}
+            for time_ms in sorted(set(times.values()))[::3]:
+                found = log.offsets_for_time([number], time_ms)[number]
+                assert all(ms < time_ms for offset, ms in times.items() if offset < found)
+                spared += found
+    assert spared > 100

@@ -1,0 +1,66 @@
+"""The pipeline's tables as rows, and small metadata topics to make them of."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.model import MetadataEvent
+from tierctl.pipeline.run import Pipeline
+from tierctl.pipeline.warehouse.open import WarehouseSpec
+from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.values import dialect_of
+
+TABLES = ("events", "segments", "partitions", "anomalies")
+COUNT = 4
+Rows = dict[str, list[Any]]
+
+
+def rows_of(warehouse: Path) -> Rows:
+    """Every table's rows in an order of their own; `batch` says how it came about, not what is there."""
+    return {table: ordered(pq.read_table(warehouse / table).to_pylist()) for table in TABLES}
+
+
+def ordered(rows: Iterable[dict[str, Any]]) -> list[Any]:
+    """Rows without the batch, in one order."""
+    return sorted(({k: v for k, v in row.items() if k != "batch"} for row in rows), key=repr)
+
+
+def write(folder: Path, events: Sequence[MetadataEvent | bytes | None]) -> None:
+    """Append events, or what is none, to a metadata topic of COUNT partitions; None makes the topic only."""
+    records = []
+    for event in events:
+        if isinstance(event, bytes):
+            records.append((0, event))
+        elif event is not None:
+            home = metadata_partition(event.topic_id, event.partition, COUNT)
+            records.append((home, encode(event, dialect_of(event))))
+    topic = MetadataLogOnDisk(
+        folder, writable=True, partition_count=COUNT, clock_ms=lambda: 1_700_000_000_000
+    )
+    if records:
+        topic.append(records)
+    topic.close()
+
+
+def pipeline(topic: Path, warehouse: Path | str, *, now_ms: int = 10**13, **how: Any) -> Pipeline:
+    """From a folder to a folder or a bucket."""
+    uri = warehouse if isinstance(warehouse, str) else warehouse.as_uri()
+    return Pipeline(
+        location=TopicLocation(uri=topic.as_uri()),
+        warehouse=WarehouseSpec.of(uri),
+        clock_ms=lambda: now_ms,
+        **how,
+    )
+
+
+def run(topic: Path, warehouse: Path | str, **how: Any) -> int:
+    """One run to the end; the number of its last commit."""
+    with pipeline(topic, warehouse, **how).opened() as opened:
+        return opened.step().commit
+
+
+Effect = Callable[[str], None]

@@ -1,0 +1,103 @@
+"""--follow: each event once over many commits, a clean end on a signal, and a restart that goes on."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import environment, tierctl
+from tests.pipeline.tables import rows_of, run, write
+from tests.pipeline.test_warehouse import lives
+from tests.spark.clusters import spark_environment, spark_home
+
+WAIT_S = 120
+
+
+@contextmanager
+def following(topic: Path, warehouse: Path, log: Path, *how: str) -> Iterator["Follower"]:
+    """A process that follows; killed at the end if it is still there."""
+    command = [sys.executable, "-m", "tierctl", "pipeline", "run", "--follow", "--interval-s", "1", *how]
+    command += ["--metadata", str(topic), "--warehouse", str(warehouse), "--now", str(10**13)]
+    with log.open("wb") as stderr:
+        process = subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environment() | spark_environment(sys.executable),
+        )
+    try:
+        yield Follower(process, log)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+class Follower:
+    def __init__(self, process: "subprocess.Popen[bytes]", log: Path) -> None:
+        self._process = process
+        self._log = log
+
+    def commit(self) -> Any:
+        """The next commit it tells of."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, self._log.read_text()
+        return json.loads(line)
+
+    def end(self, number: int) -> int:
+        """The exit code after a signal."""
+        self._process.send_signal(number)
+        return self._process.wait(WAIT_S)
+
+
+def events_until(follower: Follower, count: int) -> int:
+    """How many events its next commits tell of, once there are so many."""
+    found = 0
+    while found < count:
+        found += follower.commit()["events"]
+    return found
+
+
+HOW: dict[str, tuple[tuple[str, ...], int]] = {
+    "local": (("--engine", "local"), signal.SIGINT),
+    "spark": (("--engine", "spark", "--master", "local[1]"), signal.SIGTERM),
+}
+
+
+@pytest.mark.parametrize("engine", HOW)
+def test_each_event_once(engine: str, tmp_path: Path) -> None:
+    spark_home()
+    how, number = HOW[engine]
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    first = lives(range(4))
+    write(topic, first)
+    with following(topic, warehouse, tmp_path / "log", *how) as follower:
+        assert follower.commit()["events"] == len(first)
+        for numbers in (range(4, 6), range(6, 9)):
+            more = lives(numbers)
+            write(topic, more)
+            assert events_until(follower, len(more)) == len(more)
+        held = tierctl("pipeline", "run", "--metadata", topic, "--warehouse", warehouse, "--engine", "local")
+        assert held.code == 6, held.err
+        assert follower.end(number) == 128 + number
+    write(topic, lives(range(9, 11)))
+    run(topic, warehouse)
+    run(topic, tmp_path / "once")
+    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+
+
+def test_not_over_spark_connect(tmp_path: Path) -> None:
+    """Told before a server is asked."""
+    write(tmp_path / "topic", [None])
+    where = ("--metadata", tmp_path / "topic", "--warehouse", tmp_path / "warehouse")
+    ran = tierctl("pipeline", "run", "--follow", *where, "--master", "sc://127.0.0.1:1")
+    assert ran.code == 2, ran.err
+    assert "Spark Connect" in ran.err

@@ -1,0 +1,126 @@
+"""The tables of every capture, wherever they are made, are what the embedded fold and its commands say."""
+
+import json
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tierctl.metadata import open_metadata
+from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.pipeline.run import run_on
+from tierctl.spark.executors.transport import Executors
+
+from tests.cli.shell import tierctl
+from tests.pipeline.tables import Rows, rows_of, run
+from tests.spark.clusters import Engine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOW_MS = 1_800_000_000_000
+TOPICS = {
+    "tiered-cluster": "tiered-cluster/after",
+    "untiered-broker": "untiered-broker/tiered-metadata",
+    "aiven-plain": "aiven-plain/broker-logs",
+    "aiven-encrypted": "aiven-encrypted/broker-logs",
+    "unclean-leader": "unclean-leader/after/broker-1",
+}
+"""Folders with the metadata topic of each capture."""
+
+
+@pytest.fixture(scope="session")
+def topics(capture: Callable[[str], Path]) -> dict[str, Path]:
+    """The metadata topics of all captures."""
+    return {name: capture(name) / place.partition("/")[2] for name, place in TOPICS.items()}
+
+
+@pytest.fixture(scope="session")
+def expected(topics: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Rows]:
+    """The tables that engine=local makes."""
+    tables = {}
+    for name, topic in topics.items():
+        warehouse = tmp_path_factory.mktemp("local") / name
+        ran = tierctl("pipeline", "run", *command(topic, warehouse), "--engine", "local")
+        assert ran.code == 0, ran.err
+        tables[name] = rows_of(warehouse)
+    return tables
+
+
+def command(topic: Path, warehouse: Path) -> tuple[object, ...]:
+    return ("--metadata", topic, "--warehouse", warehouse, "--now", NOW_MS)
+
+
+def make_all(spark: "SparkSession", places: list[tuple[Path, Path]]) -> None:
+    """The tables of several topics, on one session."""
+    executors = Executors(spark)
+    for topic, warehouse in places:
+        run(topic, warehouse, now_ms=NOW_MS, run_tasks=run_on(executors))
+
+
+def test_tables_are_equal_everywhere(
+    engine: Engine, topics: dict[str, Path], expected: dict[str, Rows], tmp_path: Path
+) -> None:
+    first, *others = TOPICS
+    if engine.master is not None:
+        ran = engine.tierctl("pipeline", "run", *command(topics[first], tmp_path / first))
+        assert ran.code == 0, ran.err
+        engine.call(make_all, [(topics[name], tmp_path / name) for name in others])
+        assert {name: rows_of(tmp_path / name) for name in TOPICS} == expected
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_segments_are_those_of_the_embedded_fold(
+    name: str, topics: dict[str, Path], expected: dict[str, Rows]
+) -> None:
+    listed = json.loads(tierctl("segments", "--metadata", topics[name], "--output", "json").out)
+    columns = set(listed[0])
+    found = [{k: printed(k, v) for k, v in row.items() if k in columns} for row in expected[name]["segments"]]
+    assert found
+    assert sorted(found, key=repr) == sorted(({k: row[k] for k in found[0]} for row in listed), key=repr)
+
+
+def printed(column: str, value: Any) -> Any:
+    if column == "segment_leader_epochs":
+        return [[pair["leader_epoch"], pair["offset"]] for pair in value]
+    return value.hex() if isinstance(value, bytes) else value
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_anomalies_are_those_of_verify(name: str, topics: dict[str, Path], expected: dict[str, Rows]) -> None:
+    ran = tierctl("verify", "--metadata", topics[name], "--output", "json", "--now", NOW_MS)
+    about_topics = {"recreated_topic", "unknown_topic"}
+    told = [finding for finding in json.loads(ran.out) if finding["kind"] not in about_topics]
+    columns = ("severity", "kind", "topic", "topic_id", "partition", "segment_id", "start_offset", "message")
+    assert sorted(([row[c] for c in columns] for row in expected[name]["anomalies"]), key=repr) == sorted(
+        ([finding[c] for c in columns] for finding in told), key=repr
+    )
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_events_are_every_record(name: str, topics: dict[str, Path], expected: dict[str, Rows]) -> None:
+    lines = tierctl("format", "--metadata", topics[name], "--style", "json").out.splitlines()
+    ids = [json.loads(line).get("segment_id") for line in lines]
+    assert sorted(map(repr, ids)) == sorted(repr(row["segment_id"]) for row in expected[name]["events"])
+
+
+@pytest.mark.parametrize("name", TOPICS)
+def test_sizes_and_offsets_are_what_a_broker_would_say(
+    name: str, topics: dict[str, Path], expected: dict[str, Rows]
+) -> None:
+    """KIP-852's remoteLogSize, and the highest offset of each leader epoch."""
+    with closing(open_metadata(topics[name].as_uri())) as manager:
+        state = manager.refresh()
+        assert len(state.partitions) == len(expected[name]["partitions"])
+        for row in expected[name]["partitions"]:
+            whose = TopicIdPartition(Uuid(row["topic_id"]), row["topic"], row["partition"])
+            epochs = state.partitions[whose.key].cache.leader_epochs()
+            sizes = {epoch: manager.remote_log_size(whose, epoch) for epoch in epochs}
+            highest = {epoch: manager.highest_offset_for_epoch(whose, epoch) for epoch in epochs}
+            listed = list(manager.list_remote_log_segments(whose))
+            copied = [s for s in listed if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+            assert dict(row["remote_log_size_bytes_by_epoch"]) == {e: n for e, n in sizes.items() if n}
+            assert dict(row["highest_offset_by_epoch"]) == {e: o for e, o in highest.items() if o is not None}
+            assert row["remote_log_size_bytes"] == sum(s.segment_size_in_bytes for s in copied)
+            assert row["copy_segment_finished"] == len(copied)

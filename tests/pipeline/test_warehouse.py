@@ -1,0 +1,307 @@
+"""The warehouse after many steps, after kills and beside others is that of one run that nobody disturbed."""
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
+from tierctl.files import FileSystem
+from tierctl.model import MetadataEvent, RemotePartitionDeleteState, Uuid
+from tierctl.pipeline.warehouse.folder import FolderWarehouse
+from tierctl.pipeline.warehouse.open import WarehouseSpec
+
+from tests.apply.conftest import Zygote
+from tests.cli.shell import tierctl
+from tests.metadata.events import partition_delete, started, update
+from tests.pipeline.tables import COUNT, Rows, pipeline, rows_of, run, write
+from tests.state.histories import S, histories
+from tests.state.test_fold import _encodable
+
+DAY_MS = 86_400_000
+
+
+def lives(numbers: range, partitions: int = 3) -> list[MetadataEvent]:
+    """Segments copied, the first of them deleted."""
+    events: list[MetadataEvent] = []
+    for number in numbers:
+        for partition in range(partitions):
+            events += [started(number, partition=partition), update(number, partition=partition)]
+            if number % 5 == 0:
+                events.append(update(number, S.DELETE_SEGMENT_STARTED, partition=partition))
+    return events
+
+
+@pytest.fixture(autouse=True)
+def no_power_cuts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waiting for a disk shows nothing where no power cut is played."""
+    monkeypatch.setattr("os.fsync", lambda _fd: None)
+
+
+@pytest.fixture
+def topic(tmp_path: Path) -> Path:
+    """Four metadata partitions with a little of everything."""
+    folder = tmp_path / "topic"
+    odd = [update(77), update(0, S.DELETE_SEGMENT_FINISHED), update(0, S.DELETE_SEGMENT_FINISHED)]
+    mark = partition_delete(RemotePartitionDeleteState.DELETE_PARTITION_MARKED, partition=2)
+    write(folder, [*lives(range(12)), *odd, mark, b"\x01\x63\x00", started(40)])
+    return folder
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+_TOLD = ("severity", "kind", "topic_id", "partition", "segment_id", "start_offset", "end_offset", "message")
+
+
+def found_in(tables: Rows) -> list[list[Any]]:
+    """The anomalies, what they say of a segment and why."""
+    return sorted(([row[column] for column in _TOLD] for row in tables["anomalies"]), key=repr)
+
+
+def verified(topic: Path) -> list[list[Any]]:
+    """What verify finds, which reads the whole topic at once."""
+    ran = tierctl("verify", "--metadata", topic, "--output", "json", "--now", 10**13)
+    return sorted(([finding[column] for column in _TOLD] for finding in json.loads(ran.out)), key=repr)
+
+
+def moved(event: Any, partition: int) -> MetadataEvent:
+    """The event in another partition; nobody else's segment has its id."""
+    whose = Uuid.from_bytes(bytes([partition]) + event.segment_id.bytes[1:])
+    moved: MetadataEvent = replace(event, partition=partition, segment_id=whose)
+    return moved
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 5), histories(8)), min_size=1, max_size=4), st.data())
+def test_many_steps_make_what_one_makes(parts: list[tuple[int, list[MetadataEvent]]], data: Any) -> None:
+    """Whatever offsets the steps end at, in whichever metadata partition."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder / "topic", [None])
+        for partition, events in parts:
+            write(folder / "topic", [moved(e, partition) for e in events if _encodable(e)])
+        run(folder / "topic", folder / "once")
+        with pipeline(folder / "topic", folder / "steps").opened() as steps:
+            for _ in range(data.draw(st.integers(0, 3))):
+                steps.step({n: data.draw(st.integers(0, 40)) for n in range(COUNT)})
+        run(folder / "topic", folder / "steps")
+        tables = rows_of(folder / "steps")
+        assert tables == rows_of(folder / "once")
+        assert found_in(tables) == verified(folder / "topic")
+
+
+def test_what_was_deleted_commits_ago_is_remembered(tmp_path: Path) -> None:
+    """An event that is dropped says little where its segment was deleted, before it or after."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    gone = [started(1), update(1), update(1, S.DELETE_SEGMENT_STARTED), update(1, S.DELETE_SEGMENT_FINISHED)]
+    again, unknown = update(1, S.DELETE_SEGMENT_STARTED), update(2, S.DELETE_SEGMENT_STARTED)
+    known = []
+    for events in ([started(9), *gone], [again], [unknown], [update(2, S.DELETE_SEGMENT_FINISHED)]):
+        write(topic, events)
+        run(topic, warehouse)
+        found = found_in(rows_of(warehouse))
+        assert found == verified(topic)
+        known.append([row[0] for row in found if row[1] == "dropped_event"])
+    assert known == [[], ["info"], ["info", "warning"], ["info", "info", "info"]]
+
+
+def test_nothing_new_changes_nothing(topic: Path, tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    assert run(topic, warehouse) == 1
+    files = {path: path.stat().st_mtime_ns for path in warehouse.rglob("*") if path.is_file()}
+    assert run(topic, warehouse) == 1
+    assert {path: path.stat().st_mtime_ns for path in warehouse.rglob("*") if path.is_file()} == files
+    commit = json.loads((warehouse / "_commits" / "000000000001.json").read_bytes())
+    assert sum(commit["end_offsets"].values()) == len(pq.read_table(warehouse / "events"))
+    write(topic, lives(range(50, 51), partitions=1))
+    assert run(topic, warehouse) == 2
+    newer = pq.read_table(warehouse / "events", filters=[("batch", "==", 2)])
+    # One metadata partition had something new: the others' files are the same.
+    assert len(newer) == 3
+    assert len(set(newer["metadata_partition"].to_pylist())) == 1
+
+
+def test_a_copy_becomes_dangling_although_nothing_is_written(tmp_path: Path) -> None:
+    event = started(1)
+    begun_ms = event.event_timestamp_ms
+    write(tmp_path / "topic", [event])
+    severities = []
+    for now_ms in (begun_ms, begun_ms + DAY_MS, begun_ms + DAY_MS + 1, begun_ms + 9 * DAY_MS):
+        number = run(tmp_path / "topic", tmp_path / "warehouse", now_ms=now_ms)
+        rows = rows_of(tmp_path / "warehouse")
+        severities.append(
+            (number, rows["anomalies"][0]["severity"], rows["partitions"][0]["dangling_copies"])
+        )
+    assert severities == [(1, "info", 0), (1, "info", 0), (2, "warning", 1), (2, "warning", 1)]
+
+
+def test_a_log_that_was_cut_is_told_of_once(topic: Path, tmp_path: Path) -> None:
+    run(topic, tmp_path / "warehouse")
+    log = next(path for path in topic.rglob("*.log") if path.stat().st_size > 1000)
+    with log.open("r+b") as stream:
+        stream.truncate(log.stat().st_size // 2)
+    numbers = [run(topic, tmp_path / "warehouse") for _ in range(3)]
+    assert numbers == [2, 2, 2]
+    rows = rows_of(tmp_path / "warehouse")
+    assert any("an end at or after" in row["message"] for row in rows["anomalies"])
+
+
+def killed_at(nth: int, topic: Path, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Run, and stop at the nth change of a file; whether there were so many."""
+    changes = 0
+
+    def observe(operation: str, path: Path) -> None:
+        nonlocal changes
+        changes += 1
+        if changes == nth:
+            raise Killed
+
+    def opened(_spec: WarehouseSpec) -> FolderWarehouse:
+        return FolderWarehouse(warehouse, fs=FileSystem(observe))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WarehouseSpec, "open", opened)
+        try:
+            run(topic, warehouse)
+        except Killed:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("ends", [None, {0: 3, 1: 9, 2: 5, 3: 2}], ids=["first commit", "second commit"])
+def test_stopped_at_a_change_of_a_file(
+    topic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: dict[int, int] | None
+) -> None:
+    """At every few: each table is the commit's before or after, and the next run comes to the same tables."""
+    begun, expected = tmp_path / "begun", tmp_path / "expected"
+    run(topic, expected)
+    after = rows_of(expected)
+    before = after
+    if ends is not None:
+        with pipeline(topic, begun).opened() as opened:
+            opened.step(ends)
+        before = rows_of(begun)
+    for nth in range(1, 1000, 4 if ends is None else 2):
+        warehouse = tmp_path / f"warehouse-{nth}"
+        if ends is not None:
+            shutil.copytree(begun, warehouse)
+        was_killed = killed_at(nth, topic, warehouse, monkeypatch)
+        if ends is not None:
+            assert all(rows in (before[t], after[t]) for t, rows in rows_of(warehouse).items())
+        run(topic, warehouse)
+        assert rows_of(warehouse) == after
+        shutil.rmtree(warehouse)
+        if not was_killed:
+            assert nth > 30
+            return
+
+
+SIGKILLED = -9
+
+
+@pytest.fixture(scope="module")
+def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
+    forked = Zygote(tmp_path_factory.mktemp("zygote"))
+    yield forked
+    forked.close()
+
+
+def test_killed_for_real(topic: Path, tmp_path: Path, zygote: Zygote) -> None:
+    """kill -9 of a whole process, on a warehouse that has a commit; over and over, one further each time."""
+    expected = tmp_path / "expected"
+    run(topic, expected)
+    warehouse = tmp_path / "warehouse"
+    with pipeline(topic, warehouse).opened() as opened:
+        opened.step({0: 2, 1: 7, 2: 4, 3: 1})
+    command = ("pipeline", "run", "--metadata", topic, "--warehouse", warehouse, "--engine", "local")
+    killed = 0
+    for nth in range(3, 400, 7):
+        ran = zygote(*command, "--now", 10**13, files=nth)
+        assert ran.code in {0, SIGKILLED}, ran.err
+        killed += ran.code == SIGKILLED
+        if ran.code == 0:
+            break
+    assert killed > 3
+    assert rows_of(warehouse) == rows_of(expected)
+
+
+def test_one_pipeline_at_a_time(topic: Path, tmp_path: Path) -> None:
+    with pipeline(topic, tmp_path / "warehouse").opened() as first:
+        where = ("--metadata", topic, "--warehouse", tmp_path / "warehouse")
+        second = tierctl("pipeline", "run", *where, "--engine", "local")
+        assert second.code == 6, second.err
+        assert first.step().commit == 1
+    with pipeline(topic, tmp_path / "warehouse").opened() as late:
+        write(topic, lives(range(90, 91)))
+        (tmp_path / "warehouse" / "_commits" / "000000000002.json").write_text("{}")
+        with pytest.raises(LockedError, match="commit 2"):
+            late.step()
+
+
+def test_readers_see_whole_commits_only(tmp_path: Path) -> None:
+    """While table after table is exchanged, what is read is what one commit has, or the read fails."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    write(topic, lives(range(3)))
+    run(topic, warehouse)
+    done = threading.Event()
+    seen: set[int] = set()
+
+    def read() -> None:
+        while not done.is_set():
+            try:
+                table = pq.read_table(warehouse / "segments", columns=["start_offset"])
+            except FileNotFoundError:
+                # It was listed before, and is no more.
+                continue
+            seen.add(table.num_rows)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    counts = {9}
+    with pipeline(topic, warehouse).opened() as opened:
+        for number in range(3, 15):
+            write(topic, lives(range(number, number + 1)))
+            opened.step()
+            counts.add(3 * (number + 1))
+    done.set()
+    reader.join()
+    assert seen <= counts
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "segments/own.parquet"])
+def test_a_place_of_something_else(topic: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "full" / name
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with pytest.raises(UsageError, match="something else"):
+        run(topic, tmp_path / "full")
+
+
+def test_another_topics_warehouse(topic: Path, tmp_path: Path) -> None:
+    run(topic, tmp_path / "warehouse")
+    write(tmp_path / "other", [None])
+    with pytest.raises(SafetyRefusal, match="is of metadata topic"):
+        run(tmp_path / "other", tmp_path / "warehouse")
+
+
+def test_damage_is_found(topic: Path, tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    run(topic, warehouse)
+    write(topic, lives(range(70, 72)))
+    for path in (warehouse / "_data" / "state").iterdir():
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    with pytest.raises(CorruptInputError, match="CRC-32C"):
+        run(topic, warehouse)

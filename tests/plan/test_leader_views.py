@@ -1,0 +1,138 @@
+"""What a running leader says, and what of it can be believed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from tierctl.model import EpochEntry, TopicConfig
+from tierctl.model.cluster import BrokerFacts, ClusterLog
+from tierctl.plan.leader_views import ClusterViews, Leaders, joined_lineage, knows_log_start, view_of_leader
+from tierctl.plan.preconditions import CurrentTopics
+from tierctl.plan.sweep import plan_retention
+
+from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, local_log, segment, tier
+
+Epochs = Sequence[tuple[int, int]]
+
+
+def leader_log(start: int = 0, end: int = 350, epochs: Epochs = ((0, 0),)) -> ClusterLog:
+    return ClusterLog(
+        topic_id_partition=PARTITION,
+        leader=1,
+        leader_epochs=tuple(EpochEntry(*entry) for entry in epochs),
+        log_start_offset=start,
+        local_log_start_offset=start,
+        high_watermark=end,
+        last_stable_offset=end,
+        log_end_offset=end,
+        latest_tiered_offset=None,
+        local_log_bytes=None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("tiers", "enabled", "known"),
+    [
+        (True, True, True),
+        (False, True, False),
+        (None, True, False),
+        (False, None, True),
+        (False, False, True),
+    ],
+)
+def test_who_knows_where_the_log_starts(tiers: bool | None, enabled: bool | None, known: bool) -> None:
+    broker = BrokerFacts(broker_id=1, host="b", port=1, tiers=tiers)
+    assert knows_log_start(broker, TopicConfig(remote_storage_enable=enabled)) is known
+
+
+@pytest.mark.parametrize(
+    ("of_tier", "of_leader", "joined"),
+    [
+        ([(0, 0), (2, 50)], [(2, 120), (3, 200)], [(0, 0), (2, 50), (3, 200)]),
+        ([(0, 0)], [(3, 200)], [(0, 0), (3, 200)]),
+        ([(0, 0), (2, 150)], [(2, 120), (3, 200)], [(0, 0), (2, 120), (3, 200)]),
+        ([(0, 0), (5, 150)], [(3, 200)], [(0, 0), (3, 200)]),
+        ([(0, 0)], [], [(0, 0)]),
+        ([], [(1, 7)], [(1, 7)]),
+    ],
+)
+def test_joined_lineages(of_tier: Epochs, of_leader: Epochs, joined: Epochs) -> None:
+    found = joined_lineage([EpochEntry(*e) for e in of_tier], [EpochEntry(*e) for e in of_leader])
+    assert [tuple(entry) for entry in found.entries] == list(joined)
+
+
+BASES = [0, 100, 200]
+SEGMENTS = [segment(1 + n, base, base + 99, max_timestamp_ms=NOW_MS) for n, base in enumerate(BASES)]
+
+
+def deleted(views: ClusterViews, config: TopicConfig) -> list[tuple[int | None, str]]:
+    plan = plan_retention(tier(*SEGMENTS), [], {"orders": config}, now_ms=NOW_MS, cluster=views)
+    return [(step.start_offset, step.details["breach"]) for step in plan.steps]
+
+
+def views(log: ClusterLog, *, local_only_bytes: int | None, forgot: bool = False) -> ClusterViews:
+    (part,) = tier(*SEGMENTS)
+    entries = [EpochEntry(0, 0)] if forgot else None
+    view = view_of_leader(part, log, tier_entries=entries, local_only_bytes=local_only_bytes)
+    topics = CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True)
+    return ClusterViews(topics=topics, views={PARTITION.key: view})
+
+
+def test_a_leader_that_forgot_its_tier_deletes_nothing_of_it() -> None:
+    log = leader_log(start=300, epochs=((0, 300),))
+    assert deleted(views(log, local_only_bytes=100, forgot=True), TopicConfig()) == []
+    assert [offset for offset, _ in deleted(views(log, local_only_bytes=100), TopicConfig())] == BASES
+
+
+def test_size_counts_what_only_the_leader_has() -> None:
+    config = TopicConfig(retention_bytes=250)
+    assert deleted(views(leader_log(), local_only_bytes=50), config) == [(0, "retention.bytes")]
+    assert len(deleted(views(leader_log(), local_only_bytes=150), config)) == 2
+    assert deleted(views(leader_log(), local_only_bytes=None), config) == []
+
+
+def test_what_the_cluster_does_not_know_or_tell_is_left() -> None:
+    config = TopicConfig(retention_bytes=0)
+    full = views(leader_log(), local_only_bytes=50)
+    nobody = replace(full, topics=CurrentTopics({}, is_complete=True))
+    anew = replace(full, topics=CurrentTopics({"orders": frozenset({OTHER_ID})}, is_complete=True))
+    unseen = replace(full, views={}, unseen={PARTITION.key: "it has no leader now"})
+    for seen, reason in (
+        (nobody, "has no topic of this name"),
+        (anew, "knows the name as"),
+        (unseen, "no leader"),
+    ):
+        plan = plan_retention(tier(*SEGMENTS), [], {"orders": config}, now_ms=NOW_MS, cluster=seen)
+        assert plan.steps == ()
+        assert reason in plan.skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("replica", "end", "leader", "reason"),
+    [
+        (((0, 0), (2, 100)), 350, ((0, 0), (2, 100)), None),
+        (((0, 0),), 200, ((0, 0), (2, 200)), None),
+        (((0, 0),), 250, ((0, 0), (2, 200)), "leader epoch 0 ends at 250 here, at 200 on its leader"),
+        (((0, 0), (1, 100)), 350, ((0, 0), (2, 100)), "has leader epoch 1, which its leader does not know"),
+        (((0, 0), (2, 120)), 350, ((0, 0), (2, 100)), "leader epoch 2 starts at 120 here, at 100"),
+        (((0, 0), (1, 50), (2, 100)), 350, ((2, 150),), None),
+        (((0, 0), (3, 350)), 350, ((0, 0),), None),
+    ],
+)
+def test_a_replica_that_parted_from_its_leader_is_no_source(
+    replica: Epochs, end: int, leader: Epochs, reason: str | None
+) -> None:
+    log = local_log([0, 100, 200], end, epochs=replica)
+    leaders = Leaders(
+        topics=CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True),
+        configs={},
+        logs={PARTITION.key: leader_log(start=leader[0][1], epochs=leader)},
+        broker_ids=(1,),
+    )
+    kept, skipped = leaders.sources([log])
+    assert (kept == [log], bool(skipped)) == (reason is None, reason is not None)
+    assert reason is None or reason in skipped[0].reason
+    elsewhere = replace(leaders, topics=CurrentTopics({}, is_complete=True))
+    assert elsewhere.sources([log]) == ([log], ())
+    anew = replace(leaders, topics=CurrentTopics({"orders": frozenset({OTHER_ID})}, is_complete=True))
+    assert anew.sources([log])[0] == []

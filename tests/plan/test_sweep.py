@@ -1,0 +1,386 @@
+"""RLMExpirationTask's decisions and their safety rules, case by case."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tierctl.errors import CorruptInputError, SafetyRefusal, UsageError
+from tierctl.model import (
+    EpochEntry,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    TopicConfig,
+    TopicIdPartition,
+    TopicPartition,
+)
+from tierctl.plan.plan import Plan
+from tierctl.plan.retention_view import view_of_log
+from tierctl.plan.sweep import plan_retention
+from tierctl.state.fold.events import fold_event
+from tierctl.state.tier import Quarantined, TierState
+
+from tests.plan.tier import (
+    DAY_MS,
+    NOW_MS,
+    OTHER_ID,
+    PARTITION,
+    TOPIC_ID,
+    S,
+    advance,
+    local_log,
+    segment,
+    segment_id,
+    tier,
+)
+
+OLD_MS = NOW_MS - 10 * DAY_MS
+TEN = [segment(n, 100 * n, 100 * n + 99, max_timestamp_ms=OLD_MS) for n in range(10)]
+"""Ten segments of 100 bytes and 100 offsets."""
+
+LOG = local_log([1000], 1050)
+"""A log that holds 100 bytes above the ten segments."""
+
+
+def numbers(plan: Plan) -> list[int]:
+    return [int.from_bytes(step.segment_id.bytes) for step in plan.steps if step.segment_id]
+
+
+def reasons(plan: Plan) -> str:
+    return "\n".join(skip.reason for skip in plan.skipped)
+
+
+def sweep(state: TierState, config: TopicConfig | None = None, **arguments: Any) -> Plan:
+    logs = arguments.pop("logs", [LOG])
+    configs = {"orders": config or TopicConfig()}
+    return plan_retention(state, logs, configs, **{"now_ms": NOW_MS, **arguments})
+
+
+@pytest.mark.parametrize(
+    ("retention_bytes", "wanted"),
+    [
+        (-1, []),
+        (1100, []),
+        (1099, []),
+        (1001, []),
+        (1000, [0]),
+        (901, [0]),
+        (900, [0, 1]),
+        (100, list(range(10))),
+        (0, list(range(10))),
+    ],
+)
+def test_size_takes_only_what_lies_wholly_inside_the_excess(retention_bytes: int, wanted: list[int]) -> None:
+    """1,000 bytes in the tier and 100 only in the log; a segment has 100."""
+    plan = sweep(tier(*TEN), TopicConfig(retention_bytes=retention_bytes))
+    assert numbers(plan) == wanted
+
+
+def test_size_counts_local_segments_above_the_tier_only() -> None:
+    log = local_log([800, 900, 1000, 1020], 1050, sizes=[70, 70, 70, 30])
+    assert numbers(sweep(tier(*TEN), TopicConfig(retention_bytes=1001), logs=[log])) == []
+    assert numbers(sweep(tier(*TEN), TopicConfig(retention_bytes=1000), logs=[log])) == [0]
+
+
+def test_size_counts_a_segment_of_one_record_that_is_copied_once() -> None:
+    """The last copied offset is 999, where a local segment begins and ends."""
+    state = tier(*TEN[:9], segment(9, 900, 998), segment(10, 999, 999, size=1))
+    log = local_log([900, 999, 1000], 1050, sizes=[100, 50, 100])
+    assert numbers(sweep(state, TopicConfig(retention_bytes=1002), logs=[log])) == []
+    assert numbers(sweep(state, TopicConfig(retention_bytes=1001), logs=[log])) == [0]
+
+
+def test_the_size_is_not_known_when_it_is_not_known_what_is_copied() -> None:
+    """KAFKA-20732: every local segment would count as not copied."""
+    state = tier(segment(1, 0, 99, (3, 0)))
+    [part] = state
+    assert view_of_log(part, LOG).local_only_bytes is None
+    assert view_of_log(part, replace(LOG, leader_epochs=(EpochEntry(3, 0),))).local_only_bytes == 100
+
+
+def test_size_does_not_count_what_is_below_the_log_start_or_being_deleted() -> None:
+    state = tier(*TEN)
+    advance(state, TEN[3], S.DELETE_SEGMENT_STARTED)
+    log = replace(LOG, log_start_offset=300)
+    # 600 bytes of live segments and 100 local ones.
+    assert numbers(sweep(state, TopicConfig(retention_bytes=700), logs=[log])) == [3, 0, 1, 2]
+    assert numbers(sweep(state, TopicConfig(retention_bytes=600), logs=[log])) == [3, 0, 1, 2, 4]
+
+
+def test_size_counts_offsets_that_two_segments_hold_once() -> None:
+    """[0, 99] and [50, 149]: 150 distinct offsets are 150 bytes, not 200."""
+    state = tier(segment(1, 0, 99), segment(2, 50, 149), segment(3, 150, 249))
+    log = local_log([250], 260)
+    assert numbers(sweep(state, TopicConfig(retention_bytes=251), logs=[log])) == []
+    assert numbers(sweep(state, TopicConfig(retention_bytes=250), logs=[log])) == [1]
+
+
+@pytest.mark.parametrize(
+    ("max_timestamp_ms", "expires"),
+    [
+        (NOW_MS - DAY_MS - 1, True),
+        (NOW_MS - DAY_MS, False),
+        (NOW_MS, False),
+        (NOW_MS + 1, False),
+        (1, True),
+        (0, False),
+        (-1, False),
+    ],
+)
+def test_time(max_timestamp_ms: int, expires: bool) -> None:
+    """Kafka 4.3's `<`; a segment without a timestamp, or with one in the future, never expires."""
+    state = tier(segment(1, 0, 99, max_timestamp_ms=max_timestamp_ms))
+    plan = sweep(state, TopicConfig(retention_ms=DAY_MS))
+    assert numbers(plan) == ([1] if expires else [])
+
+
+def test_a_future_timestamp_does_not_keep_size_from_deleting() -> None:
+    state = tier(segment(1, 0, 999, size=1000, max_timestamp_ms=NOW_MS + DAY_MS))
+    assert numbers(sweep(state, TopicConfig(retention_ms=1, retention_bytes=100))) == [1]
+
+
+def test_what_time_takes_counts_against_the_excess() -> None:
+    """300 bytes too many: two segments go by age, so size takes one more, not three."""
+    state = tier(*(replace(s, max_timestamp_ms=OLD_MS if at < 2 else NOW_MS) for at, s in enumerate(TEN)))
+    plan = sweep(state, TopicConfig(retention_ms=DAY_MS, retention_bytes=800))
+    assert [(step.details["breach"], step.start_offset) for step in plan.steps] == [
+        ("retention.ms", 0),
+        ("retention.ms", 100),
+        ("retention.bytes", 200),
+    ]
+
+
+def test_expiry_stops_at_the_first_segment_that_stays() -> None:
+    state = tier(*(replace(s, max_timestamp_ms=NOW_MS if at == 2 else OLD_MS) for at, s in enumerate(TEN)))
+    assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS))) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("raised_to", "wanted"), [(0, []), (99, []), (100, [0]), (250, [0, 1]), (1000, list(range(10)))]
+)
+def test_the_log_start_offset(raised_to: int, wanted: list[int]) -> None:
+    """With nothing known of the topic's settings; segments that reach above the log start stay."""
+    plan = plan_retention(
+        tier(*TEN), [LOG], {}, now_ms=NOW_MS, log_start_offsets={TopicPartition("orders", 0): raised_to}
+    )
+    assert numbers(plan) == wanted
+    assert {step.details["new_log_start_offset"] for step in plan.steps} <= {raised_to}
+    own = replace(LOG, log_start_offset=raised_to)
+    assert numbers(sweep(tier(*TEN), logs=[own])) == wanted
+
+
+def test_a_log_start_is_only_raised() -> None:
+    log = replace(LOG, log_start_offset=300)
+    lower = {TopicPartition("orders", 0): 100}
+    assert numbers(sweep(tier(*TEN), logs=[log], log_start_offsets=lower)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("partition", "offset", "message"),
+    [
+        (TopicPartition("orders", 0), 1051, "above the high watermark 1050"),
+        (TopicPartition("orders", 1), 10, "0 partitions of that name"),
+        (TopicPartition("order", 0), 10, "0 partitions of that name"),
+    ],
+)
+def test_a_log_start_that_cannot_be(partition: TopicPartition, offset: int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        sweep(tier(*TEN), log_start_offsets={partition: offset})
+
+
+def test_a_log_start_needs_to_mean_one_topic() -> None:
+    other = TopicIdPartition(OTHER_ID, "orders", 0)
+    state = tier(*TEN, segment(30, 0, 99, partition=other))
+    raised = {TopicPartition("orders", 0): 100}
+    with pytest.raises(UsageError, match="2 partitions of that name"):
+        sweep(state, logs=[], log_start_offsets=raised)
+    assert numbers(sweep(state, log_start_offsets=raised)) == [0]
+
+
+def test_the_log_start_moves_with_each_expiry() -> None:
+    plan = sweep(tier(*TEN), TopicConfig(retention_bytes=900))
+    assert [step.details["new_log_start_offset"] for step in plan.steps] == [100, 200]
+    assert plan.steps[0].details["excess_bytes"] == 200
+    assert plan.steps[0].details["segment_size_in_bytes"] == 100
+
+
+def test_time_facts() -> None:
+    [step, *_] = sweep(tier(*TEN), TopicConfig(retention_ms=DAY_MS)).steps
+    assert step.details["cutoff_ms"] == NOW_MS - DAY_MS
+    assert step.details["max_timestamp_ms"] == OLD_MS
+    assert step.reason == "retention.ms 86400000"
+
+
+def test_begun_deletions_are_resumed_wherever_they_are() -> None:
+    state = tier(*TEN, segment(20, 500, 599, (3, 500)))
+    for number in (5, 8):
+        advance(state, TEN[number], S.DELETE_SEGMENT_STARTED)
+    plan = sweep(state, logs=[replace(LOG, leader_epochs=(EpochEntry(0, 0), EpochEntry(3, 1000)))])
+    assert numbers(plan) == [5, 8]
+    assert {step.details["breach"] for step in plan.steps} == {"resume"}
+    assert not any("new_log_start_offset" in step.details for step in plan.steps)
+
+
+def test_begun_copies_are_never_deleted() -> None:
+    state = tier(*TEN[1:])
+    advance(state, TEN[0])
+    plan = sweep(state, TopicConfig(retention_ms=1, retention_bytes=0), off_lineage=True)
+    assert numbers(plan) == list(range(1, 10))
+
+
+def test_nothing_expires_beyond_a_hole() -> None:
+    state = tier(*(s for s in TEN if s.start_offset not in {300, 400}))
+    plan = sweep(state, TopicConfig(retention_ms=DAY_MS))
+    assert numbers(plan) == [0, 1, 2]
+    assert "a hole from 300 to 499: nothing beyond it expires in this run" in reasons(plan)
+    # The operator's way on: everything below a log start goes, holes or not.
+    raised = {TopicPartition("orders", 0): 600}
+    assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS), log_start_offsets=raised)) == [
+        *(0, 1, 2, 5, 6, 7, 8, 9)
+    ]
+
+
+def test_what_is_being_deleted_is_no_hole() -> None:
+    state = tier(*TEN)
+    advance(state, TEN[3], S.DELETE_SEGMENT_STARTED)
+    assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS))) == [3, 0, 1, 2, 4, 5, 6, 7, 8, 9]
+
+
+def test_a_hole_nobody_is_waiting_beyond_is_not_mentioned() -> None:
+    state = tier(*(s for s in TEN if s.start_offset != 300))
+    assert sweep(state, TopicConfig(retention_bytes=800)).skipped == ()
+
+
+def test_what_another_segment_can_be_read_for_is_no_hole() -> None:
+    """[100, 199] of epoch 0 diverged at 150; the new leader's copies begin there."""
+    state = tier(
+        segment(1, 0, 99, max_timestamp_ms=OLD_MS),
+        segment(2, 100, 199, (0, 100), max_timestamp_ms=OLD_MS),
+        segment(3, 150, 249, (4, 150), max_timestamp_ms=OLD_MS),
+    )
+    log = local_log([250], 260, epochs=((0, 0), (4, 150)))
+    assert numbers(sweep(state, TopicConfig(retention_ms=DAY_MS), logs=[log])) == [1, 3]
+    plan = sweep(state, TopicConfig(retention_ms=DAY_MS), logs=[log], off_lineage=True)
+    assert numbers(plan) == [1, 3, 2]
+
+
+def test_a_segment_that_another_one_replaced_goes_with_it() -> None:
+    """Brokers forget the first copy of [0, 99] when a second one finishes, and leak it."""
+    state = tier(TEN[0], TEN[1], replace(TEN[0], segment_id=segment_id(50)))
+    plan = sweep(state, TopicConfig(retention_bytes=200), logs=[local_log([200], 210)])
+    assert sorted(numbers(plan)) == [0, 50]
+
+
+def test_segments_at_or_above_the_log_end_stay() -> None:
+    log = local_log([0, 100, 200], 250)
+    plan = sweep(tier(*TEN), TopicConfig(retention_ms=DAY_MS, retention_bytes=0), logs=[log])
+    assert numbers(plan) == [0, 1]
+
+
+UNKNOWN = TopicConfig(retention_ms=DAY_MS, retention_bytes=0)
+
+
+def test_without_a_log_time_expires_and_size_does_not() -> None:
+    state = tier(*(replace(s, max_timestamp_ms=OLD_MS if at < 2 else NOW_MS) for at, s in enumerate(TEN)))
+    plan = sweep(state, UNKNOWN, logs=[], lineages={(TOPIC_ID, 0): (EpochEntry(0, 0),)})
+    assert numbers(plan) == [0, 1]
+    assert "retention.bytes deletes nothing" in reasons(plan)
+    nothing = sweep(state, UNKNOWN, logs=[])
+    assert numbers(nothing) == []
+    assert "no leader epochs are known" in reasons(nothing)
+
+
+def _marked(state: TierState) -> None:
+    event = RemotePartitionDeleteMetadata(
+        topic="orders",
+        topic_id=TOPIC_ID,
+        partition=0,
+        broker_id=1,
+        event_timestamp_ms=1,
+        state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+    )
+    fold_event(event, state, metadata_partition=0, metadata_offset=99)
+
+
+def _quarantined(state: TierState) -> None:
+    state.quarantined.append(Quarantined(0, 7, CorruptInputError("record", expected="a", found="b")))
+
+
+def _later_leader(state: TierState) -> None:
+    advance(state, segment(40, 1000, 1010, (9, 1000)))
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "logs", "reason"),
+    [
+        (_quarantined, UNKNOWN, [LOG], "could not be understood"),
+        (_marked, UNKNOWN, [LOG], "is being deleted (DELETE_PARTITION_MARKED)"),
+        (_later_leader, UNKNOWN, [LOG], "latest leader epoch is 0, the tier knows epoch 9"),
+        (None, replace(UNKNOWN, cleanup_policy=frozenset({"compact"})), [LOG], "cleanup.policy has compact"),
+        (None, replace(UNKNOWN, remote_storage_enable=False), [LOG], "remote.storage.enable=false"),
+        (None, UNKNOWN, [replace(LOG, leader_epochs=())], "no leader epochs are known"),
+        (
+            *(None, UNKNOWN),
+            [replace(LOG, topic_id_partition=TopicIdPartition(OTHER_ID, "orders", 0))],
+            f"the topic was recreated: the log directories know it as {OTHER_ID}",
+        ),
+        (
+            *(None, UNKNOWN),
+            [LOG, replace(LOG, topic_id_partition=TopicIdPartition(OTHER_ID, "orders", 3))],
+            "2 topics of this name",
+        ),
+    ],
+)
+def test_what_is_not_certain_is_not_deleted(
+    change: Any, config: TopicConfig, logs: list[Any], reason: str
+) -> None:
+    state = tier(*TEN)
+    if change:
+        change(state)
+    plan = sweep(state, config, logs=logs, off_lineage=True, unreferenced_epochs=True)
+    assert plan.steps == ()
+    assert reason in reasons(plan)
+
+
+def test_the_control_of_the_cases_above_does_delete() -> None:
+    assert numbers(sweep(tier(*TEN), UNKNOWN)) == list(range(10))
+
+
+@pytest.mark.parametrize(("skew_ms", "refused"), [(300_000, False), (300_001, True)])
+def test_clock_skew(skew_ms: int, refused: bool) -> None:
+    state = tier(segment(1, 0, 99, event_timestamp_ms=NOW_MS + skew_ms))
+    if refused:
+        with pytest.raises(SafetyRefusal, match="the clock says"):
+            sweep(state)
+    else:
+        assert numbers(sweep(state)) == []
+
+
+def test_segments_of_another_topic_of_the_same_name_are_untouched() -> None:
+    other = [replace(s, topic_id=OTHER_ID, segment_id=segment_id(100 + at)) for at, s in enumerate(TEN)]
+    plan = sweep(tier(*TEN, *other), UNKNOWN)
+    assert {step.topic_id for step in plan.steps} == {PARTITION.topic_id}
+    assert "the topic was recreated" in reasons(plan)
+
+
+def test_a_plan_survives_its_text() -> None:
+    state = tier(*(s for s in TEN if s.start_offset != 300))
+    plan = sweep(state, UNKNOWN)
+    assert plan.skipped
+    assert Plan.loads(plan.dumps()) == plan
+
+
+@pytest.mark.parametrize(
+    ("settings", "wanted"),
+    [
+        ({}, (-1, -1)),
+        ({"retention.ms": "5", "retention.bytes": "6"}, (5, 6)),
+        ({"retention.ms": "5", "retention.bytes": "6", "local.retention.ms": "-2"}, (5, 6)),
+        ({"retention.ms": "5", "local.retention.ms": "3", "local.retention.bytes": "4"}, (3, 4)),
+        ({"retention.ms": "-1", "local.retention.ms": "0", "local.retention.bytes": "-1"}, (0, -1)),
+    ],
+)
+def test_local_retention_of_minus_two_is_as_retention(
+    settings: dict[str, str], wanted: tuple[int, int]
+) -> None:
+    config = TopicConfig.from_settings(settings)
+    assert (config.effective_local_retention_ms, config.effective_local_retention_bytes) == wanted

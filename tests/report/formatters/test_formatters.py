@@ -1,0 +1,238 @@
+"""Formatters against what Kafka's classes printed, and against the scalar codec."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tierctl.errors import UsageError
+from tierctl.model import RemoteLogSegmentMetadata
+from tierctl.model.events import dialect_of, printed
+from tierctl.report.formatters.base import Records
+from tierctl.report.formatters.registry import load, names
+from tierctl.wire.metadata import decode, decode_column, encode
+from tierctl.wire.metadata.text import to_string
+
+from tests.conftest import vectors
+
+SERDE = ("serde-kafka.jsonl", "serde-kip405.jsonl")
+
+
+def records_of(values: Sequence[bytes | None], *, partition: int = 3, start: int = 0) -> Records:
+    column = pa.array(values, pa.binary())
+    return Records(
+        metadata_partition=partition,
+        offsets=pa.array(range(start, start + len(values)), pa.int64()),
+        timestamps_ms=pa.array([1_700_000_000_000 + i for i in range(len(values))], pa.int64()),
+        values=column,
+        events=decode_column(column),
+    )
+
+
+def values_of(name: str) -> list[bytes]:
+    return [bytes.fromhex(vector["hex"]) for vector in vectors(name)]
+
+
+def lines(style: str, records: Records, **properties: str) -> list[str]:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    return list(load(style, named).lines(records))
+
+
+def test_the_three_styles_are_registered() -> None:
+    assert {"json", "kafka", "kip"} <= set(names())
+
+
+def test_kafka_is_what_kafkas_classes_print() -> None:
+    golden = list(vectors("serde-kafka.jsonl"))
+    got = lines("kafka", records_of([bytes.fromhex(v["hex"]) for v in golden]))
+    assert got == [f"partition: 3, offset: {i}, value: {v['to_string']}" for i, v in enumerate(golden)]
+
+
+@pytest.mark.parametrize("name", SERDE)
+def test_kafka_columns_agree_with_the_scalar_text(name: str) -> None:
+    values = values_of(name)
+    got = lines("kafka", records_of(values))
+    assert got == [f"partition: 3, offset: {i}, value: {to_string(decode(v))}" for i, v in enumerate(values)]
+
+
+def test_kafka_prints_leader_epochs_as_a_sorted_map() -> None:
+    """Records hold them in any order, and the last of the same epoch counts."""
+    value, _ = _of_type("serde-kafka.jsonl", "RemoteLogSegmentMetadata")
+    event = decode(value)
+    assert isinstance(event, RemoteLogSegmentMetadata)
+    lists = [((5, 50), (2, 20)), ((1, 10),), ((3, 1), (3, 2), (0, 0)), ((0, 0), (1, 5))]
+    events = [replace(event, segment_leader_epochs=epochs) for epochs in lists]
+    got = lines("kafka", records_of([encode(each) for each in events]))
+    assert got == [f"partition: 3, offset: {i}, value: {to_string(each)}" for i, each in enumerate(events)]
+    assert "segmentLeaderEpochs={2=20, 5=50}" in got[0]
+    assert "segmentLeaderEpochs={0=0, 3=2}" in got[2]
+
+
+@pytest.mark.parametrize("name", SERDE)
+def test_json_is_the_golden_fields(name: str) -> None:
+    golden = list(vectors(name))
+    values = [bytes.fromhex(v["hex"]) for v in golden]
+    for i, line in enumerate(lines("json", records_of(values))):
+        event = decode(values[i])
+        extra = {
+            "dialect": str(dialect_of(event)),
+            "metadata_partition": 3,
+            "metadata_offset": i,
+            "timestamp_ms": 1_700_000_000_000 + i,
+        }
+        assert json.loads(line) == golden[i]["fields"] | extra
+        assert list(json.loads(line)) == [*printed(event), *extra]
+
+
+def _of_type(name: str, wanted: str) -> tuple[bytes, dict[str, Any]]:
+    return next(
+        (bytes.fromhex(v["hex"]), v["fields"]) for v in vectors(name) if v["fields"]["type"] == wanted
+    )
+
+
+SEGMENT = (
+    "remote-log-segment-id:{{id:{segment_id},topicId:{topic_id},topicName:{topic},partition:{partition}}}"
+)
+PARTITION = "topic-id-partition:{{topicId:{topic_id},topicName:{topic},partition:{partition}}}"
+KIP = [
+    (
+        "serde-kip405.jsonl",
+        "RemoteLogSegmentMetadata",
+        "type:RemoteLogSegmentMetadata,event-value:{{" + SEGMENT + ",start-offset:{start_offset},"
+        "end-offset:{end_offset},leader-epoch:{leader_epoch},remote-log-segment-state:{state}}}",
+    ),
+    (
+        "serde-kip405.jsonl",
+        "RemoteLogSegmentMetadataUpdate",
+        "type:RemoteLogSegmentMetadataUpdate,event-value:{{" + SEGMENT + ",leader-epoch:{leader_epoch},"
+        "remote-log-segment-state:{state}}}",
+    ),
+    (
+        "serde-kip405.jsonl",
+        "RemotePartitionDeleteMetadata",
+        "type:DeletePartitionState,event-value:{{" + PARTITION + ",epoch:{epoch},"
+        "remote-partition-delete-state:{state}}}",
+    ),
+    (
+        "serde-kafka.jsonl",
+        "RemoteLogSegmentMetadata",
+        "type:RemoteLogSegmentMetadata,event-value:{{" + SEGMENT + ",start-offset:{start_offset},"
+        "end-offset:{end_offset},broker-id:{broker_id},remote-log-segment-state:{state}}}",
+    ),
+    (
+        "serde-kafka.jsonl",
+        "RemotePartitionDeleteMetadata",
+        "type:DeletePartitionState,event-value:{{" + PARTITION + ",broker-id:{broker_id},"
+        "remote-partition-delete-state:{state}}}",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "expected"), KIP)
+def test_kip_short_form(name: str, kind: str, expected: str) -> None:
+    value, fields = _of_type(name, kind)
+    assert lines("kip", records_of([value])) == [expected.format(**fields)]
+
+
+@pytest.mark.parametrize(
+    ("properties", "head"),
+    [
+        ({}, "type:RemoteLogSegmentMetadataUpdate,event-value:{"),
+        ({"print.partition": "true"}, "partition:3,type:RemoteLogSegmentMetadataUpdate,event-value:{"),
+        (
+            {"print.message.offset": "true"},
+            "message-offset:7,type:RemoteLogSegmentMetadataUpdate,event-value:{",
+        ),
+        ({"print.version": "true"}, "type:RemoteLogSegmentMetadataUpdate,version:0,event-value:{"),
+        (
+            {"print.version": "true", "vs": "\t"},
+            "type:RemoteLogSegmentMetadataUpdate,version:0\tevent-value:{",
+        ),
+        (
+            {
+                "print.partition": "TRUE",
+                "print.message.offset": "true",
+                "print.version": "true",
+                "sep": " | ",
+            },
+            "partition:3 | message-offset:7 | type:RemoteLogSegmentMetadataUpdate | version:0 | event-value:",
+        ),
+        ({"sep": "<topic>"}, "type:RemoteLogSegmentMetadataUpdate<topic>event-value:{"),
+    ],
+)
+def test_kip_head(properties: dict[str, str], head: str) -> None:
+    value, _ = _of_type("serde-kafka.jsonl", "RemoteLogSegmentMetadataUpdate")
+    (line,) = load("kip", properties).lines(records_of([value], start=7))
+    assert line.startswith(head)
+
+
+@pytest.mark.parametrize("name", SERDE)
+def test_kip_with_all_fields_says_every_field(name: str) -> None:
+    values = values_of(name)
+    got = lines("kip", records_of(values), print_all_event_value_fields="true")
+    for vector, line in zip(vectors(name), got, strict=True):
+        fields = vector["fields"]
+        for key in fields.keys() - {
+            "type",
+            "state",
+            "segment_leader_epochs",
+            "txn_index_empty",
+            "custom_metadata",
+        }:
+            assert f":{fields[key]}" in line
+        for epoch, offset in fields.get("segment_leader_epochs", []):
+            assert f"{{leader-epoch:{epoch},offset:{offset}}}" in line
+        if "custom_metadata" in fields:
+            custom = fields["custom_metadata"]
+            assert f"custom-metadata:{'null' if custom is None else custom}," in line
+        assert line.count("{") == line.count("}")
+
+
+@pytest.mark.parametrize(
+    ("style", "tombstone", "bad"),
+    [
+        ("kafka", "partition: 3, offset: 0, value: null", "partition: 3, offset: 1, error: "),
+        ("kip", "type:Tombstone,event-value:null", "type:Error,event-value:{error:"),
+    ],
+)
+def test_what_is_no_event_has_a_line_too(style: str, tombstone: str, bad: str) -> None:
+    good, _ = _of_type("serde-kafka.jsonl", "RemotePartitionDeleteMetadata")
+    got = lines(style, records_of([None, b"\xff\x1b[31m", good]))
+    assert got[0] == tombstone
+    assert got[1].startswith(bad)
+    assert "ff1b5b33316d" in got[1]
+    assert got[1].isprintable()
+    assert "DELETE_PARTITION" in got[2]
+
+
+def test_json_marks_what_is_no_event() -> None:
+    got = [json.loads(line) for line in lines("json", records_of([None, b"\xff"]))]
+    assert got[0] == {
+        "type": None,
+        "dialect": None,
+        "metadata_partition": 3,
+        "metadata_offset": 0,
+        "timestamp_ms": 1_700_000_000_000,
+    }
+    assert got[1]["error"]
+    assert got[1]["value"] == "ff"
+
+
+def test_an_empty_column_has_no_lines() -> None:
+    assert lines("kafka", records_of([])) == []
+
+
+@pytest.mark.parametrize(
+    ("style", "properties"),
+    [
+        ("kip", {"nope": "1"}),
+        ("kip", {"print.partition": "yes"}),
+        ("json", {"sep": ";"}),
+        ("kafka", {"sep": ";"}),
+    ],
+)
+def test_unknown_properties_are_refused(style: str, properties: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        load(style, properties)

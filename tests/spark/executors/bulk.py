@@ -1,0 +1,69 @@
+"""Captures that are read in bulk, and how both engines are asked the same."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.spark.executors import fold, verify
+from tierctl.spark.executors import format as spark_format
+from tierctl.wire.metadata import encode
+
+from tests.cli.shell import Ran, tierctl
+from tests.metadata.events import started, update
+
+Capture = Callable[[str], Path]
+
+METADATA = (
+    "tiered-cluster/before",
+    "tiered-cluster/after",
+    "untiered-broker/tiered-metadata",
+    "unclean-leader/after/broker-1",
+    "aiven-plain/broker-logs",
+    "aiven-encrypted/broker-logs",
+)
+"""Folders with a metadata topic."""
+
+
+def within(capture: Capture, place: str) -> Path:
+    name, _, part = place.partition("/")
+    return capture(name) / part
+
+
+def on_both(*args: object) -> tuple[Ran, Ran]:
+    """The same command line here and on the session that is open."""
+    return tierctl(*args), tierctl(*args, "--engine", "spark", "--master", "local[2]")
+
+
+def assert_same(*args: object) -> Ran:
+    """The same exit code, and the same bytes on stdout and stderr; returns what was said."""
+    here, there = on_both(*args)
+    assert (there.code, there.out, there.err) == (here.code, here.out, here.err)
+    return here
+
+
+def damaged(folder: Path) -> Path:
+    """Bytes that hold no batch, a batch with a wrong CRC, nonsense as values, and an unfinished write."""
+    topic = MetadataLogOnDisk(folder, writable=True, partition_count=2)
+    for number in range(12):
+        value = b"\x63what" if number % 5 == 0 else encode(started(number))
+        topic.append([(0, value), (1, encode(update(number)))])
+    topic.close()
+    log = folder / "__remote_log_metadata-0" / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    step = len(data) // 12
+    data[4 * step + 40] ^= 1
+    data[8 * step : 9 * step + 40] = b"\xff" * (step + 40)
+    log.write_bytes(data + data[:30])
+    return folder
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captures are small: cut them as if they were large."""
+    monkeypatch.setattr(fold, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(spark_format, "LEAST_RECORDS", 1)
+    monkeypatch.setattr(spark_format, "RECORDS_A_SPLIT_MIN", 10)
+    monkeypatch.setattr(spark_format, "RECORDS_A_SPLIT_MAX", 20)
+    monkeypatch.setattr(verify, "SEGMENTS_AT_ONCE", 20)
+    monkeypatch.setattr(verify, "_LEAST_US", 1)

@@ -1,0 +1,109 @@
+"""copy, sweep, delete and fetch on Spark beside an S3 server: as on threads, by the executors' own means."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
+
+import pytest
+from tierctl.apply.side_effects import observe
+
+from tests.apply.conftest import Ran
+from tests.apply.test_stores import (
+    COMPRESSED,
+    Place,
+    live_segments,
+    test_copies_are_what_the_broker_copied,
+    test_sweep_and_delete_leave_what_the_broker_left,
+)
+from tests.cli.shell import tierctl as run_here
+from tests.spark.clusters import Driver, run_command, spark_home
+from tests.support.servers import S3Server, found
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Capture = Callable[[str], Path]
+
+__all__ = [
+    "test_copies_are_what_the_broker_copied",
+    "test_sweep_and_delete_leave_what_the_broker_left",
+]
+
+MASTER = "local[2]"
+SPARK = ("--engine", "spark", "--master", MASTER)
+
+
+@pytest.fixture(scope="module")
+def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """With what AWS's libraries take from the environment, as its Python workers have."""
+    spark_home()
+    with pytest.MonkeyPatch.context() as patched:
+        found(s3_session, patched)
+        aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    driver = Driver(MASTER, tmp_path_factory.mktemp("driver"), environment=aws)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def place(s3_server: S3Server) -> Place:
+    """One that other tests of the engine have not."""
+    return Place(f"s3://{s3_server.bucket()}/tier", "aiven", COMPRESSED)
+
+
+@pytest.fixture
+def tierctl(driver: Driver) -> Callable[..., Ran]:
+    """Every command of the tests that are taken from elsewhere, with --engine spark."""
+
+    def run(*args: object) -> Ran:
+        ran = driver.call(run_command, [str(arg) for arg in (*args, *SPARK)])
+        return Ran(ran.code, ran.out, ran.err)
+
+    return run
+
+
+def run_until_lost(_spark: "SparkSession", words: list[str], label: str, times: int) -> Any:
+    """A run whose lease is lost when it has met the label so often."""
+    with mock.patch("tierctl.storage.lease.object_lease.Lease.is_lost", return_value=False) as is_lost:
+        left = iter(range(1, times))
+
+        def met(name: str, moment: str) -> None:
+            if (name, moment) == (label, "after") and next(left, None) is None:
+                is_lost.return_value = True
+
+        observe(met)
+        try:
+            return run_here(*words)
+        finally:
+            observe(None)
+
+
+DONE = 4
+
+
+@pytest.mark.parametrize("at", [("copy.finished.publish", 1), ("copy.started.publish", 2)], ids=str)
+def test_a_lost_lease_ends_the_run(
+    driver: Driver, s3_server: S3Server, capture: Capture, tmp_path: Path, at: tuple[str, int]
+) -> None:
+    """Between two waves of four, or in the second one; nothing is called finished that nobody looked at."""
+    tier = Place(f"s3://{s3_server.bucket()}/tier", "kafka")
+    local = capture("untiered-broker") / "local"
+    copy = ("copy", "--metadata", tmp_path / "metadata", *tier.options, "--log-dir", local, "--apply")
+    words = [str(word) for word in (*copy, "--wave-size", 4, "-o", "json", *SPARK)]
+    ran = driver.call(run_until_lost, words, *at)
+    ran = Ran(ran.code, ran.out, ran.err)
+    assert ran.code == 6, ran.err
+    statuses = [outcome["status"] for outcome in ran.json["outcomes"]]
+    assert statuses.count("done") == DONE
+    assert "pending" in statuses
+    segments = list(live_segments(tmp_path / "metadata"))
+    finished = [s for s in segments if s.state.name == "COPY_SEGMENT_FINISHED"]
+    assert len(finished) == DONE
+    opened = tier.open()
+    assert all(len(opened.objects_of(s)) >= 5 for s in finished)
+    # What was begun and not finished is known by the metadata: a later run finds it.
+    known = {o.key for s in segments for o in opened.objects_of(s)}
+    assert {o.key for o in opened.list_objects()} <= known
+    opened.close()

@@ -1,0 +1,172 @@
+"""`fetch --engine spark` prints what `fetch` prints, byte for byte, and reads no more than it must."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tierctl.cli.context import Context
+from tierctl.cli.main import run
+from tierctl.spark.executors import fetch
+
+from tests.cli.shell import Ran, tierctl
+from tests.read.made import counting
+from tests.read.test_damage import flip, heads
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Capture = Callable[[str], Path]
+SPARK = ("--engine", "spark", "--master", "local[2]")
+
+
+@dataclass
+class Here:
+    """Executors that are this thread."""
+
+    slots: int = 2
+    jobs: list[int] = field(default_factory=list)
+
+    def run(self, do: Callable[[Any], Any], pieces: Sequence[Any], **_: object) -> Iterator[Any]:
+        self.jobs.append(len(pieces))
+        return map(do, pieces)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Here:
+    """--engine spark without Spark: what is cut, rendered and put together is the same."""
+    executors = Here()
+    state = Context.metadata
+
+    def metadata(self: Context, **given: Any) -> Any:
+        # Folding is another test's matter.
+        settings, self.spark_settings = self.spark_settings, None
+        try:
+            return state(self, **given)
+        finally:
+            self.spark_settings = settings
+
+    monkeypatch.setattr(Context, "executors", lambda _: executors)
+    monkeypatch.setattr(Context, "metadata", metadata)
+    return executors
+
+
+@pytest.fixture
+def cluster(capture: Capture) -> list[str]:
+    root = capture("tiered-cluster")
+    return ["fetch", f"--metadata={root / 'before'}", f"--remote={root / 'before-remote'}"]
+
+
+def same(*args: str) -> Ran:
+    expected, found = tierctl(*args), tierctl(*args, *SPARK)
+    assert found == expected
+    return found
+
+
+FORMS = {
+    "jsonl": ["--topic", "payments"],
+    "json": ["-o", "json", "--topic", "clicks", "--partition", "1"],
+    "csv": ["-o", "csv", "--topic", "clicks", "--binary", "base64"],
+    "table": ["-o", "table", "--topic", "orders", "--partition", "2", "--until-offset", "1400"],
+    "committed": ["--topic", "payments", "--isolation", "read_committed", "--binary", "sha256"],
+    "offsets": ["--topic", "payments", "--offset", "333", "--until-offset", "1444"],
+    "latest": ["--topic", "orders", "--offset", "latest-tiered"],
+    "out of range": ["--offset", "2500", "-o", "json"],
+    "nothing": ["-o", "json", "--topic", "orders", "--offset", "latest"],
+    "nothing as csv": ["-o", "csv", "--topic", "orders", "--offset", "latest"],
+    "no such topic": ["--topic", "none"],
+    "no offset": ["--topic", "orders", "--offset", "soon"],
+}
+
+
+@pytest.mark.parametrize("what", FORMS)
+@pytest.mark.parametrize("split_bytes", [100_000, fetch.SPLIT_BYTES])
+def test_every_form_is_the_same(
+    here: Here, cluster: list[str], what: str, split_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "SPLIT_BYTES", split_bytes)
+    same(*cluster, *FORMS[what])
+
+
+@pytest.mark.parametrize("rows", [1, 2, 7, 999, 1000, 1001, 4700, 4701, 100_000])
+def test_so_many_records_and_no_more(
+    here: Here, cluster: list[str], rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "SPLIT_BYTES", 300_000)
+    ran = same(*cluster, "--topic", "metrics", "--topic", "clicks", "--max-records", str(rows))
+    assert ran.code == 0
+
+
+def test_text_that_grows_beyond_a_task_goes_on_in_another(
+    here: Here, cluster: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch, "TEXT_BYTES_A_TASK", 100_000)
+    for more in ([], ["--max-records", "3900"], ["--isolation", "read_committed"]):
+        same(*cluster, "--topic", "payments", "--topic", "clicks", *more)
+    assert here.jobs.count(1) > 20
+
+
+def test_jobs_are_of_bounded_size(here: Here, cluster: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "TEXT_BYTES_A_JOB", 2 << 20)
+    monkeypatch.setattr(fetch, "SPLIT_BYTES", 200_000)
+    same(*cluster, "--topic", "orders")
+    assert max(here.jobs) < 12
+    assert len(here.jobs) > 5
+
+
+def test_few_records_are_few_bytes(here: Here, cluster: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with counting(monkeypatch) as asked:
+        ran = tierctl(*cluster, "--max-records", "5", *SPARK)
+    assert len(ran.out.splitlines()) == 5
+    assert here.jobs == [1]
+    assert len(asked.logs) == 1
+    with counting(monkeypatch) as asked:
+        tierctl(*cluster, "--max-records", "5", "--isolation", "read_committed", *SPARK)
+    assert len(asked.logs) == 1
+
+
+@pytest.mark.parametrize("damage", ["flip", "missing", "index", "both"])
+def test_what_is_wrong_is_told_the_same(here: Here, capture: Capture, tmp_path: Path, damage: str) -> None:
+    root = capture("tiered-cluster")
+    shutil.copytree(root / "before-remote", tmp_path / "remote")
+    logs = sorted((tmp_path / "remote").rglob("orders-0-*/*.log"))
+    if damage in {"flip", "both"}:
+        flip(logs[1], heads(logs[1])[1][0] + 100)
+    if damage in {"missing", "both"}:
+        logs[2].unlink()
+    if damage == "index":
+        logs[1].with_suffix(".index").write_bytes(b"\x01")
+    args = ["fetch", f"--metadata={root / 'before'}", f"--remote={tmp_path / 'remote'}", "--topic=orders"]
+    ran = same(*args, "--partition=0", *(["--offset=900"] if damage == "index" else []))
+    assert ran.code in {7, 10}
+    assert same(*args, "--partition=0", "--max-records=100").code == 0
+    if damage == "flip":
+        # Reading is a group of batches ahead of what is printed.
+        before = heads(logs[1])[0][1]
+        assert same(*args, "--partition=0", f"--offset={before}", "--max-records=10").code == 0
+
+
+def test_where_committed_records_end_is_told(here: Here, capture: Capture) -> None:
+    root = capture("unclean-leader") / "after"
+    args = ["fetch", f"--metadata={root / 'broker-1'}", f"--remote={root / 'remote'}"]
+    logs = [f"--log-dir={root / broker}" for broker in ("broker-1", "broker-2")]
+    same(*args, *logs)
+    same(*args, "--isolation=read_committed")
+
+
+def test_on_spark(spark: "SparkSession", cluster: list[str], capture: Capture) -> None:
+    same(*cluster, "--topic", "payments", "--isolation", "read_committed", "-o", "csv")
+    same(*cluster, "--max-records", "5000")
+    root = capture("aiven-encrypted")
+    key = f"key1={root / 'keys' / 'private.pem'}"
+    where = [f"--metadata={root / 'broker-logs'}", f"--remote={root / 'bucket'}", "--layout=aiven"]
+    same("fetch", *where, "--aiven-private-key", key, f"--log-dir={root / 'broker-logs'}", "--topic=audit")
+
+
+def test_objects_are_fetched_without_spark(cluster: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "index"
+    args = ["--topic=orders", "--partition=0", "--offset=5", "--index=offset", f"--out={out}"]
+    assert run([*cluster, *args]) == 0
+    assert out.stat().st_size

@@ -1,0 +1,188 @@
+"""The state that executors fold is the one that is folded here, to the last anomaly."""
+
+import os
+import pickle
+import random
+import subprocess
+from array import array
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.errors import CorruptInputError, EngineError, TierctlError, UsageError
+from tierctl.files import replace_durably
+from tierctl.metadata import open_metadata
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.spark.executors import serialization as carry
+from tierctl.spark.executors.fold import SparkFold, fold_topic
+from tierctl.spark.executors.transport import SLICE_BYTES, Executors, spread
+from tierctl.state.tier import TierState
+from tierctl.wire.metadata import decode, encode
+from tierctl.wire.metadata.partitioner import metadata_partition
+
+from tests.conftest import vectors
+from tests.metadata.events import TOPIC_ID, started, update
+from tests.metadata.pictures import picture
+from tests.spark.executors.bulk import METADATA, Capture, small_pieces, within
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["small_pieces"]
+
+COUNT = 6
+
+
+def folded_here(uri: str) -> TierState:
+    manager = open_metadata(uri)
+    state = manager.refresh()
+    manager.close()
+    return state
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("place", METADATA)
+def test_captures(place: str, capture: Capture, spark: "SparkSession") -> None:
+    uri = within(capture, place).as_uri()
+    assert picture(fold_topic(spark, uri)) == picture(folded_here(uri))
+
+
+@pytest.fixture(scope="module")
+def absurd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Kafka's own histories, mixed up; a value is nonsense, and of a topic the last events went astray."""
+    chance = random.Random(7)
+    histories = [[bytes.fromhex(e["hex"]) for e in each["events"]] for each in vectors("cache.jsonl")]
+    records: list[tuple[int, bytes]] = []
+    while left := [number for number, history in enumerate(histories) if history]:
+        number = chance.choice(left)
+        value = histories[number].pop(0)
+        event = decode(value)
+        home = metadata_partition(event.topic_id, event.partition, COUNT)
+        is_astray = number == 0 and len(histories[number]) < 3
+        records.append((home if not is_astray else COUNT - 1 - home, value))
+        if number == 1 and len(histories[number]) == 2:
+            records.append((home, b"\x01nonsense"))
+    folder = tmp_path_factory.mktemp("absurd")
+    topic = MetadataLogOnDisk(folder, writable=True, partition_count=COUNT)
+    topic.append(records)
+    topic.close()
+    return folder
+
+
+@pytest.mark.usefixtures("small_pieces")
+def test_histories_with_all_that_is_wrong(absurd: Path, spark: "SparkSession", tmp_path: Path) -> None:
+    uri = absurd.as_uri()
+    here = folded_here(uri)
+    assert here.quarantined
+    assert here.anomaly_count
+    assert any("in metadata partition" in q.error.message for q in here.quarantined)
+    assert picture(fold_topic(spark, uri)) == picture(here)
+    bulk = SparkFold(Executors(spark), TopicLocation(uri=uri))
+    folders = [tmp_path / name for name in ("here", "there")]
+    states = []
+    for folder, how in zip(folders, (None, bulk), strict=True):
+        manager = open_metadata(uri, state_dir=folder, bulk=how)
+        states.append(picture(manager.refresh()))
+        manager.close()
+    assert states[1] == states[0]
+    kept, same = ({p.name: p.read_bytes() for p in folder.iterdir()} for folder in folders)
+    assert same == kept
+
+
+def test_it_goes_on_from_there(tmp_path: Path, spark: "SparkSession") -> None:
+    topic = MetadataLogOnDisk(tmp_path, writable=True, partition_count=COUNT)
+    home = metadata_partition(TOPIC_ID, 0, COUNT)
+    topic.append([(home, encode(started(0)))])
+    manager = open_metadata(
+        tmp_path.as_uri(), bulk=SparkFold(Executors(spark), TopicLocation(uri=tmp_path.as_uri()))
+    )
+    manager.refresh()
+    topic.append([(home, encode(update(0))), (home, encode(started(1)))])
+    topic.close()
+    state = manager.refresh()
+    assert picture(state) == picture(folded_here(tmp_path.as_uri()))
+    manager.close()
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["no such folder", "shorter"])
+def test_an_executor_that_sees_other_files(there: bool, tmp_path: Path, spark: "SparkSession") -> None:
+    """Nobody's metadata must not pass for none."""
+    whole, other = tmp_path / "whole", tmp_path / "other"
+    for folder, count in ((whole, 2), (other, 1)) if there else ((whole, 2),):
+        topic = MetadataLogOnDisk(folder, writable=True, partition_count=1)
+        topic.append([(0, encode(started(number))) for number in range(count)])
+        topic.close()
+    bulk = SparkFold(Executors(spark), TopicLocation(uri=other.as_uri()))
+    says = "up to offset 1 only" if there else str(other)
+    with pytest.raises(EngineError if there else TierctlError, match=says) as e:
+        open_metadata(whole.as_uri(), bulk=bulk).refresh()
+    assert e.value.hint
+
+
+def test_what_a_piece_raises_is_raised_here(spark: "SparkSession") -> None:
+    results = Executors(spark, tasks_max=2).run(refuse_odd, [0, 2, 3, 4])
+    assert [next(results), next(results)] == [0, 2]
+    with pytest.raises(CorruptInputError, match="number at byte 3: expected even, found 3") as e:
+        next(results)
+    assert (e.value.at, e.value.expected, e.value.hint) == (3, "even", "add one")
+
+
+def refuse_odd(number: int) -> int:
+    if number % 2:
+        raise CorruptInputError("number", expected="even", found=str(number), at=number, hint="add one")
+    return number
+
+
+def test_large_results_come_whole(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [0, 1, 3 * SLICE_BYTES + 1]
+    assert [len(found) for found in Executors(spark).run(zeros, sizes)] == sizes
+
+
+def zeros(size: int) -> bytes:
+    return bytes(size)
+
+
+class Hostile:
+    """Pickled, it is a call of anything."""
+
+    def __init__(self, *called: object) -> None:
+        self.called = called
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self.called[0], self.called[1:]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Hostile(os.system, "true"),
+        Hostile(eval, "1"),
+        Hostile(getattr, "", "join"),
+        Hostile(subprocess.Popen, "true"),
+        Hostile(replace_durably, Path("x"), b""),
+        Path("x"),
+    ],
+    ids=["system", "eval", "getattr", "Popen", "a function of ours", "a path"],
+)
+def test_only_facts_come_back(sent: object) -> None:
+    with pytest.raises(pickle.UnpicklingError, match="does not travel"):
+        carry.loads(carry.dumps(sent))
+
+
+def test_facts_come_back() -> None:
+    facts = [TierState(), started(0), UsageError("no", hint="yes"), {"a": (1, b"2", None)}, array("q", [1])]
+    assert picture(carry.loads(carry.dumps(facts[0]))) == picture(TierState())
+    assert carry.loads(carry.dumps(facts[1])) == facts[1]
+    assert repr(carry.loads(carry.dumps(facts[2:]))) == repr(facts[2:])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 1000), max_size=30), st.integers(1, 6))
+def test_pieces_are_spread_evenly(costs: list[int], slots: int) -> None:
+    load = [0] * slots
+    for slot, cost in zip(spread(costs, slots), costs, strict=True):
+        load[slot] += max(cost, 1)
+    assert max(load) - min(load) <= max([1, *costs])

@@ -1,0 +1,59 @@
+"""Lines of a metadata log are the same however it is cut, damaged or not; no Spark is needed to see it."""
+
+from pathlib import Path
+
+import pytest
+from tierctl.cli.format_input import TopicFolder
+from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.topic.splits import TopicLocation, cut
+from tierctl.report.formatters.choice import Filter
+from tierctl.spark.executors.format import Rendering, Spans, render
+from tierctl.wire.metadata import encode
+
+from tests.metadata.events import started
+from tests.spark.executors.bulk import METADATA, Capture, damaged, within
+
+
+def _lines(folder: Path, spans: Spans, records: int) -> list[tuple[str, bool]]:
+    location = TopicLocation(uri=folder.as_uri())
+    rendering = Rendering(location=location, style="kafka", properties={}, chosen=Filter())
+    pages = [
+        page for split in cut(location, spans, records_per_split=records) for page in render(rendering, split)
+    ]
+    return [(line, row in page.bad_rows) for page in pages for row, line in enumerate(page.lines)]
+
+
+def _spans(folder: Path, start: int = 0) -> Spans:
+    return TopicFolder(folder=folder, start_offset=start, on_torn=lambda _note: None).spans()
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_damage_is_told_of_once(start: int, tmp_path: Path) -> None:
+    spans = _spans(damaged(tmp_path), start)
+    whole = _lines(tmp_path, spans, 1000)
+    assert sum(is_bad for _, is_bad in whole) >= 3
+    for records in (1, 2, 3, 5, 8):
+        assert _lines(tmp_path, spans, records) == whole
+
+
+def test_segments_that_are_gone(tmp_path: Path) -> None:
+    topic = MetadataLogOnDisk(tmp_path, writable=True, partition_count=1, segment_bytes=600)
+    for number in range(20):
+        topic.append([(0, encode(started(number)))])
+    topic.close()
+    segments = sorted(tmp_path.glob("*/*.log"))
+    for gone in (segments[0], segments[3]):
+        gone.unlink()
+    spans = _spans(tmp_path)
+    assert spans[0][0] > 0
+    whole = _lines(tmp_path, spans, 1000)
+    assert 0 < len(whole) < 20
+    for records in (1, 2, 3):
+        assert _lines(tmp_path, spans, records) == whole
+
+
+@pytest.mark.parametrize("place", METADATA)
+def test_captures(place: str, capture: Capture) -> None:
+    folder = within(capture, place)
+    spans = _spans(folder)
+    assert _lines(folder, spans, 9) == _lines(folder, spans, 1000) != []

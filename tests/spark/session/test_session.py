@@ -1,0 +1,287 @@
+"""A session starts quietly, names what keeps it from starting, and leaves nothing behind."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tierctl.errors import EngineError, TierctlError, UsageError
+from tierctl.spark.executors.jobs import collect
+from tierctl.spark.executors.progress import Tasks, watched
+from tierctl.spark.session.failures import cause, engine_error
+from tierctl.spark.session.reachability import require_answer
+from tierctl.spark.session.session import open_session, opened_session
+from tierctl.spark.session.settings import SparkSettings
+
+from tests.cli.shell import environment, tierctl
+from tests.spark.clusters import SMALL, Driver, spark_home
+from tests.support.servers import free_port
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+RUN = """
+import signal, sys
+from tests.spark.clusters import SMALL
+from tierctl.spark import jvm
+from tierctl.spark.session import opened_session
+from tierctl.spark.settings import SparkSettings
+from tests.spark.test_session import python_of
+settings = SparkSettings(master="local[1]", conf=SMALL, verbose=sys.argv[1] == "loud")
+with opened_session(settings) as session:
+    print(jvm._started[0]._process.pid, python_of(session), signal.getsignal(signal.SIGINT).__name__)
+    if sys.argv[1] == "loud":
+        print("begins", flush=True)
+        python_of(session, 600)
+"""
+ROOT = Path(__file__).parents[3]
+
+
+def python_of(session: "SparkSession", seconds: float = 0) -> str:
+    """The interpreter of a Python worker, which takes its time."""
+
+    def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+
+        time.sleep(seconds)
+        for _ in batches:
+            print("said by a worker")
+            yield pa.RecordBatch.from_pydict({"python": [sys.executable]})
+
+    frame = session.range(1).mapInArrow(look, "python string")
+    return str(collect(frame, stopped=lambda: False)["python"][0])
+
+
+@contextmanager
+def started(how: str) -> "Iterator[subprocess.Popen[str]]":
+    spark_home()
+    env = environment(**{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ})
+    run = subprocess.Popen(
+        [sys.executable, "-W", "error", "-c", RUN, how],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env=env,
+        text=True,
+    )
+    try:
+        yield run
+    finally:
+        run.kill()
+        run.communicate()
+
+
+def test_nothing_is_shown_and_nothing_is_left() -> None:
+    with started("quiet") as run:
+        out, err = run.communicate(timeout=120)
+    assert (run.returncode, err) == (0, "")
+    jvm, python, handler = out.split()
+    assert (python, handler) == (sys.executable, "default_int_handler")
+    assert not Path("/proc", jvm).exists()
+
+
+def test_what_spark_says_goes_to_stderr_and_ctrl_c_ends_all() -> None:
+    with started("loud") as run:
+        assert run.stdout is not None
+        jvm = run.stdout.readline().split()[0]
+        assert run.stdout.readline() == "begins\n"
+        time.sleep(1)
+        run.send_signal(signal.SIGINT)
+        out, err = run.communicate(timeout=60)
+    assert run.returncode == -signal.SIGINT
+    assert out == ""
+    assert "log4j" in err
+    assert "KeyboardInterrupt" in err
+    assert not Path("/proc", jvm).exists()
+
+
+def fake_java(folder: Path, text: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit 1\n")
+    java.chmod(0o755)
+    return folder
+
+
+OPEN = """
+from tierctl.errors import TierctlError
+from tierctl.spark.session import open_session
+from tierctl.spark.settings import SparkSettings
+try:
+    open_session(SparkSettings(master="local[1]"))
+except TierctlError as e:
+    print(type(e).__name__, e.message, "|", e.hint)
+"""
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (None, "UsageError Spark needs Java: there is no java on PATH, and no JAVA_HOME | install Java 17"),
+        ("missing", "UsageError Spark needs Java: JAVA_HOME=/nowhere has no bin/java | install Java 17"),
+        (
+            "Exception java.lang.UnsupportedClassVersionError: org/apache/spark/launcher/Main",
+            "UsageError Spark needs a newer Java than the one found | install Java 17",
+        ),
+        ("Not enough memory", "EngineError Spark's JVM did not start: Not enough memory | "),
+    ],
+)
+def test_a_java_that_can_not_run_spark(said: str | None, expected: str, tmp_path: Path) -> None:
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("bash", "dirname", "env", "head", "ps"):
+        (tools / name).symlink_to(Path("/bin", name))
+    env = {"PATH": str(tools)}
+    if said is not None:
+        env["JAVA_HOME"] = "/nowhere" if said == "missing" else str(fake_java(tmp_path, said))
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN],
+        capture_output=True,
+        cwd=ROOT,
+        env=env,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith(expected), done.stdout
+    assert done.stderr == ""
+
+
+def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    with pytest.raises(UsageError, match="PySpark is not installed") as caught:
+        open_session(SparkSettings(master="local[2]"))
+    assert caught.value.hint == "pip install 'tierctl[spark]'"
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_nobody_at_the_master(scheme: str, tmp_path: Path) -> None:
+    port = free_port()
+    begun = time.monotonic()
+    with pytest.raises(EngineError, match=f"answers at 127.0.0.1:{port}: Connection refused"):
+        require_answer(f"{scheme}://127.0.0.1:{port}")
+    with pytest.raises(UsageError, match="has no host"):
+        require_answer(f"{scheme}://")
+    assert time.monotonic() - begun < 5
+    for master in ("local[2]", "yarn", "k8s://https://h", None):
+        require_answer(master)
+
+
+SILENT = """
+import sys
+from tierctl.errors import TierctlError
+from tierctl.spark import session
+session.CONNECT_TIMEOUT_S = 2
+try:
+    session.open_session(session.SparkSettings(master=sys.argv[1]))
+except TierctlError as e:
+    print(type(e).__name__, e.message)
+"""
+
+
+def test_a_server_that_says_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"sc://127.0.0.1:{server.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-c", SILENT, address],
+            capture_output=True,
+            cwd=ROOT,
+            env=environment(),
+            text=True,
+            check=True,
+            timeout=60,
+        )
+    assert done.stdout == f"EngineError Spark Connect at {address} has not answered for 2 s\n"
+
+
+@pytest.mark.parametrize("kind", ["spark", "connect_driver"])
+def test_a_failed_job_is_said_in_its_own_words(kind: str, request: pytest.FixtureRequest) -> None:
+    session = request.getfixturevalue(kind)
+    with pytest.raises(TierctlError) as caught:
+        session.call(failed_job) if isinstance(session, Driver) else failed_job(session)
+    assert isinstance(caught.value, EngineError)
+    assert "failed: ValueError: the task's own words" in str(caught.value)
+
+
+def failed_job(session: "SparkSession") -> None:
+    """A job whose one task fails, within a session that tierctl opened."""
+    from tierctl.spark.session.failures import failures
+
+    def fail(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        raise ValueError("the task's own words")
+
+    with failures(None):
+        session.range(1).mapInArrow(fail, "id long").toArrow()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "no reason given"),
+        (
+            "\n[X] first\n\tat a.b.C\nCaused by: java.io.IOException: disk\n\tat d",
+            "java.io.IOException: disk",
+        ),
+        (
+            "An error occurred while calling o1.x.\n: java.lang.Error: stopped\n\tat a",
+            "java.lang.Error: stopped",
+        ),
+        (
+            "[Y] job\nTraceback (most recent call last):\n  File x\nKeyError: 1\n\n\tat a.b.C\n",
+            "KeyError: 1",
+        ),
+    ],
+)
+def test_the_line_that_says_most(text: str, expected: str) -> None:
+    assert cause(text) == expected
+
+
+def test_a_master_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = (
+        "ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are unresponsive!"
+    )
+    monkeypatch.setattr("tierctl.spark.session.jvm.last_errors", lambda: [line, "ERROR X: later"])
+    error = engine_error(RuntimeError("An error occurred while calling None.x"), "spark://h:1")
+    assert (error.message, error.exit_code) == ("no Spark master answers at spark://h:1", 5)
+
+
+def slow_job(session: "SparkSession") -> list[tuple[int, int]]:
+    """How far two tasks were said to be while they ran."""
+    heard: list[Tasks] = []
+
+    def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        # A server of Spark Connect tells every two seconds.
+        time.sleep(3)
+        yield from batches
+
+    with watched(session, heard.append, every_s=0.05):
+        session.range(0, 2, 1, 2).mapInArrow(look, "id long").toArrow()
+    return [(tasks.done, tasks.total) for tasks in heard]
+
+
+@pytest.mark.parametrize("kind", ["spark", "connect_driver"])
+def test_progress(kind: str, request: pytest.FixtureRequest) -> None:
+    session = request.getfixturevalue(kind)
+    heard = session.call(slow_job) if isinstance(session, Driver) else slow_job(session)
+    assert heard
+    assert heard == sorted(heard)
+    assert {total for _, total in heard} == {2}
+    assert threading.active_count() < 20
+    assert not [thread for thread in threading.enumerate() if thread.name == "spark-progress"]
+
+
+def test_a_session_of_another_master_is_not_taken(spark: "SparkSession", tmp_path: Path) -> None:
+    other = opened_session(SparkSettings(master="local[1]", conf=SMALL))
+    with pytest.raises(UsageError, match=r"has a session of local\[2\] already"):
+        other.__enter__()
+    assert tierctl("verify", "--metadata", tmp_path, "--engine", "spark").code == 10
+    assert spark.range(3).count() == 3

@@ -1,0 +1,102 @@
+"""Executors need no tierctl of their own: they import the one that is sent to them."""
+
+import io
+import re
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tierctl.spark.session.shipping import archive, pack
+
+from tests.cli.shell import environment
+from tests.spark.clusters import Driver, python_without_tierctl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+EVERYTHING = """
+import pkgutil, sys
+from importlib import import_module, resources
+from importlib.metadata import entry_points, version
+sys.path.insert(0, sys.argv[1])
+import tierctl
+names = [found.name for found in pkgutil.walk_packages(tierctl.__path__, "tierctl.")]
+names.remove("tierctl.__main__")
+elsewhere = [name for name in names if sys.argv[1] not in (import_module(name).__file__ or "")]
+from tierctl.report.formatters.registry import load
+load("json", {})
+styles = sorted(point.name for point in entry_points(group="tierctl.formatters"))
+print(len(names), elsewhere, version("tierctl"), styles)
+print(resources.files("tierctl.console_consumer").joinpath("Row.java").read_text()[:7])
+"""
+
+
+def test_everything_works_from_the_archive(tmp_path: "Path") -> None:
+    python = python_without_tierctl(tmp_path)
+    done = subprocess.run(
+        [python, "-W", "error", "-c", EVERYTHING, archive()],
+        capture_output=True,
+        cwd=tmp_path,
+        env=environment(),
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    modules, data = done.stdout.splitlines()
+    assert modules.endswith(" [] 0.1.0 ['json', 'kafka', 'kip']")
+    assert int(modules.split()[0]) > 150
+    assert data == "package"
+    hidden = subprocess.run([python, "-c", "import tierctl"], capture_output=True, cwd=tmp_path, check=False)
+    assert b"No module named 'tierctl'" in hidden.stderr
+
+
+def test_the_archive_is_the_same_every_time() -> None:
+    code = (
+        "import hashlib; from tierctl.spark.session.shipping import pack; "
+        "print(hashlib.sha256(pack()).hexdigest())"
+    )
+    sums = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            env=environment(PYTHONHASHSEED=seed),
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(sums) == 1
+    with zipfile.ZipFile(io.BytesIO(pack())) as content:
+        assert not [name for name in content.namelist() if name.endswith(".pyc")]
+
+
+def where_tierctl_is(session: "SparkSession") -> list[dict[str, Any]]:
+    """Where each of two tasks has tierctl from, and which formatters it finds."""
+
+    def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        import pyarrow as pa
+        import tierctl
+        from tierctl.report.formatters.registry import names
+
+        for batch in batches:
+            found = {"file": [tierctl.__file__], "styles": [",".join(names())]}
+            yield pa.RecordBatch.from_pydict({name: value * batch.num_rows for name, value in found.items()})
+
+    rows = session.range(2).repartition(2).mapInArrow(look, "file string, styles string").toArrow()
+    found: list[dict[str, Any]] = rows.to_pylist()
+    return found
+
+
+@pytest.mark.parametrize("kind", ["local_cluster", "standalone", "connect"])
+def test_executors_import_what_was_sent(kind: str, request: pytest.FixtureRequest) -> None:
+    driver: Driver = request.getfixturevalue(f"{kind}_driver")
+    found = driver.call(where_tierctl_is)
+    assert len(found) == 2
+    for row in found:
+        assert re.search(r"/tierctl-[0-9.]+-[0-9a-f]{12}\.zip/tierctl/__init__\.py$", row["file"])
+        assert row["styles"] == "json,kafka,kip"

@@ -1,0 +1,275 @@
+"""Rows of the metadata topic, task by task, without Spark: of captures, of vectors and of damaged logs."""
+
+import json
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.errors import NotFoundError, UsageError
+from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.model import Uuid
+from tierctl.spark.sources.event_splits import plan_splits
+from tierctl.spark.sources.metadata_rows import read_split
+from tierctl.spark.sources.predicates import Predicate
+from tierctl.storage.open import open_store
+from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition
+from tierctl.wire.metadata import encode
+from tierctl.wire.metadata.partitioner import metadata_partition
+
+from tests.cli.shell import tierctl
+from tests.conftest import vectors
+from tests.metadata.events import started, update
+from tests.spark.metadata_logs import NOW_MS, Row, as_json, batches, topic_folders, write_log
+from tests.support.servers import S3Server
+
+Capture = Callable[[str], Path]
+CAPTURES = ("tiered-cluster", "untiered-broker", "unclean-leader", "aiven-plain", "aiven-encrypted")
+
+
+def rows(folder: Path | str, *predicates: Predicate, records_per_split: int = 500_000) -> list[Row]:
+    """What the tasks make, in order of partition and offset; every task is sent as Spark would."""
+    uri = folder if isinstance(folder, str) else f"file://{folder}"
+    splits = plan_splits(
+        TopicLocation(uri=uri), records_per_split=records_per_split, predicates=tuple(predicates)
+    )
+    sent = pickle.loads(pickle.dumps(splits))
+    return [row for split in sent for batch in read_split(split) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_rows_of_a_capture_are_what_format_prints(name: str, capture: Capture) -> None:
+    folders = topic_folders(capture(name))
+    assert folders
+    for folder in folders:
+        ran = tierctl("format", "--metadata", f"file://{folder}", "--style", "json")
+        assert ran.code == 0, ran.err
+        expected = [json.loads(line) for line in ran.lines]
+        assert expected
+        assert [as_json(row) for row in rows(folder, records_per_split=7)] == expected
+
+
+@pytest.mark.parametrize("dialect", ["kafka", "kip405"])
+def test_rows_of_the_vectors_are_their_fields(dialect: str, tmp_path: Path) -> None:
+    known = list(vectors(f"serde-{dialect}.jsonl"))
+    write_log(tmp_path, 3, batches(bytes.fromhex(vector["hex"]) for vector in known))
+    found = rows(tmp_path)
+    assert [row["metadata_offset"] for row in found] == list(range(len(known)))
+    assert {row["dialect"] for row in found} == {dialect}
+    for row, vector in zip(found, known, strict=True):
+        printed = as_json(row)
+        assert {name: printed[name] for name in vector["fields"]} == vector["fields"]
+
+
+GOOD = [encode(started(number)) for number in range(6)]
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """0 good, 1 no event, 2 tombstone, 3 damaged, 4 good, (5 to 8 compacted), 9 good, 10 damaged, 11 good."""
+    made = batches([GOOD[0], b"\x01\x63\x00", None, GOOD[1], GOOD[2]])
+    late = batches([GOOD[3], GOOD[4], GOOD[5]], base_offset=9)
+    made[3] = made[3][:-1] + bytes([made[3][-1] ^ 1])
+    late[1] = late[1][:-1] + bytes([late[1][-1] ^ 1])
+    write_log(tmp_path, 0, [*made, *late])
+    return tmp_path
+
+
+def kind(row: Row) -> str:
+    if row["is_gap"]:
+        return "gap"
+    if row["next_offset"] is not None:
+        return "damage"
+    if row["error"] is not None:
+        return "quarantined"
+    return "tombstone" if row["type"] is None else "event"
+
+
+def offsets_of(found: list[Row]) -> Counter[tuple[int, str]]:
+    """Every offset that a row speaks of, and what it says."""
+    return Counter(
+        (offset, kind(row))
+        for row in found
+        for offset in range(row["metadata_offset"], row["next_offset"] or row["metadata_offset"] + 1)
+    )
+
+
+DAMAGED = Counter(
+    {
+        **{(offset, "event"): 1 for offset in (0, 4, 9, 11)},
+        **{(offset, "gap"): 1 for offset in (5, 6, 7, 8)},
+        (1, "quarantined"): 1,
+        (2, "tombstone"): 1,
+        (3, "damage"): 1,
+        (10, "damage"): 1,
+    }
+)
+
+
+def test_nothing_that_can_not_be_read_is_lost(damaged: Path) -> None:
+    found = rows(damaged)
+    assert offsets_of(found) == DAMAGED
+    assert [row["metadata_offset"] for row in found] == [0, 1, 2, 3, 4, 5, 9, 10, 11]
+    quarantined, broken = found[1], found[3]
+    assert quarantined["value"] == b"\x01\x63\x00"
+    assert "apiKey" in quarantined["error"]
+    assert broken["error"].startswith("offsets 3 to 3: ")
+    assert "CRC" in broken["error"]
+    assert all(row["value"] is None for row in found if row is not quarantined)
+    assert [row["timestamp_ms"] for row in found[:3]] == [NOW_MS, NOW_MS + 1, NOW_MS + 2]
+    assert found[0]["timestamp"].timestamp() * 1000 == NOW_MS
+
+
+@pytest.mark.parametrize("records_per_split", range(1, 14))
+def test_each_offset_is_one_tasks_however_they_are_cut(damaged: Path, records_per_split: int) -> None:
+    assert offsets_of(rows(damaged, records_per_split=records_per_split)) == DAMAGED
+
+
+@pytest.mark.parametrize("is_indexed", [False, True])
+@pytest.mark.parametrize("records_per_split", [1, 2, 3, 10])
+def test_bytes_between_records_are_told_of_once(
+    tmp_path: Path, records_per_split: int, is_indexed: bool
+) -> None:
+    made = batches(GOOD)
+    path = write_log(tmp_path, 0, [*made[:2], b"\0" * 5 + b"\xff" * 70, *made[2:4], b"\x07" * 30, *made[4:]])
+    if is_indexed:
+        after = len(made[0]) + len(made[1]) + 75
+        path.with_suffix(".index").write_bytes(OffsetIndex.encode(0, [OffsetPosition(2, after)]).data)
+    found = rows(tmp_path, records_per_split=records_per_split)
+    assert [(row["metadata_offset"], row["next_offset"]) for row in found if row["error"]] == [(2, 2), (4, 4)]
+    assert [row["metadata_offset"] for row in found if not row["error"]] == list(range(6))
+
+
+PREDICATES = st.one_of(
+    st.builds(
+        Predicate,
+        st.sampled_from(["metadata_offset", "partition", "event_timestamp_ms", "timestamp_ms"]),
+        st.sampled_from(["=", "<", "<=", ">", ">="]),
+        st.sampled_from([0, 3, 4, 8, 9, 10, NOW_MS + 4]),
+        st.booleans(),
+    ),
+    st.builds(Predicate, st.just("metadata_offset"), st.just("in"), st.just((1, 3, 9)), st.booleans()),
+    st.builds(Predicate, st.just("metadata_partition"), st.just("="), st.sampled_from([0, 1]), st.booleans()),
+    st.builds(Predicate, st.just("topic"), st.just("="), st.sampled_from(["orders", "x"]), st.booleans()),
+    st.builds(
+        Predicate,
+        st.sampled_from(["type", "error", "value", "next_offset", "segment_leader_epochs"]),
+        st.just("is null"),
+        st.none(),
+        st.booleans(),
+    ),
+)
+
+
+def is_true(predicate: Predicate, row: Row) -> bool:
+    """Whether SQL would keep the row, said anew in Python."""
+    value = row[predicate.column]
+    if predicate.operator == "is null":
+        return (value is None) != predicate.is_negated
+    if value is None:
+        return False
+    compared = {
+        "=": lambda: value == predicate.value,
+        "<": lambda: value < predicate.value,
+        "<=": lambda: value <= predicate.value,
+        ">": lambda: value > predicate.value,
+        ">=": lambda: value >= predicate.value,
+        "in": lambda: value in predicate.value,
+    }
+    return compared[predicate.operator]() != predicate.is_negated
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("mixed")
+    made = batches([GOOD[0], b"\xff", None, GOOD[1], encode(update(1)), GOOD[2], GOOD[3]])
+    made[5] = made[5][:-1] + bytes([made[5][-1] ^ 1])
+    write_log(folder, 0, [*made, *batches([GOOD[4]], base_offset=9)])
+    write_log(folder, 1, batches([GOOD[5], encode(update(5)), b""]))
+    return folder
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(PREDICATES, min_size=1, max_size=3), st.sampled_from([2, 3, 100]))
+def test_predicates_leave_the_rows_they_are_true_of(
+    mixed: Path, predicates: list[Predicate], records_per_split: int
+) -> None:
+    every = rows(mixed, records_per_split=records_per_split)
+    expected = [row for row in every if all(is_true(predicate, row) for predicate in predicates)]
+    found = rows(mixed, *predicates, records_per_split=records_per_split)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("predicate", "offsets"),
+    [
+        (Predicate("metadata_offset", "=", 4), [(4, 5)]),
+        (Predicate("metadata_offset", "<", 3), [(0, 2), (2, 3)]),
+        (Predicate("metadata_offset", "<=", 3), [(0, 2), (2, 4)]),
+        (Predicate("metadata_offset", ">", 3), [(4, 6)]),
+        (Predicate("metadata_offset", ">=", 3), [(3, 5), (5, 6)]),
+        (Predicate("metadata_offset", "in", (5, 1)), [(1, 3), (3, 5), (5, 6)]),
+        (Predicate("metadata_offset", "=", 4, is_negated=True), [(0, 2), (2, 4), (4, 6)]),
+        (Predicate("metadata_offset", ">", 100), []),
+        (Predicate("metadata_partition", "=", 0), [(0, 2), (2, 4), (4, 6)]),
+        (Predicate("metadata_partition", "in", (1, 2)), []),
+        (Predicate("metadata_partition", "=", 0, is_negated=True), []),
+    ],
+)
+def test_only_offsets_that_may_be_asked_for_are_read(
+    tmp_path: Path, predicate: Predicate, offsets: list[tuple[int, int]]
+) -> None:
+    write_log(tmp_path, 0, batches(GOOD))
+    location = TopicLocation(uri=f"file://{tmp_path}")
+    splits = plan_splits(location, records_per_split=2, predicates=(predicate,))
+    assert [(split.start_offset, split.end_offset) for split in splits] == offsets
+
+
+def test_a_user_partition_is_looked_for_where_brokers_put_it(tmp_path: Path) -> None:
+    ids = [Uuid.from_bytes(number.to_bytes(16, "big")) for number in range(1, 41)]
+    homes: dict[int, list[bytes]] = {}
+    for topic_id in ids:
+        home = metadata_partition(topic_id, 2, 5)
+        homes.setdefault(home, []).append(encode(started(1, partition=2, topic_id=topic_id)))
+    assert len(homes) == 5
+    for home, values in homes.items():
+        write_log(tmp_path, home, batches(values))
+    asked = (Predicate("topic_id", "in", (str(ids[7]), "no id")), Predicate("partition", "=", 2))
+    location = TopicLocation(uri=f"file://{tmp_path}")
+    numbers = {split.metadata_partition for split in plan_splits(location, predicates=asked)}
+    assert numbers == {metadata_partition(ids[7], 2, 5)}
+    assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]]
+    # With some of the partitions only, or after their number was changed, nobody knows where to look.
+    (tmp_path / "__remote_log_metadata-4").rename(tmp_path / "__remote_log_metadata-5")
+    assert len({split.metadata_partition for split in plan_splits(location, predicates=asked)}) == 5
+    assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]]
+
+
+def test_what_is_no_metadata_topic_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no __remote_log_metadata-N"):
+        rows(tmp_path)
+    for uri in ("/tmp", "file://elsewhere/tmp", "kafka://host/path", "s4://bucket/x"):
+        with pytest.raises(UsageError):
+            rows(uri)
+
+
+@pytest.fixture(params=["s3", "hdfs"])
+def elsewhere(request: pytest.FixtureRequest) -> str:
+    """An empty folder of a store."""
+    if request.param == "hdfs":
+        return f"{request.getfixturevalue('hdfs')}/backup/kafka-1"
+    server: S3Server = request.getfixturevalue("s3_server")
+    return f"s3://{server.bucket()}/backup/kafka-1"
+
+
+def test_a_copy_in_a_store_reads_as_the_folder(capture: Capture, elsewhere: str) -> None:
+    folder = capture("tiered-cluster") / "after"
+    store = open_store(elsewhere)
+    store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*.log")})
+    assert rows(elsewhere, records_per_split=5) == rows(folder, records_per_split=5)
+    store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*.index")})
+    asked = Predicate("metadata_offset", ">=", 9)
+    assert rows(elsewhere, asked, records_per_split=5) == rows(folder, asked)

@@ -1,0 +1,203 @@
+"""The metadata topic as a table of Spark: what it holds, conditions that are pushed, every kind of Spark."""
+
+import json
+from collections.abc import Callable
+from functools import reduce
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import tierctl.spark
+from pyspark.sql import DataFrame
+from tierctl.errors import UsageError
+from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.spark.sources.event_splits import plan_splits
+from tierctl.spark.sources.metadata_options import SourceOptions
+from tierctl.spark.sources.metadata_rows import SCHEMA
+from tierctl.spark.sources.predicates import Predicate
+from tierctl.wire.metadata import encode
+
+from tests.cli.shell import tierctl as run_tierctl
+from tests.metadata.events import OTHER_ID, started, update
+from tests.spark.clusters import ENGINES, Engine
+from tests.spark.metadata_logs import NOW_MS, Row, as_json, batches, topic_folders, write_log
+from tests.support.broker import Brokers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Capture = Callable[[str], Path]
+CAPTURES = ("tiered-cluster", "untiered-broker", "unclean-leader", "aiven-plain", "aiven-encrypted")
+
+
+def table(spark: "SparkSession", uri: str, **options: object) -> DataFrame:
+    """The metadata topic as a user of Spark reads it."""
+    tierctl.spark.register(spark)
+    return spark.read.format("remote_log_metadata").options(**options).load(uri)  # type: ignore[arg-type]
+
+
+def read_rows(spark: "SparkSession", uri: str, **options: object) -> list[Row]:
+    """All its rows in order of partition and offset."""
+    return sorted(table(spark, uri, **options).toArrow().to_pylist(), key=place)
+
+
+def place(row: Row) -> tuple[int, int]:
+    """Where a row is in the topic."""
+    return row["metadata_partition"], row["metadata_offset"]
+
+
+def printed(folder: Path) -> list[Row]:
+    """What `tierctl format` says of a folder, whatever its exit code."""
+    ran = run_tierctl("format", "--metadata", f"file://{folder}", "--style", "json")
+    return [json.loads(line) for line in ran.lines]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three metadata partitions: both dialects, what does not decode, a tombstone, damage and a gap."""
+    folder = tmp_path_factory.mktemp("mixed")
+    kip405 = bytes.fromhex(
+        "0100000e6576656e74732d323032342e30316b0fa319719489e993bcd3c5a6c7ac09000000049318d58962ff55e8cabbbbd4"
+        "9469560b0000000000000174876e800001"
+    )
+    values = [encode(started(number)) for number in range(40)]
+    made = batches([*values, b"\xff\x00", None, kip405, encode(update(3))])
+    made[17] = made[17][:-1] + bytes([made[17][-1] ^ 1])
+    write_log(folder, 0, [*made, *batches([encode(started(40))], base_offset=50)])
+    write_log(folder, 1, batches([encode(started(n, partition=2, topic="clicks")) for n in range(9)]))
+    write_log(folder, 2, batches([encode(started(n, topic_id=OTHER_ID)) for n in range(7)]))
+    return folder
+
+
+def read_tables(spark: "SparkSession", folders: list[str]) -> list[list[Row]]:
+    """The rows of several folders, by one job."""
+    tables = [table(spark, f"file://{each}").selectExpr("*", f"'{each}' folder") for each in folders]
+    rows = sorted(reduce(DataFrame.unionAll, tables).toArrow().to_pylist(), key=place)
+    return [[row for row in rows if row["folder"] == each] for each in folders]
+
+
+@pytest.mark.parametrize("engine", ENGINES[1:], indirect=True)
+def test_every_kind_of_spark_reads_the_same(engine: Engine, capture: Capture, mixed: Path) -> None:
+    folders = [mixed, *(topic_folders(capture(name))[-1] for name in CAPTURES)]
+    for folder, rows in zip(folders, engine.call(read_tables, list(map(str, folders))), strict=True):
+        assert [as_json(row) for row in rows if not row["is_gap"]] == printed(folder)
+
+
+def test_types_are_sparks(mixed: Path, spark: "SparkSession") -> None:
+    df = table(spark, f"file://{mixed}")
+    assert df.columns == SCHEMA.names
+    kinds = dict(df.dtypes)
+    assert kinds["segment_leader_epochs"] == "array<struct<leader_epoch:int,offset:bigint>>"
+    assert kinds["timestamp"] == "timestamp"
+    assert {kinds[name] for name in ("topic_id", "segment_id", "state", "type")} == {"string"}
+    counted = df.groupBy("state", "dialect").count().collect()
+    assert {(row["state"], row["dialect"]): row["count"] for row in counted} == {
+        ("COPY_SEGMENT_STARTED", "kafka"): 56,
+        ("COPY_SEGMENT_FINISHED", "kafka"): 1,
+        ("COPY_SEGMENT_FINISHED", "kip405"): 1,
+        (None, None): 4,
+    }
+
+
+def test_columns_that_nobody_names_are_not_made(mixed: Path, spark: "SparkSession") -> None:
+    tierctl.spark.register(spark)
+    reader = spark.read.format("remote_log_metadata").schema("topic string, metadata_offset long")
+    df = reader.load(f"file://{mixed}").where("topic = 'clicks'")
+    assert sorted(map(tuple, df.collect())) == [("clicks", offset) for offset in range(9)]
+
+
+# A condition, how many of the log's 5 tasks it leaves, and whether Spark has nothing left to do.
+CONDITIONS = [
+    ("metadata_partition in (0, 2) and not metadata_partition = 2", 3, True),
+    ("metadata_offset between 3 and 6", 3, True),
+    ("metadata_offset >= 41 and metadata_partition < 1", 1, True),
+    ("metadata_offset > 1000", 1, True),
+    ("metadata_offset = 17 or metadata_offset = 50", 5, False),
+    (f"topic_id = '{OTHER_ID}' and partition = 0", 5, True),
+    ("topic <> 'clicks' and partition not in (1, 3)", 5, True),
+    (f"event_timestamp_ms > 1700000100005 and timestamp_ms <= {NOW_MS + 30}", 5, True),
+    ("timestamp < timestamp'2023-11-14 22:13:20.005Z' and custom_metadata is null", 5, True),
+    ("type is null and not is_gap", 5, True),
+    ("topic like 'cl%' and metadata_offset > 7", 4, False),
+]
+
+
+@pytest.fixture(scope="module")
+def whole(mixed: Path, spark: "SparkSession") -> DataFrame:
+    """Every row, in Spark's own hands."""
+    return spark.createDataFrame(table(spark, f"file://{mixed}").toArrow()).cache()
+
+
+@pytest.mark.parametrize(("condition", "tasks", "is_pushed"), CONDITIONS)
+def test_conditions_leave_the_same_rows_with_less_work(
+    condition: str, tasks: int, is_pushed: bool, mixed: Path, whole: DataFrame
+) -> None:
+    found = table(whole.sparkSession, f"file://{mixed}", records_per_task=20).where(condition)
+    keys = ("metadata_partition", "metadata_offset", "is_gap", "topic", "error")
+    assert sorted(map(str, found.select(*keys).collect())) == sorted(
+        map(str, whole.where(condition).select(*keys).collect())
+    )
+    plan = found._jdf.queryExecution().executedPlan()
+    assert ("Filter" not in plan.toString().replace("RuntimeFilters", "")) == is_pushed
+    assert found.rdd.getNumPartitions() == tasks
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"topics": "orders"}, "has no option topics"),
+        ({"partition": "one"}, "option partition: 'one'"),
+        ({"records_per_task": "0"}, "option records_per_task: '0'"),
+        ({"starting_offsets": "soon"}, "option starting_offsets: 'soon'"),
+        ({"starting_offsets": '{"0": -3}'}, "option starting_offsets"),
+        ({"fail_on_data_loss": "maybe"}, "option fail_on_data_loss: 'maybe'"),
+        ({"metadata": "s4://bucket/x"}, "option metadata s4://bucket/x: unknown scheme"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options: dict[str, str], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        SourceOptions.of({"metadata": "file:///tmp"} | options)
+
+
+@pytest.mark.parametrize(
+    ("given", "uri"),
+    [
+        ("/srv/a b", "file:///srv/a%20b"),
+        ("file:///srv/kafka", "file:///srv/kafka"),
+        ("s3://bucket/folder", "s3://bucket/folder"),
+        ("kafka://host:9092", "kafka://host:9092"),
+    ],
+)
+def test_a_topic_is_named_as_commands_name_it(given: str, uri: str) -> None:
+    assert SourceOptions.of({"metadata": given}).location.uri == uri
+    assert SourceOptions.of({"path": given}).location.uri == uri
+
+
+def test_options_narrow_as_conditions_do(mixed: Path, spark: "SparkSession") -> None:
+    rows = read_rows(
+        spark, f"file://{mixed}", topic="clicks, orders", partition="2", metadata_partition="1,2"
+    )
+    assert {(row["topic"], row["partition"]) for row in rows} == {("clicks", 2)}
+    assert len(rows) == 9
+
+
+def test_a_cluster_is_read_as_its_log(brokers: Brokers, spark: "SparkSession") -> None:
+    broker = brokers.shared("4.3.0")
+    broker.create_topic("spark-source", 2, tiered=True)
+    broker.produce("spark-source", 3500)
+    broker.await_idle()
+    uri = f"kafka://{broker.bootstrap}"
+    rows = read_rows(spark, uri, records_per_task=2)
+    assert {row["state"] for row in rows if row["topic"] == "spark-source"} >= {"COPY_SEGMENT_FINISHED"}
+    assert list(map(as_json, rows)) == printed(broker.log_dir)
+    (topic_id,) = {row["topic_id"] for row in rows if row["topic"] == "spark-source"}
+    one = table(spark, uri).where(f"topic_id = '{topic_id}' and partition = 0")
+    expected = [row for row in rows if (row["topic_id"], row["partition"]) == (topic_id, 0)]
+    assert one.rdd.getNumPartitions() == 1
+    assert len(expected) == one.count() > 0
+    middle_ms = sorted(row["timestamp_ms"] for row in rows)[len(rows) // 2]
+    later = table(spark, uri).where(f"timestamp_ms >= {middle_ms}").toArrow().to_pylist()
+    assert sorted(later, key=place) == [row for row in rows if row["timestamp_ms"] >= middle_ms]
+    splits = plan_splits(TopicLocation(uri=uri), predicates=(Predicate("timestamp_ms", ">=", middle_ms),))
+    asked_for = sum(split.end_offset - split.start_offset for split in splits)
+    assert len(later) <= asked_for < len(rows)

@@ -1,0 +1,83 @@
+"""Folding goes on from bytes as it would have gone on in memory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.errors import CorruptInputError, UnsupportedFormatError
+from tierctl.model import MetadataEvent
+from tierctl.state import snapshot as frozen
+from tierctl.state.fold.events import fold
+from tierctl.state.snapshot import freeze, thaw
+from tierctl.state.tier import TierState
+
+from tests.conftest import vectors
+from tests.state.histories import S, histories, regular_histories, started, updated
+from tests.state.test_fold import _encodable, assert_same, folded, table_of, values_of
+
+PARTITION = 3
+
+
+def folded_in_steps(values: Sequence[bytes | None], cuts: Sequence[int], least_bulk_events: int) -> TierState:
+    """Folded as `folded` folds, frozen and thawed at each cut."""
+    state, begin = TierState(), 0
+    for end in [*sorted(min(cut, len(values)) for cut in cuts), len(values)]:
+        fold(
+            table_of(values[begin:end]),
+            state,
+            metadata_partition=PARTITION,
+            metadata_offsets=range(begin, end),
+            least_bulk_events=least_bulk_events,
+        )
+        state, begin = thaw(freeze(state, PARTITION)).state, end
+    return state
+
+
+def assert_equal(state: TierState, expected: TierState) -> None:
+    assert_same(state, expected)
+    assert state.read == expected.read
+    found = [(q.metadata_partition, q.metadata_offset, q.error.message) for q in state.quarantined]
+    assert found == [(q.metadata_partition, q.metadata_offset, q.error.message) for q in expected.quarantined]
+
+
+@pytest.mark.parametrize("number", range(40))
+def test_kafkas_histories(number: int) -> None:
+    history = list(vectors("cache.jsonl"))[number]
+    values: list[bytes | None] = [bytes.fromhex(event["hex"]) for event in history["events"]]
+    cuts = range(0, len(values), 7)
+    assert_equal(folded_in_steps(values, cuts, 1), folded(values))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.one_of(histories(), regular_histories()),
+    st.lists(st.integers(0, 60), max_size=4),
+    st.sampled_from([1, 1 << 60]),
+)
+def test_any_history_cut_anywhere(events: list[MetadataEvent], cuts: list[int], least: int) -> None:
+    values: list[bytes | None] = [*values_of([e for e in events if _encodable(e)])]
+    values[1:1] = [b"\x01\x09\x00", None]
+    assert_equal(folded_in_steps(values, cuts, least), folded(values, least_bulk_events=least))
+
+
+def test_what_is_no_state_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    data = freeze(TierState(), PARTITION, {"kept": ["a", "b"]})
+    assert thaw(data).notes == {"kept": ["a", "b"]}
+    for wrong in (b"", data[: len(data) // 2], b"nonsense"):
+        with pytest.raises(CorruptInputError):
+            thaw(wrong)
+    monkeypatch.setattr(frozen, "VERSION", 2)
+    with pytest.raises(UnsupportedFormatError, match="version 2"):
+        thaw(data)
+
+
+def test_the_order_of_kafkas_hash_set_goes_on() -> None:
+    """How far it had grown decides in which order it yields ids, also once it is nearly empty again."""
+    ids = [number * 7919 for number in range(60)]
+    begun = [started(number, 0, 9) for number in ids]
+    left = [updated(number, S.COPY_SEGMENT_FINISHED) for number in ids[:50]]
+    gone = [updated(n, s) for n in ids[:50] for s in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)]
+    values: list[bytes | None] = [*values_of([*begun, *left, *gone])]
+    assert_equal(folded_in_steps(values, [60, 110, 200], 1 << 60), folded(values))

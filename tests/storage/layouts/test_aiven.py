@@ -1,0 +1,349 @@
+"""Layout `aiven` against what Aiven's plugin wrote, and against what it never would."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    RemoteResourceNotFound,
+    SafetyRefusal,
+    UsageError,
+)
+from tierctl.metadata import open_metadata
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.layouts.aiven import AivenLayout, main_path
+from tierctl.storage.layouts.aiven_settings import AivenSettings
+from tierctl.storage.open import local_tier, open_remote
+from tierctl.storage.tier import ObjectTier
+from tierctl.wire.aiven.chunks import sizes_from_text
+from tierctl.wire.aiven.custom_metadata import (
+    AivenCustomMetadata,
+    read_custom_metadata,
+    write_custom_metadata,
+)
+from tierctl.wire.aiven.manifest import read_manifest
+
+from tests.storage.memory import MemoryStore
+from tests.storage.segments import data_in, metadata_of
+
+Capture = Callable[[str], Path]
+CAPTURES = ("aiven-plain", "aiven-encrypted")
+OVERHEAD_BYTES = 28
+"""IV and tag of each encrypted chunk."""
+
+
+def segments_of(root: Path) -> Iterator[RemoteLogSegmentMetadata]:
+    manager = open_metadata((root / "broker-logs").as_uri())
+    for part in manager.refresh():
+        yield from part.cache.list_remote_log_segments()
+    manager.close()
+
+
+def bucket_of(root: Path) -> RemoteStorageManager:
+    keys = {"key1": root / "keys" / "private.pem"} if (root / "keys").is_dir() else {}
+    return open_remote((root / "bucket").as_uri(), private_keys=keys)
+
+
+def files_of(
+    remote: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, folder: Path
+) -> LogSegmentData:
+    """A segment out of a tier, as files again."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def file(index_type: IndexType | None) -> Path:
+        path = folder / (index_type.value if index_type else "log")
+        opened = (
+            remote.fetch_log_segment(metadata, 0)
+            if index_type is None
+            else remote.fetch_index(metadata, index_type)
+        )
+        with opened as stream:
+            path.write_bytes(stream.read())
+        return path
+
+    return LogSegmentData(
+        log_segment=file(None),
+        offset_index=file(IndexType.OFFSET),
+        time_index=file(IndexType.TIMESTAMP),
+        transaction_index=None if metadata.txn_index_empty else file(IndexType.TRANSACTION),
+        producer_snapshot_index=file(IndexType.PRODUCER_SNAPSHOT),
+        leader_epoch_index=file(IndexType.LEADER_EPOCH).read_bytes(),
+    )
+
+
+def manifest_of(raw: bytes) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(raw)
+    # That of the event that finished the copy; the plugin saw the one that began it.
+    del document["remoteLogSegmentMetadata"]["eventTimestampMs"]
+    return document
+
+
+class TestAgainstThePlugin:
+    @pytest.mark.parametrize("name", CAPTURES)
+    def test_logs_and_indexes_are_the_brokers(self, capture: Capture, name: str) -> None:
+        root = capture(name)
+        remote = bucket_of(root)
+        compared = 0
+        for metadata in segments_of(root):
+            with remote.fetch_log_segment(metadata, 0) as stream:
+                log = stream.read()
+            assert len(log) == metadata.segment_size_in_bytes
+            for start, end in ((0, 0), (262_143, 262_144), (300_000, 900_000), (len(log) - 1, len(log) + 5)):
+                with remote.fetch_log_segment(metadata, start, end) as stream:
+                    assert stream.read() == log[start : end + 1]
+            with remote.fetch_index(metadata, IndexType.LEADER_EPOCH) as stream:
+                assert stream.read().startswith(b"0\n")
+            if metadata.txn_index_empty:
+                with pytest.raises(RemoteResourceNotFound):
+                    remote.fetch_index(metadata, IndexType.TRANSACTION)
+            local = root / "broker-logs" / f"{metadata.topic}-{metadata.partition}"
+            suffixes = {".log": None, ".txnindex": IndexType.TRANSACTION, ".index": IndexType.OFFSET}
+            for suffix, index_type in suffixes.items():
+                path = local / f"{metadata.start_offset:020d}{suffix}"
+                if path.exists() and index_type is None:
+                    assert path.read_bytes() == log
+                    compared += 1
+                elif path.exists() and index_type is not None:
+                    assert remote.fetch_index(metadata, index_type).read() == path.read_bytes()
+        assert compared >= 7
+
+    def test_plain_objects_are_written_as_the_plugin_wrote_them(
+        self, capture: Capture, tmp_path: Path
+    ) -> None:
+        root = capture("aiven-plain")
+        source = bucket_of(root)
+        layout = AivenLayout(AivenSettings(chunk_size=262_144), key_prefix="tier/")
+        written = local_tier(tmp_path / "bucket", layout)
+        segments = list(segments_of(root))
+        for metadata in segments:
+            data = files_of(source, metadata, tmp_path / "files")
+            assert written.copy_log_segment_data(metadata, data) is None
+            written.verify_log_segment_data(metadata, data)
+        objects = sorted(o.key for o in written.list_objects())
+        assert objects == sorted(o.key for o in source.list_objects())
+        for key in objects:
+            mine, theirs = ((folder / "bucket" / key).read_bytes() for folder in (tmp_path, root))
+            if key.endswith(".rsm-manifest"):
+                assert manifest_of(mine) == manifest_of(theirs)
+                assert list(json.loads(mine)) == list(json.loads(theirs))
+            else:
+                assert mine == theirs
+
+    def test_compressed_chunks_have_the_plugins_sizes(self, capture: Capture, tmp_path: Path) -> None:
+        root = capture("aiven-encrypted")
+        source = bucket_of(root)
+        layout = AivenLayout(AivenSettings(chunk_size=262_144, compression=True))
+        store = MemoryStore()
+        written = ObjectTier(store, layout)
+        for metadata in segments_of(root):
+            data = files_of(source, metadata, tmp_path / "files")
+            written.copy_log_segment_data(metadata, data)
+            written.verify_log_segment_data(metadata, data)
+            assert written.fetch_log_segment(metadata, 0).read() == data.log_segment.read_bytes()
+            key = main_path(metadata) + ".rsm-manifest"
+            mine = manifest_of(store.objects[key])
+            theirs = manifest_of((root / "bucket" / key).read_bytes())
+            sizes, encrypted = (
+                sizes_from_text(m["chunkIndex"].pop("transformedChunks")) for m in (mine, theirs)
+            )
+            assert sizes == [size - OVERHEAD_BYTES for size in encrypted]
+            for name in ("chunkIndex", "compression", "remoteLogSegmentMetadata"):
+                assert mine[name] == theirs[name]
+
+    def test_a_range_fetches_only_its_chunks(self, capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+        root = capture("aiven-encrypted")
+        tier = bucket_of(root)
+        assert isinstance(tier, ObjectTier)
+        metadata = next(segments_of(root))
+        spans: list[tuple[str, int, int | None]] = []
+        opened = tier.store.open
+
+        def watch(key: str, start: int = 0, end: int | None = None) -> Any:
+            spans.append((key.rsplit(".", 1)[1], start, end))
+            return opened(key, start, end)
+
+        monkeypatch.setattr(tier.store, "open", watch)
+        tier.fetch_log_segment(metadata, 300_000, 300_010).read()
+        manifest = read_manifest((root / "bucket" / f"{main_path(metadata)}.rsm-manifest").read_bytes())
+        first, second = manifest.chunk_index.stored_sizes[:2]
+        assert spans == [("rsm-manifest", 0, None), ("log", first, first + second)]
+
+    def test_a_chunk_is_fetched_once_and_forgotten_with_its_segment(self, tmp_path: Path) -> None:
+        store = MemoryStore()
+        tier = ObjectTier(store, AivenLayout(AivenSettings(chunk_size=1000, compression=True)))
+        metadata, data = metadata_of(), data_in(tmp_path / "one", size_bytes=5000)
+        log = data.log_segment.read_bytes()
+        tier.copy_log_segment_data(metadata, data)
+        reads: list[int] = []
+        opened = store.open
+
+        def watch(key: str, start: int = 0, end: int | None = None) -> Any:
+            reads.append(start)
+            return opened(key, start, end)
+
+        store.open = watch  # type: ignore[method-assign]
+        for at in range(0, 5000, 250):
+            assert tier.fetch_log_segment(metadata, at, at + 499).read() == log[at : at + 500]
+        assert len(reads) == 1 + 5
+        other = data_in(tmp_path / "two", seed=7, size_bytes=5000)
+        tier.copy_log_segment_data(metadata, other)
+        assert tier.fetch_log_segment(metadata, 0).read() == other.log_segment.read_bytes()
+        tier.delete_log_segment_data(metadata)
+        with pytest.raises(RemoteResourceNotFound):
+            tier.fetch_log_segment(metadata, 0, 5)
+
+
+class TestKeys:
+    @pytest.mark.parametrize("given", [{}, {"other": "private"}])
+    def test_without_its_private_key(self, capture: Capture, given: dict[str, str]) -> None:
+        root = capture("aiven-encrypted")
+        keys = {key_id: root / "keys" / f"{name}.pem" for key_id, name in given.items()}
+        remote = open_remote((root / "bucket").as_uri(), private_keys=keys)
+        metadata = next(segments_of(root))
+        with pytest.raises(UsageError, match="key1") as caught:
+            remote.fetch_log_segment(metadata, 0)
+        assert "--aiven-private-key key1=FILE" in (caught.value.hint or "")
+
+    def test_with_another_key_or_none_at_all(self, capture: Capture, tmp_path: Path) -> None:
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import rsa
+
+        root = capture("aiven-encrypted")
+        other = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+        for content, error in ((other, AuthenticationError), (b"not a key: hunter2", UsageError)):
+            (tmp_path / "key.pem").write_bytes(content)
+            remote = open_remote((root / "bucket").as_uri(), private_keys={"": tmp_path / "key.pem"})
+            with pytest.raises(error) as caught:
+                remote.fetch_log_segment(next(segments_of(root)), 0)
+            assert "hunter2" not in str(caught.value)
+
+    def test_the_settings_of_a_broker_name_it(self, capture: Capture) -> None:
+        root = capture("aiven-encrypted")
+        lines = (root / "server.properties").read_text().replace("@DIR@", str(root)).splitlines()
+        settings = dict(line.split("=", 1) for line in lines if "=" in line)
+        remote = open_remote((root / "bucket").as_uri(), settings=settings)
+        assert remote.fetch_log_segment(next(segments_of(root)), 0, 9).read()
+
+    def test_every_flipped_bit_of_a_chunk_is_seen(self, capture: Capture, tmp_path: Path) -> None:
+        root = capture("aiven-encrypted")
+        metadata = next(segments_of(root))
+        stem = main_path(metadata)
+        for suffix in (".log", ".indexes", ".rsm-manifest"):
+            target = tmp_path / (stem + suffix)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes((root / "bucket" / (stem + suffix)).read_bytes())
+        log = tmp_path / f"{stem}.log"
+        whole = log.read_bytes()
+        for at in (0, 11, 12, len(whole) // 2, len(whole) - 1):
+            log.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+            remote = open_remote(tmp_path.as_uri(), private_keys={"": root / "keys" / "private.pem"})
+            with pytest.raises(CorruptInputError):
+                remote.fetch_log_segment(metadata, 0).read()
+
+
+class TestCustomMetadata:
+    def test_says_where_the_objects_are(self, tmp_path: Path) -> None:
+        settings = AivenSettings(
+            key_prefix="old/",
+            custom_metadata_fields=frozenset({"REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY"}),
+        )
+        store = MemoryStore()
+        metadata, data = metadata_of(), data_in(tmp_path)
+        custom = ObjectTier(store, AivenLayout(settings, key_prefix="old/")).copy_log_segment_data(
+            metadata, data
+        )
+        assert read_custom_metadata(custom) == AivenCustomMetadata(
+            remote_size=sum(map(len, store.objects.values())),
+            object_prefix="old/",
+            object_key=main_path(metadata),
+        )
+        assert all(key.startswith("old/") for key in store.objects)
+        # The plugin is configured anew, and the segment is still found.
+        moved = ObjectTier(store, AivenLayout(key_prefix="new/"))
+        assert moved.objects_of(metadata) == []
+        named = replace(metadata, custom_metadata=custom)
+        assert len(moved.objects_of(named)) == 3
+        assert moved.fetch_log_segment(named, 0).read() == data.log_segment.read_bytes()
+        moved.delete_log_segment_data(named)
+        assert store.objects == {}
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            AivenCustomMetadata(object_prefix="../"),
+            AivenCustomMetadata(object_prefix="/etc/"),
+            AivenCustomMetadata(object_prefix="a//b/"),
+            AivenCustomMetadata(object_key="../../x"),
+            AivenCustomMetadata(object_key="x"),
+        ],
+    )
+    def test_hostile_places_are_refused(self, fields: AivenCustomMetadata) -> None:
+        hostile = replace(metadata_of(), custom_metadata=write_custom_metadata(fields))
+        with pytest.raises(SafetyRefusal):
+            AivenLayout().keys_of(hostile)
+
+    def test_another_segments_objects_are_read_and_never_deleted(self, tmp_path: Path) -> None:
+        store = MemoryStore()
+        tier = ObjectTier(store, AivenLayout())
+        data = data_in(tmp_path)
+        tier.copy_log_segment_data(metadata_of(1), data)
+        alias = replace(
+            metadata_of(2),
+            custom_metadata=write_custom_metadata(AivenCustomMetadata(object_key=main_path(metadata_of(1)))),
+        )
+        assert tier.fetch_log_segment(alias, 0).read() == data.log_segment.read_bytes()
+        with pytest.raises(SafetyRefusal, match="another segment"):
+            tier.delete_log_segment_data(alias)
+        assert len(tier.objects_of(metadata_of(1))) == 3
+
+    @given(
+        size=st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
+        prefix=st.none() | st.text(max_size=200),
+        key=st.none() | st.text(max_size=200),
+    )
+    def test_round_trip(self, size: int | None, prefix: str | None, key: str | None) -> None:
+        fields = AivenCustomMetadata(remote_size=size, object_prefix=prefix, object_key=key)
+        assert read_custom_metadata(write_custom_metadata(fields)) == fields
+
+    @given(st.binary(max_size=40))
+    def test_any_bytes_are_read_or_refused(self, raw: bytes) -> None:
+        with suppress(CorruptInputError):
+            read_custom_metadata(raw)
+
+    def test_the_bytes_kafka_writes(self) -> None:
+        fields = AivenCustomMetadata(remote_size=300, object_prefix="p/", object_key="k")
+        assert write_custom_metadata(fields) == bytes.fromhex(
+            "03 0002d804 010303702f 0202 026b".replace(" ", "")
+        )
+        assert write_custom_metadata(AivenCustomMetadata()) is None
+
+
+def test_writing_encrypted_segments_is_refused(tmp_path: Path) -> None:
+    tier = local_tier(tmp_path / "tier", AivenLayout(AivenSettings(encryption=True)))
+    with pytest.raises(UsageError, match="writes none"):
+        tier.copy_log_segment_data(metadata_of(), data_in(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"chunk.size": "0"},
+        {"chunk.size": "x"},
+        {"compression.enabled": "maybe"},
+        {"custom.metadata.fields.include": "REMOTE_SIZE,COLOUR"},
+    ],
+)
+def test_wrong_settings(settings: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        AivenSettings.from_settings({f"rsm.config.{name}": value for name, value in settings.items()})

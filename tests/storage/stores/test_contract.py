@@ -1,0 +1,299 @@
+"""What every RemoteStorageManager must do, whatever it stores in."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyarrow import fs as pafs
+from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
+from tierctl.model import IndexType, LogSegmentData
+from tierctl.storage.base import RemoteObject, RemoteStorageManager
+from tierctl.storage.layouts.aiven import AivenLayout
+from tierctl.storage.layouts.aiven_settings import AivenSettings
+from tierctl.storage.layouts.base import SegmentLayout
+from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.retry import RetryingStorage, RetrySettings
+from tierctl.storage.stores.arrow import ArrowStore
+from tierctl.storage.stores.base import ObjectStore
+from tierctl.storage.stores.local import LocalStore
+from tierctl.storage.tier import ObjectTier
+
+from tests.storage.memory import MemoryStore
+from tests.storage.segments import data_in, metadata_of
+from tests.support.servers import S3Server
+
+Make = Callable[[pytest.FixtureRequest, Path, SegmentLayout], ObjectStore]
+
+
+def _s3(request: pytest.FixtureRequest, _folder: Path, _layout: SegmentLayout) -> ObjectStore:
+    from tierctl.storage.stores.s3 import S3Store, client
+
+    server: S3Server = request.getfixturevalue("s3_server")
+    return S3Store(client(), server.bucket(), "some/folder/")
+
+
+def _s3_tls(request: pytest.FixtureRequest, _folder: Path, _layout: SegmentLayout) -> ObjectStore:
+    from tierctl.storage.stores.s3 import S3Store, client
+
+    server: S3Server = request.getfixturevalue("s3_tls_server")
+    return S3Store(client(), server.bucket(), "some/folder/")
+
+
+def _hdfs(request: pytest.FixtureRequest, _folder: Path, _layout: SegmentLayout) -> ObjectStore:
+    from tierctl.storage.stores.hdfs import HdfsStore, hdfs_client
+
+    url: str = request.getfixturevalue("hdfs")
+    name_node, _, folder = url.rpartition("/")
+    return HdfsStore(hdfs_client(name_node), f"/{folder}/")
+
+
+def _arrow(_request: pytest.FixtureRequest, folder: Path, _layout: SegmentLayout) -> ObjectStore:
+    folder.mkdir()
+    return ArrowStore(pafs.SubTreeFileSystem(str(folder), pafs.LocalFileSystem()))
+
+
+STORES: dict[str, Make] = {
+    "local": lambda _request, folder, layout: LocalStore(folder, base=layout.base),
+    "memory": lambda _request, _folder, _layout: MemoryStore(),
+    "arrow": _arrow,
+    "s3": _s3,
+    "s3 over tls": _s3_tls,
+    "hdfs": _hdfs,
+}
+LAYOUTS: dict[str, Callable[[], SegmentLayout]] = {
+    "kafka": KafkaLayout,
+    "aiven": lambda: AivenLayout(AivenSettings(chunk_size=700), key_prefix="tier/"),
+    "aiven zstd": lambda: AivenLayout(AivenSettings(chunk_size=700, compression=True)),
+}
+CASES = {
+    f"{store}, {layout}{', retried' if retried else ''}": (STORES[store], LAYOUTS[layout], retried)
+    for store in STORES
+    for layout in LAYOUTS
+    for retried in (False, True)
+    # The retrying wrapper doesn't see what is below it.
+    if not (retried and store not in {"local", "memory"})
+    and (store not in {"hdfs", "s3 over tls"} or layout == "kafka")
+}
+
+
+@pytest.fixture(params=CASES.values(), ids=CASES)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> RemoteStorageManager:
+    make, layout, retried = request.param
+    tier = ObjectTier(make(request, tmp_path / "tier", layout := layout()), layout)
+    made = (
+        RetryingStorage(tier, RetrySettings(), sleep=lambda _: None, chance=lambda: 0.5) if retried else tier
+    )
+    made.copy_log_segment_data(metadata_of(50, partition=7), data_in(tmp_path / "neighbour"))
+    return made
+
+
+@pytest.fixture
+def layout(store: RemoteStorageManager) -> SegmentLayout:
+    tier = store._inner if isinstance(store, RetryingStorage) else store
+    assert isinstance(tier, ObjectTier)
+    return tier.layout
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> LogSegmentData:
+    return data_in(tmp_path / "source", seed=3)
+
+
+NEIGHBOUR = metadata_of(50, partition=7)
+
+
+class TestCopy:
+    def test_stores_every_file_as_it_is(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
+        assert store.copy_log_segment_data(metadata_of(), data) is None
+        store.verify_log_segment_data(metadata_of(), data)
+        assert store.fetch_log_segment(metadata_of(), 0).read() == data.log_segment.read_bytes()
+        assert data.transaction_index is not None
+        for index_type, expected in {
+            IndexType.OFFSET: data.offset_index.read_bytes(),
+            IndexType.TIMESTAMP: data.time_index.read_bytes(),
+            IndexType.TRANSACTION: data.transaction_index.read_bytes(),
+            IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index.read_bytes(),
+            IndexType.LEADER_EPOCH: data.leader_epoch_index,
+        }.items():
+            with store.fetch_index(metadata_of(), index_type) as stream:
+                assert stream.read() == expected
+
+    def test_no_transaction_index_no_object(
+        self, store: RemoteStorageManager, layout: SegmentLayout, tmp_path: Path
+    ) -> None:
+        data = data_in(tmp_path / "plain", transactional=False)
+        store.copy_log_segment_data(metadata_of(), data)
+        assert len(store.objects_of(metadata_of())) == (5 if isinstance(layout, KafkaLayout) else 3)
+        with pytest.raises(RemoteResourceNotFound):
+            store.fetch_index(metadata_of(), IndexType.TRANSACTION).read()
+        store.verify_log_segment_data(metadata_of(), data)
+
+    def test_overwrites_what_an_earlier_call_left(
+        self, store: RemoteStorageManager, layout: SegmentLayout, data: LogSegmentData, tmp_path: Path
+    ) -> None:
+        store.copy_log_segment_data(metadata_of(), data)
+        other = data_in(tmp_path / "other", seed=9, transactional=False, size_bytes=100)
+        store.copy_log_segment_data(metadata_of(), other)
+        store.verify_log_segment_data(metadata_of(), other)
+        assert len(store.objects_of(metadata_of())) == (5 if isinstance(layout, KafkaLayout) else 3)
+        assert store.fetch_log_segment(metadata_of(), 0).read() == other.log_segment.read_bytes()
+
+    def test_attempts_do_not_meet(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
+        first, second = metadata_of(attempt=1), metadata_of(attempt=2)
+        store.copy_log_segment_data(first, data)
+        store.copy_log_segment_data(second, data)
+        store.delete_log_segment_data(first)
+        store.verify_log_segment_data(second, data)
+
+
+class TestVerify:
+    def test_names_what_is_missing(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
+        with pytest.raises(RemoteStorageError, match=r"\.log"):
+            store.verify_log_segment_data(metadata_of(), data)
+
+    @pytest.mark.parametrize("change", ["longer", "shorter", "flipped", "emptied"])
+    @pytest.mark.parametrize(
+        "name", ["log_segment", "offset_index", "transaction_index", "producer_snapshot_index"]
+    )
+    def test_names_what_differs(
+        self,
+        store: RemoteStorageManager,
+        layout: SegmentLayout,
+        data: LogSegmentData,
+        name: str,
+        change: str,
+    ) -> None:
+        store.copy_log_segment_data(metadata_of(), data)
+        source: Path = getattr(data, name)
+        whole = source.read_bytes()
+        changed = {
+            "longer": whole + b"x",
+            "shorter": whole[:-1],
+            "flipped": whole[:-1] + bytes([whole[-1] ^ 1]),
+            "emptied": b"",
+        }
+        source.write_bytes(changed[change])
+        with pytest.raises(RemoteObjectDiffers, match=_object_of(source.suffix, layout)):
+            store.verify_log_segment_data(metadata_of(), data)
+
+    def test_an_object_too_many_differs(
+        self, store: RemoteStorageManager, layout: SegmentLayout, data: LogSegmentData, tmp_path: Path
+    ) -> None:
+        store.copy_log_segment_data(metadata_of(), data)
+        with pytest.raises(RemoteObjectDiffers, match=_object_of(".txnindex", layout)):
+            store.verify_log_segment_data(
+                metadata_of(), data_in(tmp_path / "source", seed=3, transactional=False)
+            )
+
+
+class TestFetch:
+    @pytest.mark.parametrize(
+        ("start", "end"),
+        [(0, None), (0, 0), (10, 19), (2990, 2999), (2990, 9999), (2999, None), (3000, None), (5000, 6000)],
+    )
+    def test_ranges_are_inclusive_and_end_with_the_segment(
+        self, store: RemoteStorageManager, data: LogSegmentData, start: int, end: int | None
+    ) -> None:
+        store.copy_log_segment_data(metadata_of(), data)
+        whole = data.log_segment.read_bytes()
+        expected = whole[start:] if end is None else whole[start : end + 1]
+        with store.fetch_log_segment(metadata_of(), start, end) as stream:
+            assert stream.read() == expected
+        with store.fetch_log_segment(metadata_of(), start, end) as stream:
+            assert b"".join(iter(lambda: stream.read(7), b"")) == expected
+
+    @pytest.mark.parametrize(("start", "end"), [(-1, None), (5, 4)])
+    def test_no_range(
+        self, store: RemoteStorageManager, data: LogSegmentData, start: int, end: int | None
+    ) -> None:
+        store.copy_log_segment_data(metadata_of(), data)
+        with pytest.raises(ValueError, match="not a range"):
+            store.fetch_log_segment(metadata_of(), start, end)
+
+    def test_unknown_segments(self, store: RemoteStorageManager) -> None:
+        for unknown in (metadata_of(1), metadata_of(50, partition=7, attempt=2)):
+            with pytest.raises(RemoteResourceNotFound):
+                store.fetch_log_segment(unknown, 0)
+            for index_type in IndexType:
+                with pytest.raises(RemoteResourceNotFound):
+                    store.fetch_index(unknown, index_type)
+
+
+class TestDelete:
+    def test_takes_all_of_the_segment_and_nothing_else(
+        self, store: RemoteStorageManager, data: LogSegmentData
+    ) -> None:
+        neighbours = [NEIGHBOUR, metadata_of(1), metadata_of(0, attempt=2), metadata_of(0, partition=1)]
+        for metadata in (metadata_of(), *neighbours[1:]):
+            store.copy_log_segment_data(metadata, data)
+        before = [store.objects_of(metadata) for metadata in neighbours]
+        store.delete_log_segment_data(metadata_of())
+        assert store.objects_of(metadata_of()) == []
+        assert [store.objects_of(metadata) for metadata in neighbours] == before
+
+    def test_is_idempotent(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
+        store.copy_log_segment_data(metadata_of(), data)
+        for _ in range(3):
+            store.delete_log_segment_data(metadata_of())
+        store.delete_log_segment_data(metadata_of(33, partition=12))
+
+
+def _object_of(suffix: str, layout: SegmentLayout) -> str:
+    """In which object a file's bytes are."""
+    return suffix if isinstance(layout, KafkaLayout) or suffix == ".log" else ".indexes"
+
+
+class TestListing:
+    def test_objects_of_a_segment_and_of_all(
+        self, store: RemoteStorageManager, layout: SegmentLayout, data: LogSegmentData
+    ) -> None:
+        store.copy_log_segment_data(metadata_of(), data)
+        found = store.objects_of(metadata_of())
+        assert [o.key for o in found] == sorted(layout.keys_of(metadata_of()))
+        sizes = {o.key.rsplit(".", 1)[1]: o.size_bytes for o in found}
+        if isinstance(layout, KafkaLayout):
+            assert sizes == {
+                "log": 3000,
+                "index": 16,
+                "timeindex": 24,
+                "txnindex": 34,
+                "snapshot": 56,
+                "leader_epoch_checkpoint": 8,
+            }
+        else:
+            assert set(sizes) == {"log", "indexes", "rsm-manifest"}
+            assert sizes["indexes"] == 16 + 24 + 34 + 56 + 8
+        assert list(store.list_objects()) == sorted([*found, *store.objects_of(NEIGHBOUR)])
+
+    def test_in_parts_is_the_same_as_at_once(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
+        for partition in (0, 1, 12):
+            store.copy_log_segment_data(metadata_of(partition=partition), data)
+
+        def parts(folder: str = "") -> Iterator[RemoteObject]:
+            for each in store.list_folder(folder).by_key():
+                yield from parts(each) if isinstance(each, str) else [each]
+
+        whole = list(store.list_objects())
+        assert list(parts()) == whole == sorted(whole)
+        folders = store.list_folder()
+        assert folders.objects == ()
+        assert [found for folder in folders.folders for found in store.list_objects(folder)] == whole
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@pytest.mark.parametrize("topic", ["../../etc", "a/b", "", ".", "..", "x" * 250, "a\0b", "a b", "é"])
+def test_illegal_topics_never_reach_a_key(
+    layout: Callable[[], SegmentLayout], data: LogSegmentData, topic: str
+) -> None:
+    store = ObjectTier(MemoryStore(), layout())
+    hostile = metadata_of(topic=topic)
+    for call in (
+        lambda: store.copy_log_segment_data(hostile, data),
+        lambda: store.verify_log_segment_data(hostile, data),
+        lambda: store.fetch_log_segment(hostile, 0),
+        lambda: store.fetch_index(hostile, IndexType.OFFSET),
+        lambda: store.delete_log_segment_data(hostile),
+        lambda: store.objects_of(hostile),
+    ):
+        with pytest.raises(SafetyRefusal):
+            call()

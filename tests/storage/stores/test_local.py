@@ -1,0 +1,390 @@
+"""What only a tier in a folder can get wrong."""
+
+import errno
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from tierctl.errors import (
+    RemoteStorageError,
+    SafetyRefusal,
+    StoreWriteUnknown,
+    UnsupportedFormatError,
+    UsageError,
+)
+from tierctl.files import FileSystem
+from tierctl.model import IndexType, LogSegmentData, Uuid
+from tierctl.storage.base import RemoteObject
+from tierctl.storage.layouts.aiven import AivenLayout
+from tierctl.storage.layouts.kafka import KafkaLayout, keys_of, parse_key
+from tierctl.storage.open import local_tier, open_remote
+
+from tests.storage.segments import TOPIC_ID, data_in, metadata_of
+from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> LogSegmentData:
+    return data_in(tmp_path / "source")
+
+
+def folder_of(root: Path) -> Path:
+    return root / "kafka-tiered-storage" / "orders-0-2QZ5FAXaQrqgUzsReWnweA"
+
+
+class TestLayout:
+    def test_is_local_tiered_storages(self, tmp_path: Path, data: LogSegmentData) -> None:
+        local_tier(tmp_path / "tier").copy_log_segment_data(metadata_of(12), data)
+        stem = f"{1200:020d}-{metadata_of(12).segment_id}"
+        assert sorted(path.name for path in folder_of(tmp_path / "tier").iterdir()) == sorted(
+            f"{stem}.{suffix}"
+            for suffix in ("log", "index", "timeindex", "txnindex", "leader_epoch_checkpoint", "snapshot")
+        )
+
+    def test_every_captured_object_is_one_of_ours(self, capture: Callable[[str], Path]) -> None:
+        for root in (
+            capture("tiered-cluster") / "before-remote",
+            capture("untiered-broker") / "tiered-remote",
+            capture("unclean-leader") / "after" / "remote",
+        ):
+            objects = list(local_tier(root).list_objects())
+            assert len(objects) > 20
+            for found in objects:
+                name = parse_key(found.key)
+                assert name is not None
+                tip = name.topic_id_partition
+                metadata = replace(
+                    metadata_of(),
+                    topic=tip.topic,
+                    topic_id=tip.topic_id,
+                    partition=tip.partition,
+                    segment_id=name.segment_id,
+                    start_offset=name.start_offset,
+                )
+                assert found.key in keys_of(metadata)
+                assert found in local_tier(root).objects_of(metadata)
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            "kafka-tiered-storage/orders-0-2QZ5FAXaQrqgUzsReWnweA/00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.log.tmp",
+            "kafka-tiered-storage/orders-0-2QZ5FAXaQrqgUzsReWnweA/0-2QZ5FAXaQrqgUzsReWnweA.log",
+            "kafka-tiered-storage/orders/00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.log",
+            "other/orders-0-2QZ5FAXaQrqgUzsReWnweA/00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.log",
+            "kafka-tiered-storage/orders-0-2QZ5FAXaQrqgUzsReWnweA/00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.pdf",
+            "x",
+        ],
+    )
+    def test_other_names_are_nobodys(self, key: str) -> None:
+        assert parse_key(key) is None
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("segment_id", Uuid("../../../../etc/passwd")),
+            ("topic_id", Uuid("/")),
+            ("start_offset", -1),
+            ("partition", -1),
+        ],
+    )
+    def test_nothing_of_the_metadata_leads_out(self, tmp_path: Path, field: str, value: object) -> None:
+        with pytest.raises(SafetyRefusal):
+            local_tier(tmp_path).objects_of(replace(metadata_of(), **{field: value}))  # type: ignore[arg-type]
+
+    def test_which_folder_is_the_tier(self, tmp_path: Path, data: LogSegmentData) -> None:
+        named = tmp_path / "kafka-tiered-storage"
+        local_tier(named).copy_log_segment_data(metadata_of(), data)
+        assert folder_of(tmp_path).is_dir()
+        assert len(local_tier(tmp_path).objects_of(metadata_of())) == 6
+        # A broker whose rsm.config.dir has that name makes another one inside.
+        (named / "kafka-tiered-storage").mkdir()
+        assert local_tier(named).objects_of(metadata_of()) == []
+
+
+class TestOpening:
+    def test_makes_nothing(self, tmp_path: Path) -> None:
+        open_remote((tmp_path / "tier").as_uri())
+        assert not (tmp_path / "tier").exists()
+
+    @pytest.mark.parametrize(
+        "uri", ["s3:///prefix", "ftp://name/dir", "file://host/dir", "dir", "file:", "s3://bucket/a?b=c"]
+    )
+    def test_other_uris_are_refused(self, uri: str) -> None:
+        with pytest.raises(UsageError, match="not a remote tier"):
+            open_remote(uri)
+
+    def test_the_layout_is_what_is_there(self, tmp_path: Path) -> None:
+        with pytest.raises(UsageError, match="unknown layout"):
+            open_remote(tmp_path.as_uri(), layout="other")
+        assert isinstance(open_remote(tmp_path.as_uri()).layout, KafkaLayout)
+        name = "00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.rsm-manifest"
+        manifest = tmp_path / "tier" / "sensors-3pXvhekyQiiXrCvqiFuNCQ" / "0" / name
+        manifest.parent.mkdir(parents=True)
+        manifest.touch()
+        for uri, base in (
+            (tmp_path.as_uri(), "tier/"),
+            (f"{tmp_path.as_uri()}/tier", ""),
+            (f"{tmp_path.as_uri()}/tier/", ""),
+        ):
+            tier = open_remote(uri)
+            assert isinstance(tier.layout, AivenLayout)
+            assert tier.layout.base == base
+        assert isinstance(open_remote(tmp_path.as_uri(), layout="kafka").layout, KafkaLayout)
+        (tmp_path / "kafka-tiered-storage").mkdir()
+        assert isinstance(open_remote(tmp_path.as_uri()).layout, KafkaLayout)
+
+    def test_two_tiers_are_one_too_many(self, tmp_path: Path) -> None:
+        for prefix in ("one", "two"):
+            log = tmp_path / prefix / "sensors-3pXvhekyQiiXrCvqiFuNCQ" / "0" / f"{0:020d}-{TOPIC_ID}.log"
+            log.parent.mkdir(parents=True)
+            log.touch()
+        with pytest.raises(UsageError, match="several tiers"):
+            open_remote(tmp_path.as_uri())
+        chosen = open_remote(
+            tmp_path.as_uri(), layout="aiven", settings={"rsm.config.key.prefix": "two/"}
+        ).layout
+        assert isinstance(chosen, AivenLayout)
+        assert chosen.base == "two/"
+
+    def test_iceberg_is_refused_by_name(self, tmp_path: Path) -> None:
+        table = tmp_path / "warehouse" / "orders" / "metadata"
+        table.mkdir(parents=True)
+        (table / "2QZ5FAXaQrqgUzsReWnweA.puffin").touch()
+        with pytest.raises(UnsupportedFormatError, match="iceberg"):
+            open_remote(tmp_path.as_uri())
+        with pytest.raises(UnsupportedFormatError, match="iceberg"):
+            open_remote((tmp_path / "new").as_uri(), settings={"rsm.config.segment.format": "ICEBERG"})
+
+    def test_escaped_uris(self, tmp_path: Path, data: LogSegmentData) -> None:
+        folder = tmp_path / "with space"
+        open_remote(folder.as_uri(), layout="kafka").copy_log_segment_data(metadata_of(), data)
+        assert folder_of(folder).is_dir()
+
+
+class TestDelete:
+    def test_the_folder_goes_with_the_last_segment(self, tmp_path: Path, data: LogSegmentData) -> None:
+        store = local_tier(tmp_path)
+        for number in (0, 1):
+            store.copy_log_segment_data(metadata_of(number), data)
+        store.delete_log_segment_data(metadata_of(0))
+        assert folder_of(tmp_path).is_dir()
+        store.delete_log_segment_data(metadata_of(1))
+        assert not folder_of(tmp_path).exists()
+        assert list(store.list_objects()) == []
+
+    def test_other_files_stay(self, tmp_path: Path, data: LogSegmentData) -> None:
+        store = local_tier(tmp_path)
+        store.copy_log_segment_data(metadata_of(), data)
+        stem = f"{0:020d}-{metadata_of().segment_id}"
+        strangers = [folder_of(tmp_path) / f"{stem}.log.old", folder_of(tmp_path) / f"{stem}x.log"]
+        for path in strangers:
+            path.write_bytes(b"keep")
+        store.delete_log_segment_data(metadata_of())
+        assert sorted(folder_of(tmp_path).iterdir()) == sorted(strangers)
+
+    def test_a_tier_that_is_not_mounted_is_not_an_empty_one(
+        self, tmp_path: Path, data: LogSegmentData
+    ) -> None:
+        store = local_tier(tmp_path / "tier")
+        store.copy_log_segment_data(metadata_of(), data)
+        (tmp_path / "tier").rename(tmp_path / "elsewhere")
+        for call in (
+            lambda: store.delete_log_segment_data(metadata_of()),
+            lambda: store.objects_of(metadata_of()),
+            lambda: list(store.list_objects()),
+            lambda: store.fetch_log_segment(metadata_of(), 0),
+        ):
+            with pytest.raises(RemoteStorageError, match="there is no tier") as caught:
+                call()
+            assert caught.value.hint
+
+
+class TestWithoutAFolderOfItsOwn:
+    """Layout `aiven` without a prefix: nothing but objects tells a tier from an empty mount point."""
+
+    def test_an_empty_mount_point_is_no_tier(self, tmp_path: Path, data: LogSegmentData) -> None:
+        tier = local_tier(tmp_path / "tier", AivenLayout())
+        tier.copy_log_segment_data(metadata_of(), data)
+        (tmp_path / "tier").rename(tmp_path / "elsewhere")
+        (tmp_path / "tier").mkdir()
+        for call in (
+            lambda: tier.delete_log_segment_data(metadata_of()),
+            lambda: tier.objects_of(metadata_of()),
+            lambda: list(tier.list_objects()),
+        ):
+            with pytest.raises(RemoteStorageError, match="there is no tier"):
+                call()
+
+    def test_a_tier_that_was_emptied_is_still_one(self, tmp_path: Path, data: LogSegmentData) -> None:
+        tier = local_tier(tmp_path / "tier", AivenLayout())
+        for number in (0, 1):
+            tier.copy_log_segment_data(metadata_of(number), data)
+        tier.copy_log_segment_data(metadata_of(2, partition=1), data)
+        for segment in (metadata_of(0), metadata_of(1), metadata_of(2, partition=1)):
+            tier.delete_log_segment_data(segment)
+            tier.delete_log_segment_data(segment)
+        assert list(tier.list_objects()) == []
+        assert [path.name for path in (tmp_path / "tier").rglob("*")] == ["orders-2QZ5FAXaQrqgUzsReWnweA"]
+
+
+class TestLinks:
+    def test_a_linked_partition_is_left_alone(self, tmp_path: Path, data: LogSegmentData) -> None:
+        outside = local_tier(tmp_path / "outside")
+        outside.copy_log_segment_data(metadata_of(), data)
+        (tmp_path / "tier" / "kafka-tiered-storage").mkdir(parents=True)
+        folder_of(tmp_path / "tier").symlink_to(folder_of(tmp_path / "outside"))
+        store = local_tier(tmp_path / "tier")
+        for call in (
+            lambda: store.delete_log_segment_data(metadata_of()),
+            lambda: store.copy_log_segment_data(metadata_of(), data),
+            lambda: store.fetch_index(metadata_of(), IndexType.OFFSET),
+            lambda: store.objects_of(metadata_of()),
+        ):
+            with pytest.raises(SafetyRefusal, match="not a plain folder"):
+                call()
+        assert list(store.list_objects()) == []
+        outside.verify_log_segment_data(metadata_of(), data)
+
+    def test_a_linked_object_is_not_read_and_only_the_link_is_deleted(
+        self, tmp_path: Path, data: LogSegmentData
+    ) -> None:
+        store = local_tier(tmp_path)
+        store.copy_log_segment_data(metadata_of(), data)
+        secret = tmp_path / "secret"
+        secret.write_bytes(b"secret")
+        log = folder_of(tmp_path) / f"{0:020d}-{metadata_of().segment_id}.log"
+        log.unlink()
+        log.symlink_to(secret)
+        with pytest.raises(RemoteStorageError, match="symbolic"):
+            store.fetch_log_segment(metadata_of(), 0)
+        store.copy_log_segment_data(metadata_of(), data)
+        assert not log.is_symlink()
+        log.unlink()
+        log.symlink_to(secret)
+        store.delete_log_segment_data(metadata_of())
+        assert secret.read_bytes() == b"secret"
+
+
+def copy(root: Path, data: LogSegmentData, fs: FileSystem) -> None:
+    local_tier(root, fs=fs).copy_log_segment_data(metadata_of(), data)
+
+
+def delete(root: Path, fs: FileSystem) -> None:
+    local_tier(root, fs=fs).delete_log_segment_data(metadata_of())
+
+
+def whole_objects(root: Path, data: LogSegmentData) -> set[str]:
+    """Keys of the segment that are there; each must be whole."""
+    store = local_tier(root)
+    if not (root / "kafka-tiered-storage").exists():
+        return set()
+    reference = root.parent / "reference"
+    local_tier(reference).copy_log_segment_data(metadata_of(), data)
+    expected = {o.key: (reference / o.key).read_bytes() for o in local_tier(reference).list_objects()}
+    found = {o.key for o in store.objects_of(metadata_of())}
+    for key in found:
+        assert (root / key).read_bytes() == expected[key]
+    return found
+
+
+def test_a_copy_and_a_delete_are_on_the_disk(tmp_path: Path, data: LogSegmentData) -> None:
+    assert_durable(partial(copy, tmp_path / "tier", data))
+    assert_durable(partial(delete, tmp_path / "tier"))
+
+
+class TestFaults:
+    @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES])
+    def test_a_failed_copy_shows_no_half_object_and_can_be_repeated(
+        self, tmp_path: Path, data: LogSegmentData, number: int
+    ) -> None:
+        operations = operations_of(lambda fs: copy(tmp_path / "watched", data, fs))
+        assert {"mkdir", "create", "write", "fsync", "rename", "fsync-dir"} <= set(operations)
+        for nth, operation in enumerate(operations):
+            root = tmp_path / str(nth)
+            with pytest.raises(RemoteStorageError) as caught:
+                copy(root, data, Failing(nth, number))
+            assert caught.value.hint
+            unknown = isinstance(caught.value, StoreWriteUnknown)
+            assert unknown == (operation == "fsync-dir" and nth == len(operations) - 1)
+            whole_objects(root, data)
+            assert not list(root.rglob("*.tmp"))
+            copy(root, data, FileSystem())
+            assert len(whole_objects(root, data)) == 6
+
+    @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES])
+    def test_a_failed_delete_is_no_success_and_can_be_repeated(
+        self, tmp_path: Path, data: LogSegmentData, number: int
+    ) -> None:
+        copy(tmp_path / "watched", data, FileSystem())
+        operations = operations_of(lambda fs: delete(tmp_path / "watched", fs))
+        for nth, operation in enumerate(operations):
+            root = tmp_path / str(nth)
+            copy(root, data, FileSystem())
+            if nth <= operations.index("fsync-dir"):
+                with pytest.raises(RemoteStorageError):
+                    delete(root, Failing(nth, number))
+            else:
+                assert operation in {"rmdir", "fsync-dir"}
+                delete(root, Failing(nth, number))
+            delete(root, FileSystem())
+            assert whole_objects(root, data) == set()
+
+    def test_kill_9_at_every_step_of_a_copy(self, tmp_path: Path, data: LogSegmentData) -> None:
+        for nth in range(len(operations_of(lambda fs: copy(tmp_path / "watched", data, fs)))):
+            root = tmp_path / str(nth)
+            assert run_and_die(partial(copy, root, data), nth)
+            whole_objects(root, data)
+            copy(root, data, FileSystem())
+            local_tier(root).verify_log_segment_data(metadata_of(), data)
+            run_and_die(partial(copy, root, data), nth)
+            delete(root, FileSystem())
+            assert not list(root.rglob("*.log*")), "what a crash left goes with the segment"
+        assert not run_and_die(partial(copy, tmp_path / "whole", data), NEVER)
+
+    def test_kill_9_at_every_step_of_a_delete(self, tmp_path: Path, data: LogSegmentData) -> None:
+        copy(tmp_path / "watched", data, FileSystem())
+        for nth in range(len(operations_of(lambda fs: delete(tmp_path / "watched", fs)))):
+            root = tmp_path / str(nth)
+            copy(root, data, FileSystem())
+            assert run_and_die(partial(delete, root), nth)
+            whole_objects(root, data)
+            delete(root, FileSystem())
+            assert whole_objects(root, data) == set()
+
+    def test_a_source_that_vanishes_is_no_missing_object(self, tmp_path: Path, data: LogSegmentData) -> None:
+        data.time_index.unlink()
+        with pytest.raises(RemoteStorageError, match="which was to be copied") as caught:
+            copy(tmp_path / "tier", data, FileSystem())
+        assert "broker" in (caught.value.hint or "")
+
+    def test_an_object_that_shrinks_while_it_is_read(self, tmp_path: Path, data: LogSegmentData) -> None:
+        copy(tmp_path, data, FileSystem())
+        stream = local_tier(tmp_path).fetch_log_segment(metadata_of(), 0)
+        (folder_of(tmp_path) / f"{0:020d}-{metadata_of().segment_id}.log").write_bytes(b"")
+        with pytest.raises(RemoteStorageError, match="ended at 0"):
+            stream.read()
+        stream.close()
+
+    def test_what_a_crash_left_is_listed(self, tmp_path: Path, data: LogSegmentData) -> None:
+        copy(tmp_path, data, FileSystem())
+        (folder_of(tmp_path) / "left.log.tmp").write_bytes(b"12345")
+        key = "kafka-tiered-storage/orders-0-2QZ5FAXaQrqgUzsReWnweA/left.log.tmp"
+        assert RemoteObject(key, 5) in list(local_tier(tmp_path).list_objects())
+
+    def test_copying_beside_a_delete_of_the_partitions_last_segment(
+        self, tmp_path: Path, data: LogSegmentData
+    ) -> None:
+        copy(tmp_path, data, FileSystem())
+        store = local_tier(tmp_path)
+        taken: list[Path] = []
+
+        def take_folder_away(operation: str, path: Path) -> None:
+            if operation == "create" and not taken:
+                taken.append(path)
+                shutil.rmtree(folder_of(tmp_path))
+
+        local_tier(tmp_path, fs=FileSystem(take_folder_away)).copy_log_segment_data(metadata_of(1), data)
+        store.verify_log_segment_data(metadata_of(1), data)

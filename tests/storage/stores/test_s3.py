@@ -1,0 +1,297 @@
+"""What only an object store can get wrong: writes in parts, lost answers, leases, prefixes."""
+
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.errors import (
+    AuthenticationError,
+    LockedError,
+    NotFoundError,
+    RemoteObjectDiffers,
+    RemoteStorageError,
+    UsageError,
+)
+from tierctl.storage import open as opening
+from tierctl.storage.layouts.aiven import AivenLayout
+from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.lease.object_lease import LEASE_S, MARGIN_S, Lease, lease_of
+from tierctl.storage.lease.owner import Owner
+from tierctl.storage.open import open_remote
+from tierctl.storage.stores import s3
+from tierctl.storage.stores.s3 import S3Store, client
+from tierctl.storage.tier import ObjectTier
+
+from tests.storage.segments import data_in, metadata_of
+from tests.support.faulty_proxy import Fault, FaultyProxy
+from tests.support.servers import S3Server
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def store(s3_server: S3Server) -> S3Store:
+    return S3Store(client(), s3_server.bucket(), "a/b/", part_bytes=5 * MIB)
+
+
+def uploads(store: S3Store) -> list[Any]:
+    return list(store._s3.list_multipart_uploads(Bucket=store._bucket).get("Uploads", []))
+
+
+class TestParts:
+    @pytest.mark.parametrize("size_bytes", [5 * MIB, 5 * MIB + 1, 11 * MIB])
+    def test_large_objects_arrive_whole(self, store: S3Store, tmp_path: Path, size_bytes: int) -> None:
+        source = tmp_path / "log"
+        source.write_bytes(bytes(range(256)) * (size_bytes // 256) + b"x" * (size_bytes % 256))
+        store.put_all({"log": source})
+        store.verify("log", source)
+        assert store.sizes_bytes(["log"]) == {"log": size_bytes}
+        with store.open("log", size_bytes - 5) as stream:
+            assert stream.read() == source.read_bytes()[-5:]
+        assert uploads(store) == []
+        changed = bytearray(source.read_bytes())
+        changed[size_bytes // 2] ^= 1
+        source.write_bytes(changed)
+        with pytest.raises(RemoteObjectDiffers):
+            store.verify("log", source)
+        store.put_all({"log": source})
+        store.verify("log", source)
+
+    def test_a_failed_upload_is_aborted(self, store: S3Store, tmp_path: Path) -> None:
+        source = tmp_path / "log"
+        source.write_bytes(bytes(11 * MIB))
+        calls = []
+
+        def fail(*args: Any, **kwargs: Any) -> None:
+            calls.append(kwargs)
+            raise OSError("connection reset")
+
+        store._s3.meta.events.register("before-send.s3.UploadPart", fail)
+        with pytest.raises(RemoteStorageError, match="writing part 1"):
+            store.put_all({"log": source})
+        assert calls
+        assert uploads(store) == []
+        assert store.sizes_bytes(["log"]) == {}
+
+
+class TestOverTls:
+    def test_every_write_says_its_checksum_before_its_bytes(
+        self, s3_tls_server: S3Server, tmp_path: Path
+    ) -> None:
+        """Checksums that boto3 makes itself come after the bytes over TLS, which not all servers know."""
+        store = S3Store(client(), s3_tls_server.bucket(), part_bytes=5 * MIB)
+        sent: list[Any] = []
+        for operation in ("PutObject", "UploadPart"):
+            store._s3.meta.events.register(
+                f"before-send.s3.{operation}", lambda request, **_: sent.append(request.headers)
+            )
+        source = tmp_path / "log"
+        source.write_bytes(bytes(range(256)) * (7 * MIB // 256))
+        store.put_all({"log": source, "index": b"small"})
+        store.verify("log", source)
+        store.verify("index", b"small")
+        assert [len(headers["x-amz-checksum-crc32c"]) for headers in sent] == [8] * 3
+        assert not any("x-amz-trailer" in headers for headers in sent)
+        assert uploads(store) == []
+        store.close()
+
+    def test_who_is_not_trusted_is_not_written_to(
+        self, s3_tls_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bucket = s3_tls_server.bucket()
+        monkeypatch.delenv("AWS_CA_BUNDLE")
+        monkeypatch.setattr(s3, "CLIENT_ATTEMPTS", 1)
+        with pytest.raises(RemoteStorageError, match="certificate verify failed"):
+            S3Store(client(), bucket).put_all({"log": b"secret"})
+
+
+class TestLostAnswers:
+    @pytest.mark.parametrize("same", [True, False])
+    def test_a_write_that_meets_an_object_looks_at_it(self, store: S3Store, same: bool) -> None:
+        store.put_all({"log": b"new" if same else b"old"})
+        store.put_all({"log": b"new"})
+        with store.open("log") as stream:
+            assert stream.read() == b"new"
+
+    def test_somebody_else_writing_the_same_key_is_an_error(
+        self, store: S3Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.put_all({"log": b"old"})
+        head = store._head
+
+        def race(key: str) -> Any:
+            found = head(key)
+            store._s3.put_object(Bucket=store._bucket, Key=f"a/b/{key}", Body=b"theirs")
+            return found
+
+        monkeypatch.setattr(store, "_head", race)
+        with pytest.raises(RemoteStorageError, match="somebody else"):
+            store.put_all({"log": b"new"})
+
+    @pytest.mark.parametrize("tls", [False, True])
+    @pytest.mark.parametrize("attempts", [1, 4])
+    def test_a_lost_answer_to_a_write_is_a_write(
+        self,
+        s3_server: S3Server,
+        s3_tls_session: S3Server,
+        monkeypatch: pytest.MonkeyPatch,
+        attempts: int,
+        tls: bool,
+    ) -> None:
+        bucket = s3_server.bucket()
+        certificate = s3_tls_session.certificate if tls else None
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(s3_tls_session.certificate))
+        monkeypatch.setattr(s3, "CLIENT_ATTEMPTS", attempts)
+        with FaultyProxy(s3_server.port, certificate) as proxy:
+            monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+            proxy.faults = [Fault("reset after", "PUT")]
+            store = S3Store(client(), bucket)
+            store.put_all({"log": b"new"})
+            assert sum(request.startswith("PUT") for request in proxy.requests) == min(attempts, 2)
+            store.verify("log", b"new")
+            store.close()
+
+    def test_an_error_inside_a_good_answer_is_one(
+        self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        bucket = s3_server.bucket()
+        with FaultyProxy(s3_server.port) as proxy:
+            monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
+            store = S3Store(client(), bucket)
+            store.put_all({"one": b"1", "two": b"2"})
+            proxy.faults = [Fault("errors inside", "POST", "delete")]
+            with pytest.raises(RemoteStorageError, match="InternalError") as caught:
+                store.delete(["one", "two"])
+            assert caught.value.hint
+            store.delete(["one", "two", "three"])
+            assert store.sizes_bytes(["one", "two"]) == {}
+            store.close()
+
+
+class TestOpening:
+    def test_prefixes_are_folders(self, s3_server: S3Server, tmp_path: Path) -> None:
+        bucket = s3_server.bucket()
+        data = data_in(tmp_path)
+        for folder in ("", "x", "x/y/"):
+            open_remote(f"s3://{bucket}/{folder}", layout="kafka").copy_log_segment_data(metadata_of(), data)
+        keys = {o.key for o in S3Store(client(), bucket).list_objects("")}
+        for root in ("", "x/", "x/y/"):
+            assert sum(key.startswith(f"{root}kafka-tiered-storage/") for key in keys) == 6
+        named = open_remote(f"s3://{bucket}/x/kafka-tiered-storage")
+        assert len(named.objects_of(metadata_of())) == 6
+
+    def test_the_layout_is_what_is_there(self, s3_server: S3Server, tmp_path: Path) -> None:
+        bucket = s3_server.bucket()
+        new = open_remote(f"s3://{bucket}/new")
+        assert isinstance(new.layout, AivenLayout)
+        settings = {"rsm.config.key.prefix": "raw-"}
+        raw = open_remote(f"s3://{bucket}/new", settings=settings)
+        raw.copy_log_segment_data(metadata_of(), data_in(tmp_path))
+        assert all(o.key.startswith("raw-orders-") for o in raw.list_objects())
+        open_remote(f"s3://{bucket}/k", layout="kafka").copy_log_segment_data(
+            metadata_of(), data_in(tmp_path)
+        )
+        assert isinstance(open_remote(f"s3://{bucket}/k").layout, KafkaLayout)
+
+    def test_what_is_wrong_is_named(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+        with pytest.raises(NotFoundError, match="NoSuchBucket"):
+            open_remote("s3://no-such-bucket-here/x")
+        bucket = s3_server.bucket()
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+        with pytest.raises(AuthenticationError) as caught:
+            open_remote(f"s3://{bucket}/x")
+        assert "wrong" not in str(caught.value)
+        monkeypatch.setattr(opening, "find_spec", lambda _: None)
+        with pytest.raises(UsageError) as missing:
+            open_remote(f"s3://{bucket}/x")
+        assert missing.value.hint == "pip install tierctl[s3]"
+
+
+class TestLease:
+    def test_one_at_a_time(self, store: S3Store) -> None:
+        tier = ObjectTier(store, KafkaLayout())
+        first, second = lease_of(tier), lease_of(tier)
+        assert first is not None
+        assert second is not None
+        with first:
+            assert not first.is_lost()
+            with pytest.raises(LockedError, match=f"process {os.getpid()} on"), second:
+                pass
+            assert list(tier.list_objects()) == []
+        with lease_of(tier) as third:  # type: ignore[union-attr]
+            assert not third.is_lost()
+        assert list(store.list_objects("")) == []
+
+    def test_only_one_of_many_gets_it(self, store: S3Store) -> None:
+        got: list[str] = []
+        begin, seen = threading.Barrier(6), threading.Barrier(6)
+
+        def compete(name: str) -> None:
+            begin.wait()
+            try:
+                with Lease(store, "lease", owner=Owner.of_this_run()):
+                    got.append(name)
+                    seen.wait()
+            except LockedError:
+                seen.wait()
+
+        threads = [threading.Thread(target=compete, args=(f"run {n}",)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(got) == 1
+
+    def test_one_that_was_taken_is_lost_and_stays_with_the_other(self, store: S3Store) -> None:
+        with Lease(store, "lease", owner=Owner.of_this_run()) as first:
+            store._s3.put_object(Bucket=store._bucket, Key="a/b/lease", Body=b'{"host": "thief"}')
+            first.renew()
+            assert first.is_lost()
+        assert b"thief" in store.open("lease").read()
+
+    def test_time_passes_without_renewal(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        now = [0.0]
+        with Lease(store, "lease", owner=Owner.of_this_run(), clock_s=lambda: now[0]) as lease:
+            now[0] = LEASE_S - MARGIN_S - 1
+            lease.renew()
+            now[0] += LEASE_S - MARGIN_S - 1
+            assert not lease.is_lost()
+
+            def unreachable(*_: object) -> None:
+                raise RemoteStorageError("timeout")
+
+            monkeypatch.setattr(store, "put_if", unreachable)
+            lease.renew()
+            assert not lease.is_lost()
+            now[0] += 2
+            assert lease.is_lost()
+        monkeypatch.undo()
+
+    def test_an_old_one_is_taken_over(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        store.put_all({"lease": b"what a killed run left"})
+        with pytest.raises(LockedError), Lease(store, "lease", owner=Owner.of_this_run()):
+            pass
+        monkeypatch.setattr("tierctl.storage.lease.object_lease.TAKE_OVER_S", -1.0)
+        with Lease(store, "lease", owner=Owner.of_this_run()) as second:
+            assert not second.is_lost()
+            assert second._owner.run.encode() in store.open("lease").read()
+
+    def test_one_whose_process_is_gone_is_taken_over(self, store: S3Store) -> None:
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        for change in ({"pid": gone.pid}, {"started": "1"}, {"run": "an earlier one of this process"}):
+            left = Owner.of_this_run().facts() | change
+            store.put_all({"lease": json.dumps(left).encode()})
+            with Lease(store, "lease", owner=Owner.of_this_run()) as lease:
+                assert not lease.is_lost()
+
+    def test_one_of_another_machine_may_still_run(self, store: S3Store) -> None:
+        for change in ({"place": "elsewhere", "pid": 1 << 22}, {"place": "", "pid": 1 << 22}, {"pid": "x"}):
+            left = Owner.of_this_run().facts() | {"started": "1"} | change
+            store.put_all({"lease": json.dumps(left).encode()})
+            with pytest.raises(LockedError), Lease(store, "lease", owner=Owner.of_this_run()):
+                pass

@@ -1,0 +1,206 @@
+"""Each fault between a client and an S3 server, at each request: what is promised holds, or an error comes.
+
+The client tries once, so that no fault is hidden; that whole commands converge is tests/apply's to see.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.errors import RemoteObjectDiffers, TierctlError
+from tierctl.storage.stores import s3
+from tierctl.storage.stores.s3 import S3Address, S3Store, client
+
+from tests.support.faulty_proxy import KINDS, Fault, FaultyProxy, Kind
+from tests.support.servers import S3Server, found
+
+MIB = 1 << 20
+TIMEOUT_S = 0.4
+_FRESH = count()
+
+ANSWERED = tuple(kind for kind in KINDS if kind != "errors inside")
+"""Faults of requests whose good answers hold no XML."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """The same bucket from behind the faults, and from beside them."""
+
+    proxy: FaultyProxy
+    far: S3Store
+    near: S3Store
+
+    def keys(self) -> tuple[str, str, str]:
+        """Three that nobody had."""
+        number = next(_FRESH)
+        return f"{number}/a", f"{number}/b", f"{number}/c"
+
+    def spoiled(self, fault: Fault, act: Callable[..., object], *args: object) -> bool:
+        """Whether `act` ended with an error of ours when this went wrong; any other is raised."""
+        self.proxy.faults = [fault]
+        try:
+            act(*args)
+        except TierctlError:
+            return True
+        finally:
+            self.proxy.faults = []
+        return False
+
+    def holds(self, keys: tuple[str, ...]) -> dict[str, bytes]:
+        return {key: self.near.open(key).read() for key in self.near.sizes_bytes(keys)}
+
+    def uploads(self, prefix: str) -> list[Any]:
+        return self.near._s3.list_multipart_uploads(Bucket=self.near._bucket, Prefix=prefix).get(
+            "Uploads", []
+        )
+
+
+@pytest.fixture(scope="module")
+def sides(s3_session: S3Server) -> Iterator[Sides]:
+    with pytest.MonkeyPatch.context() as patch, FaultyProxy(s3_session.port) as proxy:
+        found(s3_session, patch)
+        bucket = s3_session.bucket()
+        near = S3Store(client(), bucket, part_bytes=5 * MIB)
+        patch.setattr(s3, "READ_TIMEOUT_S", TIMEOUT_S)
+        patch.setattr(s3, "CLIENT_ATTEMPTS", 1)
+        far = S3Store(client(S3Address(proxy.endpoint)), bucket, part_bytes=5 * MIB)
+        yield Sides(proxy, far, near)
+        far.close()
+        near.close()
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    made: Kind = request.param
+    return made
+
+
+def positions(kind: Kind) -> tuple[int, ...]:
+    """The first, the middle, the last of three requests, and all of them; one where a fault takes time."""
+    return (2,) if kind in {"hang", "timeout"} else (1, 2, 3, 0)
+
+
+def test_writing(sides: Sides, kind: Kind) -> None:
+    for nth in positions(kind):
+        keys = sides.keys()
+        wanted = {key: key.encode() * 50 for key in keys}
+        failed = sides.spoiled(Fault(kind, "PUT", nth=nth), sides.far.put_all, wanted)
+        held = sides.holds(keys)
+        assert held.items() <= wanted.items()
+        assert failed or held == wanted
+        sides.near.put_all(wanted)
+        assert sides.holds(keys) == wanted
+
+
+def test_writing_over_what_is_there(sides: Sides, kind: Kind) -> None:
+    for nth in positions(kind):
+        keys = sides.keys()
+        old, new = ({key: key.encode() * times for key in keys} for times in (10, 20))
+        sides.near.put_all(old)
+        # Two requests an object: the first finds it there.
+        fault = Fault(kind, "PUT", nth=2 * nth)
+        failed = sides.spoiled(fault, sides.far.put_all, new)
+        held = sides.holds(keys)
+        assert held.keys() == set(keys)
+        assert all(held[key] in (old[key], new[key]) for key in keys)
+        assert failed or held == new
+        sides.near.put_all(new)
+        assert sides.holds(keys) == new
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "uploads"), ("PUT", "partNumber=2"), ("POST", "uploadId")],
+    ids=["create", "part", "complete"],
+)
+def test_writing_in_parts(sides: Sides, kind: Kind, method: str, path: str, tmp_path: Path) -> None:
+    source = tmp_path / "log"
+    source.write_bytes(bytes(range(256)) * (5 * MIB // 256) + b"end")
+    key = sides.keys()[0]
+    failed = sides.spoiled(Fault(kind, method, path), sides.far.put_all, {key: source})
+    held = sides.holds((key,))
+    assert held in ({}, {key: source.read_bytes()})
+    assert failed or held
+    sides.near.put_all({key: source})
+    sides.near.verify(key, source)
+    sides.near.delete([key])
+    assert (sides.holds((key,)), sides.uploads(key)) == ({}, [])
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_verifying(sides: Sides, kind: Kind) -> None:
+    """What is wrong never passes."""
+    keys = sides.keys()
+    sides.near.put_all(dict.fromkeys(keys, b"right"))
+
+    def differing(source: bytes) -> None:
+        for key in keys:
+            with pytest.raises(RemoteObjectDiffers):
+                sides.far.verify(key, source)
+
+    def same(source: bytes) -> None:
+        for key in keys:
+            sides.far.verify(key, source)
+
+    for nth in positions(kind):
+        # What HEAD answers has no body that could be cut.
+        assert sides.spoiled(Fault(kind, "HEAD", nth=nth), same, b"right") or kind == "truncated"
+        sides.spoiled(Fault(kind, "HEAD", nth=nth), differing, b"wrong")
+
+
+@pytest.mark.parametrize("kind", ANSWERED)
+def test_reading(sides: Sides, kind: Kind) -> None:
+    """All of the bytes, or an error: never fewer, and never others."""
+    keys = sides.keys()
+    wanted = {key: key.encode() * 5000 for key in keys}
+    sides.near.put_all(wanted)
+    whole = {key: data[3:] for key, data in wanted.items()}
+
+    def take(read: dict[str, bytes]) -> None:
+        for key in keys:
+            with sides.far.open(key, 3) as stream:
+                read[key] = stream.read()
+
+    for nth in positions(kind):
+        read: dict[str, bytes] = {}
+        failed = sides.spoiled(Fault(kind, "GET", nth=nth), take, read)
+        assert read.items() <= whole.items()
+        assert failed or read == whole
+
+
+def test_listing(sides: Sides, kind: Kind) -> None:
+    """All that is there, or an error: what is missing from a listing would be taken for deleted."""
+    keys = sides.keys()
+    sides.near.put_all(dict.fromkeys(keys, b"x"))
+
+    def look(seen: list[set[str]]) -> None:
+        seen.append({o.key for o in sides.far.list_objects(keys[0][:-1])})
+        seen.append(set(sides.far.sizes_bytes(keys)))
+        seen.append(set(sides.far.sizes_bytes(keys[:2])) | {keys[2]})
+
+    for nth in positions(kind):
+        seen: list[set[str]] = []
+        failed = sides.spoiled(Fault(kind, "GET", "list-type", nth), look, seen)
+        assert all(each == set(keys) for each in seen)
+        assert failed or len(seen) == 3
+
+
+@pytest.mark.parametrize("request_of", [("POST", "delete"), ("GET", "uploads")], ids=["delete", "uploads"])
+def test_deleting(sides: Sides, kind: Kind, request_of: tuple[str, str]) -> None:
+
+    def delete(keys: tuple[str, ...], deleted: list[str]) -> None:
+        for key in keys:
+            sides.far.delete([key])
+            deleted.append(key)
+
+    for nth in positions(kind):
+        keys = sides.keys()
+        sides.near.put_all(dict.fromkeys(keys, b"x"))
+        deleted: list[str] = []
+        sides.spoiled(Fault(kind, *request_of, nth), delete, keys, deleted)
+        assert not set(sides.holds(keys)) & set(deleted)
+        sides.near.delete(keys)
+        assert sides.holds(keys) == {}

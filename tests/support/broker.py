@@ -1,0 +1,347 @@
+"""Real brokers for tests: KRaft nodes, started in about three seconds.
+
+    def test_offsets(brokers: Brokers) -> None:
+        broker = brokers.shared("4.3.0")            # one a session, shared between tests
+        topic_id = broker.create_topic("orders-1", tiered=True)
+        broker.produce("orders-1", 3000)
+        broker.await_idle()
+        assert broker.offsets("earliest-local", "orders-1") == {("orders-1", 0): 2400}
+
+A shared broker is for tests that use topics of their own and don't stop it; `brokers.disturbed(...)` is
+shared, too, by tests that stop it and start it again; `brokers.own(...)` is for one test, and
+`brokers.cluster(...)` several nodes of one cluster. Only processes started here are ended, each by itself.
+Without Java these tests are skipped with a line that says so; with CI=true that is a failure.
+"""
+
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from tierctl.model import Uuid
+
+from tests.support.broker_client import CLIENT_TIMEOUT_S, StockClient
+from tests.support.broker_settings import (
+    METADATA_PARTITIONS,
+    NODE_ID,
+    PASSWORD,
+    SECURED,
+    SERVER,
+    TIERED,
+    USER,
+    dotted,
+    jaas_quoted,
+)
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.kafka import VERSIONS, KafkaRelease, fetch_release
+
+__all__ = [
+    "CLIENT_TIMEOUT_S",
+    "METADATA_PARTITIONS",
+    "NODE_ID",
+    "PASSWORD",
+    "USER",
+    "Broker",
+    "Brokers",
+    "jaas_quoted",
+]
+
+START_TIMEOUT_S = 180
+CLUSTER_ID = "dGllcmN0bC10ZXN0cy0wMQ"
+# How soon a cluster sees that a node was killed, and a node writes down what others have.
+QUICK: dict[str, Any] = {
+    "broker_session_timeout_ms": "4000",
+    "broker_heartbeat_interval_ms": "500",
+    "replica_high_watermark_checkpoint_interval_ms": "200",
+}
+
+
+@dataclass(kw_only=True)
+class Broker(StockClient):
+    """A node and its folder; `log_dir` is its data, `remote_dir` the tier of LocalTieredStorage.
+
+    `tiered` and `settings` count at the next `start`. Ports stay the same over restarts. `voters` are the
+    controllers of a cluster of several nodes, `proxied_at` is a port whose connections come to
+    `ports[2]`, and by which those clients are told to come.
+    """
+
+    release: KafkaRelease
+    folder: Path
+    ports: tuple[int, ...]
+    tiered: bool = True
+    settings: dict[str, str] = field(default_factory=dict)
+    certificates: Certificates | None = None
+    node_id: int = NODE_ID
+    voters: str = ""
+    remote: Path | None = None
+    heap: str = "384m"
+    proxied_at: int | None = None
+    _process: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
+    _admin: Any = field(default=None, repr=False)
+
+    @property
+    def bootstrap(self) -> str:
+        """The listener without security."""
+        return f"localhost:{self.ports[0]}"
+
+    @property
+    def bootstrap_sasl(self) -> str:
+        """The SASL_SSL listener of a secured broker: PLAIN, SCRAM-SHA-512, OAUTHBEARER."""
+        return f"localhost:{self.ports[2]}"
+
+    @property
+    def bootstrap_ssl(self) -> str:
+        """The SSL listener of a secured broker, which wants a client's certificate."""
+        return f"localhost:{self.ports[3]}"
+
+    @property
+    def log_dir(self) -> Path:
+        """log.dirs."""
+        return self.folder / "logs"
+
+    @property
+    def remote_dir(self) -> Path:
+        """rsm.config.dir."""
+        return self.remote or self.folder / "remote"
+
+    @property
+    def properties(self) -> Path:
+        """The server.properties it runs with."""
+        return self.folder / "server.properties"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> None:
+        """Start it, formatted when it is new, and wait until it answers."""
+        self.launch()
+        self.await_up()
+
+    def await_up(self) -> None:
+        """Wait until it answers."""
+        self.wait_for("the broker to answer", self._answers, START_TIMEOUT_S)
+
+    def launch(self) -> None:
+        """Start it without waiting."""
+        assert not self.is_running
+        self.remote_dir.mkdir(parents=True, exist_ok=True)
+        self._write_properties()
+        if not (self.log_dir / "meta.properties").exists():
+            self.format()
+        with (self.folder / "broker.out").open("ab") as sink:
+            self._process = subprocess.Popen(
+                self.release.command("kafka.Kafka", [str(self.properties)], heap=self.heap),
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
+            )
+
+    def stop(self, *, kill: bool = False) -> None:
+        """End it as an operator would, by SIGTERM, or with kill -9."""
+        self._admin = None
+        process, self._process = self._process, None
+        if process is None or process.poll() is not None:
+            return
+        process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            process.wait(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=30)
+
+    def restart(self, *, tiered: bool | None = None, **settings: str) -> None:
+        """Stop it and start it again, with other settings (`_` for `.` in their names)."""
+        self.stop()
+        self.tiered = self.tiered if tiered is None else tiered
+        self.settings |= dotted(settings)
+        self.start()
+
+    def _write_properties(self) -> None:
+        listeners = advertised = f"PLAINTEXT://localhost:{self.ports[0]}"
+        if self.certificates is not None:
+            listeners += f",SASL_SSL://localhost:{self.ports[2]},SSL://localhost:{self.ports[3]}"
+            advertised = listeners
+        elif self.proxied_at is not None:
+            listeners += f",PROXIED://localhost:{self.ports[2]}"
+            advertised += f",PROXIED://localhost:{self.proxied_at}"
+        voters = self.voters or f"{self.node_id}@localhost:{self.ports[1]}"
+        text = SERVER.format(node_id=self.node_id, voters=voters, log_dir=self.log_dir)
+        text += f"listeners={listeners},CONTROLLER://localhost:{self.ports[1]}\n"
+        text += f"advertised.listeners={advertised}\n"
+        if self.tiered:
+            text += TIERED.format(remote_dir=self.remote_dir, metadata_partitions=METADATA_PARTITIONS)
+        if self.certificates is not None:
+            text += SECURED.format(
+                keystore=self.certificates.server_keystore,
+                truststore=self.certificates.truststore,
+                password=self.certificates.password,
+                user=USER,
+                # Once for the JAAS string, once for the .properties file.
+                user_password=jaas_quoted(PASSWORD).replace("\\", "\\\\"),
+            )
+        text += "".join(f"{key}={value}\n" for key, value in self.settings.items())
+        self.properties.write_text(text)
+
+    def format(self) -> None:
+        """Prepare its log directory."""
+        self._write_properties()
+        more = []
+        if self.certificates is not None:
+            more = ["--add-scram", f"SCRAM-SHA-512=[name={USER},password={PASSWORD}]"]
+        self.release.run(
+            "kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(self.properties), *more
+        )
+
+    def _answers(self) -> bool:
+        process = self._process
+        if process is None or process.poll() is not None:
+            pytest.fail(f"the broker ended:\n{self.said()[-3000:]}")
+        with suppress(OSError), socket.create_connection(("localhost", self.ports[0]), timeout=1):
+            return any(broker.id == self.node_id for broker in self._brokers().values())
+        return False
+
+    def _brokers(self) -> dict[int, Any]:
+        from confluent_kafka import KafkaException
+
+        try:
+            brokers: dict[int, Any] = self.admin.list_topics(timeout=2).brokers
+        except KafkaException:
+            return {}
+        return brokers
+
+    def said(self) -> str:
+        """Everything the broker printed so far."""
+        return (self.folder / "broker.out").read_text(errors="replace")
+
+
+class Brokers:
+    """Brokers of a test session; all that still run are ended with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._shared: dict[tuple[object, ...], Broker] = {}
+        self._all: list[Broker] = []
+
+    def shared(self, version: str, *, tiered: bool = True, secured: bool = False) -> Broker:
+        """The broker of this kind that tests share; started when it is first asked for."""
+        key = (version, tiered, secured)
+        if key not in self._shared:
+            self._shared[key] = self.own(version, tiered=tiered, secured=secured)
+        return self._shared[key]
+
+    def disturbed(self, version: str) -> Broker:
+        """A tiering broker for tests that stop it, start it again, or come to it through a proxy."""
+        key = (version, "disturbed")
+        if key not in self._shared:
+            broker = self.own(version, start=False, **QUICK)
+            (broker.proxied_at,) = _free_ports(1)
+            broker.start()
+            self._shared[key] = broker
+        broker = self._shared[key]
+        if not broker.is_running:
+            broker.start()
+        return broker
+
+    def guarded(self) -> Broker:
+        """A broker that does not tier, where USER may do what the tests that share it say."""
+        key = ("guarded",)
+        if key not in self._shared:
+            self._shared[key] = self.own(
+                "4.3.0",
+                tiered=False,
+                secured=True,
+                authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                super_users="User:ANONYMOUS",
+                remote_log_manager_task_interval_ms="60000",
+                **QUICK,
+            )
+        return self._shared[key]
+
+    def cluster(self, version: str, nodes: int, **settings: str) -> list[Broker]:
+        """Nodes of one cluster, each with a small heap, broker and controller at once; one tier for all."""
+        made = [self.own(version, tiered=False, start=False) for _ in range(nodes)]
+        voters = ",".join(f"{number}@localhost:{broker.ports[1]}" for number, broker in enumerate(made, 1))
+        for number, broker in enumerate(made, 1):
+            broker.node_id, broker.voters, broker.heap = number, voters, "256m"
+            broker.remote = made[0].folder / "remote"
+            broker.settings |= dotted({**QUICK, **settings})
+        made[0].format()
+        for broker in made[1:]:
+            shutil.copytree(made[0].log_dir, broker.log_dir)
+            properties = broker.log_dir / "meta.properties"
+            text = properties.read_text().replace("node.id=1", f"node.id={broker.node_id}")
+            own_id = Uuid.from_bytes(uuid4().bytes)
+            properties.write_text(re.sub("(?m)^directory.id=.*$", f"directory.id={own_id}", text))
+        for broker in made:
+            broker.launch()
+        for broker in made:
+            broker.await_up()
+        return made
+
+    def own(
+        self, version: str, *, tiered: bool = True, secured: bool = False, start: bool = True, **settings: str
+    ) -> Broker:
+        """A broker for one test; the caller stops it when it is done with it."""
+        release = fetch_release(version)
+        folder = self._folder / f"{len(self._all)}-{version}"
+        folder.mkdir(parents=True)
+        broker = Broker(
+            release=release,
+            folder=folder,
+            ports=_free_ports(4),
+            tiered=tiered,
+            settings=dotted(settings),
+            certificates=make_certificates(folder / "certificates") if secured else None,
+        )
+        self._all.append(broker)
+        if start:
+            broker.start()
+        return broker
+
+    def stop(self) -> None:
+        """End every broker that still runs."""
+        for broker in self._all:
+            # One of several waits for a quorum that is going away, too.
+            broker.stop(kill=bool(broker.voters))
+
+
+def _free_ports(count: int) -> tuple[int, ...]:
+    """Ports nobody listens on, below those that systems give to outgoing connections.
+
+    A broker that restarts wants its ports back.
+    """
+    found: list[int] = []
+    for port in random.sample(range(20000, 32000), 200):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("localhost", port))
+            found.append(port)
+        if len(found) == count:
+            return tuple(found)
+    raise OSError("no free ports")
+
+
+@pytest.fixture(scope="session")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
+    """Real brokers, by version."""
+    made = Brokers(tmp_path_factory.mktemp("brokers"))
+    try:
+        yield made
+    finally:
+        made.stop()
+
+
+@pytest.fixture(scope="session", params=VERSIONS)
+def broker(request: pytest.FixtureRequest, brokers: Brokers) -> Broker:
+    """A shared broker of each version, with tiering."""
+    return brokers.shared(request.param)

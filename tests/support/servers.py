@@ -1,0 +1,317 @@
+"""Real stores for tests: an S3 server and an HDFS cluster, started once a session on free loopback ports.
+
+    def test_listing(s3_server: S3Server) -> None:
+        store = S3Store(client(), s3_server.bucket(), "")
+
+S3 is versitygw, built with Go into `.cache/go`, or s3proxy from Maven Central where Go is missing; HDFS is
+Hadoop's MiniDFSCluster. What can't be started is skipped with a line that says so; with CI=true that is a
+failure. Only processes started here are ended, each by itself; credentials are in the environment only.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from tests.support.java import java
+
+VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
+S3PROXY = ("org.gaul", "s3proxy", "4.1.0", "jar-with-dependencies")
+HADOOP = (
+    ("org.apache.hadoop", "hadoop-client-minicluster", "3.4.2", ""),
+    ("org.apache.hadoop", "hadoop-client-runtime", "3.4.2", ""),
+    ("org.mockito", "mockito-core", "4.11.0", ""),
+    ("junit", "junit", "4.13.2", ""),
+    ("javax.xml.bind", "jaxb-api", "2.3.1", ""),
+    ("org.slf4j", "slf4j-simple", "1.7.36", ""),
+    # Of these YARN alone has need.
+    ("org.bouncycastle", "bcpkix-jdk18on", "1.78.1", ""),
+    ("ch.qos.reload4j", "reload4j", "1.2.25", ""),
+)
+KEY, SECRET = "tierctl-test", "tierctl-test-secret"
+BUILD_TIMEOUT_S = 900
+START_TIMEOUT_S = 60
+
+_CACHE = Path(__file__).parents[2] / ".cache"
+_DEPENDENCY = """
+    <dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>{}</dependency>"""
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>tierctl.tests</groupId><artifactId>{}</artifactId><version>1</version><packaging>pom</packaging>
+  <dependencies>{}</dependencies>
+</project>
+"""
+
+
+def cannot(what: str, reason: str) -> None:
+    """Skip the test, saying what it leaves untested; fail it under CI=true."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(reason)
+    pytest.skip(f"NOT TESTED AGAINST {what}: {reason}")
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody has."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def process(command: Sequence[str], log: Path, ready: Callable[[], bool]) -> Iterator[None]:
+    """A server while the block runs, from when it is ready; ended by its own id."""
+    with log.open("wb") as out:
+        server = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, cwd=log.parent)
+    try:
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not ready():
+            if server.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"{command[0]} did not start:\n{log.read_text(errors='replace')[-2000:]}")
+            time.sleep(0.05)
+        yield
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait(20)
+
+
+def answers(port: int) -> bool:
+    """Whether somebody listens."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+def jars(name: str, artifacts: Sequence[tuple[str, str, str, str]]) -> Path | None:
+    """A folder with artifacts from Maven Central and what they need; None when it can't be had."""
+    target = _CACHE / name
+    if target.is_dir() or shutil.which("mvn") is None:
+        return target if target.is_dir() else None
+    mine = _CACHE / f"{name}.{os.getpid()}"
+    mine.mkdir(parents=True)
+    dependencies = "".join(
+        _DEPENDENCY.format(group, artifact, version, f"<classifier>{more}</classifier>" if more else "")
+        for group, artifact, version, more in artifacts
+    )
+    (mine / "pom.xml").write_text(_POM.format(name, dependencies))
+    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={mine / 'jars'}"]
+    try:
+        done = subprocess.run(command, cwd=mine, capture_output=True, timeout=BUILD_TIMEOUT_S, check=False)
+        if done.returncode:
+            return None
+        with suppress(OSError):
+            (mine / "jars").rename(target)
+        return target
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
+def hadoop_jars(what: str) -> Path:
+    """Hadoop's small clusters; without them `what` is not tested."""
+    found = jars("hadoop-3.4.2-hdfs-yarn", HADOOP)
+    if found is None or shutil.which("java") is None:
+        cannot(what, "Java and Maven are needed, and Maven Central")
+    assert found is not None
+    return found
+
+
+def go_tool(name: str, module: str) -> Path | None:
+    """A program built from a pinned Go module; None when it can't be had."""
+    target = _CACHE / "go" / name
+    if target.is_file() or shutil.which("go") is None:
+        return target if target.is_file() else None
+    mine = _CACHE / "go" / f"{name}.{os.getpid()}"
+    mine.mkdir(parents=True)
+    try:
+        done = subprocess.run(
+            ["go", "install", module],
+            env=os.environ | {"GOBIN": str(mine), "GOFLAGS": "-trimpath"},
+            capture_output=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+        if done.returncode:
+            return None
+        next(mine.iterdir()).rename(target)
+        return target
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
+@dataclass(frozen=True, slots=True)
+class S3Server:
+    """A running server; its endpoint and credentials are in the environment.
+
+    `certificate` is the PEM file, with key, that it and who trusts it have; None for one without TLS.
+    """
+
+    port: int
+    folder: Path
+    certificate: Path | None = None
+
+    @property
+    def endpoint(self) -> str:
+        """Where it listens."""
+        return f"{'https' if self.certificate else 'http'}://127.0.0.1:{self.port}"
+
+    def bucket(self) -> str:
+        """A new, empty bucket."""
+        from tierctl.storage.stores.s3 import client
+
+        name = f"tier-{uuid4().hex[:12]}"
+        s3 = client()
+        s3.create_bucket(Bucket=name)
+        s3.close()
+        return name
+
+
+def _environment(server: S3Server) -> dict[str, str]:
+    trusted = {} if server.certificate is None else {"AWS_CA_BUNDLE": str(server.certificate)}
+    return trusted | {
+        "AWS_ENDPOINT_URL_S3": server.endpoint,
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def _s3_command(folder: Path, port: int, certificate: Path | None = None) -> list[str]:
+    data = folder / "data"
+    data.mkdir()
+    gateway = go_tool("versitygw", VERSITYGW)
+    if gateway is not None:
+        where = ["--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET]
+        if certificate is not None:
+            where += ["--cert", str(certificate), "--key", str(certificate)]
+        return [str(gateway), *where, "--quiet", "posix", str(data)]
+    proxy = jars("s3proxy", [S3PROXY])
+    if proxy is None or shutil.which("java") is None:
+        cannot("S3", "neither Go (versitygw) nor Java and Maven (s3proxy) are there, or they can't download")
+    settings = {
+        **_s3proxy_listener(folder, port, certificate),
+        "s3proxy.authorization": "aws-v2-or-v4",
+        "s3proxy.identity": KEY,
+        "s3proxy.credential": SECRET,
+        "jclouds.provider": "filesystem-nio2",
+        "jclouds.filesystem.basedir": str(data),
+    }
+    file = folder / "s3proxy.conf"
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    # The whole one alone: what it is made of lies beside it, and would be mixed with its own copies.
+    (whole,) = proxy.glob("s3proxy-*-jar-with-dependencies.jar")
+    return java(str(whole), "org.gaul.s3proxy.Main", "--properties", str(file), heap="256m")
+
+
+def _s3proxy_listener(folder: Path, port: int, certificate: Path | None) -> dict[str, str]:
+    if certificate is None:
+        return {"s3proxy.endpoint": f"http://127.0.0.1:{port}"}
+    store = folder / "s3proxy.p12"
+    _openssl("pkcs12", "-export", "-in", certificate, "-out", store, "-passout", f"pass:{SECRET}")
+    return {
+        "s3proxy.secure-endpoint": f"https://127.0.0.1:{port}",
+        "s3proxy.keystore-path": str(store),
+        "s3proxy.keystore-password": SECRET,
+    }
+
+
+def _certificate(folder: Path) -> Path:
+    """A certificate of the loopback address that signs itself, with its key: who has it trusts it."""
+    if shutil.which("openssl") is None:
+        cannot("S3 OVER TLS", "openssl makes the certificate, and is not there")
+    key, made = folder / "key.pem", folder / "tls.pem"
+    wanted = ("-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made)
+    _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *wanted)
+    made.write_text(made.read_text() + key.read_text())
+    return made
+
+
+def _openssl(*arguments: object) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=60)
+
+
+@contextmanager
+def s3_running(folder: Path, *, tls: bool = False) -> Iterator[S3Server]:
+    """An S3 server while the block runs; `folder` must be there."""
+    certificate = _certificate(folder) if tls else None
+    port = free_port()
+    command = _s3_command(folder, port, certificate)
+    with process(command, folder / "log", lambda: answers(port)):
+        yield S3Server(port, folder, certificate)
+
+
+def found(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The server, with what finds it in the environment."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in _environment(server).items():
+        monkeypatch.setenv(name, value)
+    return server
+
+
+@pytest.fixture(scope="session")
+def s3_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The session's S3 server."""
+    with s3_running(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def s3_tls_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """The session's S3 server that speaks TLS."""
+    with s3_running(tmp_path_factory.mktemp("s3-tls"), tls=True) as server:
+        yield server
+
+
+@pytest.fixture
+def s3_server(s3_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The session's S3 server, with what finds it in the environment."""
+    return found(s3_session, monkeypatch)
+
+
+@pytest.fixture
+def s3_tls_server(s3_tls_session: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
+    """The session's S3 server that speaks TLS, with what finds and trusts it in the environment."""
+    return found(s3_tls_session, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def hdfs_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The session's HDFS, as hdfs://host:port."""
+    hadoop = hadoop_jars("HDFS")
+    folder = tmp_path_factory.mktemp("hdfs")
+    port, http_port, details = free_port(), free_port(), folder / "details.json"
+    options = ("--add-opens", "java.base/java.lang=ALL-UNNAMED")
+    manager = "org.apache.hadoop.test.MiniDFSClusterManager"
+    command = java(f"{hadoop}/*", *options, manager, "-datanodes", "1", "-format")
+    command += ["-nnport", str(port), "-httpport", str(http_port), "-writeDetails", str(details)]
+
+    def ready() -> bool:
+        return details.is_file() and details.stat().st_size > 0
+
+    with process(command, folder / "log", ready):
+        yield f"hdfs://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def hdfs(hdfs_session: str) -> str:
+    """A folder of the session's HDFS that is there and empty."""
+    from tierctl.storage.stores.hdfs import hdfs_client
+
+    folder = f"/{uuid4().hex[:12]}"
+    hdfs_client(hdfs_session).mkdirs(folder, create_parent=True)
+    return hdfs_session + folder

@@ -1,0 +1,221 @@
+"""What `segments --check` finds, and that it finds nothing where nothing is wrong."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import Lineage
+from tierctl.verify.segments import (
+    Finding,
+    FindingKind,
+    LogFacts,
+    Offsets,
+    Severity,
+    check_latest_tiered,
+    check_offsets,
+    check_segments,
+)
+
+from tests.state.captures import lineage_of, partition, read_state
+from tests.state.histories import ORDERS, S, finished, segment_id, started, updated
+
+K = FindingKind
+FINE = Offsets(
+    local_log_start_offset=50,
+    last_stable_offset=90,
+    local_log_end_offset=100,
+    remote_log_start_offset=10,
+    remote_log_end_offset=80,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "broken"),
+    [
+        ({}, []),
+        ({"remote_log_start_offset": None, "remote_log_end_offset": None}, []),
+        ({"last_stable_offset": 100, "remote_log_end_offset": 100}, []),
+        ({"last_stable_offset": 101}, ["Lz (local log end) 100 is below Ly (last stable offset) 101"]),
+        ({"local_log_start_offset": 91}, ["Ly (last stable offset) 90 is below Lx (local log start) 91"]),
+        ({"remote_log_end_offset": 91}, ["Ly (last stable offset) 90 is below Ry (remote log end) 91"]),
+        ({"remote_log_start_offset": 81}, ["Ry (remote log end) 80 is below Rx (remote log start) 81"]),
+    ],
+    ids=["all hold", "nothing remote", "all equal", "Lz >= Ly", "Ly >= Lx", "Ly >= Ry", "Ry >= Rx"],
+)
+def test_offsets(change: dict[str, int], broken: list[str]) -> None:
+    findings = list(check_offsets(ORDERS, replace(FINE, **change)))
+    assert [finding.message for finding in findings] == broken
+    assert all((f.kind, f.severity, f.topic) == (K.OFFSETS, Severity.ERROR, "orders") for f in findings)
+
+
+@pytest.mark.parametrize(
+    ("latest_tiered", "copied", "log_start", "severity"),
+    [
+        (79, 79, 10, None),
+        (80, 79, 10, Severity.ERROR),
+        (0, -1, 0, Severity.ERROR),
+        (78, 79, 10, Severity.WARNING),
+        # Everything that was tiered has expired, and what tells of it is gone.
+        (79, -1, 80, None),
+        (79, -1, 79, Severity.ERROR),
+    ],
+)
+def test_latest_tiered(latest_tiered: int, copied: int, log_start: int, severity: Severity | None) -> None:
+    found = check_latest_tiered(ORDERS, latest_tiered, copied=copied, log_start_offset=log_start)
+    assert [(f.kind, f.severity) for f in found] == ([(K.OFFSETS, severity)] if severity else [])
+
+
+LOG = LogFacts(
+    lineage=Lineage([(0, 0), (2, 50)]), log_start_offset=0, log_end_offset=100, local_log_start_offset=60
+)
+WHOLE = [*finished(1, 0, 49), *finished(2, 50, 69, ((2, 50),))]
+
+
+def cache_of(events: list[MetadataEvent]) -> RemoteLogMetadataCache:
+    cache = RemoteLogMetadataCache()
+    for event in events:
+        taken = cache.add(event) if isinstance(event, RemoteLogSegmentMetadata) else cache.update(event)
+        assert taken
+    return cache
+
+
+def told(finding: Finding) -> tuple[FindingKind, Severity, int | None, int | None, int | None]:
+    number = None if finding.segment_id is None else int.from_bytes(finding.segment_id.bytes, "big")
+    return finding.kind, finding.severity, number, finding.start_offset, finding.end_offset
+
+
+E, W, I = Severity.ERROR, Severity.WARNING, Severity.INFO  # noqa: E741
+
+
+@pytest.mark.parametrize(
+    ("events", "log", "expected"),
+    [
+        (WHOLE, LOG, []),
+        ([], replace(LOG, local_log_start_offset=0), []),
+        ([], None, []),
+        (WHOLE[:2], LOG, [(K.GAP, E, None, 50, 59)]),
+        (WHOLE[2:], LOG, [(K.GAP, E, None, 0, 49)]),
+        (WHOLE[2:], replace(LOG, local_log_start_offset=None), []),
+        ([*finished(1, 0, 19), *finished(2, 30, 69, ((0, 30), (2, 50)))], LOG, [(K.GAP, E, None, 20, 29)]),
+        (
+            [*finished(1, 0, 19), *finished(2, 30, 49), *finished(3, 80, 89, ((2, 80),))],
+            replace(LOG, local_log_start_offset=None),
+            [(K.GAP, E, None, 20, 29), (K.GAP, E, None, 50, 79)],
+        ),
+        ([*WHOLE, started(3, 70, 79, ((2, 70),))], LOG, [(K.DANGLING_COPY, W, 3, 70, 79)]),
+        (
+            [*WHOLE, *finished(3, 70, 79, ((2, 70),)), updated(3, S.DELETE_SEGMENT_STARTED)],
+            LOG,
+            [(K.STUCK_DELETE, W, 3, 70, 79)],
+        ),
+        ([*WHOLE, *finished(3, 40, 59, ((1, 40),))], LOG, [(K.DIVERGENT_SEGMENT, W, 3, 40, 59)]),
+        ([*WHOLE, *finished(3, 70, 100, ((2, 70),))], LOG, [(K.BEYOND_LOG_END, E, 3, 70, 100)]),
+        ([*WHOLE, *finished(3, 10, 30, ((0, 10),))], LOG, [(K.OVERLAP, I, 3, 10, 30)]),
+        (
+            [*finished(1, 0, 49), *WHOLE[2:], *finished(4, 0, 49, ((0, 0),))],
+            LOG,
+            [(K.OVERLAP, I, 4, 0, 49)],
+        ),
+        (
+            [
+                *finished(1, 0, 19),
+                *finished(2, 20, 49),
+                *finished(3, 0, 19),
+                *finished(4, 50, 69, ((2, 50),)),
+            ],
+            LOG,
+            [(K.DOUBLED_SEGMENT, W, 1, 0, 19)],
+        ),
+        (WHOLE, replace(LOG, log_start_offset=55), [(K.BELOW_LOG_START, I, 1, 0, 49)]),
+        (
+            [*finished(1, 0, 19), *finished(2, 20, 49), *finished(3, 0, 19)],
+            None,
+            [(K.DOUBLED_SEGMENT, W, 1, 0, 19)],
+        ),
+    ],
+    ids=[
+        "sound",
+        "nothing tiered",
+        "no log",
+        "the tier ends early",
+        "the tier begins late",
+        "as late as the log may",
+        "hole",
+        "two holes",
+        "copy never finished",
+        "deletion never finished",
+        "another leader's",
+        "above the log",
+        "inside another",
+        "superseded",
+        "forgotten",
+        "expired",
+        "forgotten without a log",
+    ],
+)
+def test_segments(
+    events: list[MetadataEvent],
+    log: LogFacts | None,
+    expected: list[tuple[FindingKind, Severity, int | None, int | None, int | None]],
+) -> None:
+    findings = list(check_segments(ORDERS, cache_of(events), log))
+    assert [told(finding) for finding in findings] == expected
+
+
+def test_recent_copy_is_under_way() -> None:
+    copying = started(1, 0, 9)
+    (finding,) = check_segments(ORDERS, cache_of([copying]), None, now_ms=copying.event_timestamp_ms + 1000)
+    assert (finding.severity, finding.message) == (I, "its copy was started less than a day ago")
+    later = copying.event_timestamp_ms + 25 * 3_600_000
+    (finding,) = check_segments(ORDERS, cache_of([copying]), None, now_ms=later)
+    assert finding.severity is W
+
+
+def test_doubled_segment_is_named_beside_the_one_that_is_read() -> None:
+    events = [*finished(1, 0, 19), *finished(2, 20, 49), *finished(3, 0, 19)]
+    (finding,) = check_segments(ORDERS, cache_of(events), None)
+    assert finding.segment_id == segment_id(1)
+    assert str(segment_id(3)) in finding.message
+
+
+# What the timeline says the first leader copied above the point of divergence, by stage and topic; the one
+# at 432 was copied again by the second leader, from the same offset to the same offset.
+DIVERGED = {
+    "wallets": {432: "YKjh5jBvR9ebdjZhpxTgaA", 576: "Ko5", 720: "eDN", 864: "q4I", 1012: "Ii0"},
+    "payouts": {432: "vYb3dxNaR5eobyDFHg903A", 576: "uiI", 720: "Dub", 864: "b-1", 1012: "tw3"},
+}
+
+
+@pytest.mark.parametrize("topic", sorted(DIVERGED))
+@pytest.mark.parametrize(("stage", "log_start"), [("before", 0), ("after", 1010)])
+def test_unclean_election(capture: Callable[[str], Path], stage: str, log_start: int, topic: str) -> None:
+    broker = capture("unclean-leader") / stage / "broker-1"
+    part = partition(read_state(broker), topic)
+    lineage = lineage_of(broker, f"{topic}-0")
+    log = LogFacts(
+        lineage=lineage, log_start_offset=log_start, log_end_offset=1550, local_log_start_offset=1444
+    )
+    found = {
+        f.start_offset: (f.kind, f.segment_id)
+        for f in check_segments(part.topic_id_partition, part.cache, log)
+    }
+    doubled, *divergent = DIVERGED[topic].items()
+    assert found.pop(doubled[0]) == (K.DOUBLED_SEGMENT, doubled[1])
+    expected = {} if stage == "after" else dict(divergent)
+    assert found.keys() == expected.keys()
+    for start_offset, (kind, found_id) in found.items():
+        assert kind is K.DIVERGENT_SEGMENT
+        assert found_id is not None
+        assert found_id.startswith(expected[start_offset])
+
+
+def test_sound_tier_of_a_real_broker_has_no_findings(capture: Callable[[str], Path]) -> None:
+    broker = capture("tiered-cluster") / "before"
+    state = read_state(broker)
+    assert len(state.partitions) > 3
+    assert state.anomaly_count == len(state.quarantined) == 0
+    for part in state:
+        assert list(check_segments(part.topic_id_partition, part.cache, None)) == []

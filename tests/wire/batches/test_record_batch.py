@@ -1,0 +1,327 @@
+"""Record batches: captured ones byte for byte, made ones of every kind, damaged ones by name."""
+
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.wire.batches.samples import (
+    Capture,
+    captured,
+    marker,
+    mixed_log,
+    one_record_log,
+    record,
+    record_lists,
+)
+from tierctl.errors import CorruptInputError, LimitExceeded, UnsupportedFormatError
+from tierctl.wire.batches.record_batch import (
+    BadRange,
+    BatchHead,
+    CompressionType,
+    ControlRecord,
+    ControlType,
+    Record,
+    TornTail,
+    batch_at,
+    batches,
+    control_record,
+    encode_batch,
+    scan,
+    seal,
+    walk,
+)
+from tierctl.wire.batches.records import write_varint
+
+
+def _encoded_again(head: BatchHead, records: list[Record]) -> bytes:
+    return encode_batch(
+        records,
+        base_offset=head.base_offset,
+        last_offset=head.last_offset,
+        partition_leader_epoch=head.partition_leader_epoch,
+        compression=head.compression,
+        producer_id=head.producer_id,
+        producer_epoch=head.producer_epoch,
+        base_sequence=head.base_sequence,
+        transactional=head.is_transactional,
+        control=head.is_control,
+        max_timestamp_ms=head.max_timestamp_ms,
+    )
+
+
+def test_captured_uncompressed_batches_encode_to_the_same_bytes(capture: Capture) -> None:
+    compared = 0
+    for path in captured(capture, "*.log"):
+        data = path.read_bytes()
+        for batch in batches(data, source=path.name):
+            head = batch.head
+            if head.compression is CompressionType.NONE:
+                assert _encoded_again(head, list(batch.records())) == data[head.position : head.end], path
+                compared += 1
+    assert compared > 1000
+
+
+def test_captured_segments_are_covered_without_a_gap(capture: Capture) -> None:
+    for path in captured(capture, "*.log"):
+        data = path.read_bytes()
+        heads = list(scan(data))
+        assert sum(head.size_bytes for head in heads) == len(data)
+        assert all(not isinstance(piece, (BadRange, TornTail)) for piece in walk(data))
+
+
+@settings(max_examples=60, deadline=None)
+@given(records=record_lists(), kind=st.sampled_from(list(CompressionType)))
+def test_what_is_encoded_is_decoded(records: list[Record], kind: CompressionType) -> None:
+    data = encode_batch(records, compression=kind, partition_leader_epoch=7)
+    (batch,) = batches(data)
+    assert list(batch.records()) == records
+    head = batch.head
+    assert (head.base_offset, head.last_offset) == (records[0].offset, records[-1].offset)
+    assert head.max_timestamp_ms == max(r.timestamp_ms for r in records)
+    assert (head.compression, head.partition_leader_epoch) == (kind, 7)
+
+
+def test_a_plain_record_is_what_a_broker_writes() -> None:
+    """Bytes worked out by hand from KIP-98, the CRC apart."""
+    data = encode_batch([Record(5, 1000, None, b"ab")], partition_leader_epoch=4)
+    assert data[:17].hex() == "0000000000000005" + "0000003a" + "00000004" + "02"
+    assert data[21:61].hex() == (
+        "0000" + "00000000" + "00000000000003e8" * 2 + "ff" * 8 + "ffff" + "ffffffff" + "00000001"
+    )
+    assert data[61:].hex() == "10" + "00" + "00" + "00" + "01" + "04" + "6162" + "00"
+
+
+def test_every_kind_of_batch_reads_back() -> None:
+    got = {batch.head.base_offset: batch for batch in batches(mixed_log())}
+    first = list(got[0].records())
+    assert first[1] == record(1, None, b"k")
+    assert first[2].headers == (("trace", b"\x00\xff"), ("empty", b""), ("null", None), ("ключ", b"v"))
+    assert [r.offset for r in got[3].records()] == [3, 5]
+    assert got[3].head.next_offset == 7
+    assert list(got[7].records()) == []
+    assert (got[7].head.last_offset, got[7].head.last_sequence) == (9, 6)
+    assert got[10].head.is_transactional
+    assert not got[10].head.is_control
+    assert [r.timestamp_ms for r in got[12].records()] == [1_800_000_000_000]
+    assert got[13].head.delete_horizon_ms == 1_700_000_009_000
+    assert got[12].head.delete_horizon_ms is None
+    assert [r.timestamp_ms for r in got[13].records()] == [1_700_000_000_013]
+
+
+def test_sequence_numbers_wrap() -> None:
+    data = encode_batch([record(0), record(1), record(2)], producer_id=1, base_sequence=(1 << 31) - 2)
+    assert next(scan(data)).last_sequence == 0
+
+
+@pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
+def test_markers_carry_the_coordinator_epoch(kind: ControlType) -> None:
+    (batch,) = batches(marker(4, kind, 7, coordinator_epoch=12))
+    assert batch.head.is_control
+    assert [control_record(r) for r in batch.records()] == [ControlRecord(kind, 12)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        (b"\x00\x00\x00\x02", b"leader", ControlRecord(ControlType.LEADER_CHANGE, None)),
+        (b"\x00\x05\x00\x63", None, ControlRecord(ControlType.UNKNOWN, None)),
+        (b"\x00\x00\x00", b"", None),
+        (None, None, None),
+        (b"\xff\xff\x00\x00", b"\x00" * 6, None),
+        (b"\x00\x00\x00\x00", b"\x00" * 5, None),
+        (b"\x00\x00\x00\x01", b"\xff\xff\x00\x00\x00\x00", None),
+    ],
+)
+def test_control_records(key: bytes | None, value: bytes | None, expected: ControlRecord | None) -> None:
+    given_record = Record(3, 0, key, value)
+    if expected is None:
+        with pytest.raises(CorruptInputError, match="control record at offset 3"):
+            control_record(given_record)
+    else:
+        assert control_record(given_record) == expected
+
+
+@pytest.mark.parametrize("magic", [0, 1, 3, 0xFF])
+def test_other_magics_are_refused_by_name(magic: int) -> None:
+    data = bytearray(one_record_log(2))
+    data[16] = magic
+    name = magic if magic < 128 else magic - 256
+    with pytest.raises(UnsupportedFormatError, match=f"found magic {name}") as caught:
+        list(scan(bytes(data), source="x.log"))
+    assert caught.value.at == 16
+    assert caught.value.source == "x.log"
+    bad, good = walk(bytes(data))
+    assert isinstance(bad, BadRange)
+    assert isinstance(good, BatchHead)
+    assert (bad.first_offset, bad.next_offset, good.base_offset) == (None, 1, 1)
+
+
+def test_every_truncation_is_a_valid_prefix() -> None:
+    """A tail being written when the writer died is no corruption, wherever it was cut."""
+    data = mixed_log()
+    ends = [0, *(head.end for head in scan(data))]
+    for cut in range(len(data)):
+        pieces = list(walk(data[:cut]))
+        whole = max(end for end in ends if end <= cut)
+        heads = [piece for piece in pieces if isinstance(piece, BatchHead)]
+        assert (heads[-1].end if heads else 0) == whole
+        rest = pieces[len(heads) :]
+        if whole == cut:
+            assert rest == []
+        else:
+            next_offset = heads[-1].next_offset if heads else None
+            assert rest == [TornTail(position=whole, size_bytes=cut - whole, next_offset=next_offset)]
+        assert len(list(scan(data[:cut]))) == len(heads)
+
+
+def test_zeros_allocated_ahead_are_a_torn_tail() -> None:
+    data = one_record_log(3)
+    *heads, tail = walk(data + bytes(4096))
+    assert len(heads) == 3
+    assert tail == TornTail(position=len(data), size_bytes=4096, next_offset=3)
+
+
+def test_a_last_batch_whose_data_never_reached_the_disk_is_a_torn_tail() -> None:
+    data = one_record_log(3)
+    last = list(scan(data))[-1]
+    *_, tail = walk(data[: last.position + 70] + bytes(last.size_bytes - 70))
+    assert tail == TornTail(position=last.position, size_bytes=last.size_bytes, next_offset=2)
+
+
+def test_every_bit_flip_costs_one_batch_and_no_other() -> None:
+    """What a flip hits is reported with its offsets, or is not covered by the CRC; the rest is still read."""
+    data = one_record_log(5, base=100)
+    heads = list(scan(data))
+    victim = heads[2]
+    # Base offset and epoch are outside the CRC: an epoch can't be checked, an offset by its neighbours only.
+    uncovered = {*range(12, 16)}
+    for byte in range(victim.size_bytes):
+        for bit in range(8):
+            broken = bytearray(data)
+            broken[victim.position + byte] ^= 1 << bit
+            pieces = list(walk(bytes(broken), expected_offset=100))
+            good = [piece.base_offset for piece in pieces if isinstance(piece, BatchHead)]
+            bad = [piece for piece in pieces if isinstance(piece, BadRange)]
+            if byte in uncovered:
+                assert (len(good), bad) == (5, [])
+                continue
+            assert good == [100, 101, 103, 104], (byte, bit)
+            (only,) = bad
+            assert (only.first_offset, only.next_offset) == (102, 103)
+            assert (only.position, only.end) == (victim.position, victim.end)
+            with pytest.raises(CorruptInputError):
+                list(scan(bytes(broken), expected_offset=100))
+
+
+def test_a_flip_anywhere_in_any_kind_of_batch_raises_nothing_else() -> None:
+    data = mixed_log()
+    for position in range(len(data)):
+        broken = bytearray(data)
+        broken[position] ^= 1 << (position % 8)
+        with suppress(CorruptInputError):
+            for batch in batches(bytes(broken)):
+                list(batch.records(max_bytes=1 << 20))
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data())
+def test_a_resealed_batch_with_any_payload_raises_nothing_else(data: st.DataObject) -> None:
+    """With the CRC made right again, the record decoder itself meets the damage."""
+    log = mixed_log()
+    head = data.draw(st.sampled_from([h for h in scan(log) if h.record_count]))
+    payload = bytearray(batch_at(log, head).payload)
+    if data.draw(st.booleans()):
+        payload[data.draw(st.integers(0, len(payload) - 1))] ^= data.draw(st.integers(1, 255))
+    else:
+        payload = payload[: data.draw(st.integers(0, len(payload) - 1))]
+    (batch,) = batches(seal(head, bytes(payload)))
+    try:
+        records = list(batch.records(max_bytes=1 << 20))
+    except (CorruptInputError, LimitExceeded):
+        return
+    assert len(records) == head.record_count
+
+
+def test_a_base_offset_flipped_upwards_is_found_by_the_batch_after_it() -> None:
+    data = bytearray(one_record_log(4))
+    second = list(scan(bytes(data)))[1]
+    data[second.position + 3] ^= 1
+    pieces = list(walk(bytes(data), expected_offset=0))
+    assert [p.base_offset for p in pieces if isinstance(p, BatchHead)] == [0, 2, 3]
+    (bad,) = [p for p in pieces if isinstance(p, BadRange)]
+    assert (bad.first_offset, bad.next_offset) == (1, 2)
+
+
+def test_gaps_that_compaction_left_are_no_damage() -> None:
+    data = b"".join(encode_batch([record(offset)]) for offset in (5, 90, 4000, 1 << 40))
+    assert [head.base_offset for head in scan(data, expected_offset=0)] == [5, 90, 4000, 1 << 40]
+
+
+def test_decompression_is_capped() -> None:
+    data = encode_batch([record(0, bytes(1 << 20))], compression=CompressionType.ZSTD)
+    (batch,) = batches(data)
+    with pytest.raises(LimitExceeded, match="zstd"):
+        list(batch.records(max_bytes=1000))
+
+
+def _payload(*fields: int | bytes) -> bytes:
+    """One record from its fields: numbers become varints."""
+    body = bytearray()
+    for field in fields:
+        if isinstance(field, int):
+            write_varint(body, field)
+        else:
+            body += field
+    return bytes(body)
+
+
+# size, attributes, timestamp delta, offset delta, key length, value length, value, header count
+_GOOD = (8, b"\x00", 0, 0, -1, 2, b"ab", 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ((9, *_GOOD[1:]), "a size up to 8"),
+        ((-1, *_GOOD[1:]), "a size up to 8"),
+        ((7, *_GOOD[1:]), "a record of 7 bytes"),
+        ((8, b"\x00", 0, 1, -1, 2, b"ab", 0), "an offset delta from 0 to 0"),
+        ((8, b"\x00", 0, -1, -1, 2, b"ab", 0), "an offset delta from 0 to 0"),
+        ((8, b"\x00", 0, 0, 9, 2, b"ab", 0), "a length up to 4"),
+        ((8, b"\x00", 0, 0, -1, 4, b"ab", 0), "a length up to 3"),
+        ((8, b"\x00", 0, 0, -1, 1, b"ab", 0), "up to 0 headers"),
+        ((8, b"\x00", 0, 0, -1, 2, b"ab", 1), "up to 0 headers"),
+        ((10, b"\x00", 0, 0, -1, 2, b"ab", 1, -1, -1), "a header name"),
+        ((11, b"\x00", 0, 0, -1, 2, b"ab", 1, 1, b"\xff", -1), "a header name in UTF-8"),
+        ((20, b"\x00", b"\xff" * 11, 0), "a varint of at most 10 bytes"),
+        ((*_GOOD, *_GOOD), "the end after 1 records"),
+        ((), "a whole record"),
+    ],
+)
+def test_what_no_record_is(fields: tuple[int | bytes, ...], expected: str) -> None:
+    (head,) = scan(encode_batch([record(0, b"ab")]))
+    payload = _payload(*fields)
+    if expected.startswith("a varint"):
+        payload = _payload(len(payload) - 1, *fields[1:])
+    (batch,) = batches(seal(head, payload))
+    with pytest.raises(CorruptInputError, match=f"expected {expected}"):
+        list(batch.records())
+
+
+def test_offsets_of_a_batch_rise() -> None:
+    (head,) = scan(encode_batch([record(0), record(1)]))
+    second = (8, b"\x00", 0, 0, -1, 2, b"ab", 0)
+    (batch,) = batches(seal(head, _payload(*_GOOD, *second)))
+    with pytest.raises(CorruptInputError, match="an offset delta from 1 to 1"):
+        list(batch.records())
+
+
+def test_errors_say_where_in_the_batch() -> None:
+    log = one_record_log(1)
+    (head,) = scan(log)
+    payload = batch_at(log, head).payload
+    (batch,) = batches(seal(head, payload + b"\x00"))
+    with pytest.raises(CorruptInputError, match="the batch at offset 0") as caught:
+        list(batch.records())
+    assert caught.value.at == len(log)

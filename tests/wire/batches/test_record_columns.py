@@ -1,0 +1,151 @@
+"""Records by columns are the records one by one, whatever the bytes."""
+
+import random
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.wire.batches.heads import HEAD_SIZE
+from tierctl.wire.batches.record_batch import CompressionType, Record, RecordBatch, batches, encode_batch
+from tierctl.wire.batches.record_columns import SCHEMA, record_columns
+
+BLOB = st.none() | st.binary(max_size=200)
+HEADERS = st.lists(st.tuples(st.text(max_size=5), BLOB), max_size=3) | st.just([("h", b"v")] * 70)
+RECORD = st.tuples(st.integers(-5, 10**6), st.integers(1, 300), BLOB, BLOB, HEADERS)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[RecordBatch]:
+    """Batches as a broker has them, of every kind."""
+    found, offset = [], draw(st.integers(0, 1 << 40))
+    for specs in draw(st.lists(st.lists(RECORD, min_size=1, max_size=6), max_size=6)):
+        records = []
+        for delta, step, key, value, headers in specs:
+            records.append(Record(offset, 1_700_000_000_000 + delta, key, value, tuple(headers)))
+            offset += step
+        data = encode_batch(
+            records,
+            partition_leader_epoch=draw(st.integers(0, 5)),
+            compression=draw(st.sampled_from(CompressionType)),
+            log_append_time=draw(st.booleans()),
+        )
+        found += list(batches(data))
+    return found
+
+
+def decoded(batch: RecordBatch) -> Iterator[Record]:
+    """As a reader decodes: up to what can't be."""
+    try:
+        yield from batch.records()
+    except (CorruptInputError, LimitExceeded):
+        return
+
+
+def one_by_one(found: Sequence[RecordBatch]) -> list[tuple[object, ...]]:
+    return [
+        (
+            record.offset,
+            record.timestamp_ms,
+            "LogAppendTime" if batch.head.is_log_append_time else "CreateTime",
+            batch.head.partition_leader_epoch,
+            record.key,
+            record.value,
+            [{"key": name, "value": value} for name, value in record.headers],
+        )
+        for batch in found
+        for record in decoded(batch)
+    ]
+
+
+def by_columns(found: Sequence[RecordBatch], rows_max: int = 4096) -> list[tuple[object, ...]]:
+    tables = list(record_columns(found, decoded, rows_max=rows_max))
+    for table in tables:
+        table.validate(full=True)
+        assert 0 < table.num_rows <= rows_max
+    rows = pa.Table.from_batches(tables, SCHEMA).to_pylist()
+    return [tuple(row.values()) for row in rows]
+
+
+@settings(max_examples=60, deadline=None)
+@given(logs(), st.sampled_from([1, 3, 4096]))
+def test_columns_are_the_records(found: list[RecordBatch], rows_max: int) -> None:
+    assert by_columns(found, rows_max) == one_by_one(found)
+
+
+@settings(max_examples=100, deadline=None)
+@given(logs(), st.data())
+def test_damage_costs_what_it_costs_one_by_one(found: list[RecordBatch], data: st.DataObject) -> None:
+    """Bytes changed or cut where no CRC tells, as of a batch that was written wrong."""
+    damaged = []
+    for batch in found:
+        payload = bytearray(batch.payload)
+        for _ in range(data.draw(st.integers(0, 2))):
+            if payload:
+                at = data.draw(st.integers(0, len(payload) - 1))
+                payload[at] = data.draw(st.sampled_from([0, 1, 0x7F, 0x80, 0xFF, payload[at] ^ 2]))
+        if data.draw(st.booleans()):
+            del payload[data.draw(st.integers(0, len(payload))) :]
+        damaged.append(RecordBatch(batch.head, bytes(payload)))
+    assert by_columns(damaged) == one_by_one(damaged)
+
+
+def test_wherever_a_record_is_cut_or_changed() -> None:
+    records = [Record(i, i, b"k" * i, b"v", (("é", b""), ("", None))) for i in range(4)]
+    (good,) = batches(encode_batch(records))
+    for at in range(len(good.payload)):
+        for payload in (good.payload[:at], good.payload[:at] + b"\xff" + good.payload[at + 1 :]):
+            batch = RecordBatch(good.head, payload)
+            assert by_columns([good, batch, good]) == one_by_one([good, batch, good]), at
+
+
+def test_what_the_head_says_of_its_records_counts() -> None:
+    (good,) = batches(encode_batch([Record(i, i, b"k", b"v") for i in range(4)]))
+    for change in (
+        {"record_count": 3},
+        {"record_count": 5},
+        {"record_count": 0},
+        {"last_offset_delta": 2},
+        {"base_timestamp_ms": (1 << 63) - 2},
+    ):
+        batch = RecordBatch(good.head._replace(**change), good.payload)
+        if "base_timestamp_ms" not in change:
+            assert by_columns([batch]) == one_by_one([batch]), change
+        else:
+            # As the JVM adds: what passes 64 bits wraps.
+            assert [row[1] for row in by_columns([batch])][2:] == [-(1 << 63), -(1 << 63) + 1]
+
+
+@pytest.mark.parametrize("kind", [CompressionType.ZSTD, CompressionType.GZIP])
+def test_memory_is_bounded_by_a_group_and_a_batch(kind: CompressionType) -> None:
+    zeros = bytes(1 << 20)
+    data = b"".join(
+        encode_batch([Record(i, i, None, zeros)], base_offset=i, compression=kind) for i in range(40)
+    )
+    assert len(data) < 1 << 20
+    before = pa.total_allocated_bytes()
+    rows = 0
+    for table in record_columns(batches(data), decoded, bytes_max=4 << 20):
+        rows += table.num_rows
+        assert pa.total_allocated_bytes() - before < 20 << 20
+    assert rows == 40
+
+
+def test_the_positions_of_errors_are_those_of_the_scalar_decoder() -> None:
+    """Odd batches are given to the scalar decoder: it is asked for those alone."""
+    rng = random.Random(5)
+    good = list(batches(b"".join(encode_batch([Record(i, i, b"k", rng.randbytes(9))]) for i in range(9))))
+    bad = RecordBatch(good[4].head, good[4].payload[:-1])
+    asked: list[RecordBatch] = []
+
+    def decode(batch: RecordBatch) -> Iterator[Record]:
+        asked.append(batch)
+        return decoded(batch)
+
+    list(record_columns([*good[:4], bad, *good[5:]], decode))
+    assert asked == [bad]
+    with pytest.raises(CorruptInputError, match="batch at offset 4") as e:
+        list(bad.records())
+    assert (e.value.at or 0) >= HEAD_SIZE

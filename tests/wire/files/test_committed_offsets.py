@@ -1,0 +1,99 @@
+"""_rlmm_committed_offsets in both forms: Kafka 3.6's own file, damage, and the way back."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.conftest import DATA
+from tierctl.errors import CorruptInputError
+from tierctl.wire.files import committed_offsets
+from tierctl.wire.files.committed_offsets import OffsetsForm
+
+OFFSETS = (DATA / "vectors/kafka-3.6/_rlmm_committed_offsets").read_bytes()
+
+
+def test_kafkas_own_offsets_are_read_and_written_back() -> None:
+    found = committed_offsets.read(OFFSETS)
+    assert found.form is OffsetsForm.CHECKPOINT
+    assert len(found.offsets) == 21
+    assert found.offsets[0] == 779487
+    assert committed_offsets.write(found.offsets, found.form) == OFFSETS
+
+
+@pytest.mark.parametrize(
+    ("data", "offsets", "form"),
+    [
+        (b"", {}, OffsetsForm.KIP),
+        (b"0 2022\n4 104\n2 498", {0: 2022, 4: 104, 2: 498}, OffsetsForm.KIP),
+        (b"0 2022\n4 104\n", {0: 2022, 4: 104}, OffsetsForm.KIP),
+        (b"0\t2022\r\n", {0: 2022}, OffsetsForm.KIP),
+        (b"0\n0\n", {}, OffsetsForm.CHECKPOINT),
+        (b"0\n1\n7 9223372036854775807\n", {7: 2**63 - 1}, OffsetsForm.CHECKPOINT),
+    ],
+)
+def test_both_forms(data: bytes, offsets: dict[int, int], form: OffsetsForm) -> None:
+    found = committed_offsets.read(data)
+    assert (dict(found.offsets), found.form) == (offsets, form)
+    assert list(found.offsets) == list(offsets)
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "at"),
+    [
+        (b"0\n", "line 2.*number of entries, found the end", 2),
+        (b"1\n0\n", "line 1.*version 0, found version 1", 0),
+        (b"0\nx\n", "line 2.*number of entries", 2),
+        (b"0\n3\n0 1\n1 2\n", "line 2.*2 entries, as many as follow, found 3", 2),
+        (b"0\n1\n0 1\n1 2\n", "line 2.*2 entries, as many as follow, found 1", 2),
+        (b"0\n2\n0 1\n1 2", "line 4.*line feed", 8),
+        (b"0\n2\n0 1\n1 x\n", "line 4.*<partition> <offset>, found '1 x'", 8),
+        (b"0 1\n0 2\n", "line 2.*one entry for partition 0", 4),
+        (b"0 1\n-1 2\n", "line 2.*<partition> <offset>", 4),
+        (b"0 1\n\n1 2\n", "line 2", 4),
+        (b"0 1\n2147483648 2\n", "line 2.*32 and 64 bits", 4),
+        (b"0 9223372036854775808\n", "line 1.*32 and 64 bits", 0),
+        (b"\x00\x01\x02", "line 1", 0),
+        ("٠ ١\n".encode(), "line 1", 0),
+    ],
+)
+def test_offsets_that_are_wrong_say_the_line_and_byte(data: bytes, message: str, at: int) -> None:
+    with pytest.raises(CorruptInputError, match=message) as caught:
+        committed_offsets.read(data)
+    assert caught.value.at == at
+
+
+def test_every_truncation_of_kafkas_offsets_is_an_error() -> None:
+    for length in range(1, len(OFFSETS)):
+        with pytest.raises(CorruptInputError):
+            committed_offsets.read(OFFSETS[:length])
+
+
+def test_a_cut_in_the_kips_form_only_lowers_offsets() -> None:
+    offsets = dict(committed_offsets.read(OFFSETS).offsets)
+    data = committed_offsets.write(offsets, OffsetsForm.KIP)
+    for length in range(len(data)):
+        try:
+            found = committed_offsets.read(data[:length]).offsets
+        except CorruptInputError:
+            continue
+        assert all(offset <= offsets[partition] for partition, offset in found.items())
+
+
+@given(
+    st.dictionaries(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), max_size=6),
+    st.sampled_from(OffsetsForm),
+)
+def test_offsets_survive(offsets: dict[int, int], form: OffsetsForm) -> None:
+    found = committed_offsets.read(committed_offsets.write(offsets, form))
+    assert dict(found.offsets) == offsets
+    assert found.form is form or not offsets
+
+
+@given(st.one_of(st.binary(max_size=60), st.text(alphabet="01 \n\t-", max_size=20).map(str.encode)))
+def test_any_bytes_are_offsets_or_an_error(data: bytes) -> None:
+    try:
+        found: Any = committed_offsets.read(data)
+    except CorruptInputError:
+        return
+    assert committed_offsets.read(committed_offsets.write(found.offsets, found.form)).offsets == found.offsets

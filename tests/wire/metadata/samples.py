@@ -1,0 +1,171 @@
+"""Values of the metadata topic: golden ones, generated ones and damaged ones."""
+
+from functools import cache
+
+from hypothesis import strategies as st
+from tests.conftest import vectors
+from tierctl.model import (
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    RemotePartitionDeleteMetadata,
+    RemotePartitionDeleteState,
+    Uuid,
+)
+from tierctl.model.events import dialect_of
+from tierctl.wire.metadata import encode
+
+
+@cache
+def golden(dialect: str) -> tuple[bytes, ...]:
+    """Values that Kafka's own classes wrote."""
+    return tuple(bytes.fromhex(row["hex"]) for row in vectors(f"serde-{dialect}.jsonl"))
+
+
+INT8 = st.integers(-(1 << 7), (1 << 7) - 1)
+INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+OFFSET = st.one_of(st.integers(0, 300), st.integers(0, (1 << 63) - 1))
+UUIDS = st.binary(min_size=16, max_size=16).map(Uuid.from_bytes)
+TOPICS = st.one_of(
+    st.from_regex(r"[a-zA-Z0-9._-]{1,20}", fullmatch=True), st.text(max_size=12), st.just("t" * 249)
+)
+# No tag 0: on segments that is the transaction flag, which has its own field.
+TAGS = st.one_of(
+    st.just(()),
+    st.dictionaries(st.integers(1, 1 << 20), st.binary(max_size=6), min_size=1, max_size=3).map(
+        lambda tags: tuple(sorted(tags.items()))
+    ),
+)
+EPOCHS = st.lists(st.tuples(INT32, INT64), min_size=1, max_size=4).map(tuple)
+CUSTOM = st.one_of(st.none(), st.binary(max_size=5))
+
+
+@st.composite
+def offsets(draw: st.DrawFn) -> dict[str, int]:
+    """A segment's start and end offset."""
+    start, end = sorted((draw(OFFSET), draw(OFFSET)))
+    return {"start_offset": start, "end_offset": end}
+
+
+def _nested(
+    places: tuple[str, ...],
+) -> st.SearchStrategy[tuple[tuple[str, tuple[tuple[int, bytes], ...]], ...]]:
+    one = st.tuples(*(TAGS for _ in places))
+    return one.map(
+        lambda found: tuple((place, tags) for place, tags in zip(places, found, strict=True) if tags)
+    )
+
+
+_ID_PLACES = ("remote_log_segment_id.topic_id_partition", "remote_log_segment_id")
+_WHOSE = {"topic": TOPICS, "topic_id": UUIDS, "partition": INT32}
+_SEGMENT = {
+    "segment_id": UUIDS,
+    "max_timestamp_ms": INT64,
+    "event_timestamp_ms": INT64,
+    "segment_leader_epochs": EPOCHS,
+    "segment_size_in_bytes": INT32,
+    "state": st.sampled_from(RemoteLogSegmentState),
+}
+_KAFKA = {"broker_id": INT32, "unknown_tags": TAGS}
+_FLAG = {"txn_index_empty": st.booleans(), "custom_metadata": CUSTOM}
+
+
+def _segments(event: type, **given: st.SearchStrategy[object]) -> st.SearchStrategy[MetadataEvent]:
+    return st.builds(lambda span, **rest: event(**span, **rest), offsets(), **_SEGMENT, **given)
+
+
+KAFKA_EVENTS: st.SearchStrategy[MetadataEvent] = st.one_of(
+    _segments(
+        RemoteLogSegmentMetadata,
+        **_WHOSE,
+        **_KAFKA,
+        **_FLAG,
+        nested_tags=_nested((*_ID_PLACES, "segment_leader_epochs.0")),
+    ),
+    st.builds(
+        RemoteLogSegmentMetadataUpdate,
+        **_WHOSE,
+        **_KAFKA,
+        segment_id=UUIDS,
+        event_timestamp_ms=INT64,
+        custom_metadata=CUSTOM,
+        state=st.sampled_from(RemoteLogSegmentState),
+        nested_tags=_nested(_ID_PLACES),
+    ),
+    st.builds(
+        RemotePartitionDeleteMetadata,
+        **_WHOSE,
+        **_KAFKA,
+        event_timestamp_ms=INT64,
+        state=st.sampled_from(RemotePartitionDeleteState),
+        nested_tags=_nested(("topic_id_partition",)),
+    ),
+    _segments(RemoteLogSegmentMetadataSnapshot, **_KAFKA, **_FLAG),
+)
+KIP405_EVENTS: st.SearchStrategy[MetadataEvent] = st.one_of(
+    _segments(RemoteLogSegmentMetadata, **_WHOSE, leader_epoch=INT32),
+    st.builds(
+        RemoteLogSegmentMetadataUpdate,
+        **_WHOSE,
+        segment_id=UUIDS,
+        leader_epoch=INT32,
+        event_timestamp_ms=INT64,
+        state=st.sampled_from(RemoteLogSegmentState),
+    ),
+    st.builds(
+        RemotePartitionDeleteMetadata,
+        **_WHOSE,
+        epoch=INT32,
+        event_timestamp_ms=INT64,
+        state=st.sampled_from(RemotePartitionDeleteState),
+    ),
+)
+EVENTS = st.one_of(KAFKA_EVENTS, KIP405_EVENTS)
+VALUES = st.one_of(
+    EVENTS.map(lambda event: encode(event, dialect_of(event))),
+    st.deferred(lambda: st.sampled_from(golden("kafka"))),
+    st.deferred(lambda: st.sampled_from(golden("kip405"))),
+)
+
+
+@st.composite
+def overwritten(draw: st.DrawFn, value: bytes) -> bytes:
+    """The value with up to three bytes changed, so that its length stays."""
+    out = bytearray(value)
+    for _ in range(draw(st.integers(0, 3))):
+        out[draw(st.integers(0, len(out) - 1))] = draw(
+            st.one_of(st.sampled_from((0, 1, 0x7F, 0x80, 0xFF)), st.integers(0, 255))
+        )
+    return bytes(out)
+
+
+@st.composite
+def damaged(draw: st.DrawFn) -> bytes:
+    """A value cut, overwritten, or with bytes put in or taken out."""
+    value = draw(VALUES)
+    at = draw(st.integers(0, len(value)))
+    match draw(st.sampled_from(("cut", "overwrite", "insert", "remove"))):
+        case "cut":
+            return value[:at]
+        case "insert":
+            return value[:at] + draw(st.binary(min_size=1, max_size=4)) + value[at:]
+        case "remove":
+            return value[:at] + value[at + draw(st.integers(1, 4)) :]
+        case _:
+            return draw(overwritten(value))
+
+
+ANY_BYTES = st.one_of(VALUES, damaged(), st.binary(max_size=80))
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> list[bytes | None]:
+    """A column in which many values share a length, with odd ones among them."""
+    rows: list[bytes | None] = draw(st.lists(st.one_of(ANY_BYTES, st.none()), max_size=4))
+    for _ in range(draw(st.integers(1, 3))):
+        base = draw(VALUES)
+        rows += draw(st.lists(overwritten(base), min_size=1, max_size=14))
+    return draw(st.permutations(rows))

@@ -1,0 +1,80 @@
+"""Damaged and unusual values, decoded by tierctl and by Kafka's own classes."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+from tests.support.kafka import KafkaRelease
+from tests.wire.metadata.samples import golden
+from tierctl.errors import CorruptInputError
+from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.text import to_string
+
+SEED = 20_240_917
+VALUES = 4_000
+
+# What Kafka's reader takes, its writer never makes, and tierctl refuses (see wire/metadata.py).
+REFUSED_ONLY_HERE = re.compile(
+    r"UTF-8|shortest form|expected a tag above|txn_index_empty at .*expected 1 byte"
+    # Kafka reads one byte of the flag whatever size it is given.
+    r"|^tag 0 at .*before the end"
+)
+
+
+RECORD = re.compile(r"^\| offset: (\d+) .*? payload: (.*?)(?=\n\| offset: |\Z)", re.MULTILINE | re.DOTALL)
+
+
+def _unusual(rng: random.Random, value: bytes) -> bytes:
+    out = bytearray(value)
+    at = rng.randrange(len(out))
+    match rng.randrange(5):
+        case 0:
+            del out[at:]
+        case 1:
+            out += rng.randbytes(rng.randrange(1, 4))
+        case 2:
+            out[-1:] = bytes(rng.choices((0, 1, 2, 5, 7, 0x80), k=rng.randrange(1, 8)))
+        case 3:
+            del out[at]
+        case _:
+            out[at] = rng.choice((0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)))
+    return bytes(out)
+
+
+@pytest.mark.kafka
+def test_what_kafka_refuses_and_prints(kafka: KafkaRelease, tmp_path: Path) -> None:
+    rng = random.Random(SEED)
+    small = [value for value in golden("kafka") if len(value) < 300]
+    values = [*golden("kafka"), *(_unusual(rng, rng.choice(small)) for _ in range(VALUES))]
+    log = tmp_path / "__remote_log_metadata-0" / f"{0:020d}.log"
+    log.parent.mkdir()
+    records = [Record(offset=i, timestamp_ms=0, key=None, value=v, headers=()) for i, v in enumerate(values)]
+    log.write_bytes(encode_batch(records))
+    dumped = kafka.dump_log(log, "--remote-log-metadata-decoder", "--print-data-log")
+    said = dict(RECORD.findall(dumped))
+    assert len(said) == len(values)
+    txn_index = not kafka.version.startswith("3.")
+    compared = [
+        _compare(value, said[str(offset)].rstrip("\n"), txn_index=txn_index)
+        for offset, value in enumerate(values)
+    ]
+    assert compared.count("refused by both") > VALUES // 3
+    assert compared.count("printed alike") > VALUES // 5
+
+
+def _compare(value: bytes, said: str, *, txn_index: bool) -> str:
+    """How the two agree; fails where they may not differ."""
+    refused_by_kafka = said.startswith("Error at offset")
+    event, error = None, ""
+    try:
+        event = decode(value, "kafka")
+    except CorruptInputError as found:
+        error = str(found)
+    if event is None:
+        assert refused_by_kafka or REFUSED_ONLY_HERE.search(error), (value.hex(), error, said)
+        return "refused by both" if refused_by_kafka else "refused here"
+    assert not refused_by_kafka, (value.hex(), event, said)
+    assert to_string(event, txn_index=txn_index) == said
+    return "printed alike"

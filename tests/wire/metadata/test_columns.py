@@ -1,0 +1,172 @@
+"""The columnar codec says what the scalar one says, row by row."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.wire.metadata.samples import columns, golden
+from tierctl.errors import CorruptInputError, UsageError
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataUpdate, Uuid
+from tierctl.model.events import FIELD_ORDER, dialect_of
+from tierctl.wire.metadata import decode, decode_column, encode
+from tierctl.wire.metadata import decode_columns as columns_module
+from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, UUID
+from tierctl.wire.metadata.encode_columns import encode_column, event_at
+
+COPIES = 30
+"""How often a value is repeated where many of one shape are wanted."""
+
+
+def expected_row(value: bytes | None) -> dict[str, Any]:
+    """What the scalar codec has to say, as a row."""
+    row: dict[str, Any] = dict.fromkeys(EVENT_SCHEMA.names)
+    if value is None:
+        return row
+    try:
+        event = decode(value)
+    except CorruptInputError as error:
+        return row | {"error": str(error)}
+    row |= {name: getattr(event, name) for name in FIELD_ORDER if hasattr(event, name)}
+    if row["segment_leader_epochs"] is not None:
+        row["segment_leader_epochs"] = [list(pair) for pair in row["segment_leader_epochs"]]
+    tags = [("", event.unknown_tags), *event.nested_tags]
+    found = [{"place": place, "tag": tag, "data": data} for place, kept in tags for tag, data in kept]
+    return row | {"dialect": dialect_of(event), "unknown_tags": found or None}
+
+
+def scalar(value: bytes | None) -> MetadataEvent | None:
+    """The event of a value, None when there is none."""
+    try:
+        return None if value is None else decode(value)
+    except CorruptInputError:
+        return None
+
+
+def check(values: list[bytes | None], column: pa.Array | pa.ChunkedArray) -> None:
+    """A decoded column is what the scalar codec says of `values`, and encodes to those that decode."""
+    table = decode_column(column)
+    table.validate(full=True)
+    assert table.schema == EVENT_SCHEMA
+    assert table.to_pylist() == [expected_row(value) for value in values]
+    assert [event_at(table, row) for row in range(len(values))] == [scalar(value) for value in values]
+    assert encode_column(table).to_pylist() == [None if scalar(value) is None else value for value in values]
+
+
+@settings(max_examples=150, deadline=None)
+@given(columns())
+def test_a_column_decodes_as_its_values_do(values: list[bytes | None]) -> None:
+    check(values, pa.array(values, pa.binary()))
+
+
+@settings(max_examples=40, deadline=None)
+@given(columns(), st.sampled_from([pa.binary(), pa.large_binary()]), st.data())
+def test_slices_and_chunks_decode_as_the_whole(
+    values: list[bytes | None], kind: pa.DataType, data: st.DataObject
+) -> None:
+    whole = pa.array([b"before", None, *values, b"after"], kind)
+    cut = data.draw(st.integers(0, len(values)))
+    pieces = [whole.slice(2, cut), whole.slice(2 + cut, len(values) - cut)]
+    check(values, pa.chunked_array(pieces, kind))
+    check(values[:cut], pieces[0])
+
+
+@pytest.mark.parametrize("dialect", ["kafka", "kip405"])
+def test_golden_values_many_times_over(dialect: str) -> None:
+    values = list(golden(dialect)) * COPIES
+    table = decode_column(pa.array(values, pa.binary()))
+    assert encode_column(table).to_pylist() == values
+    assert table.slice(len(values) - 400).to_pylist() == [expected_row(v) for v in golden(dialect)]
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.binary_view(), pa.null()])
+def test_a_column_without_values(kind: pa.DataType) -> None:
+    assert decode_column(pa.array([], kind)).equals(EVENT_SCHEMA.empty_table())
+    check([None, None], pa.array([None, None], kind))
+    check([], pa.chunked_array([], kind))
+
+
+def test_pieces_are_bounded_and_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns_module, "_PIECE_ROWS", 100)
+    monkeypatch.setattr(columns_module, "_PIECE_BYTES", 3000)
+    values = list(golden("kafka"))
+    table = decode_column(pa.array(values, pa.binary()))
+    assert table.column(0).num_chunks > 8
+    assert encode_column(table).to_pylist() == values
+
+
+def test_shapes_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that share their structural bytes are not decoded one by one."""
+    value = golden("kafka")[0]
+    decoded = []
+    original = columns_module.decode_traced
+    monkeypatch.setattr(columns_module, "decode_traced", lambda *a: decoded.append(1) or original(*a))
+    monkeypatch.setattr(columns_module, "decode", lambda _value: pytest.fail("took the scalar path"))
+    assert decode_column(pa.array([value] * 20_000)).num_rows == 20_000
+    assert len(decoded) == 1
+
+
+def test_a_row_that_breaks_a_rule_is_told_apart_within_its_shape() -> None:
+    good = golden("kafka")[0]
+    event = decode(good)
+    start = good.index(event.segment_id.bytes) + 17  # type: ignore[union-attr]
+    bad = good[:start] + b"\xff" + good[start + 1 :]
+    check([good] * COPIES + [bad] + [good] * COPIES, pa.array([good] * COPIES + [bad] + [good] * COPIES))
+
+
+@pytest.mark.parametrize("name_length", [6, 249])
+def test_a_cut_segment_record_is_told_apart_from_updates_of_its_length(name_length: int) -> None:
+    event = next(e for e in map(decode, golden("kip405")) if isinstance(e, RemoteLogSegmentMetadataUpdate))
+    update = encode(replace(event, topic="u" * (name_length + 1)), "kip405")
+    whole = next(v for v in golden("kafka") if v[1] == 0)
+    cut = encode(replace(decode(whole), topic="c" * name_length))[: len(update)]  # type: ignore[type-var]
+    values = [update] * COPIES + [cut] + [update] * COPIES
+    check(values, pa.array(values))
+    assert decode_column(pa.array(values)).column("error").null_count == 2 * COPIES
+
+
+def test_ids_are_model_ids() -> None:
+    table = decode_column(pa.array(golden("kafka")[:3]))
+    column = table.column("topic_id")
+    assert column.type == UUID
+    assert isinstance(column[0].as_py(), Uuid)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    assert pa.ipc.open_stream(sink.getvalue()).read_all().equals(table)
+
+
+@pytest.mark.parametrize("row", [0, COPIES - 1])
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("segment_leader_epochs", [[1 << 31, 0], [2, 0]]),
+        ("segment_leader_epochs", [[-(1 << 31) - 1, 0], [2, 0]]),
+        ("segment_leader_epochs", []),
+        ("start_offset", -1),
+        ("start_offset", None),
+        ("end_offset", 0),
+        ("state", "DELETE_PARTITION_MARKED"),
+    ],
+)
+def test_a_row_the_format_can_not_hold_is_refused(name: str, wrong: Any, row: int) -> None:
+    table = decode_column(pa.array([golden("kafka")[0]] * COPIES))
+    at = table.schema.get_field_index(name)
+    rows = table.column(name).to_pylist()
+    rows[row] = wrong
+    kind = EVENT_SCHEMA.field(name).type
+    column = pa.array(rows, pa.string()).dictionary_encode() if name == "state" else pa.array(rows, kind)
+    with pytest.raises(UsageError):
+        encode_column(table.set_column(at, name, column))
+
+
+def test_a_filtered_table_encodes_what_is_left() -> None:
+    values = [*golden("kafka"), *golden("kip405")]
+    table = decode_column(pa.array(values))
+    keep = np.arange(len(values)) % 3 == 0
+    assert encode_column(table.filter(pa.array(keep))).to_pylist() == values[::3]
+    assert encode_column(table.slice(5, 300)).to_pylist() == values[5:305]
+    assert encode_column(table.take(pa.array([700, 3, 3]))).to_pylist() == [values[700], values[3], values[3]]

@@ -1,0 +1,138 @@
+"""Man pages in roff, one for the program and one a command."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from tierctl import __version__
+from tierctl.cli.docs.tree import Node, Option
+
+_EXIT_CODES = (
+    ("0", "done, or nothing to do"),
+    ("1", "internal error"),
+    ("2", "the command line or a setting is wrong"),
+    ("3", "some steps were done, some failed; run it again"),
+    ("4", "refused for safety; nothing was changed"),
+    ("5", "a store or a log failed; trying again may help"),
+    ("6", "another process holds the lock"),
+    ("7", "corrupt input was set aside"),
+    ("8", "a limit stopped the run before it began"),
+    ("9", "with --detailed-exitcode: the plan has something to do"),
+    ("10", "not found"),
+    ("11", "not authenticated"),
+    ("128+N", "ended by signal N"),
+)
+
+
+def page(node: Node) -> str:
+    """The page of one node."""
+    lines = [*_head(node), *_synopsis(node), *_description(node), *_commands(node), *_options(node)]
+    return "\n".join([*lines, *_settings(), *_exit_status(), *_see_also(node)]) + "\n"
+
+
+def name(node: Node) -> str:
+    """The page's name, without section: tierctl-cache-show."""
+    return "-".join(("tierctl", *node.path))
+
+
+def _text(text: str) -> str:
+    """Text that roff takes as text."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
+    return f"\\&{escaped}" if escaped.startswith((".", "\\(aq")) else escaped
+
+
+def _head(node: Node) -> Iterator[str]:
+    yield ".\\\" Written by 'make docs' from the commands; don't edit."
+    yield f'.TH "{name(node).upper()}" 1 "" "tierctl {__version__}" "tierctl manual"'
+    yield ".nh"
+    yield ".ad l"
+    yield ".SH NAME"
+    yield f"{_text(name(node))} \\- {_text(node.summary[:1].lower() + node.summary[1:])}"
+
+
+def _synopsis(node: Node) -> Iterator[str]:
+    yield ".SH SYNOPSIS"
+    words = " ".join(("tierctl", *node.path))
+    rest = "COMMAND [ARGS]..." if node.children else " ".join(map(_usage, node.arguments))
+    yield f".B {_text(words)}"
+    yield _text(f"[OPTIONS] {rest}".strip())
+
+
+def _usage(argument: Option) -> str:
+    return f"[{argument.metavar}]..." if argument.is_repeatable else argument.metavar
+
+
+def _description(node: Node) -> Iterator[str]:
+    yield ".SH DESCRIPTION"
+    for i, paragraph in enumerate(node.help.split("\n\n")):
+        if i:
+            yield ".PP"
+        yield _text(" ".join(paragraph.split()))
+
+
+def _commands(node: Node) -> Iterator[str]:
+    if node.children:
+        yield ".SH COMMANDS"
+    for child in node.children:
+        yield from _tagged(f"\\fB{_text(child.path[-1])}\\fR", f"{_text(child.summary)}.")
+
+
+def _tagged(tag: str, text: str) -> list[str]:
+    return [".TP", tag, text]
+
+
+def _options(node: Node) -> Iterator[str]:
+    if node.arguments:
+        yield ".SH ARGUMENTS"
+        for argument in node.arguments:
+            yield from _tagged(f"\\fI{_text(argument.metavar)}\\fR", _text(argument.help))
+    panels = list(dict.fromkeys(option.panel for option in node.options))
+    for panel in sorted(panels, key=lambda panel: panel in {"Options", "Everywhere"}):
+        yield f'.SH "{_text(panel.upper())}"'
+        for option in node.options:
+            if option.panel == panel:
+                yield from _tagged(_names(option), _explained(option))
+
+
+def _names(option: Option) -> str:
+    names = ", ".join(f"\\fB{_text(each)}\\fR" for each in option.names)
+    return names if option.is_flag else f"{names} \\fI{_text(option.metavar)}\\fR"
+
+
+def _explained(option: Option) -> str:
+    default = f" Default: {option.default}." if option.default is not None else ""
+    return _text(option.help + default)
+
+
+def _settings() -> Iterator[str]:
+    yield ".SH ENVIRONMENT"
+    yield _text(
+        "Every option can be set as TIERCTL_ and its name in capitals: --log-dir is TIERCTL_LOG_DIR. Several "
+        "values are separated by blanks, paths by colons. The command line wins."
+    )
+    yield ".SH FILES"
+    yield from _tagged(
+        _text("./tierctl.toml, ~/.config/tierctl/tierctl.toml"),
+        _text("Profiles, each a table of options: [profiles.NAME]. The environment wins."),
+    )
+
+
+def _exit_status() -> Iterator[str]:
+    yield ".SH EXIT STATUS"
+    for code, meaning in _EXIT_CODES:
+        yield from _tagged(f"\\fB{code}\\fR", f"{_text(meaning)}.")
+
+
+def _see_also(node: Node) -> Iterator[str]:
+    above = [("tierctl", *node.path[:i]) for i in range(len(node.path))]
+    below = [("tierctl", *child.path) for child in node.children]
+    yield ".SH SEE ALSO"
+    yield _joined(f"\\fB{_text('-'.join(words))}\\fR(1)" for words in (*above, *below))
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return ", ".join(texts)
+
+
+def pages(root: Node) -> dict[str, str]:
+    """Every page by file name."""
+    nodes: Sequence[Node] = list(root.walk())
+    return {f"{name(node)}.1": page(node) for node in nodes}

@@ -1,0 +1,243 @@
+"""A running cluster beside the commands that change things: who tiers, what leaders say, log starts."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
+from tierctl.model import TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
+
+if TYPE_CHECKING:
+    from tierctl.kafka.cluster import Cluster
+    from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
+    from tierctl.model import EpochEntry
+    from tierctl.model.cluster import BrokerFacts, ClusterLog, TopicFacts
+    from tierctl.plan.fencing import Fence
+    from tierctl.plan.leader_views import ClusterViews, Leaders
+    from tierctl.plan.preconditions import CurrentTopics
+    from tierctl.plan.retention_view import View
+    from tierctl.state.tier import PartitionState
+
+_Key = tuple[Uuid, int]
+_TASK_INTERVAL_MS = 30_000
+_BROKERS_KEPT_MS = 2_000
+"""Whether a broker tiers changes only with a restart, which takes longer than this."""
+
+
+@dataclass(kw_only=True)
+class Live:
+    """The cluster that has the data, asked anew at every call.
+
+    `topic` is the metadata topic, None when it is not on a cluster: then nobody else can write to it
+    unseen. `own_broker_ids` are those tierctl writes under.
+    """
+
+    cluster: "Cluster"
+    metadata: "RemoteLogMetadataManager"
+    topic: "MetadataTopic | None"
+    own_broker_ids: Collection[int]
+    now_ms: Callable[[], int]
+    configs: dict[str, TopicConfig] = field(default_factory=dict)
+    """Settings of the topics that `views` saw, as they were then."""
+    _asked: "dict[int, tuple[int, BrokerFacts]]" = field(default_factory=dict, init=False)
+
+    def topics(self, names: Iterable[str]) -> "dict[str, TopicFacts]":
+        """Topics of these names that exist; AuthenticationError when there is one we may not see.
+
+        Names are asked for one by one, never listed: a listing leaves out in silence what we may not see.
+        """
+        return self.cluster.topics({name for name in names if is_legal_topic_name(name)})
+
+    def current_topics(self, names: Iterable[str]) -> "CurrentTopics":
+        """The ids that these names have now."""
+        from tierctl.plan.preconditions import CurrentTopics
+
+        topics = self.topics(names)
+        ids = {name: frozenset({topic.topic_id}) for name, topic in topics.items()}
+        return CurrentTopics(ids, is_complete=True)
+
+    def check_fence(self, partitions: Collection[TopicIdPartition], *, unknown_is_safe: bool = False) -> None:
+        """SafetyRefusal when brokers may do this work themselves.
+
+        `unknown_is_safe`: what the controller does not know, no broker works on.
+        """
+        from tierctl.plan.fencing import is_known
+
+        topics = self.topics(p.topic for p in partitions)
+        if unknown_is_safe:
+            partitions = [p for p in partitions if is_known(topics, p)]
+        if partitions:
+            numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
+            self._fence(topics, numbers).check(numbers)
+
+    def check_any_open(self, partitions: Collection[TopicIdPartition]) -> None:
+        """SafetyRefusal when brokers do this work themselves on every one of `partitions`."""
+        if partitions:
+            topics = self.topics(p.topic for p in partitions)
+            numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
+            self._fence(topics, numbers).check_any_open(numbers)
+
+    def _fence(self, topics: "Mapping[str, TopicFacts]", numbers: Mapping[TopicIdPartition, int]) -> "Fence":
+        from tierctl.plan.fencing import Fence, leaders_of
+
+        return Fence(
+            topics=topics,
+            brokers=self.brokers(leaders_of(topics, numbers)),
+            writers=self._writers(set(numbers.values())),
+            task_interval_ms=self.task_interval_ms,
+        )
+
+    def brokers(self, ids: Collection[int]) -> "dict[int, BrokerFacts]":
+        """Those of these brokers that are up; what one said is believed for two seconds."""
+        now_ms = self.now_ms()
+        known = {
+            broker_id: facts
+            for broker_id, (at_ms, facts) in self._asked.items()
+            if 0 <= now_ms - at_ms <= _BROKERS_KEPT_MS
+        }
+        missing = set(ids) - known.keys()
+        found = {facts.broker_id: facts for facts in self.cluster.brokers(missing)} if missing else {}
+        self._asked |= {broker_id: (now_ms, facts) for broker_id, facts in found.items()}
+        return {broker_id: facts for broker_id, facts in (known | found).items() if broker_id in ids}
+
+    @cached_property
+    def task_interval_ms(self) -> int:
+        """The longest task interval of the brokers that tell theirs, else Kafka's default."""
+        told = [broker for broker in self.cluster.brokers() if broker.tiers is not None]
+        return max(
+            (broker.task_interval_ms or _TASK_INTERVAL_MS for broker in told), default=_TASK_INTERVAL_MS
+        )
+
+    def _writers(self, numbers: Collection[int]) -> dict[int, dict[int, int]]:
+        from tierctl.metadata.writers import others, recent_writers
+        from tierctl.plan.fencing import TASK_INTERVALS
+
+        if self.topic is None:
+            return {}
+        begins, ends = self.topic.beginning_offsets(), self.topic.end_offsets()
+        since_ms = self.now_ms() - TASK_INTERVALS * self.task_interval_ms
+        found: dict[int, dict[int, int]] = {}
+        for number in sorted(numbers):
+            writers = recent_writers(self.topic, number, begins[number], ends[number], since_ms)
+            found[number] = others(writers, self.own_broker_ids)
+        return found
+
+    def is_of_this_cluster(self) -> bool:
+        """Whether the metadata topic is the one that this cluster's brokers tier with."""
+        from tierctl.metadata.base import METADATA_TOPIC
+
+        own = self.topics([METADATA_TOPIC]).get(METADATA_TOPIC)
+        if own is None or self.topic is None or own.topic_id != self.topic.topic_id:
+            return False
+        return any(broker.tiers for broker in self.cluster.brokers())
+
+    def views(
+        self,
+        parts: "Collection[PartitionState]",
+        lineage_of_tier: "Callable[[PartitionState], tuple[EpochEntry, ...]]",
+    ) -> "ClusterViews":
+        """What the leaders of these partitions say; settings come into `configs`."""
+        from tierctl.plan.leader_views import ClusterViews
+        from tierctl.read.leaders import logs_of
+
+        current = self.current_topics(part.topic_id_partition.topic for part in parts)
+        there = {
+            part.topic_id_partition: part
+            for part in parts
+            if current.why_not_current(part.topic_id_partition) is None
+        }
+        unseen = self._read_configs(there)
+        asked = [partition for partition in there if partition.key not in unseen]
+        views: dict[_Key, View] = {}
+        logs, silent = logs_of(self.cluster, asked)
+        unseen |= {partition.key: reason for partition, reason in silent.items()}
+        brokers = self.brokers({log.leader for log in logs.values()})
+        for partition, log in logs.items():
+            try:
+                views[partition.key] = self._view(there[partition], log, brokers, lineage_of_tier)
+            except TierctlError as e:
+                unseen[partition.key] = e.message
+        return ClusterViews(topics=current, views=views, unseen=unseen)
+
+    def leaders(self, partitions: Collection[TopicIdPartition]) -> "Leaders":
+        """What the cluster says of these partitions, and of topics of their names."""
+        from tierctl.plan.leader_views import Leaders
+        from tierctl.read.leaders import logs_of
+
+        current = self.current_topics(p.topic for p in partitions)
+        there = [p for p in partitions if current.why_not_current(p) is None]
+        logs, _ = logs_of(self.cluster, there)
+        return Leaders(
+            topics=current,
+            configs=self.cluster.topic_configs(current.ids),
+            logs={partition.key: log for partition, log in logs.items()},
+            broker_ids=self.cluster.broker_ids(),
+        )
+
+    def _read_configs(self, partitions: Collection[TopicIdPartition]) -> dict[_Key, str]:
+        """Read the settings of these topics; why not, where they can't be read: they decide nothing.
+
+        AuthenticationError when those of none can, for want of a right.
+        """
+        topics = {partition.topic for partition in partitions}
+        errors: dict[str, TierctlError] = {}
+        for topic in sorted(topics):
+            try:
+                self.configs |= self.cluster.topic_configs([topic])
+            except TierctlError as e:
+                errors[topic] = e
+        refused = [e for e in errors.values() if isinstance(e, AuthenticationError)]
+        if refused and len(errors) == len(topics):
+            raise refused[0]
+        return {
+            partition.key: f"its settings can't be read: {errors[partition.topic].message}"
+            for partition in partitions
+            if partition.topic in errors
+        }
+
+    def _view(
+        self,
+        part: "PartitionState",
+        log: "ClusterLog",
+        brokers: "Mapping[int, BrokerFacts]",
+        lineage_of_tier: "Callable[[PartitionState], tuple[EpochEntry, ...]]",
+    ) -> "View":
+        from tierctl.plan.leader_views import knows_log_start, view_of_leader
+
+        config = self.configs[log.topic_partition.topic]
+        knows = knows_log_start(brokers.get(log.leader), config)
+        entries = None if knows else lineage_of_tier(part)
+        view = view_of_leader(part, log, tier_entries=entries, local_only_bytes=None)
+        if config.retention_bytes < 0:
+            return view
+        return replace(view, local_only_bytes=self._local_only_bytes(view, log, config.retention_bytes))
+
+    def _local_only_bytes(self, view: "View", log: "ClusterLog", limit_bytes: int) -> int | None:
+        """What only the leader's log holds, as far as it matters for a limit; None when nothing is copied."""
+        from tierctl.plan.retention_view import distinct_bytes
+        from tierctl.state.lineage import find_highest_remote_offset
+
+        copied = find_highest_remote_offset(view.cache, view.lineage, view.log_end_offset).offset
+        if copied < 0:
+            return None
+        remote_bytes = distinct_bytes(tuple(view.iter_live()))
+        if log.local_log_bytes is not None and remote_bytes + log.local_log_bytes <= limit_bytes:
+            return log.local_log_bytes
+        # The sizes brokers tell include what is in both places, so what is above the tier is counted.
+        return self.cluster.batch_bytes(
+            log.topic_partition, copied + 1, log.log_end_offset, bytes_max=limit_bytes
+        )
+
+    def raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:
+        """DeleteRecords, where the log starts lower; MetadataError unless every log starts there after it."""
+        topics = self.topics(p.topic for p in starts)
+        for partition in starts:
+            topic = topics.get(partition.topic)
+            # DeleteRecords goes by name: under another id it would empty somebody else's log.
+            if topic is None or topic.topic_id != partition.topic_id:
+                raise SafetyRefusal(f"{partition} is not the topic of that name any more", hint="plan again")
+        reached = self.cluster.delete_records({p.topic_partition: at for p, at in starts.items()})
+        for partition, at in starts.items():
+            if reached.get(partition.topic_partition, -1) < at:
+                raise MetadataError(f"{partition} still starts below {at} after DeleteRecords")

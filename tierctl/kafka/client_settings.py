@@ -1,0 +1,299 @@
+"""A Kafka client's settings, as `--command-config` has them for Kafka's own tools.
+
+What was understood is here as facts; `librdkafka.py` and `kafka_python.py` turn them into the settings of
+each client library. Source: org.apache.kafka.clients.CommonClientConfigs, SaslConfigs and SslConfigs.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+from tierctl.errors import CorruptInputError, UsageError
+from tierctl.kafka.jaas import parse_jaas
+from tierctl.kafka.key_stores import KeyPair, pem_certificates, pem_key_pair, read_keystore, read_truststore
+from tierctl.wire.files.properties import parse_properties
+
+_BEARER_LOGIN = "OAuthBearerLoginModule"
+_PASSWORD_LOGINS = {
+    "PLAIN": "PlainLoginModule",
+    "SCRAM-SHA-256": "ScramLoginModule",
+    "SCRAM-SHA-512": "ScramLoginModule",
+}
+_SUBJECT = "unsecuredLoginStringClaim_sub"
+
+# Named alike and meaning the same in Java's clients and in librdkafka.
+PASSED_ON = (
+    "client.dns.lookup",
+    "client.id",
+    "client.rack",
+    "connections.max.idle.ms",
+    "metadata.max.age.ms",
+    "reconnect.backoff.max.ms",
+    "reconnect.backoff.ms",
+    "retry.backoff.max.ms",
+    "retry.backoff.ms",
+    "socket.connection.setup.timeout.ms",
+)
+_UNDERSTOOD = frozenset(
+    {
+        *PASSED_ON,
+        "bootstrap.servers",
+        "default.api.timeout.ms",
+        "delivery.timeout.ms",
+        "request.timeout.ms",
+        "sasl.jaas.config",
+        "sasl.mechanism",
+        "sasl.oauthbearer.token.endpoint.url",
+        "security.protocol",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+
+
+class SecurityProtocol(StrEnum):
+    """security.protocol."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it is TLS."""
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
+
+    @property
+    def has_login(self) -> bool:
+        """Whether it is SASL."""
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PasswordLogin:
+    """PLAIN and SCRAM."""
+
+    mechanism: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BearerLogin:
+    """OAUTHBEARER: a token from an endpoint for a client's secret, or an unsigned one naming `subject`."""
+
+    subject: str | None = None
+    token_endpoint_url: str | None = None
+    client_id: str | None = None
+    client_secret: str | None = field(default=None, repr=False)
+    scope: str | None = None
+
+
+Login = PasswordLogin | BearerLogin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tls:
+    """What the server is verified by (None: the system's authorities), and who we are to it."""
+
+    truststore_pem: str | None = field(default=None, repr=False)
+    key_pair: KeyPair | None = None
+    verifies_hostname: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """A client's settings; secrets are in it and never printed.
+
+    `notes` says which settings were left aside. Timeouts: `request_timeout_ms` for one answer,
+    `delivery_timeout_ms` for records to be acknowledged, `stall_timeout_ms` for reading without getting on.
+    """
+
+    bootstrap_servers: tuple[str, ...] = ()
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    login: Login | None = None
+    tls: Tls | None = None
+    request_timeout_ms: int = 30_000
+    delivery_timeout_ms: int = 120_000
+    stall_timeout_ms: int = 60_000
+    more: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bootstrap(self) -> str:
+        """The servers as Kafka writes them; UsageError when there are none."""
+        if not self.bootstrap_servers:
+            raise UsageError("no bootstrap servers", hint="name them: kafka://host:port[,host:port…]")
+        return ",".join(self.bootstrap_servers)
+
+    @classmethod
+    def from_properties(cls, settings: Mapping[str, str], source: str = "client settings") -> Self:
+        """From Kafka's names and values; `source` says in errors where they are from.
+
+        Raises UsageError for what can't work; settings that tell tierctl nothing are noted.
+        """
+        given = {key: value.strip() for key, value in settings.items()}
+        protocol = _protocol(given, source)
+        _refuse_references(given, source)
+        unknown = sorted(key for key in given if key not in _UNDERSTOOD)
+        return cls(
+            bootstrap_servers=split_servers(given.get("bootstrap.servers", ""), source),
+            security_protocol=protocol,
+            login=_login(given, source) if protocol.has_login else None,
+            tls=_tls(given, source) if protocol.is_encrypted else None,
+            request_timeout_ms=_milliseconds(given, "request.timeout.ms", 30_000, source),
+            delivery_timeout_ms=_milliseconds(given, "delivery.timeout.ms", 120_000, source),
+            stall_timeout_ms=_milliseconds(given, "default.api.timeout.ms", 60_000, source),
+            more={key: given[key] for key in PASSED_ON if key in given},
+            notes=tuple(f"{source}: {key} is not used" for key in unknown),
+        )
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """The settings in a .properties file; UsageError when it can't be read or is none."""
+    try:
+        return {key: value for key, value, _ in parse_properties(path.read_bytes())}
+    except OSError as e:
+        raise UsageError(f"{path} can't be read: {e.strerror}") from e
+    except CorruptInputError as e:
+        # Without the text of the line: it may be a password.
+        raise UsageError(f"{path}: {e.what}: expected {e.expected}") from None
+
+
+def split_servers(text: str, source: str) -> tuple[str, ...]:
+    """`host:port,…` as a tuple; UsageError for a part that is none."""
+    if "@" in text:
+        raise UsageError(
+            f"{source}: an address holds no user", hint="who logs in belongs into --command-config"
+        )
+    servers = tuple(part.strip() for part in text.split(",") if part.strip())
+    for server in servers:
+        host, colon, port = server.rpartition(":")
+        if not (colon and host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+            raise UsageError(f"{source}: {server!r} is no host:port")
+    return servers
+
+
+def _protocol(given: Mapping[str, str], source: str) -> SecurityProtocol:
+    text = given.get("security.protocol", "PLAINTEXT").upper()
+    if text not in set(SecurityProtocol):
+        raise UsageError(f"{source}: security.protocol={text} is none of {', '.join(SecurityProtocol)}")
+    return SecurityProtocol(text)
+
+
+def _refuse_references(given: Mapping[str, str], source: str) -> None:
+    """Values that Kafka's config providers would fill in (KIP-297)."""
+    if "config.providers" in given:
+        for key in sorted(_UNDERSTOOD & given.keys()):
+            if "${" in given[key]:
+                raise UsageError(
+                    f"{source}: {key} refers to a config provider, which tierctl has none of",
+                    hint="write the value into a file that only you may read",
+                )
+
+
+def _milliseconds(given: Mapping[str, str], key: str, default: int, source: str) -> int:
+    text = given.get(key)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 31):
+        raise UsageError(f"{source}: {key}={text!r} is no number of milliseconds")
+    return int(text)
+
+
+def _login(given: Mapping[str, str], source: str) -> Login:
+    mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+    if mechanism not in {*_PASSWORD_LOGINS, "OAUTHBEARER"}:
+        raise UsageError(
+            f"{source}: sasl.mechanism={mechanism} is not supported",
+            hint=f"tierctl has {', '.join(_PASSWORD_LOGINS)} and OAUTHBEARER",
+        )
+    if "sasl.jaas.config" not in given:
+        raise UsageError(f"{source}: sasl.jaas.config is missing", hint="it says who logs in")
+    module = parse_jaas(given["sasl.jaas.config"])
+    wanted = _PASSWORD_LOGINS.get(mechanism, _BEARER_LOGIN)
+    if module.short_name != wanted:
+        raise UsageError(f"{source}: sasl.mechanism={mechanism} goes with {wanted}, not {module.short_name}")
+    if mechanism == "OAUTHBEARER":
+        return _bearer(given, module.options, source)
+    username, password = (_required(module.options, key, source) for key in ("username", "password"))
+    return PasswordLogin(mechanism=mechanism, username=username, password=password)
+
+
+def _bearer(given: Mapping[str, str], options: Mapping[str, str], source: str) -> BearerLogin:
+    if _SUBJECT in options:
+        return BearerLogin(subject=options[_SUBJECT])
+    url = given.get("sasl.oauthbearer.token.endpoint.url")
+    if url is None:
+        raise UsageError(
+            f"{source}: OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url",
+            hint=f"or {_SUBJECT} for unsigned tokens",
+        )
+    return BearerLogin(
+        token_endpoint_url=url,
+        client_id=_required(options, "clientId", source),
+        client_secret=_required(options, "clientSecret", source),
+        scope=options.get("scope"),
+    )
+
+
+def _required(options: Mapping[str, str], key: str, source: str) -> str:
+    if key not in options:
+        raise UsageError(f"{source}: sasl.jaas.config has no {key}")
+    return options[key]
+
+
+def _tls(given: Mapping[str, str], source: str) -> Tls:
+    _check_types(given, ("ssl.truststore.type", "ssl.keystore.type"), source)
+    algorithm = given.get("ssl.endpoint.identification.algorithm", "https").lower()
+    if algorithm not in {"https", "", "none"}:
+        raise UsageError(
+            f"{source}: ssl.endpoint.identification.algorithm={algorithm} is neither https nor empty"
+        )
+    return Tls(
+        truststore_pem=_truststore(given, source),
+        key_pair=_key_pair(given, source),
+        verifies_hostname=algorithm == "https",
+    )
+
+
+def _check_types(given: Mapping[str, str], keys: Iterable[str], source: str) -> None:
+    for key in keys:
+        # JKS is what Java calls any store whose type nobody named: what the file is, its first bytes say.
+        if given.get(key, "JKS").upper() not in {"JKS", "PKCS12", "PEM"}:
+            raise UsageError(f"{source}: {key}={given[key]} is not supported", hint="use PKCS12 or PEM")
+
+
+def _truststore(given: Mapping[str, str], source: str) -> str | None:
+    if "ssl.truststore.certificates" in given:
+        setting = f"{source}: ssl.truststore.certificates"
+        return pem_certificates(given["ssl.truststore.certificates"], setting)
+    path = given.get("ssl.truststore.location")
+    if not path:
+        return None
+    password = given.get("ssl.truststore.password")
+    return read_truststore(Path(path), password, f"{source}: ssl.truststore.location")
+
+
+def _key_pair(given: Mapping[str, str], source: str) -> KeyPair | None:
+    key_password = given.get("ssl.key.password")
+    if "ssl.keystore.key" in given:
+        chain = given.get("ssl.keystore.certificate.chain", "")
+        return pem_key_pair(chain, given["ssl.keystore.key"], key_password, f"{source}: ssl.keystore.key")
+    path = given.get("ssl.keystore.location")
+    if not path:
+        return None
+    password = given.get("ssl.keystore.password")
+    return read_keystore(Path(path), password, key_password, f"{source}: ssl.keystore.location")

@@ -1,0 +1,325 @@
+"""A running cluster: what its controller and its partitions' leaders say, and DeleteRecords."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from tierctl.errors import MetadataError, NotFoundError, TierctlError, UsageError
+from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import ClientSettings, read_properties, split_servers
+from tierctl.kafka.extras import require
+from tierctl.kafka.leader_log import EARLIEST_LOCAL, LATEST_TIERED, LeaderLogs
+from tierctl.kafka.server_properties import ServerSettings, at_servers
+from tierctl.kafka.topic_admin import TopicAdmin, uuid_of
+from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
+from tierctl.model.ids import ZERO_UUID
+
+REMOTE_STORAGE_SYSTEM = "remote.log.storage.system.enable"
+TASK_INTERVAL = "remote.log.manager.task.interval.ms"
+
+
+class Cluster:
+    """The cluster that has the data; nothing is kept, so every call tells the present state.
+
+    All calls raise AuthenticationError (what we may not see included), MetadataError when nobody answers in
+    time, and NotFoundError for a topic that isn't there.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        require("confluent_kafka")
+        self._settings = settings
+        self._admin = TopicAdmin(settings)
+        self._leaders = LeaderLogs(settings)
+
+    @classmethod
+    def open(
+        cls, bootstrap: str, *, command_config: Path | None = None, server_config: Path | None = None
+    ) -> Self:
+        """Of `host:port,…` or kafka://host:port,…, with Kafka's client .properties; UsageError.
+
+        Without `command_config`, as a broker's own server.properties has it for its metadata clients.
+        """
+        if command_config is None and server_config is not None:
+            settings = ServerSettings.read(server_config).clients
+            servers = bootstrap.removeprefix("kafka://").rstrip("/")
+            if servers:
+                settings = at_servers(settings, servers, "--bootstrap-server")
+            return cls(settings.admin)
+        given = {} if command_config is None else read_properties(command_config)
+        servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
+        if servers:
+            given["bootstrap.servers"] = ",".join(split_servers(servers, "--bootstrap-server"))
+        return cls(ClientSettings.from_properties(given, str(command_config or "--bootstrap-server")))
+
+    def close(self) -> None:
+        """Disconnect."""
+        self._leaders.close()
+
+    def cluster_id(self) -> str:
+        """The cluster's id."""
+        return str(self._description().cluster_id)
+
+    def broker_ids(self) -> tuple[int, ...]:
+        """The brokers that are up."""
+        return tuple(sorted(node.id for node in self._description().nodes))
+
+    def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
+        """The brokers that are up, or those of `ids` that are: by id, each with whether it tiers.
+
+        All are asked at the same time, each for itself.
+        """
+        nodes = sorted(self._description().nodes, key=lambda node: node.id)
+        asked = [
+            (node, self._ask_settings("BROKER", str(node.id)))
+            for node in nodes
+            if ids is None or node.id in ids
+        ]
+        return tuple(self._broker(node, future) for node, future in asked)
+
+    def broker_settings(self, broker_id: int) -> dict[str, str | None]:
+        """A broker's settings by Kafka's names; None for those it keeps secret."""
+        return self._settings_in(self._ask_settings("BROKER", str(broker_id)), "BROKER", str(broker_id))
+
+    def _description(self) -> Any:
+        future = self._admin.client.describe_cluster(request_timeout=self._admin.request_timeout_s)
+        return self._admin.answer(future, f"asking {self._settings.bootstrap} who is there")
+
+    def _broker(self, node: Any, asked: "Future[Any]") -> BrokerFacts:
+        tiers: bool | None = None
+        interval_ms: int | None = None
+        unreadable = None
+        try:
+            settings = self._settings_in(asked, "BROKER", str(node.id))
+            # Brokers older than tiered storage don't have the setting.
+            tiers = (settings.get(REMOTE_STORAGE_SYSTEM) or "false").lower() == "true"
+            interval = settings.get(TASK_INTERVAL)
+            interval_ms = int(interval) if interval and interval.isdigit() else None
+        except TierctlError as e:
+            # Not being told is a fact too: whoever decides must not take it for "off".
+            unreadable = e.message
+        return BrokerFacts(
+            broker_id=node.id,
+            host=node.host,
+            port=node.port,
+            tiers=tiers,
+            unreadable=unreadable,
+            task_interval_ms=interval_ms,
+        )
+
+    def topics(self, names: Collection[str] | None = None) -> dict[str, TopicFacts]:
+        """Topics by name; all there are, or those of `names` that exist."""
+        from confluent_kafka import TopicCollection
+
+        wanted = sorted(self._names() if names is None else set(names))
+        if not wanted:
+            return {}
+        timeout_s = self._admin.request_timeout_s
+        futures = self._admin.client.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
+        found: dict[str, TopicFacts] = {}
+        for name, future in futures.items():
+            try:
+                doing = f"asking for topic {name}"
+                found[name] = _topic(self._admin.answer(future, doing, Right("Describe", name)))
+            except NotFoundError:
+                continue
+        return found
+
+    def _names(self) -> Iterable[str]:
+        return self._admin.names()
+
+    def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
+        """Those of `topic_ids` that no broker knows: deleted, or never there.
+
+        Asked by id of every broker, so that a topic we may not see, or one that a broker has not heard of
+        yet, is not taken for a deleted one.
+        """
+        return self._leaders.unknown_topic_ids(topic_ids)
+
+    def topic_names_by_id(self) -> dict[Uuid, str]:
+        """Every topic that we may see, by id; MetadataError when one of them has no id.
+
+        That an id is not among them doesn't say that its topic is gone: see `unknown_topic_ids`.
+        """
+        found = self.topics()
+        nameless = sorted(name for name, topic in found.items() if topic.topic_id == ZERO_UUID)
+        if nameless:
+            raise MetadataError(
+                f"the cluster gives no ids for {', '.join(nameless)}",
+                hint="topic ids need brokers of 2.8 or later",
+            )
+        return {topic.topic_id: name for name, topic in found.items()}
+
+    def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
+        """Topics' settings, the brokers' defaults included, as they are now.
+
+        remote.storage.enable only where somebody set it: its default, false, says nothing about a topic that
+        tierctl tiers.
+        """
+        found = {}
+        for name in sorted(set(names)):
+            entries = self._entries_in(self._ask_settings("TOPIC", name), "TOPIC", name)
+            if "remote.storage.enable" in entries and entries["remote.storage.enable"].is_default:
+                del entries["remote.storage.enable"]
+            settings = {key: entry.value for key, entry in entries.items() if entry.value is not None}
+            found[name] = TopicConfig.from_settings(settings)
+        return found
+
+    def _ask_settings(self, kind: str, name: str) -> "Future[Any]":
+        from confluent_kafka.admin import ConfigResource
+
+        resource = ConfigResource(ConfigResource.Type[kind], name)
+        timeout_s = self._admin.request_timeout_s
+        found: Future[Any] = self._admin.client.describe_configs([resource], request_timeout=timeout_s)[
+            resource
+        ]
+        return found
+
+    def _settings_in(self, asked: "Future[Any]", kind: str, name: str) -> dict[str, str | None]:
+        return {key: entry.value for key, entry in self._entries_in(asked, kind, name).items()}
+
+    def _entries_in(self, asked: "Future[Any]", kind: str, name: str) -> dict[str, Any]:
+        needs = Right("DescribeConfigs", name if kind == "TOPIC" else None)
+        return dict(self._admin.answer(asked, f"reading the settings of {kind.lower()} {name}", needs))
+
+    def partition_offsets(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, PartitionOffsets]:
+        """What each partition's leader answers, each kind of offset in one call for all of them."""
+        starts = self._admin.list_offsets(partitions, latest=False)
+        # The tier's end before the log's: copies go on meanwhile, and the log is never behind its tier.
+        tiered = self._leaders.offsets(partitions, LATEST_TIERED)
+        local = self._leaders.offsets(partitions, EARLIEST_LOCAL)
+        stable = self._admin.list_offsets(partitions, latest=True, committed=True)
+        ends = self._admin.list_offsets(partitions, latest=True)
+        return {
+            partition: PartitionOffsets(
+                log_start_offset=starts[partition],
+                high_watermark=ends[partition],
+                last_stable_offset=stable[partition],
+                local_log_start_offset=local[partition],
+                latest_tiered_offset=tiered[partition],
+            )
+            for partition in partitions
+        }
+
+    def leader_epochs(self, partition: TopicPartition) -> tuple[EpochEntry, ...]:
+        """The leader's epoch lineage from the log start on."""
+        start = self._admin.list_offsets([partition], latest=False)[partition]
+        return self._leaders.leader_epochs(partition, start)
+
+    def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
+        """The partitions' logs, where they have a leader.
+
+        NotFoundError when a topic is not there any more, or is another one by now.
+        """
+        leaders = self._leaders_of(partitions)
+        names = {partition: partition.topic_partition for partition in leaders}
+        offsets = self.partition_offsets(list(names.values()))
+        sizes = self._sizes({names[partition]: leader for partition, leader in leaders.items()})
+        return [
+            _log(partition, leader, offsets[names[partition]], self._epochs(names[partition], offsets), sizes)
+            for partition, leader in leaders.items()
+        ]
+
+    def _epochs(
+        self, partition: TopicPartition, offsets: Mapping[TopicPartition, PartitionOffsets]
+    ) -> tuple[EpochEntry, ...]:
+        return self._leaders.leader_epochs(partition, offsets[partition].log_start_offset)
+
+    def _leaders_of(self, partitions: Sequence[TopicIdPartition]) -> dict[TopicIdPartition, int]:
+        found = self.topics({partition.topic for partition in partitions})
+        leaders: dict[TopicIdPartition, int] = {}
+        for partition in partitions:
+            topic = found.get(partition.topic)
+            if topic is None or topic.topic_id != partition.topic_id:
+                raise NotFoundError(
+                    f"the cluster has no topic {partition.topic} of id {partition.topic_id}",
+                    hint="it was deleted or made anew: plan again",
+                )
+            known = {p.partition: p.leader for p in topic.partitions}
+            leader = known.get(partition.partition)
+            if leader is not None:
+                leaders[partition] = leader
+        return leaders
+
+    def _sizes(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        try:
+            return self._leaders.log_bytes(partitions)
+        except TierctlError:
+            # It needs a right of its own (DESCRIBE on the cluster); sizes are then not known.
+            return dict.fromkeys(partitions)
+
+    def batch_bytes(
+        self, partition: TopicPartition, start_offset: int, end_offset: int, *, bytes_max: int
+    ) -> int:
+        """Bytes of the batches in [start, end), found by reading them; stops once above `bytes_max`."""
+        return self._leaders.batch_bytes(partition, start_offset, end_offset, bytes_max=bytes_max)
+
+    def delete_records(self, before_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Raise log starts (DeleteRecords); returns where each log starts now, which may be higher.
+
+        UsageError for an offset above the high watermark.
+        """
+        from confluent_kafka import TopicPartition as TheirPartition
+
+        if not before_offsets:
+            return {}
+        asked = [TheirPartition(p.topic, p.partition, offset) for p, offset in before_offsets.items()]
+        timeout_s = self._admin.request_timeout_s
+        futures = self._admin.client.delete_records(asked, request_timeout=timeout_s)
+        found: dict[TopicPartition, int] = {}
+        for key, future in futures.items():
+            partition = TopicPartition(key.topic, key.partition)
+            doing = f"raising the log start of {partition} to {before_offsets[partition]}"
+            try:
+                needs = Right("Delete", partition.topic)
+                found[partition] = int(self._admin.answer(future, doing, needs).low_watermark)
+            except MetadataError as e:
+                if "OFFSET_OUT_OF_RANGE" in e.message:
+                    raise UsageError(f"{doing}: that is above its high watermark") from None
+                raise
+        return found
+
+
+def _topic(found: Any) -> TopicFacts:
+    return TopicFacts(
+        topic=found.name,
+        topic_id=uuid_of(found.topic_id),
+        partitions=tuple(_partition(p) for p in sorted(found.partitions, key=lambda p: p.id)),
+        is_internal=found.is_internal,
+    )
+
+
+def _partition(found: Any) -> PartitionFacts:
+    leader = found.leader
+    return PartitionFacts(
+        partition=found.id,
+        leader=leader.id if leader is not None and leader.id >= 0 else None,
+        replicas=tuple(node.id for node in found.replicas),
+        in_sync=tuple(node.id for node in found.isr),
+    )
+
+
+def _log(
+    partition: TopicIdPartition,
+    leader: int,
+    offsets: PartitionOffsets,
+    epochs: tuple[EpochEntry, ...],
+    sizes: Mapping[TopicPartition, int | None],
+) -> ClusterLog:
+    local = offsets.local_log_start_offset
+    return ClusterLog(
+        topic_id_partition=partition,
+        leader=leader,
+        leader_epochs=epochs,
+        log_start_offset=offsets.log_start_offset,
+        local_log_start_offset=offsets.log_start_offset if local is None else local,
+        high_watermark=offsets.high_watermark,
+        last_stable_offset=offsets.last_stable_offset,
+        log_end_offset=offsets.high_watermark,
+        latest_tiered_offset=offsets.latest_tiered_offset,
+        local_log_bytes=sizes[partition.topic_partition],
+    )

@@ -1,0 +1,166 @@
+"""Java's key and trust stores as PEM: PKCS12 and PEM files, and certificates written in the settings.
+
+Java's own JKS format is refused by name; keytool converts it.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tierctl.errors import UsageError
+from tierctl.kafka.extras import require
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
+    from cryptography.x509 import Certificate
+
+_JKS_MAGIC = b"\xfe\xed\xfe\xed"
+_BYTES_MAX = 1 << 24
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPair:
+    """A client's certificate chain and its key, both PEM; the key is not encrypted and never printed."""
+
+    chain_pem: str
+    key_pem: str = field(repr=False)
+
+
+def read_truststore(path: Path, password: str | None, setting: str) -> str:
+    """The certificates of a truststore file as PEM; UsageError when there are none, or it can't be read."""
+    data = _read(path, setting)
+    if data.startswith(_JKS_MAGIC):
+        raise _jks(path, setting)
+    certificates = (
+        _pem_certificates(data) if _is_pem(data) else _open_pkcs12(path, data, password, setting)[1]
+    )
+    if not certificates:
+        raise UsageError(f"{setting}: {path} holds no certificates")
+    return _to_pem(certificates)
+
+
+def read_keystore(path: Path, password: str | None, key_password: str | None, setting: str) -> KeyPair:
+    """The first key of a keystore file with its chain; UsageError when there is none."""
+    data = _read(path, setting)
+    if data.startswith(_JKS_MAGIC):
+        raise _jks(path, setting)
+    if _is_pem(data):
+        return pem_key_pair(data.decode("latin-1"), data.decode("latin-1"), key_password or password, setting)
+    key, certificates = _open_pkcs12(path, data, password, setting)
+    if key is None or not certificates:
+        raise UsageError(f"{setting}: {path} holds no key with its certificate")
+    return KeyPair(chain_pem=_to_pem(certificates), key_pem=_key_to_pem(key))
+
+
+def pem_key_pair(chain: str, key: str, password: str | None, setting: str) -> KeyPair:
+    """A chain and a key, encrypted or not, both PEM; UsageError when either is missing or can't be read."""
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    certificates = _pem_certificates(chain.encode("latin-1", "replace"))
+    try:
+        private = load_pem_private_key(_key_block(key), None if password is None else password.encode())
+    except (ValueError, TypeError) as e:
+        raise UsageError(
+            f"{setting}: the private key can't be read: {type(e).__name__}", hint="check ssl.key.password"
+        ) from None
+    if not certificates:
+        raise UsageError(f"{setting}: no certificate goes with the key")
+    return KeyPair(chain_pem=_to_pem(certificates), key_pem=_key_to_pem(private))
+
+
+def pem_certificates(text: str, setting: str) -> str:
+    """Certificates written in a setting, as PEM; UsageError when there are none."""
+    certificates = _pem_certificates(text.encode("latin-1", "replace"))
+    if not certificates:
+        raise UsageError(f"{setting} holds no certificates", hint="expected PEM: -----BEGIN CERTIFICATE-----")
+    return _to_pem(certificates)
+
+
+def _read(path: Path, setting: str) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(_BYTES_MAX + 1)
+    except OSError as e:
+        raise UsageError(f"{setting}: {path} can't be read: {e.strerror}") from None
+    if len(data) > _BYTES_MAX:
+        raise UsageError(f"{setting}: {path} is larger than {_BYTES_MAX} bytes: no key store")
+    return data
+
+
+def _jks(path: Path, setting: str) -> UsageError:
+    target = path.with_suffix(".p12")
+    return UsageError(
+        f"{setting}: {path} is a JKS store, Java's own format",
+        hint=f"convert it: keytool -importkeystore -srckeystore {path} -destkeystore {target} "
+        f"-deststoretype PKCS12, and name {target.name} instead",
+    )
+
+
+def _is_pem(data: bytes) -> bool:
+    return b"-----BEGIN " in data[: 1 << 16]
+
+
+def _key_block(text: str) -> bytes:
+    """The key's lines alone: a PEM keystore has the chain in the same file."""
+    start = text.find("-----BEGIN ")
+    while start >= 0:
+        label = text[start + 11 : text.find("-----", start + 11)]
+        ending = f"-----END {label}-----"
+        end = text.find(ending, start)
+        if label.endswith("PRIVATE KEY") and end >= 0:
+            return text[start : end + len(ending)].encode("latin-1", "replace") + b"\n"
+        start = text.find("-----BEGIN ", start + 11)
+    return b""
+
+
+def _pem_certificates(data: bytes) -> "list[Certificate]":
+    require("cryptography")
+    from cryptography.x509 import load_pem_x509_certificates
+
+    try:
+        return load_pem_x509_certificates(data)
+    except ValueError:
+        return []
+
+
+def _open_pkcs12(
+    path: Path, data: bytes, password: str | None, setting: str
+) -> "tuple[PrivateKeyTypes | None, list[Certificate]]":
+    require("cryptography")
+    from cryptography.hazmat.primitives.serialization import pkcs12
+
+    try:
+        store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+    except ValueError as e:
+        raise UsageError(
+            f"{setting}: {path} can't be opened as PKCS12: {e}",
+            hint="check its password; PKCS12 and PEM are understood",
+        ) from None
+    found = [store.cert] if store.cert is not None else []
+    return store.key, [entry.certificate for entry in [*found, *store.additional_certs]]
+
+
+def _to_pem(certificates: "list[Certificate]") -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return "".join(c.public_bytes(Encoding.PEM).decode("ascii") for c in certificates)
+
+
+def _key_to_pem(key: "PrivateKeyTypes") -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode("ascii")
+
+
+def encrypted_key(key_pair: KeyPair, password: str) -> str:
+    """The key as PEM that `password` opens."""
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    key = load_pem_private_key(key_pair.key_pem.encode(), None)
+    encryption = BestAvailableEncryption(password.encode())
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode("ascii")

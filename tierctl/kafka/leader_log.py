@@ -1,0 +1,235 @@
+"""What librdkafka has no question for, asked through kafka-python: mostly what a partition's leader knows."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.kafka_python import NotReadyError, connect, translated
+from tierctl.kafka.raw_fetch import fetch
+from tierctl.model import EpochEntry, TopicPartition, Uuid
+from tierctl.wire.batches.head_columns import scan_heads
+
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+_EPOCHS_A_REQUEST = 1000
+_WAIT_S = 0.2
+
+R = TypeVar("R")
+
+
+class LeaderLogs:
+    """Connects when it is first asked.
+
+    Raises AuthenticationError, NotFoundError, MetadataError, UsageError.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._settings = settings
+        self._client: Any = None
+
+    def _ask(self, doing: str, question: Callable[[Any], R], needs: Right | None = None) -> R:
+        """The answer, asked again for `request_timeout_ms` where a leader or the connection was lost.
+
+        `needs` is the right that it takes.
+        """
+        deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
+        while True:
+            try:
+                if self._client is None:
+                    self._client = connect(self._settings)
+                with translated(doing, needs):
+                    return question(self._client)
+            except NotReadyError:
+                self.close()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_WAIT_S)
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def offsets(self, partitions: Collection[TopicPartition], spec: int) -> dict[TopicPartition, int | None]:
+        """EARLIEST_LOCAL or LATEST_TIERED of each partition; None where the broker has no such offset."""
+        if not partitions:
+            return {}
+        found = self._ask(f"asking for offsets {spec}", lambda client: _offsets(client, partitions, spec))
+        return {p: offset if offset is not None and offset >= 0 else None for p, offset in found.items()}
+
+    def leader_epochs(self, partition: TopicPartition, log_start_offset: int) -> tuple[EpochEntry, ...]:
+        """The leader's epoch lineage, as its leader-epoch-checkpoint has it from `log_start_offset` on.
+
+        Epoch e begins where epoch e - 1, or the last before it that has records, ends
+        (OffsetForLeaderEpoch, LeaderEpochFileCache.endOffsetFor).
+        """
+        ends = self._ask(
+            f"asking for the leader epochs of {partition}",
+            lambda client: _ends(client, partition),
+            Right("Describe", partition.topic),
+        )
+        return lineage_of(ends, log_start_offset)
+
+    def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
+        """Those of `topic_ids` that every broker answers with UNKNOWN_TOPIC_ID (Metadata by id).
+
+        A topic that we may not see is known. A list of names has no trace of it.
+        """
+        return self._ask("asking for topics by their ids", lambda client: _unknown(client, topic_ids))
+
+    def log_bytes(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """How large each partition's segments are on the broker that is named for it; None when not told."""
+        found = self._ask("asking for the sizes of log directories", _sizes)
+        return {p: found.get((p.topic, p.partition, leader)) for p, leader in partitions.items()}
+
+    def batch_bytes(
+        self, partition: TopicPartition, start_offset: int, end_offset: int, *, bytes_max: int
+    ) -> int:
+        """Bytes of the batches with offsets in [start, end), read one after the other.
+
+        Stops once there are more than `bytes_max`. Replicas and the tier have the same bytes.
+        """
+        doing = f"reading {partition} from offset {start_offset} on"
+        total = 0
+        while start_offset < end_offset and total <= bytes_max:
+            fetch_one = partial(_fetch, partition=partition, offset=start_offset)
+            data = self._ask(doing, fetch_one, Right("Read", partition.topic))
+            heads = scan_heads(data, expected_offset=None)
+            mine = (heads.base_offsets >= start_offset) & (heads.base_offsets < end_offset)
+            total += int(heads.sizes_bytes[mine].sum())
+            if not len(heads) or int(heads.next_offsets[-1]) <= start_offset:
+                break
+            start_offset = int(heads.next_offsets[-1])
+        return total
+
+
+def lineage_of(ends: Mapping[int, tuple[int, int]], log_start_offset: int) -> tuple[EpochEntry, ...]:
+    """Epochs and where they start, from what a leader answered for each: (epoch with records, its end).
+
+    An epoch that is answered with itself is known to the leader, or older than all that are; it starts where
+    the one asked before ended, the first at the log start, to which a checkpoint's first line is raised.
+    Only the latest may have no records yet.
+    """
+    known = [epoch for epoch in sorted(ends) if ends[epoch][0] == epoch]
+    entries: list[EpochEntry] = []
+    for epoch in known:
+        start = max(ends[epoch - 1][1] if epoch - 1 in ends else log_start_offset, log_start_offset)
+        if start < ends[epoch][1] or epoch == known[-1]:
+            entries.append(EpochEntry(epoch, start))
+    return tuple(entries)
+
+
+def _offsets(
+    client: Any, partitions: Collection[TopicPartition], spec: int
+) -> dict[TopicPartition, int | None]:
+    from kafka import TopicPartition as TheirPartition
+    from kafka import errors
+
+    asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
+    try:
+        found = client.list_partition_offsets(asked)
+    except errors.UnsupportedVersionError:
+        return dict.fromkeys(partitions)
+    return {TopicPartition(key.topic, key.partition): value.offset for key, value in found.items()}
+
+
+def _ends(client: Any, partition: TopicPartition) -> dict[int, tuple[int, int]]:
+    leader, latest = client._manager.run(_leader_of, client, partition)  # noqa: SLF001
+    ends: dict[int, tuple[int, int]] = {}
+    for first in range(0, latest + 1, _EPOCHS_A_REQUEST):
+        epochs = range(first, min(first + _EPOCHS_A_REQUEST, latest + 1))
+        ends |= client._manager.run(_epoch_ends, client, partition, leader, epochs)  # noqa: SLF001
+    return ends
+
+
+def _unknown(client: Any, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
+    from kafka import errors
+
+    brokers = [broker.node_id for broker in client._manager.cluster.brokers()]  # noqa: SLF001
+    if not brokers:
+        raise errors.MetadataEmptyBrokerList
+    unknown = frozenset(topic_ids)
+    for broker in brokers:
+        if unknown:
+            unknown &= client._manager.run(_unknown_ids, client, broker, unknown)  # noqa: SLF001
+    return unknown
+
+
+def _sizes(client: Any) -> dict[tuple[str, int, int], int]:
+    """Bytes by topic, partition and broker."""
+    return {
+        (topic["name"], part["partition_index"], broker["broker"]): part["partition_size"]
+        for broker in client.describe_log_dirs()
+        for folder in broker["log_dirs"]
+        for topic in folder["topics"]
+        for part in topic["partitions"]
+        if not part["is_future_key"]
+    }
+
+
+def _fetch(client: Any, *, partition: TopicPartition, offset: int) -> bytes:
+    return fetch(client, partition.topic, partition.partition, offset)
+
+
+async def _unknown_ids(client: Any, broker: int, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
+    from kafka.protocol.metadata import MetadataRequest
+
+    from kafka import errors
+
+    topics = [
+        MetadataRequest.MetadataRequestTopic(topic_id=UUID(bytes=i.bytes), name=None) for i in topic_ids
+    ]
+    # Ids are asked for from version 12 on.
+    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False, min_version=12)
+    response = await client._manager.send(request, node_id=broker)  # noqa: SLF001
+    return frozenset(
+        Uuid.from_bytes(topic.topic_id.bytes)
+        for topic in response.topics
+        if errors.for_code(topic.error_code) is errors.UnknownTopicIdError
+    )
+
+
+async def _leader_of(client: Any, partition: TopicPartition) -> tuple[int, int]:
+    """The leader's id and epoch."""
+    from kafka import errors
+
+    (topic,) = (await client._get_cluster_metadata([partition.topic]))["topics"]  # noqa: SLF001
+    for part in topic["partitions"]:
+        if part["partition_index"] == partition.partition:
+            if part["leader_id"] < 0:
+                raise errors.LeaderNotAvailableError(f"{partition} has no leader")
+            return part["leader_id"], part["leader_epoch"]
+    raise errors.UnknownTopicOrPartitionError(str(partition))
+
+
+async def _epoch_ends(
+    client: Any, partition: TopicPartition, leader: int, epochs: Iterable[int]
+) -> dict[int, tuple[int, int]]:
+    from kafka.protocol.consumer import OffsetForLeaderEpochRequest
+
+    from kafka import errors
+
+    topic: Callable[..., Any] = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    wanted = [
+        OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
+            partition=partition.partition, current_leader_epoch=-1, leader_epoch=epoch
+        )
+        for epoch in epochs
+    ]
+    request = OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[topic(topic=partition.topic, partitions=wanted)]
+    )
+    response = await client._manager.send(request, node_id=leader)  # noqa: SLF001
+    answers = response.topics[0].partitions
+    for answer in answers:
+        error = errors.for_code(answer.error_code)
+        if error is not errors.NoError:
+            raise error(str(partition))
+    return {
+        epoch: (answer.leader_epoch, answer.end_offset) for epoch, answer in zip(epochs, answers, strict=True)
+    }

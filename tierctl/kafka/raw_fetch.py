@@ -1,0 +1,134 @@
+"""Batches of the metadata topic as the broker has them, for offsets that no record came for.
+
+A consumer passes over control records, over what was compacted away and over damage alike; a metadata
+partition may decide deletions only where nothing is missing, so the bytes themselves are asked.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from tierctl.errors import MetadataError
+from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.kafka_python import NotReadyError, connect, translated
+from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, chunk_of, empty_chunk
+from tierctl.wire.batches.head_columns import scan_heads
+from tierctl.wire.batches.windows import Window, without_edge
+
+FETCH_BYTES_MAX = 8 << 20
+_WAIT_S = 0.2
+
+
+class RawFetcher:
+    """Reads one topic by Fetch requests, and connects when it is first needed. One thread at a time."""
+
+    def __init__(self, settings: ClientSettings, topic: str) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._client: Any = None
+
+    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
+        """As MetadataTopic.read; at least one chunk, the last of which reaches `end_offset`."""
+        source = f"{self._topic}-{partition}"
+        while start_offset < end_offset:
+            window = self._window(partition, start_offset)
+            chunk = chunk_of(window, partition, start_offset, end_offset, source)
+            if not len(window.heads) and chunk.bad:
+                # Damage with nothing good after it: where it ends, only the end offset says.
+                chunk = empty_chunk(
+                    partition, end_offset, DamagedRange(start_offset, end_offset, chunk.bad[-1].error)
+                )
+            if chunk.next_offset <= start_offset:
+                raise MetadataError(
+                    f"{source}: the broker has no batch at offset {start_offset}, which it said it had",
+                    hint="run again; look at the partition with kafka-dump-log on the broker",
+                )
+            yield chunk
+            start_offset = chunk.next_offset
+
+    def _window(self, partition: int, offset: int) -> Window:
+        data = self._fetch(partition, offset)
+        # The first batch may begin before the offset that was asked for.
+        expected = min(offset, int.from_bytes(data[:8], "big", signed=True))
+        heads, _ = without_edge(scan_heads(data, expected_offset=expected), len(data))
+        if not len(heads):
+            # Nothing but damage, which has no edge: everything before the next fetch is lost.
+            heads = replace(scan_heads(data, expected_offset=expected), torn=None)
+        return Window(data, 0, heads, expected)
+
+    def _fetch(self, partition: int, offset: int) -> bytes:
+        deadline = time.monotonic() + self._settings.stall_timeout_ms / 1000
+        doing = f"reading {self._topic}-{partition} from offset {offset} on"
+        while True:
+            data = self._try_fetch(doing, partition, offset)
+            if data:
+                return data
+            if time.monotonic() > deadline:
+                raise MetadataError(f"{doing}: nothing came", hint="run again")
+            time.sleep(_WAIT_S)
+
+    def _try_fetch(self, doing: str, partition: int, offset: int) -> bytes:
+        """Empty when there was nothing yet, or the leader was lost for now."""
+        try:
+            if self._client is None:
+                self._client = connect(self._settings)
+            with translated(doing, Right("Read", self._topic)):
+                return fetch(self._client, self._topic, partition, offset)
+        except NotReadyError:
+            self.close()
+            return b""
+
+    def close(self) -> None:
+        """Disconnect."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+
+def fetch(client: Any, topic: str, partition: int, offset: int) -> bytes:
+    """One Fetch of one partition from its leader; empty when there was nothing within half a second.
+
+    Raises kafka-python's errors.
+    """
+    from kafka.protocol.consumer import FetchRequest
+
+    from kafka import TopicPartition, errors
+
+    wanted = FetchRequest.FetchTopic.FetchPartition(
+        partition=partition,
+        fetch_offset=offset,
+        partition_max_bytes=FETCH_BYTES_MAX,
+        current_leader_epoch=-1,
+        log_start_offset=-1,
+        last_fetched_epoch=-1,
+    )
+    request = FetchRequest(
+        replica_id=-1,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=FETCH_BYTES_MAX,
+        isolation_level=0,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+        forgotten_topics_data=[],
+        rack_id="",
+        # From version 13 on topics go by id alone.
+        max_version=12,
+    )
+
+    async def ask() -> Any:
+        leaders = await client._async_get_leader_for_partitions([TopicPartition(topic, partition)])  # noqa: SLF001
+        (leader,) = leaders
+        if leader < 0:
+            raise errors.LeaderNotAvailableError(f"{topic}-{partition} has no leader")
+        return await client._manager.send(request, node_id=leader)  # noqa: SLF001
+
+    response = client._manager.run(ask)  # noqa: SLF001
+    found = response.responses[0].partitions[0]
+    error = errors.for_code(found.error_code)
+    if error is not errors.NoError:
+        raise error
+    return bytes(found.records or b"")

@@ -1,0 +1,203 @@
+"""What the cluster says of a topic: its id, its partitions and where they begin and end; and making it."""
+
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tierctl.errors import AuthenticationError, MetadataError, NotFoundError
+from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.librdkafka import NoLeaderError, answer, make_client, translated
+from tierctl.kafka.topic_settings import MetadataTopicSettings
+from tierctl.model import TopicPartition, Uuid
+
+R = TypeVar("R")
+_LEADER_WAIT_S = 0.2
+_ATTEMPT_S = 2.0
+_NONE = -1
+"""Instead of an offset: no record is as late as that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicShape:
+    """What must not change while a run goes on."""
+
+    topic_id: Uuid
+    partition_count: int
+
+
+class TopicAdmin:
+    """An admin client of one cluster; every call is answered within `request_timeout_ms`, or raises.
+
+    Raises AuthenticationError, NotFoundError, MetadataError, and UsageError for settings that can't work.
+    Safe to use from several threads.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
+        from confluent_kafka.admin import AdminClient
+
+        self._settings = settings
+        self.client: Any
+        self.client, self._watch = make_client(AdminClient, settings)
+
+    def answer(self, future: "Future[R]", doing: str, needs: Right | None = None) -> R:
+        """What an admin call found; `needs` is the right that it takes."""
+        timeout_ms = self._settings.request_timeout_ms
+        return answer(self.client, self._watch, future, doing, timeout_ms=timeout_ms, needs=needs)
+
+    @property
+    def request_timeout_s(self) -> float:
+        """For the calls themselves."""
+        return self._settings.request_timeout_ms / 1000
+
+    def shape(self, topic: str) -> TopicShape:
+        """A topic's id and partition count; NotFoundError when there is no such topic."""
+        from confluent_kafka import TopicCollection
+
+        futures = self.client.describe_topics(
+            TopicCollection([topic]), request_timeout=self.request_timeout_s
+        )
+        doing = f"asking {self._settings.bootstrap} for topic {topic}"
+        found = self.answer(futures[topic], doing, Right("Describe", topic))
+        return TopicShape(topic_id=uuid_of(found.topic_id), partition_count=len(found.partitions))
+
+    def require(self, topic: str, *operations: str) -> None:
+        """AuthenticationError when the brokers say that we may not do all of `operations` on the topic."""
+        from confluent_kafka import TopicCollection
+
+        futures = self.client.describe_topics(
+            TopicCollection([topic]),
+            include_authorized_operations=True,
+            request_timeout=self.request_timeout_s,
+        )
+        doing = f"asking {self._settings.bootstrap} for our rights on topic {topic}"
+        found = self.answer(futures[topic], doing, Right("Describe", topic)).authorized_operations
+        allowed = {operation.name for operation in found or ()}
+        for operation in operations:
+            # Brokers that don't tell say nothing at all; who sees a topic may at least describe it.
+            if allowed and not allowed & {operation.upper(), "ALL"}:
+                raise AuthenticationError(
+                    f"{topic} on {self._settings.bootstrap}: {operation} is not allowed",
+                    hint=Right(operation, topic).hint,
+                )
+
+    def list_offsets(
+        self,
+        partitions: Collection[TopicPartition],
+        *,
+        latest: bool = False,
+        committed: bool = False,
+        at_ms: int | None = None,
+    ) -> dict[TopicPartition, int]:
+        """The first offset of each partition, or the one after the last, in one call.
+
+        The latest is the high watermark; `committed`, the last stable offset. With `at_ms` it is that of the
+        first record with such a timestamp or a later one; partitions that have none are left out.
+        """
+        from confluent_kafka import IsolationLevel
+        from confluent_kafka import TopicPartition as TheirPartition
+        from confluent_kafka.admin import OffsetSpec
+
+        if not partitions:
+            return {}
+        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
+        spec = spec if at_ms is None else OffsetSpec.for_timestamp(at_ms)
+        asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        deadline = time.monotonic() + self.request_timeout_s
+        attempt_s = _ATTEMPT_S
+        while True:
+            # Waiting for a leader that is gone takes as long as it may; a slow one has its time later on.
+            timeout_s = min(attempt_s, max(deadline - time.monotonic(), _LEADER_WAIT_S))
+            futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
+            try:
+                found = self._offsets_in(futures, may_be_none=at_ms is not None)
+                return {partition: offset for partition, offset in found.items() if offset >= 0}
+            except MetadataError:
+                if time.monotonic() > deadline:
+                    raise
+                self._check_exist(partitions)
+                time.sleep(_LEADER_WAIT_S)
+                attempt_s *= 2
+
+    def _offsets_in(
+        self, futures: Mapping[Any, "Future[Any]"], *, may_be_none: bool
+    ) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for key, future in futures.items():
+            partition = TopicPartition(key.topic, key.partition)
+            doing = f"asking for the offsets of {partition}"
+            offset = int(self.answer(future, doing, Right("Describe", partition.topic)).offset)
+            if offset < (_NONE if may_be_none else 0):
+                # So librdkafka says, beside good offsets and without an error, that a leader was silent.
+                raise NoLeaderError(f"{doing}: its leader did not answer", hint="is it up? run again")
+            found[partition] = offset
+        return found
+
+    def _check_exist(self, partitions: Collection[TopicPartition]) -> None:
+        counts = {topic: self.shape(topic).partition_count for topic in {p.topic for p in partitions}}
+        for partition in partitions:
+            if counts[partition.topic] <= partition.partition:
+                raise NotFoundError(f"topic {partition.topic} has no partition {partition.partition}")
+
+    def offsets(self, topic: str, count: int, *, latest: bool) -> dict[int, int]:
+        """`list_offsets` of all partitions of a topic, by number."""
+        found = self.list_offsets([TopicPartition(topic, number) for number in range(count)], latest=latest)
+        return {partition.partition: offset for partition, offset in found.items()}
+
+    def offsets_for_time(self, topic: str, numbers: Collection[int], timestamp_ms: int) -> dict[int, int]:
+        """`list_offsets` of the first record that is as late, of those partitions that have one."""
+        asked = [TopicPartition(topic, number) for number in numbers]
+        # Brokers take a negative one for something else; every record is as late as that.
+        found = self.list_offsets(asked, at_ms=max(timestamp_ms, 0))
+        return {partition.partition: offset for partition, offset in found.items()}
+
+    def names(self) -> list[str]:
+        """Names of all topics, internal ones included."""
+        with translated(f"asking {self._settings.bootstrap} for its topics", self._watch):
+            return list(self.client.list_topics(timeout=self.request_timeout_s).topics)
+
+    def create(self, topic: str, settings: MetadataTopicSettings) -> None:
+        """Make the metadata topic as a broker would, and wait for it; somebody else may make it too.
+
+        Source: TopicBasedRemoteLogMetadataManager.createRemoteLogMetadataTopicRequest.
+        """
+        from confluent_kafka.admin import NewTopic
+
+        config = {
+            "cleanup.policy": "delete",
+            "retention.ms": str(settings.retention_ms),
+            "min.insync.replicas": str(settings.min_isr),
+            "remote.storage.enable": "false",
+        }
+        new = NewTopic(topic, settings.num_partitions, settings.replication_factor, config=config)
+        futures = self.client.create_topics([new], request_timeout=self.request_timeout_s)
+        try:
+            self.answer(futures[topic], f"making topic {topic}", Right("Create", topic))
+        except MetadataError as e:
+            if "TOPIC_ALREADY_EXISTS" not in e.message:
+                raise
+        # The controller answers before the brokers have heard of it.
+        deadline = time.monotonic() + self.request_timeout_s
+        while not self.exists(topic) and time.monotonic() < deadline:
+            time.sleep(_LEADER_WAIT_S)
+
+    def exists(self, topic: str) -> bool:
+        """Whether there is such a topic."""
+        try:
+            self.shape(topic)
+        except NotFoundError:
+            return False
+        return True
+
+
+def uuid_of(found: Any) -> Uuid:
+    """confluent-kafka's Uuid as ours: it prints as Kafka's does."""
+    return Uuid.from_bytes(
+        b"".join(
+            (number & (1 << 64) - 1).to_bytes(8, "big")
+            for number in (found.get_most_significant_bits(), found.get_least_significant_bits())
+        )
+    )

@@ -1,0 +1,240 @@
+"""Reads a topic's partitions through confluent-kafka: assigned, without a group, from offset to offset."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tierctl.errors import MetadataError
+from tierctl.kafka.acls import Right
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.librdkafka import ErrorWatch, error_of, make_client, translated
+from tierctl.kafka.raw_fetch import RawFetcher
+from tierctl.wire.batches.chunks import RecordChunk
+
+CHUNK_RECORDS_MAX = 20_000
+CHUNK_BYTES_MAX = 8 << 20
+_POLL_S = 0.2
+# librdkafka looks for the group's coordinator whether or not anybody needs it; who may read the topic
+# may have no right on groups.
+_PASSING = frozenset({"GROUP_AUTHORIZATION_FAILED", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TRANSPORT"})
+_CONFIG = {
+    # A consumer must have a group's name; it never joins: partitions are assigned and nothing is committed.
+    "group.id": "tierctl",
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "isolation.level": "read_uncommitted",
+    "allow.auto.create.topics": False,
+    "check.crcs": True,
+    "fetch.wait.max.ms": 20,
+    # What waits in memory for us.
+    "queued.max.messages.kbytes": CHUNK_BYTES_MAX >> 10,
+}
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Records of a chunk in the making."""
+
+    offsets: list[int] = field(default_factory=list)
+    timestamps_ms: list[int] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    size_bytes: int = 0
+
+    def add(self, message: Any) -> None:
+        value = message.value()
+        self.offsets.append(message.offset())
+        self.timestamps_ms.append(message.timestamp()[1])
+        self.values.append(value)
+        self.size_bytes += 0 if value is None else len(value)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.offsets) >= CHUNK_RECORDS_MAX or self.size_bytes >= CHUNK_BYTES_MAX
+
+    def chunk(self, partition: int, next_offset: int) -> RecordChunk:
+        return RecordChunk(
+            partition,
+            np.array(self.offsets, np.int64),
+            np.array(self.timestamps_ms, np.int64),
+            pa.array(self.values, pa.binary()),
+            next_offset,
+        )
+
+
+class TopicReader:
+    """Reads `topic`; any number of reads may be under way, in one thread or several.
+
+    Every read has a consumer to itself; idle ones are kept, at most `consumers_max`.
+    """
+
+    def __init__(self, settings: ClientSettings, topic: str, *, consumers_max: int = 4) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._consumers_max = consumers_max
+        self._idle: list[tuple[Any, ErrorWatch]] = []
+        self._lock = Lock()
+        self._closed = False
+
+    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
+        """MetadataTopic.read: done when the position reaches `end_offset`, however long that takes.
+
+        Raises MetadataError when nothing comes for `stall_timeout_ms`, AuthenticationError, NotFoundError.
+        """
+        if start_offset >= end_offset:
+            return
+        client = self._take()
+        try:
+            reading = _Reading(self._settings, self._topic, partition, end_offset=end_offset, client=client)
+            yield from reading.chunks(start_offset)
+        finally:
+            self._give_back(client)
+
+    def _take(self) -> tuple[Any, ErrorWatch]:
+        with self._lock:
+            if self._idle:
+                return self._idle.pop()
+        from confluent_kafka import Consumer
+
+        return make_client(Consumer, self._settings, _CONFIG)
+
+    def _give_back(self, client: tuple[Any, ErrorWatch]) -> None:
+        consumer, _ = client
+        consumer.unassign()
+        with self._lock:
+            if not self._closed and len(self._idle) < self._consumers_max:
+                self._idle.append(client)
+                return
+        consumer.close()
+
+    def close(self) -> None:
+        """Disconnect all that is idle; what is being read ends with its reader."""
+        with self._lock:
+            self._closed = True
+            idle, self._idle = self._idle, []
+        for consumer, _ in idle:
+            consumer.close()
+
+
+class _Reading:
+    """One read of one partition."""
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        topic: str,
+        partition: int,
+        *,
+        end_offset: int,
+        client: tuple[Any, ErrorWatch],
+    ) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._partition = partition
+        self._end = end_offset
+        self._consumer, self._watch = client
+        self._next = 0
+        self._progress_s = 0.0
+        self._doing = f"reading {topic}-{partition}"
+        self._needs = Right("Read", topic)
+        self._fetcher = RawFetcher(settings, topic)
+
+    def chunks(self, start_offset: int) -> Iterator[RecordChunk]:
+        """Everything from `start_offset` to the end."""
+        try:
+            self._assign(start_offset)
+            while self._next < self._end:
+                for chunk in self._some():
+                    yield chunk
+                    # The reader's own time is no stall.
+                    self._progress_s = time.monotonic()
+        finally:
+            self._fetcher.close()
+
+    def _some(self) -> Iterator[RecordChunk]:
+        """What has come, up to the end or a full chunk."""
+        rows = _Rows()
+        while self._next < self._end and not rows.is_full:
+            messages = self._messages()
+            for message in messages:
+                reached, is_damaged = self._reached(message)
+                if reached > self._next or is_damaged:
+                    # Nothing came for these offsets: what the broker has there decides what they were.
+                    yield from self._flush(rows)
+                    rows = _Rows()
+                    yield from self._past_damage() if is_damaged else self._raw(reached)
+                if message.error() is None and message.offset() == self._next < self._end:
+                    rows.add(message)
+                    self._advance(self._next + 1)
+            if not messages and rows.offsets:
+                break
+        yield from self._flush(rows)
+
+    def _assign(self, offset: int) -> None:
+        from confluent_kafka import TopicPartition
+
+        with translated(self._doing, self._watch, self._needs):
+            self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
+        self._advance(offset)
+
+    def _advance(self, offset: int) -> None:
+        self._next = offset
+        self._progress_s = time.monotonic()
+
+    def _messages(self) -> list[Any]:
+        """What has come; waits a little for the first."""
+        with translated(self._doing, self._watch, self._needs):
+            first = self._consumer.poll(_POLL_S)
+            if first is None:
+                self._check_stall()
+                return []
+            return [first, *self._consumer.consume(CHUNK_RECORDS_MAX // 4, 0)]
+
+    def _check_stall(self) -> None:
+        self._watch.check()
+        stall_ms = self._settings.stall_timeout_ms
+        if time.monotonic() - self._progress_s > stall_ms / 1000:
+            raise MetadataError(
+                f"{self._doing}: nothing came for {stall_ms} ms at offset {self._next}, and the end is "
+                f"{self._end}{self._watch.facts}",
+                hint="is the partition's leader up? default.api.timeout.ms in --command-config waits longer",
+            )
+
+    def _reached(self, message: Any) -> tuple[int, bool]:
+        """The offset that the consumer has come to, and whether it meets damage there."""
+        error = message.error()
+        if error is None or error.name() == "_PARTITION_EOF":
+            return min(message.offset(), self._end), False
+        name = error.name()
+        if name == "_AUTO_OFFSET_RESET":
+            raise MetadataError(
+                f"{self._doing}: offset {self._next} is not there any more, and the end was {self._end}",
+                hint="records were deleted, or a leader lost them, while they were read: run again",
+            )
+        if name not in {"_BAD_MSG", *_PASSING}:
+            raise error_of(error, self._doing, self._watch, self._needs)
+        self._check_stall()
+        return self._next, name == "_BAD_MSG"
+
+    def _flush(self, rows: _Rows) -> Iterator[RecordChunk]:
+        if rows.offsets:
+            yield rows.chunk(self._partition, self._next)
+
+    def _raw(self, end_offset: int) -> Iterator[RecordChunk]:
+        for chunk in self._fetcher.read(self._partition, self._next, end_offset):
+            self._advance(chunk.next_offset)
+            yield chunk
+
+    def _past_damage(self) -> Iterator[RecordChunk]:
+        """Read on by our own means until the damage lies behind: the consumer would stay there for ever."""
+        for chunk in self._raw(self._end):
+            yield chunk
+            if any(not bad.is_gap for bad in chunk.bad):
+                break
+        self._assign(self._next)

@@ -1,0 +1,112 @@
+"""What committed offsets may be: behind what caches hold, and within the metadata log."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tierctl.metadata.base import METADATA_TOPIC, MetadataTopic
+from tierctl.metadata.cache_files.files import CacheFile, Form
+from tierctl.model import Uuid
+from tierctl.wire.metadata import decode_column
+
+Key = tuple[Uuid, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Why a committed offset can't stay; `limit` is the highest safe one, None for no entry at all."""
+
+    metadata_partition: int
+    committed_offset: int
+    problem: str
+    limit: int | None
+    detail: str
+
+
+def against_log(topic: MetadataTopic, committed: Mapping[int, int]) -> Iterator[Finding]:
+    """Partitions the metadata topic doesn't have, and offsets beyond its end."""
+    ends = topic.end_offsets()
+    for partition, offset in committed.items():
+        if partition not in ends:
+            yield Finding(
+                metadata_partition=partition,
+                committed_offset=offset,
+                problem="unknown partition",
+                limit=None,
+                detail=f"there is no {METADATA_TOPIC}-{partition}",
+            )
+            continue
+        last = ends[partition] - 1
+        if offset > last:
+            yield Finding(
+                metadata_partition=partition,
+                committed_offset=offset,
+                problem="beyond the log's end",
+                limit=None if last < 0 else last,
+                detail=f"the log's last offset is {last}" if last >= 0 else "the log is empty",
+            )
+
+
+def against_snapshots(files: Iterable[CacheFile], committed: Mapping[int, int]) -> Iterator[Finding]:
+    """Offsets ahead of Kafka 3's snapshots, which are written up to the committed offset, each of them."""
+    for file in files:
+        if file.form is not Form.SNAPSHOT or file.metadata_partition is None:
+            continue
+        partition, held = file.metadata_partition, file.metadata_topic_offset
+        if committed.get(partition, held) > held:
+            yield Finding(
+                metadata_partition=partition,
+                committed_offset=committed[partition],
+                problem="ahead of a cache",
+                limit=None if held < 0 else held,
+                detail=f"{file.path} was written at offset {held}",
+            )
+
+
+def against_caches(
+    topic: MetadataTopic, files: Iterable[CacheFile], committed: Mapping[int, int]
+) -> Iterator[Finding]:
+    """Offsets that pass over an event no cache holds: who goes on from there never learns of it."""
+    held: dict[Key, int] = defaultdict(lambda: -1)
+    for file in files:
+        if file.topic_id is not None and file.partition is not None:
+            key = (file.topic_id, file.partition)
+            held[key] = max(held[key], file.last_offset)
+    ends = topic.end_offsets()
+    for partition, offset in committed.items():
+        end = min(offset + 1, ends.get(partition, 0))
+        missing = _first_missing(topic, partition, end, held)
+        if missing is not None:
+            lost, whose = missing
+            yield Finding(
+                metadata_partition=partition,
+                committed_offset=offset,
+                problem="ahead of the caches",
+                limit=None if lost == 0 else lost - 1,
+                detail=f"no cache holds the event of {whose} at offset {lost}",
+            )
+
+
+def _first_missing(
+    topic: MetadataTopic, partition: int, end_offset: int, held: Mapping[Key, int]
+) -> tuple[int, str] | None:
+    """The first offset below `end_offset` whose event is in no cache, and whose it is."""
+    if end_offset <= 0:
+        return None
+    for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
+        events = decode_column(chunk.values)
+        columns = (events.column(name).to_pylist() for name in ("topic_id", "topic", "partition"))
+        for offset, topic_id, name, number in zip(chunk.offsets.tolist(), *columns, strict=True):
+            if topic_id is not None and held[topic_id, number] < offset:
+                return offset, f"{topic_id}:{name}-{number}"
+    return None
+
+
+def lowest(findings: Iterable[Finding]) -> dict[int, int | None]:
+    """The safe offset of each metadata partition that has a finding; None is no entry."""
+    limits: dict[int, int | None] = {}
+    for finding in findings:
+        known = limits.get(finding.metadata_partition, finding.limit)
+        none_left = known is None or finding.limit is None
+        limits[finding.metadata_partition] = None if none_left else min(known or 0, finding.limit or 0)
+    return limits

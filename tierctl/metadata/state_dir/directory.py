@@ -1,0 +1,223 @@
+"""`--state-dir`: what KIP-405 designs for a broker, kept for tierctl itself.
+
+A flat-file cache a user partition and `_rlmm_committed_offsets`, the last consumed offset of each metadata
+partition. A run loads the caches, consumes from committed + 1, and writes caches → `_tierctl_caches` →
+offsets, each whole or not at all. Offsets behind the caches are harmless: an event that a cache has already
+is passed over. Offsets never pass a record that was not understood, so the next run meets it again.
+"""
+
+from collections.abc import Collection
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal
+from tierctl.files import BACKUP_SUFFIX, PLAIN, FileSystem, exclusive, replace_durably
+from tierctl.metadata.base import MetadataTopic
+from tierctl.metadata.state_dir.cache_file import (
+    Extension,
+    LoadedCache,
+    extend_cache,
+    load_cache,
+    partition_of,
+)
+from tierctl.metadata.state_dir.cache_ledger import CacheInHand, CacheLedger
+from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest
+from tierctl.metadata.topic.disk_errors import translated
+from tierctl.model import TopicIdPartition
+from tierctl.state.fold.events import fold
+from tierctl.state.tier import TierState
+from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.files import committed_offsets
+
+COMMITTED_OFFSETS = "_rlmm_committed_offsets"
+LOCK = ".tierctl-state.lock"
+PENDING_BYTES_MAX = 1 << 25
+
+
+class StateDirectory:
+    """The caches and offsets of one metadata topic. `notes` says what was found wrong and read anew.
+
+    A writer needs the directory for itself (LockedError); a reader that finds it taken goes without
+    keeping anything. Raises MetadataError when the disk fails.
+    """
+
+    def __init__(self, folder: Path, *, writable: bool = True, fs: FileSystem = PLAIN) -> None:
+        self._folder = folder
+        self._fs = fs
+        self._held = ExitStack()
+        self._keeps = True
+        self.notes: list[str] = []
+        self._ledger = CacheLedger()
+        self._manifest: Manifest | None = None
+        self._committed: dict[int, int] = {}
+        with translated(f"opening {folder}"):
+            fs.make_folder(folder)
+            try:
+                self._held.enter_context(exclusive(folder, LOCK))
+            except LockedError:
+                if writable:
+                    raise
+                self._keeps = False
+
+    def load(self, state: TierState, topic: MetadataTopic) -> None:
+        """Fold what is kept into `state`, whose `read` then says where to go on.
+
+        A cache that is missing, behind or damaged is set aside as `.bak` and its metadata partition is read
+        from 0 again. Raises SafetyRefusal when the directory belongs to another metadata topic, or the
+        topic has another number of partitions than it had.
+        """
+        with translated(f"loading {self._folder}"):
+            manifest = self._read_manifest(topic)
+            committed = self._read_committed()
+            again = {
+                entry.metadata_partition
+                for name, entry in manifest.caches.items()
+                if not self._load_one(name, entry, state)
+            }
+        for partition in range(topic.partition_count):
+            kept = min(committed.get(partition, -1) + 1, manifest.read.get(partition, 0))
+            state.read[partition] = 0 if partition in again else kept
+        self._committed = {p: offset for p, offset in committed.items() if p not in again}
+        self._ledger.began_at = dict(manifest.began_at)
+        self._manifest = manifest
+
+    def _read_manifest(self, topic: MetadataTopic) -> Manifest:
+        path = self._folder / MANIFEST
+        new = Manifest(topic_id=topic.topic_id, metadata_partitions=topic.partition_count)
+        try:
+            found = Manifest.loads(path.read_bytes())
+        except FileNotFoundError:
+            return new
+        except CorruptInputError as e:
+            self._set_aside(path, e)
+            return new
+        if found.metadata_partitions != topic.partition_count:
+            raise SafetyRefusal(
+                f"the metadata topic has {topic.partition_count} partitions, "
+                f"but had {found.metadata_partitions} when {self._folder} was filled",
+                hint="earlier events are where nobody looks now; a new --state-dir accepts that",
+            )
+        if found.topic_id is not None and topic.topic_id not in {None, found.topic_id}:
+            raise SafetyRefusal(
+                f"{self._folder} belongs to metadata topic {found.topic_id}, not {topic.topic_id}",
+                hint="use another --state-dir for another metadata topic",
+            )
+        found.topic_id = found.topic_id or topic.topic_id
+        return found
+
+    def _read_committed(self) -> dict[int, int]:
+        path = self._folder / COMMITTED_OFFSETS
+        try:
+            return dict(committed_offsets.read(path.read_bytes()).offsets)
+        except FileNotFoundError:
+            return {}
+        except CorruptInputError as e:
+            self._set_aside(path, e)
+            return {}
+
+    def _load_one(self, name: str, entry: CacheEntry, state: TierState) -> bool:
+        """Load one cache; whether it was all there."""
+        partition = partition_of(name)
+        if partition is None:
+            self.notes.append(f"{name!r} is no name of a cache; its metadata partition is read anew")
+            return False
+        try:
+            loaded = load_cache(self._folder / name, partition, entry)
+        except FileNotFoundError:
+            self.notes.append(f"cache {name} is missing; its metadata partition is read anew")
+            return False
+        except CorruptInputError as e:
+            self._set_aside(self._folder / name, e)
+            return False
+        self._adopt(name, partition, entry, loaded, state)
+        return True
+
+    def _adopt(
+        self, name: str, partition: TopicIdPartition, entry: CacheEntry, loaded: LoadedCache, state: TierState
+    ) -> None:
+        fold(
+            loaded.table,
+            state,
+            metadata_partition=entry.metadata_partition,
+            metadata_offsets=loaded.offsets,
+        )
+        self._ledger.caches[partition.key] = CacheInHand(
+            partition=partition,
+            name=name,
+            metadata_partition=entry.metadata_partition,
+            last_offset=entry.last_offset,
+            end=loaded.end,
+            events=entry.events,
+            crc=entry.crc,
+        )
+
+    def _set_aside(self, path: Path, error: CorruptInputError) -> None:
+        self.notes.append(f"{error.message}; kept as {path.name}{BACKUP_SUFFIX} and read anew")
+        if self._keeps and path.exists():
+            self._fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
+
+    @property
+    def began_at(self) -> dict[int, int]:
+        """Where reading a metadata partition began, when the topic had lost what came before."""
+        return self._ledger.began_at
+
+    def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
+        """Keep a chunk's events for the caches; returns those that no cache had yet."""
+        left = self._ledger.take(chunk, table)
+        self._flush_if_large()
+        return left
+
+    def ledger_of(self, metadata_partitions: Collection[int]) -> CacheLedger:
+        """What is kept of some metadata partitions, for who reads them elsewhere; `adopt` takes it back."""
+        with translated(f"writing {self._folder}"):
+            self._flush()
+        return self._ledger.of(metadata_partitions)
+
+    def adopt(self, ledger: CacheLedger) -> None:
+        """Keep what was read elsewhere, from what `ledger_of` gave."""
+        self._ledger.adopt(ledger)
+        self._flush_if_large()
+
+    def commit(self, state: TierState) -> None:
+        """Write what is new: caches first, offsets last. Cheap when there is nothing."""
+        if self._manifest is None or not self._keeps:
+            return
+        holds = self._ledger.holds
+        read = {p: min(offset, holds.get(p, offset)) for p, offset in sorted(state.read.items())}
+        committed = {p: offset - 1 for p, offset in read.items() if offset > 0}
+        with translated(f"writing {self._folder}"):
+            changed = self._flush()
+            caches = {cache.name: cache.vouched for cache in self._ledger.caches.values()}
+            self._manifest.caches = caches
+            if changed or read != self._manifest.read or committed != self._committed:
+                self._manifest.read = read
+                self._manifest.began_at = dict(self.began_at)
+                replace_durably(self._folder / MANIFEST, self._manifest.dumps(), fs=self._fs)
+            if committed != self._committed:
+                data = committed_offsets.write(committed)
+                replace_durably(self._folder / COMMITTED_OFFSETS, data, fs=self._fs)
+                self._committed = committed
+
+    def _flush_if_large(self) -> None:
+        if self._ledger.pending_bytes > PENDING_BYTES_MAX:
+            with translated(f"writing {self._folder}"):
+                self._flush()
+
+    def _flush(self) -> bool:
+        """Write the pending entries; whether there were any."""
+        self._ledger.pending_bytes = 0
+        changed = False
+        for cache in self._ledger.caches.values():
+            if cache.pending and self._keeps:
+                path = self._folder / cache.name
+                extension = Extension(cache.partition, bytes(cache.pending), cache.last_offset)
+                cache.end = extend_cache(path, cache.end, extension, fs=self._fs)
+                changed = True
+            cache.pending.clear()
+        return changed
+
+    def close(self) -> None:
+        """Give the directory free."""
+        self._held.close()

@@ -1,0 +1,69 @@
+"""Makes the metadata topic's folders, whole or resumably."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tierctl.files import TEMP_SUFFIX, FileSystem, write_durably
+from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.topic.partition_writer import EPOCHS_FILE
+from tierctl.model import EpochEntry, Uuid
+from tierctl.wire.files.checkpoints import (
+    read_partition_metadata,
+    write_leader_epoch_checkpoint,
+    write_partition_metadata,
+)
+
+PARTITION_METADATA = "partition.metadata"
+FIRST_SEGMENT = "00000000000000000000.log"
+
+
+def make_topic(
+    folder: Path, found: Sequence[int], count: int, new_topic_id: Callable[[], Uuid], *, fs: FileSystem
+) -> None:
+    """Make partitions 0 to count - 1 in `folder`, unless it has partition 0 or a broker's partitions.
+
+    `found` are those that are there. Raises OSError.
+    """
+    if found and not _is_unfinished(folder, found):
+        return
+    highest = found[-1] if found else count - 1
+    topic_id = _known_id(folder, found) or new_topic_id()
+    # From the highest down: partition 0 comes last, so its presence says that all are there.
+    for partition in range(highest, -1, -1):
+        _make_partition(folder / f"{METADATA_TOPIC}-{partition}", topic_id, fs)
+
+
+def _is_unfinished(folder: Path, found: Sequence[int]) -> bool:
+    """Whether a crash stopped `make_topic`: the lowest are missing, and nothing was ever written."""
+    is_upper_part = list(found) == list(range(found[0], found[-1] + 1)) and found[0] > 0
+    return is_upper_part and all(_is_empty(folder / f"{METADATA_TOPIC}-{n}") for n in found)
+
+
+def _is_empty(partition: Path) -> bool:
+    return all(path.name == FIRST_SEGMENT and not path.stat().st_size for path in partition.glob("*.log"))
+
+
+def _known_id(folder: Path, found: Sequence[int]) -> Uuid | None:
+    for partition in found:
+        path = folder / f"{METADATA_TOPIC}-{partition}" / PARTITION_METADATA
+        if path.is_file():
+            return read_partition_metadata(path.read_bytes())
+    return None
+
+
+def _make_partition(partition: Path, topic_id: Uuid, fs: FileSystem) -> None:
+    """What a broker would have made, but the indexes, which it makes when it loads the log."""
+    if partition.exists():
+        return
+    making = partition.with_name(partition.name + TEMP_SUFFIX)
+    fs.make_folder(making)
+    files = {
+        PARTITION_METADATA: write_partition_metadata(topic_id),
+        EPOCHS_FILE: write_leader_epoch_checkpoint([EpochEntry(0, 0)]),
+        FIRST_SEGMENT: b"",
+    }
+    for name, data in files.items():
+        write_durably(making / name, [data], fs=fs, sync_folder=False)
+    fs.sync_folder(making)
+    fs.rename(making, partition)
+    fs.sync_folder(partition.parent)

@@ -1,0 +1,218 @@
+"""One `__remote_log_metadata-N` folder as a reader sees it: segments, offsets, chunks of records."""
+
+import re
+from bisect import bisect_right, insort
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.errors import CorruptInputError
+from tierctl.metadata.topic.files import LOCAL, LogFiles
+from tierctl.wire.batches.chunks import RecordChunk, chunk_of, empty_chunk, gap
+from tierctl.wire.batches.windows import LogBytes, Mark, is_good_batch, scan_windows, skip_to, torn_note
+from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
+
+_SEGMENT = re.compile(r"(\d{20})\.log\Z")
+_MARK_BYTES = 1 << 20
+_OFFSET_END = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Where the newest segment's good batches end.
+
+    `torn_bytes` follow from an unfinished write, zeros allocated ahead included; `damage` is what else
+    follows, which no writer may bury.
+    """
+
+    segment_base: int
+    position: int
+    next_offset: int
+    torn_bytes: int = 0
+    damage: CorruptInputError | None = None
+
+    @property
+    def end_offset(self) -> int:
+        """The log end offset; damage at the end takes at least one offset, so that readers meet it."""
+        return self.next_offset + (self.damage is not None)
+
+
+class PartitionLog:
+    """Reads one metadata partition; what it learned of the files is kept for the next call.
+
+    `log_start_offset` is that of `log-start-offset-checkpoint`, 0 when it says nothing.
+    Reading never changes a file. Raises OSError, or what `files` does.
+    """
+
+    def __init__(
+        self, folder: Path, partition: int, *, log_start_offset: int = 0, files: LogFiles = LOCAL
+    ) -> None:
+        self.folder = folder
+        self.partition = partition
+        self.log_start_offset = log_start_offset
+        self._files = files
+        self._marks: dict[int, list[Mark]] = {}
+        self._tail: Tail | None = None
+
+    def segments(self) -> list[int]:
+        """Base offsets of the segments, ascending."""
+        matches = map(_SEGMENT.match, self._files.names(self.folder))
+        return sorted(int(match[1]) for match in matches if match)
+
+    def path(self, segment_base: int) -> Path:
+        """A segment's log file."""
+        return self.folder / f"{segment_base:020d}.log"
+
+    def beginning_offset(self) -> int:
+        """The first offset a broker would serve."""
+        return max(self.log_start_offset, next(iter(self.segments()), 0))
+
+    def end_offset(self) -> int:
+        """The next offset to be written; what a stopped writer left unfinished is not counted."""
+        return max(self.tail().end_offset, self.log_start_offset)
+
+    def tail(self) -> Tail:
+        """The end of the newest segment; scans the last batch, or what was written since the last call."""
+        bases = self.segments()
+        if not bases:
+            return Tail(0, 0, 0)
+        tail, base = self._tail, bases[-1]
+        with closing(self._files.open(self.path(base))) as file:
+            size = file.size_bytes
+            if tail is None or tail.segment_base != base or tail.position > size:
+                self._marks.pop(base, None)
+                tail = Tail(base, *self._seek(file, base, _OFFSET_END))
+            if tail.position < size:
+                tail = self._scan_tail(file, tail)
+        self._tail = tail
+        return tail
+
+    def _scan_tail(self, file: LogBytes, known: Tail) -> Tail:
+        tail = Tail(known.segment_base, known.position, known.next_offset)
+        for window in scan_windows(file, known.position, known.next_offset):
+            torn, bad = window.heads.torn, window.heads.bad
+            damage = None
+            if bad and bad[-1].next_offset is None:
+                damage = bad[-1].error.within(str(self.path(tail.segment_base)), base=window.position)
+            tail = Tail(
+                tail.segment_base,
+                window.good_end if len(window.heads) else tail.position,
+                window.next_offset,
+                torn_bytes=0 if torn is None else torn.size_bytes,
+                damage=damage,
+            )
+        return tail
+
+    def torn_note(self) -> str | None:
+        """What an unfinished write left at the end, as of the last look at it; zeros alone are nothing."""
+        tail = self._tail
+        if tail is None or not tail.torn_bytes:
+            return None
+        path = self.path(tail.segment_base)
+        with closing(self._files.open(path)) as file:
+            return torn_note(file, path, tail.position, tail.torn_bytes)
+
+    def offset_for_time(self, timestamp_ms: int) -> int:
+        """An offset before which all records are earlier, by the time indexes and what lies behind them.
+
+        What an index says is believed; a segment without one, or with a damaged one, is not looked through.
+        """
+        for base in self.segments():
+            index = self._time_index(base)
+            entry = index.lookup(timestamp_ms - 1)
+            if entry.timestamp_ms < 0:
+                return base
+            if entry != index.last:
+                return entry.offset + 1
+            found = self._later_batch(base, entry.offset + 1, timestamp_ms)
+            if found is not None:
+                return found
+        return self.end_offset()
+
+    def _later_batch(self, base: int, start_offset: int, timestamp_ms: int) -> int | None:
+        """Where the first batch begins, of those that end at `start_offset` or above, that may be as late."""
+        with closing(self._files.open(self.path(base))) as file:
+            position, expected = self._seek(file, base, start_offset)
+            for window in scan_windows(file, position, expected):
+                heads = window.heads
+                is_late = heads.fields["max_timestamp_ms"] >= timestamp_ms
+                found = heads.base_offsets[is_late & (heads.next_offsets > start_offset)]
+                if len(found):
+                    return max(int(found[0]), start_offset)
+        return None
+
+    def _time_index(self, base: int) -> TimeIndex:
+        data = self._files.content(self.path(base).with_suffix(".timeindex"))
+        try:
+            return TimeIndex.decode(data or b"", base)
+        except CorruptInputError:
+            return TimeIndex(base)
+
+    def read(self, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
+        """Records from `start_offset` up to, not including, `end_offset`, in chunks of bounded size."""
+        next_offset = max(start_offset, self.beginning_offset())
+        bases = self.segments()
+        for base, following in zip(bases, [*bases[1:], None], strict=True):
+            if base < end_offset and (following is None or following > next_offset):
+                for chunk in self._read_segment(base, following, next_offset, end_offset):
+                    next_offset = chunk.next_offset
+                    yield chunk
+
+    def _read_segment(
+        self, base: int, following: int | None, start_offset: int, end_offset: int
+    ) -> Iterator[RecordChunk]:
+        source = str(self.path(base))
+        reached = base
+        with closing(self._files.open(self.path(base))) as file:
+            # From the record before, so that nothing between the two goes unseen.
+            position, expected = self._seek(file, base, start_offset - 1)
+            for window in scan_windows(file, position, expected):
+                chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
+                reached = max(window.next_offset, *(bad.next_offset for bad in chunk.bad), reached)
+                start_offset = chunk.next_offset
+                yield chunk
+                if reached >= end_offset:
+                    return
+        if following is not None and reached < min(following, end_offset):
+            yield empty_chunk(self.partition, min(following, end_offset), gap(reached, following, source))
+
+    def _seek(self, file: LogBytes, base: int, offset: int) -> tuple[int, int]:
+        """Position and base offset of a good batch at or before `offset`; else the segment's beginning."""
+        if offset <= base:
+            return 0, base
+        marks = self._marks_of(base)
+        known = bisect_right(marks, offset, key=lambda mark: mark[0])
+        start = marks[known - 1][1] if known else 0
+        if start and not is_good_batch(file, start):
+            # The index is another file's, or what it points to is damaged.
+            marks.clear()
+            start = 0
+        passed: list[Mark] = []
+        found = skip_to(file, start, offset, marks=passed)
+        if found is None or not is_good_batch(file, found[0]):
+            return 0, base
+        for mark in passed:
+            if mark not in marks:
+                insort(marks, mark)
+        return found
+
+    def _marks_of(self, base: int) -> list[Mark]:
+        """What is known of where batches begin: at first what the segment's index says."""
+        if base not in self._marks:
+            data = self._files.content(self.path(base).with_suffix(".index"))
+            self._marks[base] = list(_marks_in(base, data or b""))
+        return self._marks[base]
+
+
+def _marks_in(base: int, data: bytes) -> Iterator[Mark]:
+    """Entries of an offset index that are far enough apart, and the last; none when it is damaged."""
+    try:
+        entries = list(OffsetIndex.decode(data, base))
+    except CorruptInputError:
+        return
+    after = 0
+    for entry in entries:
+        if entry.position >= after or entry is entries[-1]:
+            yield entry.offset, entry.position
+            after = entry.position + _MARK_BYTES

@@ -1,0 +1,141 @@
+"""Appends to one `__remote_log_metadata-N` folder so that a broker can take it over.
+
+No index is written: a segment that is appended to loses its `.index` and `.timeindex`, and a broker that
+finds the first missing rebuilds both from the log (LogLoader.loadSegmentFiles, LogSegment.recover).
+"""
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tierctl.errors import CorruptInputError
+from tierctl.files import FileSystem, replace_durably, write_durably
+from tierctl.metadata.topic.partition_log import PartitionLog, Tail
+from tierctl.model import EpochEntry
+from tierctl.wire.batches.record_batch import Record, encode_batch
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
+
+EPOCHS_FILE = "leader-epoch-checkpoint"
+_CHUNK_BYTES = 1 << 20
+
+
+class PartitionWriter:
+    """The one writer of a metadata partition; the caller holds the folder's lock.
+
+    Opening truncates what a stopped writer left unfinished, keeping a copy as `<segment>.log.<position>.bak`.
+    Raises OSError, and CorruptInputError when damaged bytes lie where the next record would go.
+    """
+
+    def __init__(self, log: PartitionLog, *, segment_bytes: int, fs: FileSystem) -> None:
+        self._log = log
+        self._segment_bytes = segment_bytes
+        self._fs = fs
+        self._epoch = self._latest_epoch()
+        tail = self._recovered(log.tail())
+        self._next_offset = tail.next_offset
+        self._size_bytes = tail.position
+        self._path = log.path(tail.segment_base)
+        self._fd = self._open(self._path)
+        self._durable_bytes = self._size_bytes
+        self._has_stale_indexes = True
+
+    def append(self, values: Sequence[bytes], timestamp_ms: int) -> list[int]:
+        """Append one record a batch, as brokers do here; durable after `commit`, gone after `roll_back`."""
+        offsets = list(range(self._next_offset, self._next_offset + len(values)))
+        batches = b"".join(
+            encode_batch([Record(offset, timestamp_ms, None, value)], partition_leader_epoch=self._epoch)
+            for offset, value in zip(offsets, values, strict=True)
+        )
+        if self._size_bytes and self._size_bytes + len(batches) > self._segment_bytes:
+            self._roll()
+        if self._has_stale_indexes:
+            self._drop_indexes(self._path)
+            self._has_stale_indexes = False
+        self._durable_bytes = self._size_bytes
+        os.lseek(self._fd, self._size_bytes, os.SEEK_SET)
+        self._fs.write(self._fd, batches, self._path)
+        self._size_bytes += len(batches)
+        self._next_offset += len(values)
+        return offsets
+
+    def commit(self) -> None:
+        """Put what `append` wrote on the disk; only then it counts."""
+        self._fs.sync(self._fd, self._path)
+
+    def roll_back(self) -> None:
+        """Take back the last append, best effort; the writer is of no use afterwards but to be closed.
+
+        Should this fail too, the bytes are a torn tail, or records that count though nobody was told so.
+        """
+        with suppress(OSError):
+            os.ftruncate(self._fd, self._durable_bytes)
+            os.fsync(self._fd)
+
+    def close(self) -> None:
+        """Close the segment."""
+        os.close(self._fd)
+
+    def _latest_epoch(self) -> int:
+        """The partition leader epoch to write; a log without one gets epoch 0, as brokers begin."""
+        path = self._log.folder / EPOCHS_FILE
+        try:
+            entries = read_leader_epoch_checkpoint(path.read_bytes())
+        except FileNotFoundError:
+            entries = ()
+        except CorruptInputError as e:
+            raise e.within(str(path)) from None
+        if not entries:
+            first = EpochEntry(0, self._log.end_offset())
+            write_durably(path, [write_leader_epoch_checkpoint([first])], fs=self._fs)
+            return 0
+        return entries[-1].epoch
+
+    def _recovered(self, tail: Tail) -> Tail:
+        if tail.damage is not None:
+            tail.damage.hint = "restore this metadata partition from a replica before writing to it"
+            raise tail.damage
+        if not self._log.segments():
+            base = self._log.beginning_offset()
+            self._new_segment(base)
+            return Tail(base, 0, base)
+        if tail.torn_bytes:
+            self._cut(tail)
+        return tail
+
+    def _cut(self, tail: Tail) -> None:
+        path = self._log.path(tail.segment_base)
+        fd = self._open(path)
+        try:
+            # A broker that crashed may have indexed what is cut off here.
+            self._drop_indexes(path)
+            torn = os.pread(fd, tail.torn_bytes, tail.position).rstrip(b"\x00")
+            if torn:
+                replace_durably(path.with_name(f"{path.name}.{tail.position}.bak"), torn, fs=self._fs)
+            self._fs.truncate(fd, tail.position, path)
+            self._fs.sync(fd, path)
+        finally:
+            os.close(fd)
+
+    def _open(self, path: Path) -> int:
+        return os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+
+    def _new_segment(self, base: int) -> Path:
+        path = self._log.path(base)
+        write_durably(path, [], fs=self._fs)
+        return path
+
+    def _roll(self) -> None:
+        path = self._new_segment(self._next_offset)
+        os.close(self._fd)
+        self._fd, self._path = self._open(path), path
+        self._size_bytes = self._durable_bytes = 0
+        self._has_stale_indexes = True
+
+    def _drop_indexes(self, path: Path) -> None:
+        # The offset index goes first: it is the one whose absence makes a broker rebuild both.
+        for suffix in (".index", ".timeindex"):
+            stale = path.with_suffix(suffix)
+            if stale.exists():
+                self._fs.unlink(stale)
+                self._fs.sync_folder(stale.parent)

@@ -1,0 +1,191 @@
+"""One task of the pipeline: a metadata partition read on from where the last commit left it.
+
+It reads each record once: what is decoded is folded, and written as rows of `events`, chunk by chunk. Memory
+is that of the folded state and of one chunk, however many events there are.
+"""
+
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tierctl.errors import CorruptInputError
+from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.metadata.topic_fold import TopicFold
+from tierctl.pipeline.deletions import Deletions
+from tierctl.pipeline.tables import SCHEMAS, MetadataPartitionTables
+from tierctl.pipeline.warehouse.base import EVENTS, PartState, Warehouse, data_key
+from tierctl.pipeline.warehouse.open import WarehouseSpec
+from tierctl.spark.executors.fold import topic_at
+from tierctl.spark.sources.event_splits import EventSplit
+from tierctl.spark.sources.metadata_rows import batch_of
+from tierctl.state.snapshot import Thawed, freeze, thaw
+from tierctl.state.tier import TierState
+from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.crc import crc32c
+
+ROW_GROUP_ROWS = 1 << 17
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What has to be done about a metadata partition for commit `number`; picklable, and says no secret.
+
+    The log has the offsets [begin, end). `since` is what the last commit has of the partition, None for
+    nothing.
+    """
+
+    location: TopicLocation
+    warehouse: WarehouseSpec
+    metadata_partition: int
+    partition_count: int
+    begin: int
+    end: int
+    number: int
+    now_ms: int
+    since: PartState | None = None
+
+    @property
+    def start(self) -> int:
+        """Where reading goes on."""
+        return max(self.begin, self.since.end if self.since else 0)
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets there are to read."""
+        return max(self.end - self.start, 0)
+
+
+def do_task(task: Task) -> dict[str, Any]:
+    """Do it, and store its files under names of this attempt; what the commit is to say of it."""
+    with tempfile.TemporaryDirectory(prefix="tierctl-pipeline-") as folder:
+        return _Attempt(task, Path(folder)).run()
+
+
+class _Attempt:
+    def __init__(self, task: Task, folder: Path) -> None:
+        self._task = task
+        self._folder = folder
+        self._warehouse: Warehouse = task.warehouse.open()
+        self._name = uuid.uuid4().hex[:12]
+
+    def run(self) -> dict[str, Any]:
+        task, number = self._task, self._task.metadata_partition
+        state, notes = self._thawed()
+        keeper = _Events(self._folder / "events.parquet", task)
+        # Its tasks of one commit share a process's connection.
+        topic = topic_at(task.location, f"{task.warehouse.uri} {task.number}")
+        with keeper.open():
+            TopicFold(state, task.partition_count, keeper).catch_up(topic, number, task.begin, task.end)
+        tables = MetadataPartitionTables(state, number, task.now_ms)
+        deletions = Deletions.of_notes(notes)
+        deletions.look(state, self._warehouse, number, keeper.path if keeper.rows else None)
+        written = {
+            "segments": self._write("segments", tables.segments()),
+            "partitions": self._write("partitions", iter([tables.partitions()])),
+            "anomalies": self._write("anomalies", iter([tables.anomalies(deletions.__contains__)])),
+        }
+        due_ms = tables.due_ms
+        # Freezing renumbers the rows that the tables are of.
+        frozen = freeze(state, number, deletions.notes)
+        state_key = self._key("state", "arrow")
+        self._warehouse.put(state_key, frozen)
+        return {
+            "part": {
+                "end": state.read[number],
+                "batch": task.number,
+                "state": state_key,
+                "state_crc32c": crc32c(frozen),
+                "tables": {table: key for table, key in written.items() if key is not None},
+                "due_ms": due_ms,
+                "cut_at": task.end if task.end < state.read[number] else None,
+            },
+            "events": self._store(EVENTS, keeper.path) if keeper.rows else None,
+            "rows": keeper.rows,
+        }
+
+    def _thawed(self) -> Thawed:
+        since = self._task.since
+        if since is None:
+            return Thawed(TierState(), {})
+        data = self._warehouse.open(since.state).read()
+        if crc32c(data) != since.state_crc32c:
+            raise CorruptInputError(
+                "folded state",
+                expected=f"CRC-32C {since.state_crc32c:#010x}",
+                found=f"{crc32c(data):#010x}",
+                source=since.state,
+                hint="the warehouse is damaged: begin a new one, which reads the metadata topic anew",
+            )
+        return thaw(data)
+
+    def _key(self, table: str, suffix: str = "parquet") -> str:
+        return data_key(table, self._task.metadata_partition, self._task.number, self._name, suffix)
+
+    def _write(self, table: str, batches: Iterator[pa.RecordBatch]) -> str | None:
+        """Store the rows of a table; None when there are none."""
+        path, rows = self._folder / f"{table}.parquet", 0
+        with parquet_writer(path, SCHEMAS[table]) as writer:
+            for batch in _gathered(batches):
+                writer.write_table(batch, ROW_GROUP_ROWS)
+                rows += batch.num_rows
+        return self._store(table, path) if rows else None
+
+    def _store(self, table: str, path: Path) -> str:
+        key = self._key(table)
+        self._warehouse.put(key, path)
+        return key
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Writes a table as any reader reads it."""
+    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1)
+
+
+def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Batches put together to row groups worth the name."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(b.num_rows for b in held) >= ROW_GROUP_ROWS:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
+
+
+class _Events:
+    """Keeper that writes every chunk's rows to a file of `events`."""
+
+    def __init__(self, path: Path, task: Task) -> None:
+        self.path = path
+        self.rows = 0
+        self.began_at: dict[int, int] = {}
+        self._split = EventSplit(
+            location=task.location,
+            metadata_partition=task.metadata_partition,
+            start_offset=task.start,
+            end_offset=task.end,
+        )
+        self._writer: pq.ParquetWriter | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        """The file, for the block."""
+        with parquet_writer(self.path, SCHEMAS[EVENTS]) as self._writer:
+            yield
+
+    def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
+        """Keeper.take: all of them are new."""
+        assert self._writer is not None
+        rows = batch_of(chunk, self._split, table)
+        if rows.num_rows:
+            self._writer.write_batch(rows, ROW_GROUP_ROWS)
+            self.rows += rows.num_rows
+        return chunk, table

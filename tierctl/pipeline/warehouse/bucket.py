@@ -1,0 +1,92 @@
+"""A warehouse in an S3 bucket.
+
+A bucket has nothing that puts many files in the place of others in one step: each metadata partition's file
+is replaced whole, under the same name, so that none is ever seen twice or in part, and for a moment some are
+of the commit before. `_published.json` names files that nobody replaces.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import BinaryIO, Final
+
+from tierctl.errors import LockedError
+from tierctl.pipeline.warehouse.base import EMPTY, EVENTS, Files
+from tierctl.storage.lease.object_lease import Lease
+from tierctl.storage.lease.owner import Owner
+from tierctl.storage.stores.base import Source
+from tierctl.storage.stores.s3 import S3Store
+
+_LEASE: Final = "_lease.json"
+
+
+class BucketWarehouse:
+    """Tables below a place in an S3 bucket."""
+
+    def __init__(self, store: S3Store) -> None:
+        self._store = store
+        self._lease: Lease | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Warehouse.held, by a lease that is renewed while it is held."""
+        with Lease(self._store, _LEASE, owner=Owner.of_this_run()) as self._lease:
+            yield
+
+    def put(self, key: str, source: Source) -> None:
+        """Warehouse.put."""
+        self._store.put_all({key: source})
+
+    def open(self, key: str) -> BinaryIO:
+        """Warehouse.open."""
+        return self._store.open(key)
+
+    def create(self, key: str, body: bytes) -> bool:
+        """Warehouse.create."""
+        self._require_lease()
+        if self._store.put_if(key, body, None) is not None:
+            return True
+        # Ours, and only its answer was lost?
+        return self._store.open(key).read() == body
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Warehouse.keys, without the lease."""
+        return (found.key for found in self._store.list_objects(prefix) if found.key != _LEASE)
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """Warehouse.sizes_bytes."""
+        return self._store.sizes_bytes(keys)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Warehouse.delete."""
+        self._store.delete(keys)
+
+    def show_batch(self, batch: int, files: Files) -> None:
+        """Warehouse.show_batch: file after file, each whole; a commit killed on the way is shown anew."""
+        self._copy({f"{EVENTS}/batch={batch}/{_bucket_name(part)}": key for part, key in files.items()})
+
+    def show_table(self, table: str, files: Files, shown: Files) -> None:
+        """Warehouse.show_table: each metadata partition's file is replaced whole, under the same name."""
+        changed = {part: key for part, key in files.items() if shown.get(part) != key}
+        self._copy({f"{table}/{_bucket_name(part)}": key for part, key in changed.items()})
+        wanted = {f"{table}/{_bucket_name(part)}" for part in files}
+        gone = [key for key in self.keys(f"{table}/") if key not in wanted]
+        if gone:
+            self._require_lease()
+            self._store.delete(gone)
+
+    def _copy(self, sources: Mapping[str, str]) -> None:
+        for target, source in sources.items():
+            self._require_lease()
+            self._store.copy(source, target)
+
+    def _require_lease(self) -> None:
+        if self._lease is None or self._lease.is_lost():
+            raise LockedError(
+                "the lease on this warehouse is lost: nothing more is written",
+                hint="another pipeline may have it now; run again once it has ended",
+            )
+
+
+def _bucket_name(metadata_partition: int) -> str:
+    """The file of a metadata partition in every table."""
+    return "part-empty.parquet" if metadata_partition == EMPTY else f"part-{metadata_partition:05d}.parquet"

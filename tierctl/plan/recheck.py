@@ -1,0 +1,185 @@
+"""Whether a plan still holds once the metadata were read on: a step whose segment changed is dropped."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, assert_never
+
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState, Uuid
+from tierctl.plan.plan import Action, Plan, Step
+from tierctl.plan.preconditions import why_unknown
+from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH
+from tierctl.state.tier import PartitionState, TierState
+
+_S = RemoteLogSegmentState
+_P = RemotePartitionDeleteState
+_Key = tuple[Uuid, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dropped:
+    """A step that no longer holds. `is_done`: because what it wanted is so already."""
+
+    step: Step
+    reason: str
+    is_done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recheck:
+    """What is left of a plan, and what is not."""
+
+    plan: Plan
+    dropped: tuple[Dropped, ...]
+
+
+def recheck(plan: Plan, state: TierState) -> Recheck:
+    """Drop every step that `state`, read to its new end, no longer supports.
+
+    Copies and expiries of a partition build on each other: where one falls, other than because it is done,
+    or was taken out of the plan, the later ones of that partition fall with it, so that no hole can come
+    about. The plan that is left
+    was decided from `state.read`.
+    """
+    checker = _Checker(plan.command, state)
+    kept: list[Step] = []
+    dropped: list[Dropped] = []
+    kept_ids: set[str | None] = set()
+    broken: set[_Key] = set()
+    for step in plan.steps:
+        key = step.topic_id_partition.key
+        verdict = checker.check(step)
+        if verdict is None and key in broken and _builds_on_earlier(step):
+            verdict = Dropped(step=step, reason="an earlier step of the partition no longer holds")
+        verdict = verdict or checker.check_contiguous(step, kept_ids)
+        if verdict is None:
+            kept.append(step)
+            kept_ids.add(step.segment_id)
+            continue
+        dropped.append(verdict)
+        if not verdict.is_done and _builds_on_earlier(step):
+            broken.add(key)
+    return Recheck(plan=replace(plan, steps=tuple(kept), read=dict(state.read)), dropped=tuple(dropped))
+
+
+def _builds_on_earlier(step: Step) -> bool:
+    return LINEAGE_EPOCH in step.details
+
+
+class _Checker:
+    def __init__(self, command: str, state: TierState) -> None:
+        self._removes = command == "delete"
+        self._state = state
+        self._segments: dict[_Key, list[RemoteLogSegmentMetadata]] = {}
+
+    def check(self, step: Step) -> Dropped | None:
+        """Why `step` no longer holds; None when it does."""
+        part = self._state.partition(step.topic_id_partition)
+        if part is not None and part.topic_id_partition.topic != step.topic:
+            known = part.topic_id_partition.topic
+            return Dropped(step=step, reason=f"the metadata call this topic {known!r}")
+        match step.action:
+            case Action.COPY_SEGMENT:
+                return None if part is None else self._check_copy(step, part)
+            case Action.MARK_PARTITION:
+                return _check_mark(step, part)
+            case Action.DELETE_PARTITION:
+                return _check_delete_partition(self._state, step, part)
+            case Action.DELETE_SEGMENT:
+                return self._check_delete(step, part)
+            case _:
+                assert_never(step.action)
+
+    def _check_copy(self, step: Step, part: PartitionState) -> Dropped | None:
+        reason = why_unknown(self._state, part) or _why_other_lineage(step, part)
+        if reason:
+            return Dropped(step=step, reason=reason)
+        for segment in self._listed(part):
+            if segment.start_offset > (step.end_offset or 0) or segment.end_offset < (step.start_offset or 0):
+                continue
+            if segment.state is _S.COPY_SEGMENT_FINISHED and _is_copy_of(segment, step):
+                return Dropped(step=step, reason=f"already copied as {segment.segment_id}", is_done=True)
+            if segment.state is _S.COPY_SEGMENT_STARTED and segment.segment_id not in _begun(step.details):
+                return Dropped(step=step, reason=f"another copy, {segment.segment_id}, was begun since")
+        return None
+
+    def _listed(self, part: PartitionState) -> list[RemoteLogSegmentMetadata]:
+        key = part.topic_id_partition.key
+        if key not in self._segments:
+            self._segments[key] = list(part.cache.list_remote_log_segments())
+        return self._segments[key]
+
+    def _check_delete(self, step: Step, part: PartitionState | None) -> Dropped | None:
+        segment = part.cache.get(step.segment_id) if part is not None and step.segment_id else None
+        if part is None or segment is None:
+            return Dropped(step=step, reason="the segment is deleted already", is_done=True)
+        reason = self._why_not_deleted(step, part) or _why_other_segment(step, segment)
+        if reason is None and not self._removes:
+            reason = _why_changed(step, segment)
+        return Dropped(step=step, reason=reason) if reason else None
+
+    def check_contiguous(self, step: Step, kept_ids: Collection[str | None]) -> Dropped | None:
+        """A deletion falls when the segment that was to go before it stays, or comes later in the plan."""
+        before, part = step.details.get(FOLLOWS), self._state.partition(step.topic_id_partition)
+        if part is None or not isinstance(before, str) or before in kept_ids:
+            return None
+        segment = part.cache.get(Uuid.parse(before))
+        if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
+            return None
+        return Dropped(step=step, reason=f"segment {before}, which comes before it, stays")
+
+    def _why_not_deleted(self, step: Step, part: PartitionState) -> str | None:
+        if not self._removes:
+            return why_unknown(self._state, part) or _why_other_lineage(step, part)
+        dropped = _check_delete_partition(self._state, step, part)
+        return dropped.reason if dropped else None
+
+
+def _begun(details: Mapping[str, Any]) -> list[str]:
+    begun = details.get("begun_copies", [])
+    return begun if isinstance(begun, list) else []
+
+
+def _is_copy_of(segment: RemoteLogSegmentMetadata, step: Step) -> bool:
+    epochs = [list(pair) for pair in segment.segment_leader_epochs]
+    return (
+        segment.start_offset == step.start_offset
+        and segment.end_offset == step.end_offset
+        and epochs == step.details.get("segment_leader_epochs")
+    )
+
+
+def _why_other_lineage(step: Step, part: PartitionState) -> str | None:
+    decided_in = step.details.get(LINEAGE_EPOCH)
+    newest = max(part.cache.leader_epochs(), default=-1)
+    if isinstance(decided_in, int) and newest > decided_in:
+        return f"a leader of epoch {newest} wrote since; this was decided in epoch {decided_in}"
+    return None
+
+
+def _why_other_segment(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
+    if (segment.start_offset, segment.end_offset) != (step.start_offset, step.end_offset):
+        return "the segment's offsets are others than when this was decided"
+    return None
+
+
+def _why_changed(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
+    # Begun deletions are resumed whoever began them; any other change of state is a reason to look again.
+    if segment.state not in {_S.DELETE_SEGMENT_STARTED, step.details.get("state")}:
+        return f"the segment is {segment.state} now, it was {step.details.get('state')}"
+    return None
+
+
+def _check_mark(step: Step, part: PartitionState | None) -> Dropped | None:
+    if part is not None and part.delete_state is not None:
+        return Dropped(step=step, reason=f"already {part.delete_state}", is_done=True)
+    return None
+
+
+def _check_delete_partition(state: TierState, step: Step, part: PartitionState | None) -> Dropped | None:
+    if part is None or part.delete_state is None:
+        return Dropped(step=step, reason="the partition is not marked for deletion")
+    if part.delete_state is _P.DELETE_PARTITION_FINISHED:
+        return Dropped(step=step, reason="the partition is deleted already", is_done=True)
+    if not state.is_complete(part.metadata_partition):
+        return Dropped(step=step, reason=f"metadata partition {part.metadata_partition} is not understood")
+    return None

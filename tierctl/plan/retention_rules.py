@@ -1,0 +1,171 @@
+"""RLMExpirationTask's decisions about one partition: which segments of its lineage have to go."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
+from tierctl.plan.plan import Step
+from tierctl.plan.retention_view import DELETE_STARTED, FINISHED, View, distinct_bytes
+from tierctl.plan.steps import FOLLOWS, delete_step
+from tierctl.state.lineage import segments_in_lineage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiry:
+    """Steps by start offset, where the log starts once they are taken, and why there are no more."""
+
+    steps: tuple[Step, ...]
+    log_start_offset: int
+    notes: tuple[str, ...]
+
+
+def resume_deletions(view: View) -> list[Step]:
+    """Deletions that were begun are finished, wherever the segment lies: no read can reach it any more."""
+    started = [segment for segment in view.segments if segment.state is DELETE_STARTED]
+    return [delete_step(s, "resume of DELETE_SEGMENT_STARTED", breach="resume") for s in _ordered(started)]
+
+
+def expire(view: View, config: TopicConfig, now_ms: int) -> Expiry:
+    """What retention.ms, retention.bytes and the log start offset delete of the current lineage.
+
+    From the oldest live segment on, up to the first that neither limit breaches or that a hole comes
+    before; then whatever of the lineage lies wholly below the log start this leads to. The hole keeps one
+    run from going on beyond it unseen; raising the log start above it is the operator's way on.
+    """
+    live, excess_bytes, notes = _live_and_excess(view, config)
+    limits = _Limits(config, now_ms, excess_bytes)
+    steps: dict[str, Step] = {}
+    log_start_offset = view.log_start_offset
+    covered: int | None = None
+    for segment in live:
+        facts = limits.breach(segment)
+        if facts is None:
+            break
+        hole = None if covered is None else _hole(view, covered + 1, segment.start_offset - 1)
+        if hole:
+            notes.append(f"the tier has a hole {hole}: nothing beyond it expires in this run")
+            break
+        reason = facts.pop("reason")
+        covered = max(segment.end_offset, -1 if covered is None else covered)
+        steps[segment.segment_id] = delete_step(
+            segment, reason, **facts, **view.decided_in, new_log_start_offset=segment.end_offset + 1
+        )
+        log_start_offset = max(log_start_offset, segment.end_offset + 1)
+    for segment in _below(view, log_start_offset):
+        if segment.segment_id not in steps:
+            steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
+    ordered = sorted(steps.values(), key=lambda s: (s.start_offset or 0, s.segment_id or ""))
+    return Expiry(steps=_chained(ordered), log_start_offset=log_start_offset, notes=tuple(notes))
+
+
+def _chained(steps: Sequence[Step]) -> tuple[Step, ...]:
+    """The same steps, each naming the one that comes before it: of a kept plan somebody may take some out."""
+    chained = list(steps[:1])
+    for before, step in pairwise(steps):
+        chained.append(replace(step, details={**step.details, FOLLOWS: before.segment_id}))
+    return tuple(chained)
+
+
+def _live_and_excess(
+    view: View, config: TopicConfig
+) -> tuple[Iterable[RemoteLogSegmentMetadata], int, list[str]]:
+    """The segments to judge, and how many bytes are too many (0 and a reason when that can't be told).
+
+    Time alone looks no further than the first segment that stays; size has to know them all.
+    """
+    if config.retention_bytes < 0:
+        return (view.iter_live() if config.retention_ms >= 0 else ()), 0, []
+    live = tuple(view.iter_live())
+    if view.local_only_bytes is None:
+        return live, 0, ["retention.bytes deletes nothing: how much only the local log holds is not known"]
+    return live, max(0, view.local_only_bytes + distinct_bytes(live) - config.retention_bytes), []
+
+
+class _Limits:
+    """RemoteLogRetentionHandler: time first, then size; what time takes counts against the excess too."""
+
+    def __init__(self, config: TopicConfig, now_ms: int, excess_bytes: int) -> None:
+        self._config = config
+        self._now_ms = now_ms
+        self._excess_bytes = excess_bytes
+
+    def breach(self, segment: RemoteLogSegmentMetadata) -> dict[str, Any] | None:
+        """The facts of the breach, and what is left of the excess changes; None when there is none."""
+        size_bytes = segment.segment_size_in_bytes
+        excess_bytes = self._excess_bytes
+        if self._is_too_old(segment):
+            self._excess_bytes = max(0, excess_bytes - size_bytes)
+            return self._time_facts()
+        # Only segments wholly inside the excess: what stays is never less than the limit.
+        if 0 < excess_bytes >= size_bytes:
+            self._excess_bytes = excess_bytes - size_bytes
+            return self._size_facts(excess_bytes)
+        return None
+
+    def _is_too_old(self, segment: RemoteLogSegmentMetadata) -> bool:
+        # No timestamp, or one in the future, says nothing about age.
+        cutoff_ms = self._now_ms - self._config.retention_ms
+        return self._config.retention_ms >= 0 and 0 < segment.max_timestamp_ms < cutoff_ms
+
+    def _time_facts(self) -> dict[str, Any]:
+        limit_ms = self._config.retention_ms
+        return {
+            "reason": f"retention.ms {limit_ms}",
+            "breach": "retention.ms",
+            "retention_ms": limit_ms,
+            "cutoff_ms": self._now_ms - limit_ms,
+        }
+
+    def _size_facts(self, excess_bytes: int) -> dict[str, Any]:
+        limit_bytes = self._config.retention_bytes
+        return {
+            "reason": f"retention.bytes {limit_bytes}",
+            "breach": "retention.bytes",
+            "retention_bytes": limit_bytes,
+            "excess_bytes": excess_bytes,
+        }
+
+
+def _hole(view: View, from_offset: int, to_offset: int) -> str | None:
+    """The offsets of a range, from the first that the tier has in no segment of this lineage on.
+
+    What is being deleted is no hole: it goes with the rest.
+    """
+    if from_offset > to_offset:
+        return None
+    spans = [(s.start_offset, s.end_offset) for s in view.segments if s.state is DELETE_STARTED]
+    readable = segments_in_lineage(view.cache, view.current, from_offset, to_offset)
+    spans += [(span.from_offset, span.to_offset) for span in readable]
+    at = from_offset
+    for start, end in sorted(spans):
+        if start > at:
+            break
+        at = max(at, end + 1)
+    return f"from {at} to {to_offset}" if at <= to_offset else None
+
+
+def _below(view: View, log_start_offset: int) -> Iterator[RemoteLogSegmentMetadata]:
+    """Readable or not: what lies wholly below the log start, and belonged to this lineage, goes."""
+    for segment in view.segments:
+        if (
+            segment.state is FINISHED
+            and segment.end_offset < log_start_offset
+            and view.lineage.contains(segment, view.log_end_offset)
+        ):
+            yield segment
+
+
+def _below_step(view: View, segment: RemoteLogSegmentMetadata, log_start_offset: int) -> Step:
+    return delete_step(
+        segment,
+        f"below the log start offset {log_start_offset}",
+        breach="log_start_offset",
+        **view.decided_in,
+        new_log_start_offset=log_start_offset,
+    )
+
+
+def _ordered(segments: list[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
+    return sorted(segments, key=lambda s: (s.start_offset, s.segment_id))

@@ -1,0 +1,70 @@
+"""A follower's auxiliary state, fetched from the tier (KIP-405's buildRemoteLogAuxState)."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tierctl.errors import CorruptInputError
+from tierctl.files import PLAIN, replace_durably
+from tierctl.model import IndexType
+from tierctl.read.indexes import IndexFetcher
+from tierctl.read.view import PartitionView
+from tierctl.state.follower_state import AuxiliaryState, build, find_source
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
+from tierctl.wire.files.producer_snapshot import ProducerEntry, decode_producer_snapshot
+
+LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedAuxiliary:
+    """The state, and the producer snapshot that belongs to it, decoded and as it is stored."""
+
+    state: AuxiliaryState
+    producers: tuple[ProducerEntry, ...]
+    producer_snapshot: bytes
+
+    def to_json(self) -> dict[str, Any]:
+        """As one JSON-ready object."""
+        segment = self.state.source.segment
+        return {
+            "topic": segment.topic,
+            "topic_id": segment.topic_id,
+            "partition": segment.partition,
+            "segment_id": segment.segment_id,
+            "epoch": self.state.source.epoch,
+            "next_offset": self.state.next_offset,
+            "leader_epochs": [list(entry) for entry in self.state.leader_epochs.entries],
+            "producers": [entry._asdict() for entry in self.producers],
+        }
+
+
+def fetch_auxiliary(
+    view: PartitionView, fetcher: IndexFetcher, leader_local_log_start_offset: int
+) -> FetchedAuxiliary:
+    """What a follower takes from the tier when the leader's local log begins at that offset.
+
+    Raises RemoteResourceNotFound when no segment holds the offset below it, or an index is missing, and
+    CorruptInputError for a damaged index: a replica must not be built on a guess.
+    """
+    log_end = view.end_offset if view.replica is None else view.replica.log.log_end_offset
+    source = find_source(view.cache, view.lineage, leader_local_log_start_offset, log_end)
+    index = fetcher.get(source.segment, IndexType.LEADER_EPOCH)
+    snapshot = fetcher.get(source.segment, IndexType.PRODUCER_SNAPSHOT)
+    try:
+        epochs = read_leader_epoch_checkpoint(index)
+        producers = decode_producer_snapshot(snapshot)
+    except CorruptInputError as e:
+        raise e.within(f"the indexes of remote segment {source.segment.segment_id}") from None
+    log_start = 0 if view.replica is None else view.log_start_offset
+    return FetchedAuxiliary(build(source, epochs, log_start), producers, snapshot)
+
+
+def write_auxiliary(found: FetchedAuxiliary, folder: Path) -> list[Path]:
+    """Writes `leader-epoch-checkpoint` and `<next offset>.snapshot`, as the follower would have them."""
+    PLAIN.make_folder(folder)
+    snapshot = folder / f"{found.state.next_offset:020d}.snapshot"
+    replace_durably(snapshot, found.producer_snapshot)
+    checkpoint = folder / LEADER_EPOCH_FILE
+    replace_durably(checkpoint, write_leader_epoch_checkpoint(found.state.leader_epochs.entries))
+    return [snapshot, checkpoint]

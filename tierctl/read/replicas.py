@@ -1,0 +1,105 @@
+"""Which leader epochs a partition's readable log is made of: what the brokers' logs say, else the tier."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.model import IndexType, LocalLog, RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.read.indexes import IndexFetcher, Report
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import Lineage
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """The replica to read, and up to where (exclusive) its records are replicated and decided."""
+
+    log: LocalLog
+    lineage: Lineage
+    high_watermark: int
+    last_stable_offset: int
+
+
+def choose_replica(logs: Sequence[LocalLog]) -> Replica | None:
+    """The replica of one partition that was written last: latest leader epoch, then highest end.
+
+    What another replica knows to be replicated is so here too, up to where their epochs part.
+    """
+    if not logs:
+        return None
+    log = max(logs, key=lambda log: (_latest_epoch(log), log.log_end_offset, log.high_watermark))
+    lineage = Lineage(log.leader_epochs)
+    common = [(other, _common_end(lineage, other, log.log_end_offset)) for other in logs]
+    return Replica(
+        log=log,
+        lineage=lineage,
+        high_watermark=max(min(other.high_watermark, end) for other, end in common),
+        last_stable_offset=max(min(other.last_stable_offset, end) for other, end in common),
+    )
+
+
+def _latest_epoch(log: LocalLog) -> int:
+    return log.leader_epochs[-1].epoch if log.leader_epochs else -1
+
+
+def _common_end(lineage: Lineage, other: LocalLog, log_end_offset: int) -> int:
+    """Where `other`'s log parts from the lineage, exclusive."""
+    if not lineage or not other.leader_epochs:
+        return log_end_offset if lineage.entries == tuple(other.leader_epochs) else 0
+    return max(lineage.end_offset_for(_latest_epoch(other), log_end_offset).end_offset, 0)
+
+
+def newest_segment(segments: Iterable[RemoteLogSegmentMetadata]) -> RemoteLogSegmentMetadata | None:
+    """The readable segment that was written last: latest leader epoch, then highest end."""
+    finished = (s for s in segments if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+    return max(
+        finished,
+        key=lambda s: (max(s.segment_leader_epochs)[0], s.end_offset, s.event_timestamp_ms),
+        default=None,
+    )
+
+
+def lineage_of_tier(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
+    """The lineage up to the newest readable segment, from its leader-epoch index.
+
+    When that is missing or damaged, which is reported, it is put together from the segments' own epochs.
+    """
+    newest = newest_segment(cache.list_remote_log_segments())
+    if newest is None:
+        return Lineage()
+    source = f"the leader-epoch index of remote segment {newest.segment_id}"
+    try:
+        data = fetcher.get(newest, IndexType.LEADER_EPOCH)
+        lineage = Lineage(read_leader_epoch_checkpoint(data))
+        if lineage.contains(newest, newest.end_offset + 1):
+            return lineage
+        report(_not_of(newest, lineage, source))
+    except CorruptInputError as e:
+        report(e.within(source))
+    except RemoteResourceNotFound:
+        return lineage_of_segments(cache.list_remote_log_segments())
+    return lineage_of_segments(cache.list_remote_log_segments())
+
+
+def lineage_of_segments(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:
+    """The lineage that the epochs of readable segments add up to.
+
+    From the latest epoch back, an epoch is of the lineage when it begins before the later ones do.
+    """
+    starts: dict[int, int] = {}
+    for segment in segments:
+        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+            for epoch, start in segment.segment_leader_epochs:
+                starts[epoch] = min(start, starts.get(epoch, start))
+    # Lineage throws out what a later entry contradicts.
+    return Lineage(sorted(starts.items()))
+
+
+def _not_of(segment: RemoteLogSegmentMetadata, lineage: Lineage, source: str) -> CorruptInputError:
+    return CorruptInputError(
+        "leader epochs",
+        expected=f"those of the segment, {list(segment.segment_leader_epochs)}",
+        found=repr(lineage),
+        source=source,
+    )

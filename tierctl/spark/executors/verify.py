@@ -1,0 +1,211 @@
+"""What `verify` looks at, on executors: the store's folders, partitions' segments, segments' bytes."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+from uuid import uuid4
+
+import numpy as np
+
+from tierctl.errors import EngineError
+from tierctl.metadata.deleted_segments import deleted_segment_ids
+from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.spark.executors.fold import LEAST_EVENTS, topic_at
+from tierctl.spark.executors.transport import Executors, Work
+from tierctl.spark.executors.worker import tier_of
+from tierctl.state.segments.ids import SegmentIds
+from tierctl.storage import RemoteSpec
+from tierctl.storage.base import RemoteObject, RemoteStorageManager
+from tierctl.storage.layouts.object_names import owner_of_folder, segment_object_name
+from tierctl.storage.spool import spool_folder
+from tierctl.verify.inspection import Look, PartitionPiece, Piece, SegmentsPiece
+from tierctl.verify.segments import Finding
+from tierctl.verify.store import Expected, Found, PartitionKey, Tally
+
+SEGMENTS_AT_ONCE = 1_000_000
+"""Told to executors by one job, some 100 bytes each."""
+FOLDERS_A_SLOT: Final = 4
+"""Fewer would leave executors idle; a store with folders in folders is then listed by the inner ones."""
+_OBJECTS_A_SEGMENT = 5
+# Microseconds of an executor, roughly: how long things take decides who does them.
+_OBJECT_US, _REQUEST_US, _SEGMENT_US, _BYTES_A_US = 10, 20_000, 20, 200
+_LEAST_US = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPart:
+    """A folder of the store, and the live segments that its objects may belong to."""
+
+    folder: str
+    expected: Expected
+
+    @property
+    def segments(self) -> int:
+        """How many they are."""
+        return sum(len(starts) for _, starts in self.expected.segments.values())
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPart:
+    """A folder that was listed: what was found of the segments, and the objects of nobody known there."""
+
+    found: Found
+    others: list[tuple[str, int, int | None]]
+    objects: int
+
+
+def list_part(spec: RemoteSpec, part: FolderPart) -> ListedPart:
+    """List one folder; RemoteStorageError when the store fails."""
+    tally, others, count = Tally(part.expected), [], 0
+    for listed in tier_of(spec).list_objects(part.folder):
+        count += 1
+        name = segment_object_name(listed.key)
+        if name is None or not tally.add(name, listed.size_bytes):
+            others.append((listed.key, listed.size_bytes, listed.modified_ms))
+    return ListedPart(tally.found(), others, count)
+
+
+def look(spec: RemoteSpec | None, piece: Piece) -> list[Finding]:
+    """What is wrong with a piece; raises as `Look.findings`."""
+    remote = None if spec is None else tier_of(spec)
+    with ExitStack() as held:
+        spool = None
+        if isinstance(piece, SegmentsPiece):
+            _require_logs(piece)
+            spool = held.enter_context(spool_folder())
+        return Look(remote=remote, spool=spool).findings(piece)
+
+
+def _require_logs(piece: SegmentsPiece) -> None:
+    # A replica that can't be seen must not pass for one that agrees.
+    for log in piece.logs:
+        if not log.directory.is_dir():
+            raise EngineError(
+                f"an executor does not see {log.directory}",
+                hint="with --deep, executors compare segments with --log-dir: leave it out, or share it",
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkLookers:
+    """Lookers on the executors of a session. `advance` is called with numbers of objects listed."""
+
+    executors: Executors
+    remote: RemoteStorageManager | None
+    spec: RemoteSpec | None
+    advance: Callable[[int], None]
+    segments_a_piece: int = 16
+
+    def unaccounted(self, tally: Tally) -> Iterator[RemoteObject]:
+        """Lookers.unaccounted: a folder of the store is listed by one task."""
+        assert self.remote is not None
+        assert self.spec is not None
+        keys = _by_topic(tally.keys())
+        listing = self._folders(self.remote)
+        parts = (
+            FolderPart(each, tally.expected(_keys_in(each, keys)))
+            for each in listing
+            if isinstance(each, str)
+        )
+        do = partial(list_part, self.spec)
+        jobs = _jobs(parts, lambda part: part.segments + 1)
+        listed = (
+            found
+            for job in jobs
+            for found in self.executors.run(do, job, cost=_listing_us, least_cost=_LEAST_US)
+        )
+        for each in listing:
+            if isinstance(each, RemoteObject):
+                yield each
+                continue
+            found = next(listed)
+            tally.absorb(found.found)
+            self.advance(found.objects)
+            for key, size_bytes, modified_ms in found.others:
+                yield RemoteObject(key, size_bytes, modified_ms)
+
+    def _folders(self, remote: RemoteStorageManager) -> list[str | RemoteObject]:
+        """Folders, and objects that are in none, by key."""
+        listing = remote.list_folder().by_key()
+        if len(listing) >= FOLDERS_A_SLOT * self.executors.slots:
+            return listing
+        inner: list[str | RemoteObject] = []
+        for each in listing:
+            owner = owner_of_folder(each) if isinstance(each, str) else None
+            is_topic = owner is not None and owner[1] is None
+            inner += remote.list_folder(each).by_key() if isinstance(each, str) and is_topic else [each]
+        return inner
+
+    def findings(self, pieces: Iterable[Piece]) -> Iterator[list[Finding]]:
+        """Lookers.findings: a task looks at several pieces."""
+        do = partial(look, self.spec)
+        for job in _jobs(pieces, _segments_of):
+            yield from self.executors.run(do, job, cost=_looking_us, least_cost=_LEAST_US)
+
+
+def _by_topic(keys: Iterable[PartitionKey]) -> dict[str, list[PartitionKey]]:
+    found: dict[str, list[PartitionKey]] = {}
+    for key in keys:
+        found.setdefault(key[0], []).append(key)
+    return found
+
+
+def _keys_in(folder: str, keys: Mapping[str, list[PartitionKey]]) -> list[PartitionKey]:
+    """The partitions whose objects should be there; those of others are told apart here."""
+    owner = owner_of_folder(folder)
+    if owner is None:
+        return []
+    topic_id, partition = owner
+    return [key for key in keys.get(topic_id, ()) if partition in {None, key[1]}]
+
+
+def _jobs(pieces: Iterable[Work], segments: Callable[[Work], int]) -> Iterator[list[Work]]:
+    job: list[Work] = []
+    count = 0
+    for piece in pieces:
+        job.append(piece)
+        count += segments(piece)
+        if count >= SEGMENTS_AT_ONCE:
+            yield job
+            job, count = [], 0
+    if job:
+        yield job
+
+
+def _segments_of(piece: Piece) -> int:
+    if isinstance(piece, PartitionPiece):
+        return len(piece.readable.cache) + 1
+    return len(piece.segments) * 10 + sum(len(log.segments) for log in piece.logs)
+
+
+def _listing_us(part: FolderPart) -> int:
+    return _REQUEST_US + part.segments * _OBJECTS_A_SEGMENT * _OBJECT_US
+
+
+def _looking_us(piece: Piece) -> int:
+    if isinstance(piece, PartitionPiece):
+        return _REQUEST_US * piece.has_store + len(piece.readable.cache) * _SEGMENT_US
+    return len(piece.segments) * _REQUEST_US + piece.size_bytes // _BYTES_A_US
+
+
+def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int]) -> SegmentIds:
+    """`read.history.deleted_segment_ids`, a metadata partition a piece."""
+    found = SegmentIds()
+    pieces = [(number, end) for number, end in sorted(end_offsets.items()) if end]
+    do = partial(_deleted_in, location, uuid4().hex)
+    for part in executors.run(do, pieces, cost=_events, least_cost=LEAST_EVENTS):
+        ids = part.as_words()
+        ids = ids[found.find_many(ids) < 0]
+        found.extend(ids, np.ones(len(ids), dtype=bool))
+    return found
+
+
+def _deleted_in(location: TopicLocation, job: str, piece: tuple[int, int]) -> SegmentIds:
+    number, end = piece
+    return deleted_segment_ids(topic_at(location, job), {number: end})
+
+
+def _events(piece: tuple[int, int]) -> int:
+    return piece[1]

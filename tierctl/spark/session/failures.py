@@ -1,0 +1,68 @@
+"""What PySpark raises, as errors of tierctl's own."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from tierctl.errors import EngineError, TierctlError, UsageError
+from tierctl.spark.session import jvm
+
+_TRACEBACK = "Traceback (most recent call last):"
+_HINTS = {
+    "PYTHON_VERSION_MISMATCH": "executors need the Python version of the driver: see PYSPARK_PYTHON",
+    "Cannot run program": "name an interpreter that the executors have, as PYSPARK_PYTHON or with "
+    "--spark-conf spark.pyspark.python=...",
+    "No module named": "the executors' Python lacks a library: see 'tierctl submit --python-archive'",
+}
+_NO_NEWS = "An error occurred while calling "
+_NO_MASTER = "All masters are unresponsive"
+_LENGTH_MAX = 500
+
+
+@contextmanager
+def failures(master: str | None) -> Iterator[None]:
+    """EngineError, with what Spark gave as the cause, for whatever PySpark raises in the block."""
+    try:
+        yield
+    except TierctlError:
+        raise
+    except Exception as e:
+        if not is_spark(e):
+            raise
+        raise engine_error(e, master) from e
+
+
+def is_spark(error: Exception) -> bool:
+    """Whether it comes from PySpark or from what it talks through; these need not be imported for it."""
+    rooms = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return bool(rooms & {"pyspark", "py4j", "grpc"})
+
+
+def engine_error(error: Exception, master: str | None) -> TierctlError:
+    """The error of tierctl for one of PySpark's."""
+    text = str(error)
+    where = f" at {master}" if master else ""
+    if "CANNOT_MODIFY" in text:
+        return UsageError(f"--spark-conf: {cause(text)}", hint="set it where Spark is started")
+    errors = jvm.last_errors()
+    if any(_NO_MASTER in line for line in errors):
+        return EngineError(
+            f"no Spark master answers{where}", hint="is it the right port, and the same version?"
+        )
+    found = next((hint for sign, hint in _HINTS.items() if sign in text), None)
+    said = cause(text)
+    if found is None and errors:
+        found = f"Spark's last word: {errors[-1][:_LENGTH_MAX]}"
+    return EngineError(f"Spark{where} failed: {said}", hint=found or "see -v for Spark's own log")
+
+
+def cause(text: str) -> str:
+    """The one line of a failure's text that says most: of a Python worker the exception, else the first."""
+    if _TRACEBACK in text:
+        lines = text.rpartition(_TRACEBACK)[2].splitlines()
+        raised = [line for line in lines if line and not line.startswith((" ", "\t"))]
+        if raised:
+            return raised[0].strip()[:_LENGTH_MAX]
+    caused = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_NO_NEWS)]
+    first = lines[0].removeprefix(": ") if lines else "no reason given"
+    return (caused[-1].removeprefix("Caused by: ") if caused else first).strip()[:_LENGTH_MAX]

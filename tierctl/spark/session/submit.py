@@ -1,0 +1,138 @@
+"""The spark-submit line of a tierctl command."""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from tierctl.errors import UsageError
+from tierctl.spark.session.settings import SparkSettings, is_credential
+
+ENVIRONMENT = "environment"
+"""The folder that --python-archive is unpacked to, in the working directory of driver and executors."""
+UPLOADS = "spark.kubernetes.file.upload.path"
+IMAGE = "spark.kubernetes.container.image"
+_PYTHON_THERE = f"./{ENVIRONMENT}/bin/python"
+
+
+class DeployMode(StrEnum):
+    """Where the driver runs: here, or on the cluster."""
+
+    CLIENT = "client"
+    CLUSTER = "cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """A command of tierctl, and what it is to run on.
+
+    `main` and `package` are the script and the zip that the line names.
+    """
+
+    settings: SparkSettings
+    deploy_mode: DeployMode
+    command: Sequence[str]
+    main: str
+    package: str
+    python_archive: str | None = None
+    container_image: str | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        master = self.settings.master
+        if master is None:
+            raise UsageError("--master is missing", hint="yarn, k8s://https://host:port or spark://host:port")
+        if self.settings.is_connect:
+            raise UsageError(
+                "a Spark Connect server takes no submissions",
+                hint="run the command with --master sc://... itself",
+            )
+        if self.deploy_mode is DeployMode.CLUSTER:
+            _require_cluster_mode(self, master)
+        if master.startswith("k8s://") and self.container_image is None and IMAGE not in self.settings.conf:
+            raise UsageError(
+                "--container-image is missing", hint="an image with Spark, Python and tierctl's libraries"
+            )
+        for word in self.command:
+            name, equals, value = word.partition("=")
+            if is_credential("", word) or (equals and is_credential(name, value)):
+                raise UsageError(
+                    f"{name if equals else 'an argument'}: credentials don't go on a command line",
+                    hint="put them in a file, a profile, or the environment of the driver",
+                )
+
+    def words(self) -> list[str]:
+        """The arguments of spark-submit."""
+        return [
+            *("--master", str(self.settings.master), "--deploy-mode", str(self.deploy_mode)),
+            *("--name", f"tierctl {self.command[0]}"),
+            *(word for name, value in self.resources.items() for word in (f"--{name}", value)),
+            *(("--archives", f"{self.python_archive}#{ENVIRONMENT}") if self.python_archive else ()),
+            *("--py-files", self.package),
+            *(word for name, value in self._conf() for word in ("--conf", f"{name}={value}")),
+            self.main,
+            *self.command,
+        ]
+
+    def _conf(self) -> Iterator[tuple[str, str]]:
+        """What has to be known before the driver starts, then what the operator says."""
+        given = self.settings.conf
+        defaults = dict(self._pythons())
+        if self.container_image is not None:
+            defaults[IMAGE] = self.container_image
+        yield from (defaults | dict(given)).items()
+
+    def _pythons(self) -> Iterator[tuple[str, str]]:
+        """Which interpreter driver and executors have."""
+        master = str(self.settings.master)
+        if self.python_archive is None:
+            # On machines with file systems of their own it is whatever python3 is there.
+            if not master.startswith(("yarn", "k8s://")):
+                yield "spark.pyspark.python", sys.executable
+            elif self.deploy_mode is DeployMode.CLIENT:
+                yield "spark.pyspark.driver.python", sys.executable
+        elif self.deploy_mode is DeployMode.CLIENT:
+            yield "spark.pyspark.driver.python", sys.executable
+            yield "spark.pyspark.python", _PYTHON_THERE
+        elif master == "yarn":
+            yield "spark.yarn.appMasterEnv.PYSPARK_PYTHON", _PYTHON_THERE
+            yield "spark.executorEnv.PYSPARK_PYTHON", _PYTHON_THERE
+        else:
+            yield "spark.pyspark.python", _PYTHON_THERE
+
+
+def _require_cluster_mode(submission: Submission, master: str) -> None:
+    """UsageError for a master that starts no driver in Python, or would not have the files."""
+    if not master.startswith(("yarn", "k8s://")):
+        raise UsageError(
+            f"--deploy-mode cluster: {master} runs no Python drivers", hint="use --deploy-mode client"
+        )
+    local = [
+        path
+        for path in (submission.main, submission.package, submission.python_archive)
+        if path and not re.match(r"[a-z0-9]+:", path)
+    ]
+    if master.startswith("k8s://") and local and UPLOADS not in submission.settings.conf:
+        raise UsageError(
+            f"--deploy-mode cluster: pods don't see {local[0]}",
+            hint=f"--spark-conf {UPLOADS}=s3a://bucket/folder, where spark-submit puts such files",
+        )
+
+
+def program() -> str:
+    """spark-submit: that of SPARK_HOME, else the one on PATH, else PySpark's own; UsageError without any."""
+    home = os.environ.get("SPARK_HOME")
+    found = shutil.which(str(Path(home, "bin", "spark-submit")) if home else "spark-submit")
+    if found is None and home is None:
+        from importlib.util import find_spec
+
+        spec = find_spec("pyspark")
+        own = Path(spec.origin).parent if spec and spec.origin else Path()
+        found = shutil.which(str(own / "bin" / "spark-submit"))
+    if found is None:
+        raise UsageError("there is no spark-submit", hint="set SPARK_HOME, or pip install 'tierctl[spark]'")
+    return found

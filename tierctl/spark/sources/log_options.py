@@ -1,0 +1,130 @@
+"""The options of the data source `remote_log`, checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+from tierctl.errors import UsageError
+from tierctl.model import Selection, Uuid
+from tierctl.model.operator_values import folder_of, parse_time_ms, private_keys_of, remote_uri_of
+from tierctl.read.cut import SPLIT_BYTES
+from tierctl.read.reader import Isolation
+from tierctl.storage.open import LAYOUTS
+
+_NAMES = frozenset(
+    {
+        *("metadata", "remote", "layout", "log_dir", "state_dir", "aiven_private_key"),
+        *("command_config", "config", "bootstrap_server"),
+        *("topic", "partition", "topic_id", "from_time", "to_time", "late_ms"),
+        *("isolation_level", "mode", "bytes_per_task"),
+    }
+)
+
+
+class Mode(StrEnum):
+    """What becomes of records that can't be read; the words are those of Spark's CSV and JSON sources."""
+
+    FAILFAST = "FAILFAST"
+    PERMISSIVE = "PERMISSIVE"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """What is read and how; nothing secret is in it."""
+
+    metadata_uri: str
+    remote_uri: str
+    layout: str | None
+    log_dirs: tuple[Path, ...]
+    state_dir: Path | None
+    private_keys: Mapping[str, Path]
+    command_config: Path | None
+    config: Path | None
+    bootstrap_server: str | None
+    selection: Selection
+    from_time_ms: int | None
+    to_time_ms: int | None
+    late_ms: int | None
+    isolation: Isolation
+    mode: Mode
+    bytes_per_task: int
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Self:
+        """From what .option(...) was given; UsageError for what is missing, unknown or senseless."""
+        given = {name.lower(): text for name, text in options.items()}
+        if unknown := sorted(given.keys() - _NAMES):
+            raise UsageError(
+                f"remote_log has no option {', '.join(unknown)}", hint=f"it has {', '.join(sorted(_NAMES))}"
+            )
+        metadata = _required(given, "metadata")
+        is_on_cluster = metadata.startswith("kafka:")
+        return cls(
+            metadata_uri=metadata if is_on_cluster else folder_of("option metadata", metadata).as_uri(),
+            remote_uri=remote_uri_of("option remote", _required(given, "remote")),
+            layout=_one_of(given, "layout", LAYOUTS),
+            log_dirs=tuple(Path(each) for each in _several(given, "log_dir")),
+            state_dir=_path(given, "state_dir"),
+            private_keys=private_keys_of(_several(given, "aiven_private_key")),
+            command_config=_path(given, "command_config"),
+            config=_path(given, "config"),
+            bootstrap_server=given.get("bootstrap_server") or (metadata if is_on_cluster else None),
+            selection=_selection(given),
+            from_time_ms=_time(given, "from_time"),
+            to_time_ms=_time(given, "to_time"),
+            late_ms=_count(given, "late_ms", least=0),
+            isolation=Isolation(_one_of(given, "isolation_level", Isolation) or Isolation.READ_UNCOMMITTED),
+            mode=Mode(_one_of(given, "mode", Mode) or Mode.FAILFAST),
+            bytes_per_task=_count(given, "bytes_per_task", least=1) or SPLIT_BYTES,
+        )
+
+
+def _required(given: Mapping[str, str], name: str) -> str:
+    if not given.get(name):
+        raise UsageError(f"option {name} is missing", hint="as tierctl fetch has it")
+    return given[name]
+
+
+def _several(given: Mapping[str, str], name: str) -> list[str]:
+    """What commas separate."""
+    return [part.strip() for part in given.get(name, "").split(",") if part.strip()]
+
+
+def _path(given: Mapping[str, str], name: str) -> Path | None:
+    return Path(given[name]) if given.get(name) else None
+
+
+def _one_of(given: Mapping[str, str], name: str, known: "type[StrEnum] | tuple[str, ...]") -> str | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    found = next((str(each) for each in known if str(each).lower() == text.lower()), None)
+    if found is None:
+        raise UsageError(f"option {name}: {text!r}", hint=f"one of {', '.join(map(str, known))}")
+    return found
+
+
+def _time(given: Mapping[str, str], name: str) -> int | None:
+    return parse_time_ms(given[name]) if name in given else None
+
+
+def _count(given: Mapping[str, str], name: str, *, least: int) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal()) or int(text) < least:
+        raise UsageError(f"option {name}: {text!r}", hint=f"a number of {least} or more")
+    return int(text)
+
+
+def _selection(given: Mapping[str, str]) -> Selection:
+    numbers = _several(given, "partition")
+    if not all(each.isascii() and each.isdecimal() for each in numbers):
+        raise UsageError(f"option partition: {given['partition']!r}", hint="numbers, commas between")
+    return Selection(
+        topics=frozenset(_several(given, "topic")),
+        partitions=frozenset(map(int, numbers)),
+        topic_ids=frozenset(Uuid.parse(each) for each in _several(given, "topic_id")),
+    )

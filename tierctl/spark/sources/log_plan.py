@@ -1,0 +1,194 @@
+"""What `remote_log` is asked for, cut into tasks on the driver by the code that `tierctl fetch` reads by."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+
+import pyarrow as pa
+
+from tierctl.errors import TierctlError
+from tierctl.kafka.cluster import Cluster
+from tierctl.locallog import read_log_dirs, read_properties
+from tierctl.metadata import open_metadata
+from tierctl.metadata.topic.local_log import require_topic
+from tierctl.model.operator_values import folder_of
+from tierctl.read.cut import cut
+from tierctl.read.indexes import IndexFetcher, UncachedIndexes
+from tierctl.read.leaders import log_start_on, now_called
+from tierctl.read.partitions import Readable, readable_partitions, refused
+from tierctl.read.reader import Isolation, PartitionReader
+from tierctl.read.tasks import ReadTask, Times
+from tierctl.read.view import PartitionView
+from tierctl.spark.sources.log_options import LogOptions, Mode
+from tierctl.spark.sources.log_rows import PARTITION_COLUMNS, SCHEMA, LogTask, tell
+from tierctl.spark.sources.predicates import Predicate, mask_of
+from tierctl.spark.sources.pushed_window import Window
+from tierctl.state.tier import TierState
+from tierctl.storage import RemoteSpec, open_remote
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.index_cache import RemoteIndexCache
+from tierctl.storage.retry import RetrySettings
+
+
+def plan_tasks(
+    options: LogOptions, predicates: tuple[Predicate, ...], columns: tuple[str, ...]
+) -> list[LogTask]:
+    """Tasks whose rows together are exactly those asked for, by topic, partition and offset.
+
+    Reads the metadata once; of the tier the lineage of each partition, and for read_committed transaction
+    indexes. Raises what opening these raises; in FAILFAST also what is wrong with the metadata, as segments
+    may be missing for it.
+    """
+    with ExitStack() as opened:
+        plan = _Plan(options, predicates, opened)
+        reads = list(plan.tasks())
+        of_rows = tuple(each for each in predicates if each.column not in PARTITION_COLUMNS)
+
+        def task(read: ReadTask | None, problems: Sequence[TierctlError] = ()) -> LogTask:
+            return LogTask(
+                spec=plan.spec,
+                columns=columns,
+                read=read,
+                predicates=of_rows,
+                mode=options.mode,
+                problems=tuple(problems),
+            )
+
+        found = [task(read) for read in reads]
+        return [*found, task(None, plan.problems)] if plan.problems else found
+
+
+class _Plan:
+    def __init__(self, options: LogOptions, predicates: Sequence[Predicate], opened: ExitStack) -> None:
+        self._options = options
+        self._predicates = predicates
+        self._window = Window.of(predicates, "offset")
+        self._opened = opened
+        self.problems: list[TierctlError] = []
+        self._remote = self._open_remote()
+        self._fetcher = self._open_indexes()
+        self.spec = RemoteSpec.of(options.remote_uri, self._remote)
+
+    def tasks(self) -> Iterator[ReadTask]:
+        """Of every partition that is asked for."""
+        options = self._options
+        state = self._state()
+        for quarantined in state.quarantined:
+            number, offset = quarantined.metadata_partition, quarantined.metadata_offset
+            self._grave(quarantined.error.within(f"__remote_log_metadata-{number}, offset {offset}"))
+        cluster = self._open_cluster()
+        selection = options.selection
+        by_name = bool(selection.topics) and not selection.topic_ids
+        if by_name:
+            selection = now_called(selection, cluster)
+        logs = read_log_dirs(list(options.log_dirs)) if options.log_dirs else []
+        logs = [log for log in logs if log.topic_id_partition in selection]
+        for readable in readable_partitions(state, logs, selection, by_name=by_name):
+            if not self._is_asked_for(readable):
+                continue
+            refusal = refused(readable.topic_id_partition)
+            if refusal is None:
+                start = log_start_on(cluster, readable.topic_id_partition)
+                yield from self._tasks_of(self._view(readable, start))
+            else:
+                self._grave(refusal)
+
+    def _tasks_of(self, view: PartitionView) -> Iterator[ReadTask]:
+        options, window = self._options, self._window
+        reader = PartitionReader(view, self._fetcher, self._report, isolation=options.isolation)
+        span = self._span(view, reader)
+        if span is None:
+            return
+        is_committed = options.isolation is Isolation.READ_COMMITTED
+        yield from cut(
+            view,
+            *span,
+            committed_only=(self._fetcher, self._report) if is_committed else None,
+            times=Times(first_ms=window.first_ms, last_ms=window.last_ms, late_ms=options.late_ms),
+            split_bytes=options.bytes_per_task,
+        )
+
+    def _span(self, view: PartitionView, reader: PartitionReader) -> tuple[int, int] | None:
+        """[start, end) of the offsets; None when there are none."""
+        low, high = self._window.offsets
+        start, end = max(view.log_start_offset, low), min(reader.end_offset, high + 1)
+        if start >= end:
+            return None
+        if self._options.from_time_ms is not None:
+            found = reader.offset_for_time(self._options.from_time_ms)
+            if found is None:
+                return None
+            start = max(start, found.offset)
+        if self._options.to_time_ms is not None:
+            later = reader.offset_for_time(self._options.to_time_ms + 1, start)
+            end = end if later is None else min(end, later.offset)
+        return (start, end) if start < end else None
+
+    def _is_asked_for(self, readable: Readable) -> bool:
+        partition = readable.topic_id_partition
+        asked = [each for each in self._predicates if each.column in PARTITION_COLUMNS]
+        mask = mask_of(asked, lambda name: pa.array([getattr(partition, name)], SCHEMA.field(name).type))
+        return mask is None or bool(mask.true_count)
+
+    def _view(self, readable: Readable, log_start_offset: int | None) -> PartitionView:
+        return PartitionView.of(
+            readable.topic_id_partition,
+            readable.cache,
+            readable.logs,
+            remote=self._remote,
+            fetcher=self._fetcher,
+            report=self._grave,
+            log_start_offset=log_start_offset,
+        )
+
+    def _state(self) -> TierState:
+        options = self._options
+        if not options.metadata_uri.startswith("kafka:"):
+            require_topic(folder_of("option metadata", options.metadata_uri))
+        manager = open_metadata(
+            options.metadata_uri,
+            state_dir=options.state_dir,
+            command_config=options.command_config,
+            server_config=options.config,
+        )
+        self._opened.callback(manager.close)
+        return manager.refresh()
+
+    def _open_remote(self) -> RemoteStorageManager:
+        options = self._options
+        remote = open_remote(
+            options.remote_uri,
+            layout=options.layout,
+            settings=read_properties(options.config) if options.config else {},
+            private_keys=options.private_keys,
+            retry=None if options.remote_uri.startswith("file:") else RetrySettings(),
+        )
+        self._opened.callback(remote.close)
+        return remote
+
+    def _open_indexes(self) -> IndexFetcher:
+        if self._options.state_dir is None:
+            return UncachedIndexes(self._remote)
+        return RemoteIndexCache(self._options.state_dir, self._remote)
+
+    def _open_cluster(self) -> Cluster | None:
+        options = self._options
+        if options.bootstrap_server is None:
+            return None
+        cluster = Cluster.open(
+            options.bootstrap_server, command_config=options.command_config, server_config=options.config
+        )
+        self._opened.callback(cluster.close)
+        return cluster
+
+    def _report(self, error: TierctlError) -> None:
+        """What costs nothing, as an index that is made anew."""
+        if self._options.mode is Mode.FAILFAST:
+            tell(error)
+        else:
+            self.problems.append(error)
+
+    def _grave(self, error: TierctlError) -> None:
+        """What leaves open which segments there are, or which of them count."""
+        if self._options.mode is Mode.FAILFAST:
+            raise error
+        self.problems.append(error)

@@ -1,0 +1,96 @@
+"""Which metadata partitions and offsets can hold what predicates ask for."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import product
+from typing import Any
+
+import pyarrow as pa
+
+from tierctl.errors import UsageError
+from tierctl.metadata.base import MetadataTopic
+from tierctl.metadata.user_partitions import strays
+from tierctl.model import Uuid
+from tierctl.spark.sources.predicates import Predicate, mask_of
+from tierctl.spark.sources.pushed_window import Window
+from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.partitioner import metadata_partition
+
+_TRIED_PARTITIONS = 8
+_TRIED_RECORDS = 100
+
+
+def wanted_partitions(
+    topic: MetadataTopic,
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+    predicates: Collection[Predicate],
+) -> list[int]:
+    """The metadata partitions that can hold what is asked for."""
+    numbers = _by_number(predicates, sorted(ends))
+    by_id = _by_id(predicates, topic.partition_count)
+    if by_id is None or not _are_in_place(topic, begins, ends):
+        return numbers
+    return [number for number in numbers if number in by_id]
+
+
+def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+    """Whether events are where the partition count says, judged by the first of some partitions.
+
+    They are not once the count was changed, or where a folder has some of the partitions only.
+    """
+    filled = [number for number in sorted(ends) if begins[number] < ends[number]]
+    for number in filled[:: len(filled) // _TRIED_PARTITIONS + 1]:
+        begin = begins[number]
+        for chunk in topic.read(number, begin, min(begin + _TRIED_RECORDS, ends[number])):
+            if any(strays(decode_column(chunk.values), number, topic.partition_count)):
+                return False
+    return True
+
+
+def _by_number(predicates: Iterable[Predicate], numbers: Sequence[int]) -> list[int]:
+    """Those of the metadata partitions that conditions on `metadata_partition` leave."""
+    asked = [p for p in predicates if p.column == "metadata_partition"]
+    column = pa.array(numbers, pa.int32())
+    mask = mask_of(asked, lambda _: column)
+    return list(numbers) if mask is None else column.filter(mask).to_pylist()
+
+
+def _by_id(predicates: Collection[Predicate], partition_count: int) -> set[int] | None:
+    """Where brokers look for the user partitions that are asked for; None unless ids and partitions are."""
+    ids, partitions = _values(predicates, "topic_id"), _values(predicates, "partition")
+    if ids is None or partitions is None:
+        return None
+    known = [each for each in map(_uuid, ids) if each is not None]
+    return {metadata_partition(each, number, partition_count) for each, number in product(known, partitions)}
+
+
+def wanted_offsets(
+    topic: MetadataTopic,
+    numbers: Collection[int],
+    begins: Mapping[int, int],
+    ends: Mapping[int, int],
+    predicates: Sequence[Predicate],
+) -> dict[int, tuple[int, int]]:
+    """[start, end) of the metadata offsets that can hold what is asked for, of those of the partitions."""
+    window = Window.of(predicates, "metadata_offset")
+    low, high = window.offsets
+    starts: Mapping[int, int] = begins
+    if window.first_ms is not None:
+        # What is written later than this is not bounded: nobody promises that timestamps rise.
+        starts = topic.offsets_for_time(numbers, window.first_ms)
+    return {n: (max(low, begins[n], starts[n]), min(high + 1, ends[n])) for n in numbers if n in starts}
+
+
+def _values(predicates: Iterable[Predicate], column: str) -> set[Any] | None:
+    """The only values that the column may have; None when it may have any."""
+    asked = [p for p in predicates if p.column == column and not p.is_negated]
+    sets = [{p.value} if p.operator == "=" else set(p.value) for p in asked if p.operator in {"=", "in"}]
+    return reduce(set.intersection, sets) if sets else None
+
+
+def _uuid(text: str) -> Uuid | None:
+    try:
+        return Uuid.parse(text)
+    except UsageError:
+        return None

@@ -1,0 +1,210 @@
+"""A task's records as rows for Spark: plain types, an event a row, and a row for what can't be read."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tierctl.metadata.topic.splits import MetadataSplit, read_chunks
+from tierctl.model.events import FIELD_ORDER
+from tierctl.report.formatters.text import id_text
+from tierctl.spark.sources.event_splits import EventSplit
+from tierctl.spark.sources.predicates import Predicate, mask_of
+from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, joined
+from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.arrow_types import UuidType
+
+EPOCH = pa.struct([("leader_epoch", pa.int32()), ("offset", pa.int64())])
+_TYPES = {
+    "topic": pa.string(),
+    "topic_id": pa.string(),
+    "partition": pa.int32(),
+    "segment_id": pa.string(),
+    "start_offset": pa.int64(),
+    "end_offset": pa.int64(),
+    "broker_id": pa.int32(),
+    "leader_epoch": pa.int32(),
+    "epoch": pa.int32(),
+    "max_timestamp_ms": pa.int64(),
+    "event_timestamp_ms": pa.int64(),
+    "segment_leader_epochs": pa.list_(pa.field("element", EPOCH)),
+    "segment_size_in_bytes": pa.int32(),
+    "custom_metadata": pa.binary(),
+    "state": pa.string(),
+    "txn_index_empty": pa.bool_(),
+    "type": pa.string(),
+}
+SCHEMA = pa.schema(
+    [
+        ("metadata_partition", pa.int32()),
+        ("metadata_offset", pa.int64()),
+        ("timestamp_ms", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        *((name, _TYPES[name]) for name in FIELD_ORDER),
+        ("dialect", pa.string()),
+        ("error", pa.string()),
+        ("value", pa.binary()),
+        ("next_offset", pa.int64()),
+        ("is_gap", pa.bool_()),
+    ]
+)
+"""Of a good record `error` and `value` are null; a tombstone has no `type` either.
+
+A record that does not decode has its `error`, and its bytes as `value`. Where no record could be read, a row
+has the `error` of all offsets from `metadata_offset` up to, not including, `next_offset`, which else is null;
+`is_gap` is true when these have no bytes at all. `timestamp_ms` is the record's; `timestamp` is the same for
+Spark, and null when there is none.
+"""
+_POSITION = frozenset({"metadata_partition", "metadata_offset", "timestamp_ms", "timestamp"})
+# What the JVM holds of a task at a time.
+_BATCH_ROWS = 20_000
+# The last millisecond of the year 9999, after which Python has no datetime.
+_LAST_TIME_MS = 253_402_300_799_999
+
+
+def read_split(split: EventSplit | None) -> Iterator[pa.RecordBatch]:
+    """Those of the split's records that its predicates are true of, as SCHEMA; raises as read_chunks.
+
+    Yields nothing for the empty task that Spark makes where there is nothing to read (`split` is None).
+    """
+    if split is None:
+        return
+    for chunk in joined(read_chunks(split)):
+        batch = batch_of(chunk, split)
+        for start in range(0, batch.num_rows, _BATCH_ROWS):
+            yield batch.slice(start, _BATCH_ROWS)
+
+
+def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = None) -> pa.RecordBatch:
+    """The rows of a chunk of the split, in order of offsets.
+
+    `events` is what all of the chunk decodes to, where that is known and the split leaves nothing out.
+    """
+    predicates = split.predicates
+    rows = _Rows.of_chunk(chunk)
+    # What offset or time leave out need not be decoded.
+    rows = rows.where([p for p in predicates if p.column in _POSITION])
+    rows = rows.decoded() if events is None else replace(rows, events=events.combine_chunks())
+    rows = rows.where([p for p in predicates if p.column not in _POSITION])
+    ranges = _ranges(chunk, split)
+    names = split.columns or SCHEMA.names
+    if not ranges:
+        return rows.batch(names)
+    lost = _lost(chunk.metadata_partition, ranges)
+    mask = mask_of(predicates, lost.column)
+    both = pa.concat_batches([rows.batch(SCHEMA.names), lost if mask is None else lost.filter(mask)])
+    return both.take(pc.sort_indices(both, sort_keys=[("metadata_offset", "ascending")])).select(names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Records of a chunk as columns; `events` is what their values decode to, None before that."""
+
+    metadata_partition: int
+    offsets: pa.Array
+    timestamps_ms: pa.Array
+    values: pa.Array
+    events: Any = None
+
+    @classmethod
+    def of_chunk(cls, chunk: RecordChunk) -> "_Rows":
+        offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
+        return cls(chunk.metadata_partition, offsets, timestamps_ms, chunk.values)
+
+    def decoded(self) -> "_Rows":
+        return replace(self, events=decode_column(self.values).combine_chunks())
+
+    def where(self, predicates: Sequence[Predicate]) -> "_Rows":
+        mask = mask_of(predicates, self.column)
+        if mask is None or pc.all(mask).as_py():
+            return self
+        return _Rows(
+            self.metadata_partition,
+            self.offsets.filter(mask),
+            self.timestamps_ms.filter(mask),
+            self.values.filter(mask),
+            None if self.events is None else self.events.filter(mask).combine_chunks(),
+        )
+
+    def batch(self, names: Sequence[str]) -> pa.RecordBatch:
+        """These columns, in this order."""
+        arrays = [self.column(name) for name in names]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
+
+    def column(self, name: str) -> pa.Array:
+        """A column of SCHEMA."""
+        return _MAKERS[name](self) if name in _MAKERS else _plain(self.event_column(name))
+
+    def event_column(self, name: str) -> pa.Array:
+        column = self.events.column(name)
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+    def repeated(self, value: Any, name: str) -> pa.Array:
+        return pa.repeat(pa.scalar(value, SCHEMA.field(name).type), len(self.offsets))
+
+    def bad_values(self) -> pa.Array:
+        is_bad = self.event_column("error").is_valid()
+        return pc.if_else(is_bad, self.values, None)
+
+
+_MAKERS: dict[str, Callable[[_Rows], pa.Array]] = {
+    "metadata_partition": lambda rows: rows.repeated(rows.metadata_partition, "metadata_partition"),
+    "metadata_offset": lambda rows: rows.offsets,
+    "timestamp_ms": lambda rows: rows.timestamps_ms,
+    "timestamp": lambda rows: _timestamp(rows.timestamps_ms),
+    "value": _Rows.bad_values,
+    "next_offset": lambda rows: rows.repeated(None, "next_offset"),
+    "is_gap": lambda rows: rows.repeated(False, "is_gap"),
+}
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """A column of decoded events as a type that Spark has."""
+    if isinstance(column.type, UuidType):
+        text = id_text(column)
+        return pc.if_else(column.is_valid(), text, None) if column.null_count else text
+    if pa.types.is_dictionary(column.type):
+        return column.cast(column.type.value_type)
+    return _epochs(column) if pa.types.is_list(column.type) else column
+
+
+def _epochs(column: pa.Array) -> pa.Array:
+    """Lists of [epoch, offset] as lists of structs."""
+    numbers = column.flatten().flatten().to_numpy()
+    epochs = pa.array(numbers[0::2].astype(np.int32))
+    pairs = pa.StructArray.from_arrays([epochs, pa.array(numbers[1::2])], fields=list(EPOCH))
+    starts = column.offsets.to_numpy()
+    mask = column.is_null() if column.null_count else None
+    return pa.ListArray.from_arrays(
+        pa.array(starts - starts[0]), pairs, type=_TYPES["segment_leader_epochs"], mask=mask
+    )
+
+
+def _timestamp(timestamps_ms: pa.Array) -> pa.Array:
+    """As Spark's timestamp; null for none, and for what no calendar has."""
+    is_time = pc.and_(pc.greater_equal(timestamps_ms, 0), pc.less_equal(timestamps_ms, _LAST_TIME_MS))
+    return (
+        pc.if_else(is_time, timestamps_ms, None)
+        .cast(pa.timestamp("ms", "UTC"))
+        .cast(pa.timestamp("us", "UTC"))
+    )
+
+
+def _ranges(chunk: RecordChunk, split: MetadataSplit) -> list[DamagedRange]:
+    """What can't be read and begins in the split: each is told of by one task only."""
+    return [bad for bad in chunk.bad if split.start_offset <= bad.offset < split.end_offset]
+
+
+def _lost(metadata_partition: int, ranges: Sequence[DamagedRange]) -> pa.RecordBatch:
+    columns = {
+        "metadata_partition": [metadata_partition] * len(ranges),
+        "metadata_offset": [bad.offset for bad in ranges],
+        "error": [str(bad) for bad in ranges],
+        "next_offset": [bad.next_offset for bad in ranges],
+        "is_gap": [bad.is_gap for bad in ranges],
+    }
+    arrays = [pa.array(columns.get(field.name, [None] * len(ranges)), field.type) for field in SCHEMA]
+    return pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

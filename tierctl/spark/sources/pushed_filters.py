@@ -1,0 +1,73 @@
+"""Spark's pushed filters as predicates."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+)
+
+from tierctl.spark.sources.predicates import Predicate
+
+_Comparison = EqualTo | LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual
+_OPERATORS: dict[type[_Comparison], str] = {
+    EqualTo: "=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+}
+
+
+class FilteredReader(DataSourceReader):
+    """A reader that takes the filters it can: they are in `_predicates` when partitions are asked for."""
+
+    _predicates: tuple[Predicate, ...] = ()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
+        """Takes every filter that a predicate says as exactly; the others are Spark's to apply."""
+        for each in filters:
+            predicate = predicate_of(each)
+            if predicate is None:
+                yield each
+            else:
+                self._predicates = (*self._predicates, predicate)
+
+
+def predicate_of(pushed: Filter) -> Predicate | None:
+    """The predicate that is true of exactly the rows that the filter is true of; None when there is none."""
+    match pushed:
+        case Not(child):
+            inner = predicate_of(child)
+            return None if inner is None else inner.negated()
+        case IsNull((name,)):
+            return Predicate(name, "is null")
+        case IsNotNull((name,)):
+            return Predicate(name, "is null").negated()
+        case In((name,), values) if values and all(map(_is_plain, values)):
+            return Predicate(name, "in", tuple(values))
+        case (
+            EqualTo((name,), value)
+            | LessThan((name,), value)
+            | LessThanOrEqual((name,), value)
+            | GreaterThan((name,), value)
+            | GreaterThanOrEqual((name,), value)
+        ) if _is_plain(value):
+            return Predicate(name, _OPERATORS[type(pushed)], value)
+    return None
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether Arrow and Spark compare it alike."""
+    return isinstance(value, int | str | bool | datetime)

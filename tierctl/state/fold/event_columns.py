@@ -1,0 +1,246 @@
+"""A decoded table as NumPy columns, for folding many events at once, and as the model's events."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentMetadataUpdate,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.model.events import MetadataEvent
+from tierctl.state.segments.arrays import Rows, ranges
+from tierctl.state.segments.columns import STATES
+from tierctl.state.segments.ids import Ids
+from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
+from tierctl.wire.metadata.encode_columns import event_at
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+# Kinds of rows.
+ADD: Final = 0
+UPDATE: Final = 1
+PARTITION: Final = 2
+SNAPSHOT: Final = 3
+TOMBSTONE: Final = 4
+ERROR: Final = 5
+_KINDS: Final = {
+    RemoteLogSegmentMetadata.type: ADD,
+    RemoteLogSegmentMetadataUpdate.type: UPDATE,
+    RemotePartitionDeleteMetadata.type: PARTITION,
+    RemoteLogSegmentMetadataSnapshot.type: SNAPSHOT,
+}
+_STATES: Final = {state.value: code for code, state in enumerate(STATES)}
+NO_STATE: Final = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventColumns:
+    """Events in metadata offset order, a row each.
+
+    `kinds` says which columns mean something in a row. Row i has `pair_counts[i]` (epoch, start
+    offset) pairs, which end at `pair_ends[i]` in `pair_epochs` and `pair_starts`. `owners` numbers user
+    partitions by (topic id, partition) and `topics` their names, in order of appearance. Where a row
+    hasn't the field of a column it has 0.
+    """
+
+    table: pa.Table
+    kinds: npt.NDArray[np.uint8]
+    states: npt.NDArray[np.uint8]
+    owners: Int64s
+    topics: Int64s
+    ids: Ids
+    starts: Int64s
+    ends: Int64s
+    max_timestamps: Int64s
+    event_timestamps: Int64s
+    writers: npt.NDArray[np.int32]
+    kip405: Bools
+    sizes: npt.NDArray[np.int32]
+    txn_index_empty: Bools
+    has_custom: Bools
+    has_tags: Bools
+    pair_counts: Int64s
+    pair_ends: Int64s
+    pair_epochs: Int64s
+    pair_starts: Int64s
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def pairs(self, row: int) -> tuple[tuple[int, int], ...]:
+        """The leader epochs of one row, as its event has them."""
+        cut = slice(int(self.pair_ends[row] - self.pair_counts[row]), int(self.pair_ends[row]))
+        return tuple(zip(self.pair_epochs[cut].tolist(), self.pair_starts[cut].tolist(), strict=True))
+
+    def custom(self, row: int) -> bytes | None:
+        """The custom metadata of one row."""
+        value: bytes | None = self.table.column("custom_metadata")[row].as_py()
+        return value
+
+    def event(self, row: int) -> MetadataEvent:
+        """One row as the model's event, which it must be."""
+        event = event_at(self.table, row)
+        assert event is not None
+        return event
+
+    def events(self, rows: Rows) -> Iterator[MetadataEvent]:
+        """Rows as the model's events, which they must be; a few microseconds each."""
+        partitions: dict[tuple[int, int], dict[str, Any]] = {}
+        names = (
+            "kinds",
+            "owners",
+            "topics",
+            "states",
+            "event_timestamps",
+            "writers",
+            "kip405",
+            "has_custom",
+            "has_tags",
+        )
+        columns = [getattr(self, name)[rows].tolist() for name in names]
+        for row, kind, owner, topic, state, timestamp, writer, kip405, custom, tags in zip(
+            rows.tolist(), *columns, strict=True
+        ):
+            if tags or kind not in {ADD, UPDATE}:
+                yield self.event(row)
+                continue
+            if (owner, topic) not in partitions:
+                partition = self.partition(row)
+                partitions[owner, topic] = {
+                    "topic": partition.topic,
+                    "topic_id": partition.topic_id,
+                    "partition": partition.partition,
+                }
+            facts = partitions[owner, topic] | {
+                "segment_id": Uuid.from_bytes(self.ids[row].tobytes()),
+                "broker_id": None if kip405 else writer,
+                "leader_epoch": writer if kip405 else None,
+                "event_timestamp_ms": timestamp,
+                "custom_metadata": self.custom(row) if custom else None,
+                "state": STATES[state],
+            }
+            yield RemoteLogSegmentMetadataUpdate(**facts) if kind == UPDATE else self._segment(row, facts)
+
+    def partition(self, row: int) -> TopicIdPartition:
+        """The user partition of one row."""
+        topic_id, topic, partition = (
+            self.table.column(name)[row].as_py() for name in ("topic_id", "topic", "partition")
+        )
+        return TopicIdPartition(topic_id, topic, partition)
+
+    def _segment(self, row: int, facts: dict[str, Any]) -> RemoteLogSegmentMetadata:
+        return RemoteLogSegmentMetadata(
+            **facts,
+            start_offset=int(self.starts[row]),
+            end_offset=int(self.ends[row]),
+            max_timestamp_ms=int(self.max_timestamps[row]),
+            segment_leader_epochs=self.pairs(row),
+            segment_size_in_bytes=int(self.sizes[row]),
+            txn_index_empty=bool(self.txn_index_empty[row]),
+        )
+
+
+def event_columns(table: pa.Table) -> EventColumns:
+    """The columns of what wire.metadata.decode_column made."""
+    table = table.select(EVENT_SCHEMA.names).unify_dictionaries().combine_chunks()
+    writers, leader_epochs = _column(table, "broker_id"), _column(table, "leader_epoch")
+    kip405 = ~_valid(writers)
+    pair_counts, pair_epochs, pair_starts = _pairs(_column(table, "segment_leader_epochs"))
+    return EventColumns(
+        table=table,
+        kinds=_kinds(table),
+        states=_codes(_column(table, "state"), _STATES, NO_STATE),
+        owners=_owners(table),
+        topics=_numbers(_column(table, "topic").dictionary_encode().indices).astype(np.int64),
+        ids=_words(_column(table, "segment_id")),
+        starts=_numbers(_column(table, "start_offset")),
+        ends=_numbers(_column(table, "end_offset")),
+        max_timestamps=_numbers(_column(table, "max_timestamp_ms")),
+        event_timestamps=_numbers(_column(table, "event_timestamp_ms")),
+        writers=np.where(kip405, _numbers(leader_epochs), _numbers(writers)).astype(np.int32),
+        kip405=kip405,
+        sizes=_numbers(_column(table, "segment_size_in_bytes")),
+        txn_index_empty=_numbers(_column(table, "txn_index_empty")).astype(bool),
+        has_custom=_valid(_column(table, "custom_metadata")),
+        has_tags=_numbers(_column(table, "unknown_tags").value_lengths()) > 0,
+        pair_counts=pair_counts,
+        pair_ends=np.cumsum(pair_counts),
+        pair_epochs=pair_epochs,
+        pair_starts=pair_starts,
+    )
+
+
+def events_of(table: pa.Table) -> Iterator[MetadataEvent | None]:
+    """The model's events of a decoded table, row by row; None for tombstones and rows with an error."""
+    columns = event_columns(table)
+    is_event = columns.kinds < TOMBSTONE
+    events = columns.events(np.flatnonzero(is_event))
+    for present in is_event.tolist():
+        yield next(events) if present else None
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name)
+    return column.chunk(0) if column.num_chunks else pa.array([], column.type)
+
+
+def _valid(array: pa.Array) -> Bools:
+    valid: Bools = array.is_valid().to_numpy(zero_copy_only=False)
+    return valid
+
+
+def _numbers(array: pa.Array) -> Any:
+    fill: Any = False if pa.types.is_boolean(array.type) else 0
+    return array.fill_null(fill).to_numpy(zero_copy_only=False)
+
+
+def _words(array: pa.Array) -> Ids:
+    """16-byte ids as pairs of native words; those of nulls are anything."""
+    storage = array.storage
+    buffer = storage.buffers()[1]
+    raw = np.frombuffer(buffer, dtype=np.uint8) if buffer else np.zeros(0, dtype=np.uint8)
+    cut = raw[16 * storage.offset : 16 * (storage.offset + len(storage))]
+    return np.frombuffer(cut.tobytes(), dtype=np.uint64).reshape(-1, 2)
+
+
+def _codes(array: pa.DictionaryArray, codes: dict[str, int], other: int) -> npt.NDArray[np.uint8]:
+    by_index = np.array([codes.get(name, other) for name in array.dictionary.to_pylist()] + [other], np.uint8)
+    indices = array.indices.fill_null(len(by_index) - 1).to_numpy(zero_copy_only=False)
+    codes_of_rows: npt.NDArray[np.uint8] = by_index[indices]
+    return codes_of_rows
+
+
+def _kinds(table: pa.Table) -> npt.NDArray[np.uint8]:
+    kinds = _codes(_column(table, "type"), _KINDS, TOMBSTONE)
+    kinds[_valid(_column(table, "error"))] = ERROR
+    return kinds
+
+
+def _owners(table: pa.Table) -> Int64s:
+    topics = _column(table, "topic_id").storage.dictionary_encode().indices.fill_null(-1)
+    partitions = _numbers(_column(table, "partition")).astype(np.int64)
+    keys = (topics.to_numpy(zero_copy_only=False).astype(np.int64) << 32) + partitions
+    owners: Int64s = (
+        pa.array(keys).dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    )
+    return owners
+
+
+def _pairs(lists: pa.ListArray) -> tuple[Int64s, Int64s, Int64s]:
+    inner = lists.values
+    ends = np.asarray(lists.offsets)[1:].astype(np.int64)
+    lengths = np.asarray(lists.value_lengths().fill_null(0)).astype(np.int64)
+    firsts = ranges(ends - lengths, lengths)
+    at = np.asarray(inner.offsets)[firsts] if len(firsts) else firsts
+    values = np.asarray(inner.values)
+    return lengths, values[at], values[at + 1]

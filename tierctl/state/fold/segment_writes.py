@@ -1,0 +1,201 @@
+"""Many segments written to their columns, and read from them, at once."""
+
+from array import array
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tierctl.state.fold.event_columns import EventColumns, Int64s
+from tierctl.state.segments.arrays import Rows, ranges, view
+from tierctl.state.segments.columns import (
+    DEAD,
+    KIP405,
+    ODD_EPOCHS,
+    POOLED_EPOCHS,
+    STATE_MASK,
+    TXN_INDEX_EMPTY,
+    WIDE,
+    SegmentColumns,
+    SegmentKeys,
+)
+
+_INT32_MAX = (1 << 31) - 1
+
+
+def extend(columns: SegmentColumns, events: EventColumns, at: Rows, live: npt.NDArray[np.bool_]) -> Rows:
+    """New rows for the segments whose first events are events `at`; those not `live` are deleted already.
+
+    The ids are distinct and unknown to `columns`.
+    """
+    if columns.partition is None and len(at):
+        columns.partition = events.partition(int(at[0]))
+    rows = columns.ids.extend(events.ids[at], live)
+    _append(columns.starts, events.starts[at])
+    lengths = events.ends[at] - events.starts[at]
+    _append(columns.ends, np.minimum(lengths, WIDE))
+    for i in np.flatnonzero(lengths >= WIDE).tolist():
+        columns.wide_ends[int(rows[i])] = int(events.ends[at[i]])
+    _append(columns.max_timestamps, events.max_timestamps[at])
+    _append(columns.event_timestamps, events.event_timestamps[at])
+    _append(columns.writers, events.writers[at])
+    _append(columns.sizes, events.sizes[at])
+    flags = (
+        np.where(live, 0, DEAD) | events.txn_index_empty[at] * TXN_INDEX_EMPTY | events.kip405[at] * KIP405
+    )
+    _append_epochs(columns, events, at, flags)
+    if columns.customs is not None:
+        _append(columns.customs, np.full(len(at), -1))
+    set_customs(columns, events, rows, at)
+    for i in np.flatnonzero(events.has_tags[at]).tolist():
+        event: Any = events.event(int(at[i]))
+        columns.tags[int(rows[i])] = (event.unknown_tags, event.nested_tags)
+    return rows
+
+
+def _append(column: "array[Any]", values: npt.NDArray[Any]) -> None:
+    column.frombytes(values.astype(column.typecode).tobytes())
+
+
+def _append_epochs(
+    columns: SegmentKeys, events: EventColumns, at: Rows, flags: npt.NDArray[np.int64]
+) -> None:
+    """The epochs of events `at` for the rows being appended, and their flags."""
+    first_row = len(columns.flags)
+    counts = events.pair_counts[at]
+    begins = events.pair_ends[at] - counts
+    places = ranges(begins, counts)
+    owner = np.repeat(np.arange(len(at)), counts)
+    deltas = events.pair_starts[places] - events.starts[at][owner]
+    firsts = np.cumsum(counts) - counts
+    odd = np.zeros(len(at), dtype=bool)
+    odd[owner[np.abs(deltas) > _INT32_MAX]] = True
+    odd |= deltas[firsts] != 0
+    pooled = (counts > 1) & ~odd
+    words, begin = _pool_words(events, places, counts, deltas, pooled)
+    own = np.where(pooled, len(columns.pool) + begin, np.where(odd, 0, events.pair_epochs[begins]))
+    columns.pool.frombytes(words.astype(np.int32).tobytes())
+    _append(columns.epochs, own)
+    _append(columns.flags, flags | pooled * POOLED_EPOCHS | odd * ODD_EPOCHS)
+    for i in np.flatnonzero(odd).tolist():
+        columns.odd_epochs[first_row + i] = events.pairs(int(at[i]))
+
+
+def _pool_words(
+    events: EventColumns, places: Rows, counts: Int64s, deltas: Int64s, pooled: npt.NDArray[np.bool_]
+) -> tuple[Int64s, Int64s]:
+    """[count, epoch, (epoch, offset)…] of each pooled row, and where each row's begin."""
+    used = np.where(pooled, counts, 0)
+    begin = 2 * (np.cumsum(used) - used)
+    inside = np.repeat(pooled, counts)
+    epochs, shifts = events.pair_epochs[places[inside]], deltas[inside]
+    words = np.stack([epochs, shifts], axis=1)
+    heads = begin[pooled] // 2
+    words[heads, 1] = words[heads, 0]
+    words[heads, 0] = counts[pooled]
+    return words.reshape(-1), begin
+
+
+def set_customs(columns: SegmentColumns, events: EventColumns, rows: Rows, at: Rows) -> None:
+    """Custom metadata of `rows` as events `at` say it."""
+    changed = events.has_custom[at]
+    if columns.customs is not None:
+        changed = changed | (view(columns.customs)[rows] >= 0)
+    for row, event in zip(rows[changed].tolist(), at[changed].tolist(), strict=True):
+        columns.set_custom(row, events.custom(event))
+
+
+def set_updates(columns: SegmentColumns, events: EventColumns, rows: Rows, at: Rows) -> None:
+    """Each of distinct `rows` as its last update, event `at`, leaves it."""
+    view(columns.event_timestamps)[rows] = events.event_timestamps[at]
+    view(columns.writers)[rows] = events.writers[at]
+    flags = view(columns.flags)
+    kept = flags[rows] & ~np.uint8(STATE_MASK | KIP405)
+    flags[rows] = kept | events.states[at] | events.kip405[at] * np.uint8(KIP405)
+    del flags
+    set_customs(columns, events, rows, at)
+
+
+def kill(columns: SegmentColumns, rows: Rows) -> None:
+    """The segments of these live rows are deleted."""
+    columns.ids.remove_many(rows)
+    view(columns.flags)[rows] |= DEAD
+    for sparse in (columns.wide_ends, columns.tags, columns.partitions):
+        for row in rows.tolist() if sparse else ():
+            sparse.pop(row, None)
+
+
+class EpochRuns(NamedTuple):
+    """Leader epochs of rows, one row after the other and ascending within each; `counts` by row.
+
+    `starts` and `ends` are the offsets that an epoch has in its segment, both inclusive.
+    """
+
+    counts: Int64s
+    epochs: Int64s
+    starts: Int64s
+    ends: Int64s
+
+
+def epoch_runs(columns: SegmentColumns, rows: Rows) -> EpochRuns:
+    """The epochs of these rows, each epoch once (the last start an event gives it counts)."""
+    flags, segment_starts = view(columns.flags)[rows], view(columns.starts)[rows]
+    pooled = (flags & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS
+    own = view(columns.epochs)[rows].astype(np.int64)
+    counts = np.ones(len(rows), dtype=np.int64)
+    counts[pooled] = view(columns.pool)[own[pooled]]
+    odd = np.flatnonzero(flags & ODD_EPOCHS)
+    for i in odd.tolist():
+        counts[i] = len(columns.odd_epochs[int(rows[i])])
+    firsts = np.cumsum(counts) - counts
+    epochs, starts = np.repeat(own, counts), np.repeat(segment_starts, counts)
+    _fill_pooled(view(columns.pool), _Pooled(own[pooled], counts[pooled], firsts[pooled]), epochs, starts)
+    for i in odd.tolist():
+        pairs = np.array(columns.odd_epochs[int(rows[i])], dtype=np.int64)
+        epochs[firsts[i] : firsts[i] + counts[i]] = pairs[:, 0]
+        starts[firsts[i] : firsts[i] + counts[i]] = pairs[:, 1]
+    return _with_ends(counts, epochs, starts, end_offsets(columns, rows))
+
+
+class _Pooled(NamedTuple):
+    """Where rows' epochs begin in the pool, how many they are, and where they go."""
+
+    places: Int64s
+    counts: Int64s
+    firsts: Int64s
+
+
+def _fill_pooled(pool: npt.NDArray[np.int32], pooled: _Pooled, epochs: Int64s, starts: Int64s) -> None:
+    """Epochs and starts of pooled rows, whose first epoch starts where the segment does."""
+    places, counts, firsts = pooled
+    epochs[firsts] = pool[places + 1]
+    rest = ranges(firsts + 1, counts - 1)
+    # The k-th epoch is 2k words behind the count.
+    words = np.repeat(places - 2 * firsts, counts - 1) + 2 * rest
+    epochs[rest] = pool[words]
+    starts[rest] += pool[words + 1]
+
+
+def _with_ends(counts: Int64s, epochs: Int64s, starts: Int64s, segment_ends: Int64s) -> EpochRuns:
+    owner = np.repeat(np.arange(len(counts)), counts)
+    same = owner[1:] == owner[:-1]
+    if (same & (epochs[1:] <= epochs[:-1])).any():
+        order = np.lexsort((epochs, owner))
+        epochs, starts = epochs[order], starts[order]
+        # Sorting is stable, so of an epoch given twice the last start comes last.
+        last = np.append((owner[1:] != owner[:-1]) | (epochs[1:] != epochs[:-1]), True)
+        owner, epochs, starts = owner[last], epochs[last], starts[last]
+        counts = np.bincount(owner, minlength=len(counts))
+        same = owner[1:] == owner[:-1]
+    ends = segment_ends[owner]
+    ends[:-1][same] = starts[1:][same] - 1
+    return EpochRuns(counts, epochs, starts, ends)
+
+
+def end_offsets(columns: SegmentColumns, rows: Rows) -> Int64s:
+    """Last offsets of these rows, inclusive."""
+    lengths = view(columns.ends)[rows].astype(np.int64)
+    ends: Int64s = view(columns.starts)[rows] + lengths
+    for i in np.flatnonzero(lengths == WIDE).tolist():
+        ends[i] = columns.wide_ends[int(rows[i])]
+    return ends

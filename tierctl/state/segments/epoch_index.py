@@ -1,0 +1,157 @@
+"""What one leader epoch of a partition holds (RemoteLogLeaderEpochState), as row numbers."""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import Final
+
+import numpy as np
+
+from tierctl.state.segments.arrays import Rows, view
+from tierctl.state.segments.columns import SegmentKeys
+from tierctl.state.segments.java_hash import in_bins, split_bins
+
+_FIRST_TABLE_SIZE: Final = 16
+_WALK_LIMIT: Final = 32
+
+
+class EpochIndex:
+    """Readable segments of an epoch by offset, the others in order of arrival, the highest offset copied.
+
+    `rows` are the readable ones, ordered by where the epoch starts in each; a row taken out stays as its
+    complement (a negative number) until enough have gathered, for it still has its place in that order.
+    """
+
+    __slots__ = ("epoch", "highest_offset", "keys", "removed", "rows", "table_size", "unreferenced")
+
+    def __init__(self, epoch: int, keys: SegmentKeys) -> None:
+        self.epoch = epoch
+        self.keys = keys
+        self.rows = array("i")
+        self.removed = 0
+        self.unreferenced: dict[int, None] = {}
+        self.highest_offset: int | None = None
+        # How many bins Kafka's hash set of unreferenced ids has by now: it decides in which order they come.
+        self.table_size = _FIRST_TABLE_SIZE
+
+    def start_of(self, slot: int) -> int:
+        """Where the epoch starts in the segment of that slot, taken out or not."""
+        return self.keys.epoch_start(slot if slot >= 0 else ~slot, self.epoch)
+
+    def add_unreferenced(self, row: int) -> None:
+        """The segment is there and can't be read."""
+        self.unreferenced[row] = None
+        while self.grows_at(len(self.unreferenced)):
+            # Growth changes the order within bins; the dictionary keeps it from then on.
+            self.unreferenced = dict.fromkeys(split_bins(self._hashes(), self.table_size))
+            self.table_size *= 2
+
+    def grows_at(self, count: int) -> bool:
+        """Whether Kafka's hash set grows when there are so many unreferenced ones."""
+        return 4 * count >= 3 * self.table_size
+
+    def unreferenced_in_java_order(self) -> list[int]:
+        """Unreferenced rows in the order in which Kafka's hash set of their ids yields them."""
+        return in_bins(self._hashes(), self.table_size)
+
+    def _hashes(self) -> dict[int, int]:
+        return {row: self.keys.java_hash(row) for row in self.unreferenced}
+
+    def finished(self, row: int, start_offset: int, end_offset: int) -> None:
+        """The segment can be read from `start_offset` on; `end_offset` is its last one in this epoch.
+
+        Segments that begin there or later and end no higher are superseded. One that begins at the very
+        same offset while others reach higher is forgotten: it is in neither list from now on, as in Kafka.
+        """
+        rows = self.rows
+        supersedes = self.highest_offset is None or self.highest_offset <= end_offset
+        while supersedes and rows and (rows[-1] < 0 or self.start_of(rows[-1]) >= start_offset):
+            last = rows.pop()
+            if last >= 0:
+                self.add_unreferenced(last)
+            else:
+                self.removed -= 1
+        self._put(row, start_offset)
+        self.unreferenced.pop(row, None)
+        self.raise_highest_offset(end_offset)
+
+    def _put(self, row: int, start_offset: int) -> None:
+        rows = self.rows
+        if not rows or self.start_of(rows[-1]) < start_offset:
+            rows.append(row)
+            return
+        at = bisect_left(rows, start_offset, key=self.start_of)
+        if self.start_of(rows[at]) == start_offset:
+            self.removed -= rows[at] < 0
+            rows[at] = row
+        else:
+            rows.insert(at, row)
+
+    def delete_started(self, row: int, start_offset: int) -> None:
+        """The segment can't be read any more."""
+        at = bisect_left(self.rows, start_offset, key=self.start_of)
+        if at < len(self.rows) and self.rows[at] == row:
+            self.rows[at] = ~row
+            self.removed += 1
+            self._purge_when_due()
+        self.add_unreferenced(row)
+
+    def _purge_when_due(self) -> None:
+        if self.removed > 64 and 8 * self.removed > len(self.rows):
+            self.purge()
+
+    def delete_finished(self, row: int) -> None:
+        """The segment is gone."""
+        self.unreferenced.pop(row, None)
+
+    def floor(self, offset: int) -> int:
+        """The readable row that begins at or last before `offset`, -1 for none."""
+        at = bisect_right(self.rows, offset, key=self.start_of) - 1
+        for steps in range(at + 1):
+            if self.rows[at - steps] >= 0:
+                return self.rows[at - steps]
+            if steps == _WALK_LIMIT:
+                self.purge()
+                return self.floor(offset)
+        return -1
+
+    def ceiling(self, offset: int) -> int:
+        """The first readable row that begins at or after `offset`, -1 for none."""
+        if self.removed > _WALK_LIMIT:
+            self.purge()
+        at = bisect_left(self.rows, offset, key=self.start_of)
+        return next((self.rows[i] for i in range(at, len(self.rows)) if self.rows[i] >= 0), -1)
+
+    def append_many(self, rows: Rows) -> None:
+        """Readable segments that begin above all others, in order."""
+        self.rows.frombytes(rows.astype(np.int32).tobytes())
+
+    def raise_highest_offset(self, offset: int) -> None:
+        """A segment was copied up to this offset."""
+        if self.highest_offset is None or offset > self.highest_offset:
+            self.highest_offset = offset
+
+    def take_out(self, rows: Rows) -> None:
+        """Segments that can't be read any more, as far as they are among the readable ones."""
+        if len(rows) and self.rows:
+            slots = view(self.rows)
+            leaving = np.isin(slots, rows)
+            np.invert(slots, out=slots, where=leaving)
+            self.removed += int(leaving.sum())
+            del slots
+            self._purge_when_due()
+
+    def readable(self) -> Rows:
+        """Readable rows, by where the epoch starts in them."""
+        rows = view(self.rows).astype(np.int64)
+        return rows[rows >= 0]
+
+    def purge(self) -> None:
+        """Forget the rows that were taken out."""
+        self.rows = array("i", self.readable().astype(np.int32).tobytes())
+        self.removed = 0
+
+    def renumber(self, numbers: Rows) -> None:
+        """Row r becomes row numbers[r]; rows that go are not in here any more."""
+        self.purge()
+        self.rows = array("i", numbers[view(self.rows)].astype(np.int32).tobytes())
+        self.unreferenced = {int(numbers[row]): None for row in self.unreferenced}

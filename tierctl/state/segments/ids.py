@@ -1,0 +1,177 @@
+"""From segment ids to rows: a hash table of 4-byte row numbers beside the column of ids."""
+
+import struct
+from array import array
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tierctl.state.segments.arrays import Rows
+
+_EMPTY: Final = 0
+_REMOVED: Final = -1
+_LEAST_SIZE: Final = 16
+_WORD: Final = (1 << 64) - 1
+_unpack_id: Callable[[bytes], tuple[int, int]] = struct.Struct("=QQ").unpack
+_pack_id = struct.Struct("=QQ").pack
+
+# Multiply-shift with odd factors nobody outside the process can know, as those of Python's own dict: ids are
+# data, and must not be able to choose their slots. They decide where a row is found, never what is answered.
+_FACTORS: Final = (hash(b"high half") & _WORD | 1, hash(b"low half") & _WORD | 1)
+
+Ids = npt.NDArray[np.uint64]
+
+
+class SegmentIds:
+    """The 16-byte ids of rows 0, 1, 2, …, and the row of each live id.
+
+    16 bytes a row, and 4 a slot of a table that is at most three quarters full.
+    """
+
+    __slots__ = ("_filled", "_table", "words")
+
+    def __init__(self) -> None:
+        self.words = array("Q")
+        self._table = array("i", bytes(4 * _LEAST_SIZE))
+        self._filled = 0
+
+    def __getstate__(self) -> tuple["array[int]", "array[int]"]:
+        return self.words, array("i", self.live_rows().astype(np.int32).tobytes())
+
+    def __setstate__(self, state: tuple["array[int]", "array[int]"]) -> None:
+        # The factors, and so the slots, were another process's: the table is made anew.
+        self.words, live = state
+        self._rebuild(np.asarray(live).astype(np.int64))
+
+    def __len__(self) -> int:
+        return len(self.words) // 2
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, room to grow not counted."""
+        return 8 * len(self.words) + 4 * len(self._table)
+
+    def id_of(self, row: int) -> bytes:
+        """The id in that row."""
+        return _pack_id(self.words[2 * row], self.words[2 * row + 1])
+
+    def find(self, segment_id: bytes) -> int:
+        """The row of a live id, -1 when there is none."""
+        slot = self._slot_of(segment_id)
+        return -1 if slot < 0 else self._table[slot] - 1
+
+    def append(self, segment_id: bytes) -> int:
+        """A new row for an id that `find` does not know; returns the row."""
+        if 4 * (self._filled + 1) > 3 * len(self._table):
+            self._rebuild(self.live_rows())
+        row = len(self)
+        self.words.frombytes(segment_id)
+        self._link(segment_id, row)
+        return row
+
+    def remove(self, row: int) -> None:
+        """The id in that row is no longer found; the row keeps its place."""
+        self._table[self._slot_of(self.id_of(row))] = _REMOVED
+
+    def find_many(self, ids: Ids) -> Rows:
+        """`find` of many ids, given as an (n, 2) array of native words."""
+        table, own = np.asarray(self._table), self.as_words()
+        found = np.full(len(ids), -1, dtype=np.int64)
+        pending = np.arange(len(ids))
+        slots = self._slots(ids)
+        while len(pending):
+            entries = table[slots].astype(np.int64)
+            going = entries != _EMPTY
+            pending, slots, entries = pending[going], slots[going], entries[going]
+            rows = np.maximum(entries - 1, 0)
+            hit = (entries > 0) & (own[rows] == ids[pending]).all(axis=1)
+            found[pending[hit]] = rows[hit]
+            pending, slots = pending[~hit], (slots[~hit] + 1) & (len(table) - 1)
+        return found
+
+    def extend(self, ids: Ids, live: npt.NDArray[np.bool_]) -> Rows:
+        """New rows for distinct ids that `find` does not know; only those that are live will be found."""
+        first = len(self)
+        self.words.frombytes(np.ascontiguousarray(ids, dtype=np.uint64).tobytes())
+        rows = np.arange(first, first + len(ids))
+        linked = rows[live]
+        if 4 * (self._filled + len(linked)) > 3 * len(self._table):
+            self._rebuild(np.concatenate([self.live_rows(), linked]))
+        else:
+            self._link_many(linked)
+        return rows
+
+    def remove_many(self, rows: Rows) -> None:
+        """`remove` of many rows whose ids are live."""
+        ids = self.as_words()[rows]
+        table = np.asarray(self._table)
+        slots, pending = self._slots(ids), np.arange(len(rows))
+        while len(pending):
+            hit = table[slots] == rows[pending] + 1
+            table[slots[hit]] = _REMOVED
+            pending, slots = pending[~hit], (slots[~hit] + 1) & (len(table) - 1)
+
+    def keep(self, rows: Rows) -> None:
+        """Renumber: row `rows[i]` becomes row i, all others go."""
+        kept = self.as_words()[rows]
+        self.words = array("Q", kept.tobytes())
+        self._rebuild(np.arange(len(kept)))
+
+    def live_rows(self) -> Rows:
+        """Rows whose ids are found, ascending."""
+        entries = np.asarray(self._table)
+        rows: Rows = np.sort(entries[entries > 0].astype(np.int64) - 1)
+        return rows
+
+    def as_words(self) -> Ids:
+        """The ids as an (n, 2) view; drop it before the next append."""
+        return np.asarray(self.words).reshape(-1, 2)
+
+    def _shift(self) -> int:
+        return 65 - len(self._table).bit_length()
+
+    def _first_slot(self, high: int, low: int) -> int:
+        return ((high * _FACTORS[0] + low * _FACTORS[1]) & _WORD) >> self._shift()
+
+    def _slots(self, ids: Ids) -> Rows:
+        mixed = ids[:, 0] * np.uint64(_FACTORS[0]) + ids[:, 1] * np.uint64(_FACTORS[1])
+        return (mixed >> np.uint64(self._shift())).astype(np.int64)
+
+    def _slot_of(self, segment_id: bytes) -> int:
+        high, low = _unpack_id(segment_id)
+        table, words, mask = self._table, self.words, len(self._table) - 1
+        slot = self._first_slot(high, low)
+        while (entry := table[slot]) != _EMPTY:
+            if entry > 0 and words[2 * entry - 2] == high and words[2 * entry - 1] == low:
+                return slot
+            slot = (slot + 1) & mask
+        return -1
+
+    def _link(self, segment_id: bytes, row: int) -> None:
+        slot, mask = self._first_slot(*_unpack_id(segment_id)), len(self._table) - 1
+        while self._table[slot] > 0:
+            slot = (slot + 1) & mask
+        self._filled += self._table[slot] == _EMPTY
+        self._table[slot] = row + 1
+
+    def _link_many(self, rows: Rows) -> None:
+        table = np.asarray(self._table)
+        slots = self._slots(self.as_words()[rows])
+        self._filled += len(rows)
+        while len(rows):
+            free = table[slots] == _EMPTY
+            table[slots[free]] = rows[free] + 1
+            # Of several rows that wrote to one slot the last has it; the others go on to the next slot.
+            lost = table[slots] != rows + 1
+            rows, slots = rows[lost], (slots[lost] + 1) & (len(table) - 1)
+
+    def _rebuild(self, rows: Rows) -> None:
+        size = _LEAST_SIZE
+        # An eighth to spare: a table rebuilt because of removed slots must not be full again at once.
+        while 3 * size < 4 * (len(rows) + len(rows) // 8 + 1):
+            size *= 2
+        self._table = array("i", bytes(4 * size))
+        self._filled = 0
+        self._link_many(rows)

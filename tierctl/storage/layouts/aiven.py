@@ -1,0 +1,262 @@
+"""Layout `aiven`: what Aiven's tiered storage plugin writes, on whichever store.
+
+`{prefix}{topic}-{topicId}/{partition}/{start %020d}-{segmentId}.{log|indexes|rsm-manifest}`, the prefix
+joined as it is. Source: io.aiven.kafka.tieredstorage.{ObjectKeyFactory, KafkaRemoteStorageManager}.
+"""
+
+import io
+import re
+import tempfile
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from tierctl.errors import (
+    CorruptInputError,
+    SafetyRefusal,
+    StoreWriteFailed,
+    UsageError,
+)
+from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage.layouts.aiven_crypto import Keyring
+from tierctl.storage.layouts.aiven_segment import AivenSegment, KeptChunks
+from tierctl.storage.layouts.aiven_settings import AivenSettings
+from tierctl.storage.layouts.base import Encoded
+from tierctl.storage.layouts.kafka import index_sources, require_legal
+from tierctl.storage.stores.base import ObjectStore, chunks, source_size_bytes
+from tierctl.wire.aiven.chunks import ChunkIndex, compress_chunk
+from tierctl.wire.aiven.custom_metadata import (
+    FIELDS,
+    AivenCustomMetadata,
+    read_custom_metadata,
+    write_custom_metadata,
+)
+from tierctl.wire.aiven.manifest import (
+    MANIFEST_MAX_BYTES,
+    IndexRange,
+    Manifest,
+    read_manifest,
+    write_manifest,
+)
+
+LOG, INDEXES, MANIFEST = SUFFIXES = (".log", ".indexes", ".rsm-manifest")
+
+MANIFESTS_KEPT = 64
+"""Of the segments read last: reading records asks for one segment's ranges again and again."""
+
+_MAIN = re.compile(r"[a-zA-Z0-9._-]{1,249}-[A-Za-z0-9_-]{22}/\d{1,10}/\d{20}-[A-Za-z0-9_-]{22}\Z")
+_BATCH_HEAD_BYTES, _ATTRIBUTES_AT, _COMPRESSION_MASK = 23, 22, 7
+
+
+def main_path(metadata: RemoteLogSegmentMetadata) -> str:
+    """What the plugin calls OBJECT_KEY: the key between prefix and suffix; SafetyRefusal."""
+    require_legal(metadata)
+    folder = f"{metadata.topic}-{metadata.topic_id}/{metadata.partition}"
+    return f"{folder}/{metadata.start_offset:020d}-{metadata.segment_id}"
+
+
+class AivenLayout:
+    """SegmentLayout of the plugin; `key_prefix` is its key.prefix, relative to the store."""
+
+    def __init__(
+        self, settings: AivenSettings | None = None, *, key_prefix: str = "", root: str = ""
+    ) -> None:
+        """`root`: where in its bucket, or on its disk, the store begins: prefixes in metadata start there."""
+        self._settings = settings or AivenSettings()
+        self._root = root
+        self._keyring = Keyring(self._settings.private_keys)
+        self._manifests: OrderedDict[str, Manifest] = OrderedDict()
+        self._lock = threading.Lock()
+        self._kept = KeptChunks()
+        self.base = _legal_prefix(key_prefix)
+
+    def __reduce__(self) -> tuple[Callable[..., "AivenLayout"], tuple[AivenSettings, str, str]]:
+        """Pickled as what it was made from: another process reads its own keys and manifests."""
+        return _layout, (self._settings, self.base, self._root)
+
+    def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+        """SegmentLayout.keys_of: by the custom metadata where they say it, as the plugin reads them."""
+        stem = self._stem(metadata)
+        return tuple(stem + suffix for suffix in SUFFIXES)
+
+    def keys_to_delete(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
+        """SegmentLayout.keys_to_delete: custom metadata can't name another segment's objects."""
+        named = self._custom(metadata).object_key
+        if named is not None and named != main_path(metadata):
+            raise SafetyRefusal(
+                f"segment {metadata.segment_id} says its objects are at {named!r}, another segment's",
+                hint="look at it with tierctl format; tierctl deletes only objects named after their segment",
+            )
+        self._forget(self._stem(metadata))
+        return self.keys_of(metadata)
+
+    @contextmanager
+    def encoded(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> Iterator[Encoded]:
+        """SegmentLayout.encoded; a compressed log is a file in TMPDIR until the block ends."""
+        if self._settings.encryption:
+            raise UsageError(
+                "encryption.enabled=true: tierctl reads encrypted segments, but writes none",
+                hint="let the plugin copy this topic, or turn encryption off for tierctl's copies",
+            )
+        stem = self.base + main_path(metadata)
+        self._forget(stem)
+        with self._encoded_log(data.log_segment) as (log, chunk_index, compressed):
+            places, indexes = _encoded_indexes(data)
+            manifest = Manifest(chunk_index=chunk_index, indexes=places, compression=compressed)
+            document = write_manifest(manifest, metadata)
+            yield Encoded(
+                # The manifest is last: without it nobody reads the other two.
+                objects={stem + LOG: log, stem + INDEXES: indexes, stem + MANIFEST: document},
+                custom_metadata=self._custom_metadata_of(
+                    metadata, chunk_index.stored_size + len(indexes) + len(document)
+                ),
+            )
+
+    def open_log(
+        self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, start: int, end: int | None
+    ) -> BinaryIO:
+        """SegmentLayout.open_log."""
+        return self._segment(store, metadata).log(start, end)
+
+    def open_index(
+        self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index_type: IndexType
+    ) -> BinaryIO:
+        """SegmentLayout.open_index."""
+        return io.BytesIO(self._segment(store, metadata).index(index_type))
+
+    def _segment(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> AivenSegment:
+        stem = self._stem(metadata)
+        manifest = self._manifest(store, stem + MANIFEST)
+        cipher = None if manifest.encryption is None else self._keyring.cipher(manifest.encryption)
+        return AivenSegment(store=store, stem=stem, manifest=manifest, cipher=cipher, kept=self._kept)
+
+    def _manifest(self, store: ObjectStore, key: str) -> Manifest:
+        with self._lock:
+            if key in self._manifests:
+                self._manifests.move_to_end(key)
+                return self._manifests[key]
+        with store.open(key) as stream:
+            raw = stream.read(MANIFEST_MAX_BYTES + 1)
+        if len(raw) > MANIFEST_MAX_BYTES:
+            raise CorruptInputError(
+                "Aiven's manifest", expected=f"at most {MANIFEST_MAX_BYTES} bytes", found="more", source=key
+            )
+        try:
+            manifest = read_manifest(raw)
+        except CorruptInputError as e:
+            raise e.within(key) from None
+        with self._lock:
+            self._manifests[key] = manifest
+            while len(self._manifests) > MANIFESTS_KEPT:
+                self._manifests.popitem(last=False)
+        return manifest
+
+    def _forget(self, stem: str) -> None:
+        with self._lock:
+            self._manifests.pop(stem + MANIFEST, None)
+        self._kept.forget(stem)
+
+    def _stem(self, metadata: RemoteLogSegmentMetadata) -> str:
+        own = main_path(metadata)
+        custom = self._custom(metadata)
+        main = own if custom.object_key is None else custom.object_key
+        if not _MAIN.match(main) or "/../" in f"/{main}/":
+            raise SafetyRefusal(f"not a legal object key: {main!r}")
+        return self._prefix(custom.object_prefix) + main
+
+    def _prefix(self, named: str | None) -> str:
+        """Relative to the store: metadata have it as the plugin does, from the bucket on."""
+        whole = self._root + self.base
+        if named is None or named in (self.base, whole) or whole.endswith(f"/{named}"):
+            return self.base
+        return _legal_prefix(named.removeprefix(self._root) if named.startswith(self._root) else named)
+
+    def _custom(self, metadata: RemoteLogSegmentMetadata) -> AivenCustomMetadata:
+        try:
+            return read_custom_metadata(metadata.custom_metadata)
+        except CorruptInputError as e:
+            raise e.within(f"segment {metadata.segment_id}") from None
+
+    def _custom_metadata_of(self, metadata: RemoteLogSegmentMetadata, remote_size: int) -> bytes | None:
+        size, prefix, key = (name in self._settings.custom_metadata_fields for name in FIELDS)
+        return write_custom_metadata(
+            AivenCustomMetadata(
+                remote_size=remote_size if size else None,
+                object_prefix=(self._settings.key_prefix or self.base) if prefix else None,
+                object_key=main_path(metadata) if key else None,
+            )
+        )
+
+    @contextmanager
+    def _encoded_log(self, log: Path) -> Iterator[tuple[Path, ChunkIndex, bool]]:
+        chunk_size = self._settings.chunk_size
+        if not self._compresses(log):
+            size = source_size_bytes(log)
+            count = -(-size // chunk_size)
+            sizes = [chunk_size] * (count - 1) + [size - chunk_size * (count - 1)] * min(count, 1)
+            yield log, self._chunk_index(size, sizes, fixed=True), False
+            return
+        with tempfile.TemporaryDirectory(prefix="tierctl-aiven-") as folder:
+            packed = Path(folder, "log")
+            sizes = _compress(log, packed, chunk_size)
+            yield packed, self._chunk_index(source_size_bytes(log), sizes, fixed=False), True
+
+    def _chunk_index(self, size: int, stored_sizes: list[int], *, fixed: bool) -> ChunkIndex:
+        return ChunkIndex(
+            original_chunk_size=self._settings.chunk_size,
+            original_file_size=size,
+            stored_sizes=stored_sizes,
+            fixed=fixed,
+        )
+
+    def _compresses(self, log: Path) -> bool:
+        if not self._settings.compression or not self._settings.compression_heuristic:
+            return self._settings.compression
+        # As the plugin's heuristic: what producers have compressed, by the first batch, stays as it is.
+        head = next(chunks(log, _BATCH_HEAD_BYTES), b"")
+        return len(head) == _BATCH_HEAD_BYTES and not head[_ATTRIBUTES_AT] & _COMPRESSION_MASK
+
+
+def _compress(log: Path, target: Path, chunk_size: int) -> list[int]:
+    sizes = []
+    try:
+        with target.open("wb") as out:
+            for chunk in chunks(log, chunk_size):
+                packed = compress_chunk(chunk)
+                out.write(packed)
+                sizes.append(len(packed))
+    except OSError as e:
+        raise StoreWriteFailed(
+            f"compressing {log} to {target}: {e.strerror or e}", hint="set TMPDIR to a folder with more room"
+        ) from e
+    return sizes
+
+
+def _encoded_indexes(data: LogSegmentData) -> tuple[dict[IndexType, IndexRange | None], bytes]:
+    """All indexes one after the other, and where each lies."""
+    places: dict[IndexType, IndexRange | None] = {}
+    joined = b""
+    for index_type, source in index_sources(data).items():
+        if source is None:
+            places[index_type] = None
+            continue
+        raw = b"".join(chunks(source))
+        places[index_type] = IndexRange(position=len(joined), size=len(raw))
+        joined += raw
+    return places, joined
+
+
+def _layout(settings: AivenSettings, key_prefix: str, root: str) -> AivenLayout:
+    return AivenLayout(settings, key_prefix=key_prefix, root=root)
+
+
+def _legal_prefix(prefix: str) -> str:
+    parts = prefix.split("/")
+    if not prefix.isprintable() or "\\" in prefix or any(part in {".", ".."} for part in parts):
+        raise SafetyRefusal(f"not a legal prefix of keys: {prefix!r}")
+    if prefix.startswith("/") or "" in parts[:-1]:
+        raise SafetyRefusal(f"a prefix of keys with an empty folder: {prefix!r}")
+    return prefix

@@ -1,0 +1,150 @@
+"""Objects in whatever pyarrow.fs reaches: gs://, abfs://, viewfs://."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from tierctl.errors import (
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreWriteFailed,
+    StoreWriteUnknown,
+    UsageError,
+)
+from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.storage.stores.base import Source, WholeRange, chunks, verify_bytes
+
+READ_BYTES = 1 << 18
+
+
+def open_arrow(uri: str) -> "ArrowStore":
+    """The store below `uri`; UsageError when this build of pyarrow doesn't reach it."""
+    try:
+        filesystem, path = pafs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, OSError) as e:
+        raise UsageError(f"pyarrow does not open {uri}: {e}", hint="is the URI right?") from e
+    return ArrowStore(filesystem, path.rstrip("/") + "/" if path else "")
+
+
+@contextmanager
+def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as e:
+        raise RemoteResourceNotFound(f"{doing}: it is not there") from e
+    except (OSError, pa.ArrowException) as e:
+        raise error(f"{doing}: {e}") from e
+
+
+class ArrowStore:
+    """ObjectStore over a pyarrow FileSystem; `root` is "" or ends with `/`.
+
+    Object stores show an object when its stream closes. A stream that breaks may leave a short one under
+    a key that nobody refers to yet, which is why a copy counts only once it is verified.
+    """
+
+    def __init__(self, filesystem: Any, root: str = "") -> None:
+        self._fs = filesystem
+        self._root = root
+
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        """ObjectStore.put_all."""
+        for key, source in objects.items():
+            if source is not None:
+                self._put(key, source)
+            elif self.sizes_bytes([key]):
+                self.delete([key])
+
+    def verify(self, key: str, source: Source) -> None:
+        """ObjectStore.verify, byte by byte: pyarrow.fs tells no checksums."""
+        verify_bytes(self, key, source)
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """ObjectStore.open."""
+        path = self._root + key
+        with _translated(f"reading {path}"):
+            file = self._fs.open_input_file(path)
+            size_bytes = file.size()
+        last = size_bytes if end is None else min(end, size_bytes)
+        return io.BufferedReader(_Range(file, path, min(start, last), last), READ_BYTES)
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """ObjectStore.sizes_bytes."""
+        with _translated(f"looking for objects below {self._root}"):
+            infos = self._fs.get_file_info([self._root + key for key in keys])
+        found = zip(keys, infos, strict=True)
+        return {key: info.size for key, info in found if info.type is pafs.FileType.File}
+
+    def name_of(self, key: str) -> str:
+        """ObjectStore.name_of: the store's kind, and the path in it."""
+        return f"{self._fs.type_name}:{self._root}{key}"
+
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        """ObjectStore.list_objects; pyarrow.fs gives a listing whole."""
+        return iter(sorted(map(_object, self._infos(prefix, pafs.FileType.File, recursive=True))))
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        """ObjectStore.list_folder."""
+        folders = self._infos(prefix, pafs.FileType.Directory, recursive=False)
+        objects = self._infos(prefix, pafs.FileType.File, recursive=False)
+        return FolderListing(
+            tuple(sorted(f"{key}/" for key, _ in folders)), tuple(sorted(map(_object, objects)))
+        )
+
+    def _infos(self, prefix: str, kind: Any, *, recursive: bool) -> list[tuple[str, Any]]:
+        folder = self._root + prefix.rpartition("/")[0]
+        with _translated(f"listing {folder}"):
+            infos = self._fs.get_file_info(
+                pafs.FileSelector(folder.rstrip("/"), recursive=recursive, allow_not_found=True)
+            )
+        keyed = ((info.path.removeprefix(self._root), info) for info in infos if info.type is kind)
+        return [(key, info) for key, info in keyed if key.startswith(prefix)]
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """ObjectStore.delete, one by one."""
+        for key in self.sizes_bytes(keys):
+            with _translated(f"deleting {self._root}{key}"):
+                try:
+                    self._fs.delete_file(self._root + key)
+                except FileNotFoundError:
+                    continue
+
+    def close(self) -> None:
+        """ObjectStore.close; nothing stays open."""
+
+    def _put(self, key: str, source: Source) -> None:
+        path = self._root + key
+        with _translated(f"writing {path}", StoreWriteFailed):
+            self._fs.create_dir(path.rpartition("/")[0], recursive=True)
+            out = self._fs.open_output_stream(path, compression=None)
+            for chunk in chunks(source):
+                out.write(chunk)
+        with _translated(f"finishing {path}", StoreWriteUnknown):
+            out.close()
+
+
+def _object(found: tuple[str, Any]) -> RemoteObject:
+    key, info = found
+    return RemoteObject(key, info.size, info.mtime_ns // 1_000_000 if info.mtime_ns else None)
+
+
+class _Range(WholeRange):
+    def __init__(self, file: Any, path: str, position: int, end: int) -> None:
+        super().__init__(path, end - position)
+        self._file = file
+        with _translated(f"reading {path}"):
+            file.seek(position)
+
+    def take(self, size_bytes: int) -> bytes:
+        with _translated(f"reading {self._name}"):
+            data: bytes = self._file.read(size_bytes)
+        return data
+
+    def close(self) -> None:
+        if not self.closed:
+            self._file.close()
+        super().close()

@@ -1,0 +1,164 @@
+"""Objects as files of HDFS, through hdfs-native: a client of its own, without Java or libhdfs."""
+
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from hdfs_native import Client, FileReader, WriteOptions
+
+from tierctl.errors import (
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteTierMissing,
+    StoreWriteFailed,
+    StoreWriteUnknown,
+)
+from tierctl.files import TEMP_SUFFIX
+from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.storage.stores.base import Source, WholeRange, chunks, verify_bytes, walk
+
+READ_BYTES = 1 << 20
+WRITERS = 6
+
+
+def hdfs_client(url: str) -> Client:
+    """A client of the namenode at hdfs://host:port, or of a name service of HADOOP_CONF_DIR."""
+    with _translated(f"connecting to {url}"):
+        return Client(url)
+
+
+@contextmanager
+def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as e:
+        raise RemoteResourceNotFound(f"{doing}: it is not there") from e
+    except (OSError, RuntimeError, ValueError) as e:
+        raise error(f"{doing}: {e}", hint="is the namenode reachable, and may this user do that?") from e
+
+
+class HdfsStore:
+    """ObjectStore below `root`, an absolute path that ends with `/`.
+
+    A file gets its name when it is whole and on the datanodes.
+    """
+
+    def __init__(self, client: Client, root: str) -> None:
+        self._client = client
+        self._root = root
+
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        """ObjectStore.put_all: written side by side, since each file costs half a second; named in order."""
+        sources = {self._root + key: source for key, source in objects.items()}
+        writing = [(path, source) for path, source in sources.items() if source is not None]
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(lambda pair: self._write(*pair), writing))
+        for path, source in sources.items():
+            if source is None:
+                self._remove(path)
+            else:
+                with _translated(f"naming {path}", StoreWriteUnknown):
+                    self._client.rename(path + TEMP_SUFFIX, path, overwrite=True)
+
+    def verify(self, key: str, source: Source) -> None:
+        """ObjectStore.verify, byte by byte: HDFS' own checksums depend on its block size."""
+        verify_bytes(self, key, source)
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """ObjectStore.open."""
+        path = self._root + key
+        with _translated(f"reading {path}"):
+            reader = self._client.read(path)
+            size_bytes = len(reader)
+        last = size_bytes if end is None else min(end, size_bytes)
+        return io.BufferedReader(_Range(reader, path, min(start, last), last), READ_BYTES)
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """ObjectStore.sizes_bytes."""
+        self._require_root()
+        found = {key: self._length(self._root + key) for key in keys}
+        return {key: size_bytes for key, size_bytes in found.items() if size_bytes is not None}
+
+    def name_of(self, key: str) -> str:
+        """ObjectStore.name_of: a path of HDFS."""
+        return self._root + key
+
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        """ObjectStore.list_objects; temporary files that a crash left are among them."""
+        self._require_root()
+        return walk(self._folder, prefix)
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        """ObjectStore.list_folder."""
+        self._require_root()
+        return self._folder(prefix)
+
+    def _folder(self, prefix: str) -> FolderListing:
+        """HDFS tells the names in their order."""
+        folder = self._root + prefix.rpartition("/")[0]
+        folders, objects = [], []
+        with _translated(f"listing {folder}"), suppress(FileNotFoundError):
+            for status in self._client.list_status(folder.rstrip("/") or "/"):
+                key = status.path.removeprefix(self._root)
+                if status.isdir and key.startswith(prefix):
+                    folders.append(f"{key}/")
+                elif key.startswith(prefix):
+                    objects.append(RemoteObject(key, status.length, status.modification_time))
+        return FolderListing(tuple(folders), tuple(objects))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """ObjectStore.delete; a folder goes with its last object."""
+        self._require_root()
+        for key in keys:
+            self._remove(self._root + key)
+            self._remove(self._root + key + TEMP_SUFFIX)
+        for folder in dict.fromkeys(key.rpartition("/")[0] for key in keys):
+            if folder:
+                # Not recursive: HDFS refuses one that isn't empty, which is what is wanted of it.
+                with suppress(OSError, RuntimeError):
+                    self._client.delete(self._root + folder)
+
+    def close(self) -> None:
+        """ObjectStore.close; the client closes with its last reference."""
+
+    def _require_root(self) -> None:
+        # A folder that was never there, or not reached, must not look like a tier whose objects are gone.
+        try:
+            with _translated(f"looking for {self._root}"):
+                self._client.get_file_info(self._root.rstrip("/") or "/")
+        except RemoteResourceNotFound:
+            raise RemoteTierMissing(
+                f"there is no tier at {self._root}", hint="is --remote the right folder?"
+            ) from None
+
+    def _length(self, path: str) -> int | None:
+        with _translated(f"looking for {path}"), suppress(FileNotFoundError):
+            return self._client.get_file_info(path).length
+        return None
+
+    def _write(self, path: str, source: Source) -> None:
+        temp = path + TEMP_SUFFIX
+        options = WriteOptions(overwrite=True, create_parent=True)
+        with _translated(f"writing {path}", StoreWriteFailed), self._client.create(temp, options) as out:
+            for chunk in chunks(source):
+                out.write(chunk)
+            out.hsync()
+
+    def _remove(self, path: str) -> None:
+        with _translated(f"deleting {path}"), suppress(FileNotFoundError):
+            self._client.delete(path)
+
+
+class _Range(WholeRange):
+    def __init__(self, reader: FileReader, path: str, position: int, end: int) -> None:
+        super().__init__(path, end - position)
+        self._reader = reader
+        with _translated(f"reading {path}"):
+            reader.seek(position, os.SEEK_SET)
+
+    def take(self, size_bytes: int) -> bytes:
+        with _translated(f"reading {self._name}"):
+            return self._reader.read(size_bytes)

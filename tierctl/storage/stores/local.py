@@ -1,0 +1,256 @@
+"""Objects as files below a folder."""
+
+import errno
+import io
+import os
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from tierctl.errors import (
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    RemoteTierMissing,
+    SafetyRefusal,
+    StoreWriteFailed,
+    StoreWriteUnknown,
+)
+from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
+from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.storage.stores.base import Source, WholeRange, chunks, verify_stream, walk
+
+_ATTEMPTS = 20
+_HINTS = {
+    errno.ENOSPC: "the tier's disk is full: free space there, then run again",
+    errno.EDQUOT: "the tier's quota is used up: raise it, then run again",
+    errno.EIO: "the disk reported an input/output error: check it (dmesg) before running again",
+    errno.EACCES: "this user may not do that: check owner and mode of the folder",
+    errno.EPERM: "this user may not do that: check owner and mode of the folder",
+    errno.EROFS: "the tier is mounted read-only",
+    errno.ELOOP: "a symbolic link stands where an object should be; links in a tier are not followed",
+    errno.EISDIR: "a folder stands where an object should be",
+}
+
+
+@contextmanager
+def _translated(
+    doing: str, error: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
+) -> Iterator[None]:
+    """OSErrors as `error` (a missing object as RemoteResourceNotFound), saying what was being done."""
+    try:
+        yield
+    except OSError as e:
+        missing = isinstance(e, FileNotFoundError) and error is RemoteStorageError
+        kind = RemoteResourceNotFound if missing else error
+        where = f" ({e.filename})" if e.filename else ""
+        raise kind(f"{doing}: {e.strerror or e}{where}", hint=hint or _HINTS.get(e.errno or 0)) from e
+
+
+class LocalStore:
+    """ObjectStore over a folder; `base` is the folder in it that is there as long as the tier is.
+
+    Objects get their names only when they are whole and on the disk. Links below `base` are never
+    followed, and a deletion touches nothing but exact names and the folders that it empties.
+    """
+
+    def __init__(self, root: Path, *, base: str = "", fs: FileSystem = PLAIN) -> None:
+        self._root = root
+        self._base = root / base.rpartition("/")[0]
+        self._fs = fs
+
+    @property
+    def root(self) -> Path:
+        """The folder."""
+        return self._root
+
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        """ObjectStore.put_all; each folder's names are put on the disk once."""
+        folders: dict[Path, None] = {}
+        for key, source in objects.items():
+            path = self._root / key
+            if path.parent not in folders:
+                self._make_folder(path.parent)
+                folders[path.parent] = None
+            with _translated(f"writing {path}", StoreWriteFailed):
+                if source is None:
+                    self._remove(path)
+                else:
+                    self._write(path, source)
+        for folder in folders:
+            self._sync_names(folder)
+
+    def verify(self, key: str, source: Source) -> None:
+        """ObjectStore.verify, byte by byte."""
+        with self.open(key) as stored:
+            verify_stream(key, stored, source)
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """ObjectStore.open."""
+        self._require_base()
+        path = self._root / key
+        with _translated(f"reading {path}"):
+            if not self._is_plain(path.parent):
+                raise FileNotFoundError(errno.ENOENT, "no such folder in the tier", str(path.parent))
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            size_bytes = os.fstat(fd).st_size
+        last = size_bytes if end is None else min(end, size_bytes)
+        return io.BufferedReader(_Range(fd, path, min(start, last), last))
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """ObjectStore.sizes_bytes."""
+        self._require_base()
+        sizes = {}
+        for key in keys:
+            path = self._root / key
+            with _translated(f"looking for {path}"), suppress(FileNotFoundError):
+                if self._is_plain(path.parent):
+                    sizes[key] = path.stat(follow_symlinks=False).st_size
+        return sizes
+
+    def name_of(self, key: str) -> str:
+        """ObjectStore.name_of: a path."""
+        return str(self._root / key)
+
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        """ObjectStore.list_objects; temporary files that a crash left are among them, links are not."""
+        return walk(self.list_folder, prefix)
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        """ObjectStore.list_folder."""
+        self._require_base()
+        folder, slash, begin = prefix.rpartition("/")
+        folders, objects = [], []
+        with (
+            _translated(f"listing {self._root / folder}"),
+            # A folder goes with its last object, which somebody may be deleting.
+            suppress(FileNotFoundError),
+            os.scandir(self._root / folder) as entries,
+        ):
+            for entry in sorted((e for e in entries if e.name.startswith(begin)), key=lambda e: e.name):
+                key = f"{folder}{slash}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(f"{key}/")
+                elif not entry.is_symlink():
+                    with suppress(FileNotFoundError):
+                        facts = entry.stat(follow_symlinks=False)
+                        objects.append(RemoteObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000))
+        return FolderListing(tuple(folders), tuple(objects))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """ObjectStore.delete; a folder goes with its last object."""
+        self._require_base()
+        paths = [self._root / key for key in keys]
+        folders = [
+            folder for folder in dict.fromkeys(path.parent for path in paths) if self._is_plain(folder)
+        ]
+        for path in paths:
+            if path.parent in folders:
+                with _translated(f"deleting {path}"):
+                    self._remove(path)
+                    self._remove(path.with_name(path.name + TEMP_SUFFIX))
+        for folder in folders:
+            # Another deletion may have taken the empty folder in between, and the names with it.
+            with _synced_names(folder), suppress(FileNotFoundError):
+                self._fs.sync_folder(folder)
+        for folder in folders:
+            self._remove_if_empty(folder)
+
+    def close(self) -> None:
+        """ObjectStore.close; nothing stays open."""
+
+    def _require_base(self) -> None:
+        # A tier that isn't mounted looks like one whose objects are all gone: never delete on that.
+        # An empty mount point is no tier either, while a folder of a tier's own may well be empty.
+        there = self._base.is_dir()
+        if there and self._base == self._root:
+            with os.scandir(self._root) as entries:
+                there = next(entries, None) is not None
+        if not there:
+            raise RemoteTierMissing(
+                f"there is no tier at {self._base}", hint="is it mounted, and is --remote the right folder?"
+            )
+
+    def _is_plain(self, folder: Path) -> bool:
+        """Whether the folder is there; SafetyRefusal when it, or one above it in the tier, is a link."""
+        inner = [above for above in (folder, *folder.parents) if self._base in above.parents]
+        with _translated(f"looking into {folder}"):
+            for above in reversed(inner):
+                # One look: between two of them a deletion may take the empty folder.
+                try:
+                    mode = above.lstat().st_mode
+                except FileNotFoundError:
+                    return False
+                if not stat.S_ISDIR(mode):
+                    raise SafetyRefusal(
+                        f"{above} is not a plain folder",
+                        hint="links in a tier are not followed: look where it leads",
+                    )
+            return folder.exists()
+
+    def _make_folder(self, folder: Path) -> None:
+        if not self._is_plain(folder):
+            with _translated(f"making {folder}", StoreWriteFailed):
+                self._fs.make_folder(folder)
+
+    def _write(self, path: Path, source: Source) -> None:
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                write_durably(path, chunks(source), fs=self._fs, sync_folder=False)
+                break
+            except FileNotFoundError:
+                if not left:
+                    raise
+                # A deletion of the folder's last object took the empty folder in between.
+                self._fs.make_folder(path.parent)
+
+    def _sync_names(self, folder: Path) -> None:
+        with _synced_names(folder):
+            self._fs.sync_folder(folder)
+
+    def _remove(self, path: Path) -> None:
+        if path.is_symlink() or path.exists():
+            self._fs.unlink(path)
+
+    def _remove_if_empty(self, folder: Path) -> None:
+        # The objects are gone already; a folder that stays, or that somebody needs again, harms nobody.
+        with suppress(OSError):
+            while folder != self._base and not _names_in(folder):
+                if folder.parent == self._root and len(_names_in(self._root)) == 1:
+                    # The last entry of the root tells an emptied tier from one that isn't mounted.
+                    return
+                self._fs.rmdir(folder)
+                folder = folder.parent
+                self._fs.sync_folder(folder)
+
+
+def _synced_names(folder: Path) -> AbstractContextManager[None]:
+    return _translated(f"putting the names in {folder} on the disk", StoreWriteUnknown)
+
+
+def _names_in(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+class _Range(WholeRange):
+    """Bytes from `position` up to, not including, `end` of a file; closes `fd`."""
+
+    def __init__(self, fd: int, path: Path, position: int, end: int) -> None:
+        super().__init__(str(path), end - position)
+        self._fd = fd
+        self._path = path
+        self._end = end
+
+    def take(self, size_bytes: int) -> bytes:
+        position = self._end - self._left_bytes
+        with _translated(f"reading {self._path}"):
+            found = os.pread(self._fd, size_bytes, position)
+        if not found:
+            raise RemoteStorageError(f"{self._path} ended at {position}, expected {self._end} bytes")
+        return found
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._fd)
+        super().close()

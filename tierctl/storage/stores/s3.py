@@ -1,0 +1,380 @@
+"""Objects in S3 and what speaks its protocol.
+
+Credentials, region, endpoint and profile come from where every AWS client takes them (environment,
+~/.aws, the machine's role), never from tierctl's options.
+"""
+
+import io
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import TYPE_CHECKING, Any, BinaryIO
+from urllib.parse import urlsplit
+
+import google_crc32c
+from botocore.exceptions import ClientError
+
+from tierctl.errors import (
+    RemoteObjectDiffers,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreWriteFailed,
+    StoreWriteUnknown,
+    TierctlError,
+)
+from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.storage.stores.base import (
+    Source,
+    Stamped,
+    WholeRange,
+    chunks,
+    common_prefix,
+    source_size_bytes,
+    verify_stream,
+)
+from tierctl.storage.stores.s3_errors import PRECONDITION_FAILED, code_of, translated
+from tierctl.storage.stores.s3_uploads import Uploads, encoded_crc
+
+if TYPE_CHECKING:
+    from botocore.loaders import Loader
+    from mypy_boto3_s3 import S3Client
+
+PART_BYTES = 16 << 20
+"""Objects up to this size are put at once; larger ones in parts of it, one in memory a thread."""
+
+PARTS_MAX = 10_000
+READ_TIMEOUT_S: float = 60
+CLIENT_ATTEMPTS = 4
+DELETE_BATCH = 1_000
+_STAMP_MAX_BYTES = 1 << 16
+THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
+GRACE_S = 60.0
+"""A read slower than the least throughput after this long is given up: a trickle never times out itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class S3Address:
+    """Where a client's requests go; None: wherever its own environment says."""
+
+    endpoint_url: str | None = None
+    region: str | None = None
+
+
+@cache
+def _descriptions(data_path: str | None) -> "Loader":
+    """What boto3 knows of services, from JSON whose reading takes longer than all else: once a process."""
+    from botocore.loaders import create_loader
+
+    return create_loader(data_path)
+
+
+def client(address: S3Address | None = None) -> "S3Client":
+    """A client set up for tierctl: bounded waits, a few retries of its own, checksums always."""
+    import boto3
+    import botocore.session
+    from botocore.config import Config
+
+    address = address or S3Address()
+    session = botocore.session.get_session()
+    session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
+    return boto3.session.Session(botocore_session=session).client(
+        "s3",
+        endpoint_url=address.endpoint_url,
+        region_name=address.region,
+        config=Config(
+            connect_timeout=10,
+            read_timeout=READ_TIMEOUT_S,
+            retries={"mode": "standard", "total_max_attempts": CLIENT_ATTEMPTS},
+            max_pool_connections=32,
+            request_checksum_calculation="when_supported",
+            response_checksum_validation="when_supported",
+        ),
+    )
+
+
+class S3Store:
+    """ObjectStore over a bucket and a prefix, which is joined to keys as it is, without a `/` of its own."""
+
+    def __init__(
+        self, s3: "S3Client", bucket: str, prefix: str = "", *, part_bytes: int | None = None
+    ) -> None:
+        self._s3 = s3
+        self._bucket = bucket
+        self._prefix = prefix
+        self._part_bytes = part_bytes or PART_BYTES
+        self._uploads = Uploads(s3, bucket)
+
+    @property
+    def address(self) -> S3Address:
+        """Where its requests go, so that another process does not take another store for this one."""
+        meta = self._s3.meta
+        host = urlsplit(meta.endpoint_url).hostname or ""
+        # AWS's own endpoints depend on the bucket, and are found anew.
+        aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+        return S3Address(None if aws else meta.endpoint_url, meta.region_name)
+
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        """ObjectStore.put_all. The store checks a CRC-32C of every request, and refuses to replace by chance.
+
+        A write that meets an object under its own key looks at it: the same bytes are our own write whose
+        answer was lost; others are what an earlier attempt left, and replaced only as long as unchanged.
+        """
+        for key, source in objects.items():
+            if source is not None:
+                self._put(key, source)
+            elif self._head(key) is not None:
+                self.delete([key])
+
+    def _put(self, key: str, source: Source) -> None:
+        size_bytes = source_size_bytes(source)
+        write = self._put_once if size_bytes <= self._part_bytes else self._put_parts
+        try:
+            write(key, source, {"IfNoneMatch": "*"})
+        except _Occupied as occupied:
+            self._settle(key, source, write, occupied)
+        except StoreWriteUnknown:
+            if not self._holds(key, source):
+                raise
+
+    def verify(self, key: str, source: Source) -> None:
+        """ObjectStore.verify: by the checksum that the store keeps; by the bytes where it keeps none."""
+        head = self._head(key)
+        if head is None:
+            raise RemoteResourceNotFound(f"{self.name_of(key)} is not there")
+        size_bytes = source_size_bytes(source)
+        if head["ContentLength"] != size_bytes:
+            raise RemoteObjectDiffers(
+                f"{self.name_of(key)} has {head['ContentLength']} bytes, its source {size_bytes}"
+            )
+        stored = head.get("ChecksumCRC32C")
+        if stored is None:
+            self._verify_bytes(key, source)
+        elif stored not in self._checksums(source):
+            raise RemoteObjectDiffers(
+                f"{self.name_of(key)} has the checksum {stored}, its source another one"
+            )
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        """ObjectStore.open, as one ranged read."""
+        if end is not None and end <= start:
+            return io.BytesIO()
+        span = f"bytes={start}-{'' if end is None else end - 1}"
+        try:
+            with translated(f"reading {self.name_of(key)}"):
+                answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key, Range=span)
+        except RemoteStorageError as e:
+            if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in {"416", "InvalidRange"}:
+                return io.BytesIO()
+            raise
+        return io.BufferedReader(_Body(answer["Body"], self.name_of(key), answer["ContentLength"]), 1 << 17)
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """ObjectStore.sizes_bytes, by one listing of what the keys have in common."""
+        wanted = set(keys)
+        found = self.list_objects(common_prefix(keys))
+        return {obj.key: obj.size_bytes for obj in found if obj.key in wanted}
+
+    def name_of(self, key: str) -> str:
+        """ObjectStore.name_of."""
+        return f"s3://{self._bucket}/{self._prefix}{key}"
+
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        """ObjectStore.list_objects; pages of a thousand, by key."""
+        with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix
+            )
+            for page in pages:
+                yield from self._objects_in(page)
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        """ObjectStore.list_folder; S3 has folders as far as it is asked for what comes before a `/`."""
+        folders: list[str] = []
+        objects: list[RemoteObject] = []
+        with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix + prefix, Delimiter="/"
+            )
+            for page in pages:
+                found = page.get("CommonPrefixes", ())
+                folders += (each["Prefix"].removeprefix(self._prefix) for each in found)
+                objects += self._objects_in(page)
+        return FolderListing(tuple(folders), tuple(objects))
+
+    def _objects_in(self, page: Mapping[str, Any]) -> Iterator[RemoteObject]:
+        for found in page.get("Contents", ()):
+            modified_ms = int(found["LastModified"].timestamp() * 1000)
+            yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """ObjectStore.delete, a thousand keys a request; S3 answers 200 with errors inside.
+
+        What a killed run began to upload under these keys goes first: nobody else would ever look for it.
+        """
+        for first in range(0, len(keys), DELETE_BATCH):
+            batch = keys[first : first + DELETE_BATCH]
+            self._uploads.abort_all([self._prefix + key for key in batch])
+            with translated(f"deleting {len(batch)} objects, {self.name_of(batch[0])} first"):
+                answer = self._s3.delete_objects(
+                    Bucket=self._bucket, Delete={"Objects": [{"Key": self._prefix + key} for key in batch]}
+                )
+            errors = [e for e in answer.get("Errors", ()) if e.get("Code") not in {"NoSuchKey", "404"}]
+            if errors:
+                raise RemoteStorageError(
+                    f"{len(errors)} of {len(batch)} objects were not deleted; s3://{self._bucket}/"
+                    f"{errors[0].get('Key')}: {errors[0].get('Code')}: {errors[0].get('Message')}",
+                    hint="run the command again: it resumes the deletion",
+                )
+
+    def copy(self, source_key: str, key: str) -> None:
+        """Store what `source_key` has under `key` as well, within the store; what is there is replaced."""
+        with translated(f"copying {self.name_of(source_key)} to {self.name_of(key)}"):
+            self._s3.copy(
+                {"Bucket": self._bucket, "Key": self._prefix + source_key}, self._bucket, self._prefix + key
+            )
+
+    def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
+        """ConditionalStore.put_if."""
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
+        try:
+            return self._put_body(key, body, condition)
+        except (_Occupied, RemoteResourceNotFound):
+            return None
+
+    def stamped(self, key: str) -> Stamped | None:
+        """ConditionalStore.stamped; the age is by the store's Date and Last-Modified."""
+        try:
+            with translated(f"looking at {self.name_of(key)}"):
+                answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
+                body = answer["Body"].read(_STAMP_MAX_BYTES)
+        except RemoteResourceNotFound:
+            return None
+        now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        age_s = (now - answer["LastModified"]).total_seconds()
+        return Stamped(answer["ETag"], body, age_s)
+
+    def delete_if(self, key: str, tag: str) -> None:
+        """ConditionalStore.delete_if; the condition is looked at first, not all stores take it along."""
+        head = self._head(key)
+        if head is not None and head["ETag"] == tag:
+            self.delete([key])
+
+    def close(self) -> None:
+        """ObjectStore.close."""
+        self._s3.close()
+
+    def _head(self, key: str) -> dict[str, Any] | None:
+        try:
+            with translated(f"looking at {self.name_of(key)}"):
+                return dict(
+                    self._s3.head_object(Bucket=self._bucket, Key=self._prefix + key, ChecksumMode="ENABLED")
+                )
+        except RemoteResourceNotFound:
+            return None
+
+    def _holds(self, key: str, source: Source) -> bool:
+        with suppress(RemoteObjectDiffers, RemoteResourceNotFound):
+            self.verify(key, source)
+            return True
+        return False
+
+    def _settle(
+        self, key: str, source: Source, write: Callable[[str, Source, dict[str, str]], None], met: "_Occupied"
+    ) -> None:
+        head = self._head(key)
+        if self._holds(key, source):
+            return
+        if head is None:
+            raise StoreWriteUnknown(f"{self.name_of(key)} came and went while it was being written") from met
+        try:
+            write(key, source, {"IfMatch": head["ETag"]})
+        except _Occupied as again:
+            raise StoreWriteFailed(
+                f"{self.name_of(key)} is being written by somebody else",
+                hint="segment ids are fresh for each attempt: find out who else writes to this tier",
+            ) from again
+
+    def _put_once(self, key: str, source: Source, condition: dict[str, str]) -> None:
+        self._put_body(key, b"".join(chunks(source, self._part_bytes)), condition)
+
+    def _put_body(self, key: str, body: bytes, condition: dict[str, str]) -> str:
+        with _conditional(), translated(f"writing {self.name_of(key)}", writing=True):
+            answer = self._s3.put_object(
+                Bucket=self._bucket,
+                Key=self._prefix + key,
+                Body=body,
+                ChecksumCRC32C=encoded_crc(google_crc32c.value(body)),
+                **condition,  # type: ignore[arg-type]
+            )
+        return answer["ETag"]
+
+    def _put_parts(self, key: str, source: Source, condition: dict[str, str]) -> None:
+        part_bytes = max(self._part_bytes, -(-source_size_bytes(source) // PARTS_MAX))
+        with _conditional():
+            self._uploads.put(self._prefix + key, source, part_bytes, condition)
+
+    def _checksums(self, source: Source) -> set[str]:
+        """What S3 may say of these bytes: of the whole, or of the parts' checksums as it was uploaded."""
+        size_bytes = source_size_bytes(source)
+        part_bytes = max(self._part_bytes, -(-size_bytes // PARTS_MAX))
+        whole, count, of_parts = 0, 0, 0
+        for part in chunks(source, part_bytes):
+            crc = google_crc32c.value(part)
+            whole = google_crc32c.extend(whole, part)
+            of_parts = google_crc32c.extend(of_parts, crc.to_bytes(4, "big"))
+            count += 1
+        return {encoded_crc(whole), f"{encoded_crc(of_parts)}-{count}"}
+
+    def _verify_bytes(self, key: str, source: Source) -> None:
+        with self.open(key) as stored:
+            verify_stream(self.name_of(key), stored, source)
+
+
+class _Occupied(Exception):  # noqa: N818
+    """The condition of a write did not hold; never leaves this module."""
+
+
+@contextmanager
+def _conditional() -> Iterator[None]:
+    """412 (and the 409 of a race) as `_Occupied`."""
+    try:
+        yield
+    except TierctlError as e:
+        if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in PRECONDITION_FAILED:
+            raise _Occupied from e
+        raise
+
+
+class _Body(WholeRange):
+    """An answer's body that must come whole, and not as a trickle."""
+
+    def __init__(
+        self, body: Any, name: str, size_bytes: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(name, size_bytes)
+        self._body = body
+        self._clock = clock
+        self._begun_s = clock()
+
+    def take(self, size_bytes: int) -> bytes:
+        with translated(f"reading {self._name}"):
+            data: bytes = self._body.read(size_bytes)
+        self._require_throughput(len(data))
+        return data
+
+    def _require_throughput(self, new_bytes: int) -> None:
+        elapsed_s = self._clock() - self._begun_s
+        done_bytes = self._size_bytes - self._left_bytes + new_bytes
+        if elapsed_s > GRACE_S and done_bytes < elapsed_s * THROUGHPUT_MIN_BYTES_PER_S:
+            raise RemoteStorageError(
+                f"{self._name}: {done_bytes} bytes in {elapsed_s:.0f} s is too slow to go on",
+                hint=f"at least {THROUGHPUT_MIN_BYTES_PER_S} bytes a second are expected",
+            )
+
+    def close(self) -> None:
+        if not self.closed:
+            self._body.close()
+        super().close()

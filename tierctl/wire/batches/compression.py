@@ -1,0 +1,202 @@
+"""Compression of record batches: gzip, snappy (framed as xerial's, or raw), lz4 and zstd frames.
+
+Source: org.apache.kafka.common.compress; xerial snappy-java's SnappyInputStream; the LZ4 frame format.
+pyarrow has the codecs and is imported when one is needed.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable
+
+from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.wire.batches.heads import CompressionType
+
+DECOMPRESSED_MAX_BYTES = 64 << 20
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK = 32 << 10
+# Snappy's densest token copies 64 bytes with 3.
+_SNAPPY_RATIO_MAX = 22
+
+_LZ4_BLOCK = 64 << 10
+# Magic, version 1 with independent blocks of 64 KiB, and the checksum of those two bytes: Kafka's reader
+# refuses blocks that depend on each other, which is what the library's own frames have.
+_LZ4_HEADER = bytes.fromhex("04224d18604082")
+_LZ4_UNCOMPRESSED = 1 << 31
+_GZIP_WINDOW = 31
+
+
+def decompress(kind: CompressionType, data: bytes, *, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> bytes:
+    """The uncompressed bytes.
+
+    Raises CorruptInputError when `data` is not what `kind` says, LimitExceeded when it would become more than
+    `max_bytes`; never allocates much more than that.
+    """
+    return _DECOMPRESSORS[kind](data, max_bytes)
+
+
+def compress(kind: CompressionType, data: bytes) -> bytes:
+    """`data` as Kafka's own readers accept it."""
+    return _COMPRESSORS[kind](data)
+
+
+def _wrong(kind: CompressionType, expected: str, found: str, at: int | None = None) -> CorruptInputError:
+    return CorruptInputError(f"{kind.name.lower()} data", expected=expected, found=found, at=at)
+
+
+def _too_large(kind: CompressionType, max_bytes: int) -> LimitExceeded:
+    return LimitExceeded(
+        f"{kind.name.lower()} data of one batch becomes more than {max_bytes} bytes",
+        hint="the batch is damaged or hostile, or the limit is too low for this topic",
+    )
+
+
+def _same(data: bytes, max_bytes: int) -> bytes:
+    if len(data) > max_bytes:
+        raise _too_large(CompressionType.NONE, max_bytes)
+    return data
+
+
+def _gunzip(data: bytes, max_bytes: int) -> bytes:
+    out = b""
+    rest = data
+    while rest or not out:
+        member = zlib.decompressobj(_GZIP_WINDOW)
+        try:
+            out += member.decompress(rest, max_bytes - len(out) + 1)
+        except zlib.error as error:
+            raise _wrong(CompressionType.GZIP, "a gzip stream", str(error), len(data) - len(rest)) from None
+        if len(out) > max_bytes:
+            raise _too_large(CompressionType.GZIP, max_bytes)
+        if not member.eof:
+            raise _wrong(CompressionType.GZIP, "a complete gzip stream", "its end cut off", len(data))
+        rest = member.unused_data
+        if not rest:
+            break
+    return out
+
+
+def _gzip(data: bytes) -> bytes:
+    member = zlib.compressobj(wbits=_GZIP_WINDOW)
+    return member.compress(data) + member.flush()
+
+
+def _stream(kind: CompressionType, name: str, data: bytes, max_bytes: int) -> bytes:
+    import pyarrow as pa
+
+    if not data:
+        raise _wrong(kind, f"a complete {name} frame", "nothing", 0)
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(data), name) as stream:
+            out: bytes = stream.read(max_bytes + 1)
+    except (OSError, pa.ArrowException) as error:
+        raise _wrong(kind, f"a complete {name} frame", str(error)) from None
+    if len(out) > max_bytes:
+        raise _too_large(kind, max_bytes)
+    return out
+
+
+def _unlz4(data: bytes, max_bytes: int) -> bytes:
+    return _stream(CompressionType.LZ4, "lz4", data, max_bytes)
+
+
+def _unzstd(data: bytes, max_bytes: int) -> bytes:
+    return _stream(CompressionType.ZSTD, "zstd", data, max_bytes)
+
+
+def _zstd(data: bytes) -> bytes:
+    import pyarrow as pa
+
+    return bytes(pa.Codec("zstd").compress(data, asbytes=True))
+
+
+def _lz4(data: bytes) -> bytes:
+    import pyarrow as pa
+
+    codec = pa.Codec("lz4_raw")
+    out = [_LZ4_HEADER]
+    for at in range(0, len(data), _LZ4_BLOCK):
+        block = data[at : at + _LZ4_BLOCK]
+        packed = codec.compress(block, asbytes=True)
+        small = len(packed) < len(block)
+        out.append(struct.pack("<I", len(packed) if small else len(block) | _LZ4_UNCOMPRESSED))
+        out.append(packed if small else block)
+    return b"".join(out) + struct.pack("<I", 0)
+
+
+def _unsnappy(data: bytes, max_bytes: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _unsnappy_block(data, max_bytes)
+    out = []
+    left = max_bytes
+    at = 0
+    while at < len(data):
+        if data.startswith(_XERIAL_MAGIC, at) and at + len(_XERIAL_HEADER) <= len(data):
+            at += len(_XERIAL_HEADER)
+            continue
+        if at + 4 > len(data):
+            raise _wrong(CompressionType.SNAPPY, "a block's length", f"{len(data) - at} bytes", at)
+        (length,) = struct.unpack_from(">i", data, at)
+        at += 4
+        if not 0 < length <= len(data) - at:
+            raise _wrong(CompressionType.SNAPPY, f"a length up to {len(data) - at}", str(length), at - 4)
+        block = _unsnappy_block(data[at : at + length], left)
+        left -= len(block)
+        at += length
+        out.append(block)
+    return b"".join(out)
+
+
+def _unsnappy_block(data: bytes, max_bytes: int) -> bytes:
+    import pyarrow as pa
+
+    length = _snappy_length(data)
+    if length > _SNAPPY_RATIO_MAX * len(data):
+        raise _wrong(CompressionType.SNAPPY, f"at most {_SNAPPY_RATIO_MAX * len(data)} bytes", str(length), 0)
+    if length > max_bytes:
+        raise _too_large(CompressionType.SNAPPY, max_bytes)
+    if length == 0 and len(data) == 1:
+        return b""
+    try:
+        return bytes(pa.Codec("snappy").decompress(data, decompressed_size=length, asbytes=True))
+    except (OSError, pa.ArrowException) as error:
+        raise _wrong(CompressionType.SNAPPY, "a snappy block", str(error)) from None
+
+
+def _snappy_length(data: bytes) -> int:
+    """The uncompressed length, which a raw snappy block begins with as a varint."""
+    length = 0
+    for index, byte in enumerate(data[:5]):
+        length |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return length
+    raise _wrong(CompressionType.SNAPPY, "a block's uncompressed length", data[:5].hex() or "nothing", 0)
+
+
+def _snappy(data: bytes) -> bytes:
+    import pyarrow as pa
+
+    codec = pa.Codec("snappy")
+    out = [_XERIAL_HEADER]
+    for at in range(0, len(data), _XERIAL_BLOCK):
+        block = codec.compress(data[at : at + _XERIAL_BLOCK], asbytes=True)
+        out += [struct.pack(">i", len(block)), block]
+    return b"".join(out)
+
+
+_DECOMPRESSORS: dict[CompressionType, Callable[[bytes, int], bytes]] = {
+    CompressionType.NONE: _same,
+    CompressionType.GZIP: _gunzip,
+    CompressionType.SNAPPY: _unsnappy,
+    CompressionType.LZ4: _unlz4,
+    CompressionType.ZSTD: _unzstd,
+}
+
+_COMPRESSORS: dict[CompressionType, Callable[[bytes], bytes]] = {
+    CompressionType.NONE: lambda data: data,
+    CompressionType.GZIP: _gzip,
+    CompressionType.SNAPPY: _snappy,
+    CompressionType.LZ4: _lz4,
+    CompressionType.ZSTD: _zstd,
+}

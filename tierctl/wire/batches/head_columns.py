@@ -1,0 +1,226 @@
+"""Batch heads of a whole segment as NumPy columns: what `walk` finds, a thousand at a time.
+
+Only the walk over the length fields is a loop. Whatever fails a check is handed to `batch_heads.judge`, so
+there is one notion of a good batch.
+"""
+
+import struct
+from dataclasses import dataclass
+
+import google_crc32c
+import numpy as np
+import numpy.typing as npt
+
+from tierctl.wire.batches.heads import (
+    COMPRESSION_MASK,
+    CONTROL,
+    CRC_FROM,
+    HEAD_SIZE,
+    LENGTH_END,
+    MAGIC,
+    BadRange,
+    BatchHead,
+    Buffer,
+    CompressionType,
+    TornTail,
+    judge,
+)
+
+Int64s = npt.NDArray[np.int64]
+
+HEAD_DTYPE = np.dtype(
+    [
+        ("base_offset", ">i8"),
+        ("length", ">i4"),
+        ("partition_leader_epoch", ">i4"),
+        ("magic", "i1"),
+        ("crc", ">u4"),
+        ("attributes", ">i2"),
+        ("last_offset_delta", ">i4"),
+        ("base_timestamp_ms", ">i8"),
+        ("max_timestamp_ms", ">i8"),
+        ("producer_id", ">i8"),
+        ("producer_epoch", ">i2"),
+        ("base_sequence", ">i4"),
+        ("record_count", ">i4"),
+    ]
+)
+"""A head's fields where they lie; native order after `.astype(HEAD_DTYPE.newbyteorder("="))`."""
+
+_NATIVE = HEAD_DTYPE.newbyteorder("=")
+_LENGTH = struct.Struct(">i")
+_LENGTH_MIN = HEAD_SIZE - LENGTH_END
+_CHUNK_MIN = 16
+_CHUNK_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadColumns:
+    """The good batches of a segment in order, one row each, and what else there was.
+
+    `positions` and `sizes_bytes` say where the batches lie; `fields` has HEAD_DTYPE's fields.
+    """
+
+    positions: Int64s
+    fields: npt.NDArray[np.void]
+    bad: tuple[BadRange, ...]
+    torn: TornTail | None
+
+    def __len__(self) -> int:
+        return len(self.positions)
+
+    @property
+    def sizes_bytes(self) -> Int64s:
+        """Bytes of each batch, head and records."""
+        sizes: Int64s = self.fields["length"].astype(np.int64) + LENGTH_END
+        return sizes
+
+    @property
+    def base_offsets(self) -> Int64s:
+        """First offset of each batch."""
+        return self.fields["base_offset"].astype(np.int64)
+
+    @property
+    def next_offsets(self) -> Int64s:
+        """First offset after each batch."""
+        offsets: Int64s = self.base_offsets + self.fields["last_offset_delta"] + 1
+        return offsets
+
+    @property
+    def max_timestamps_ms(self) -> Int64s:
+        """Largest timestamp of each batch."""
+        return self.fields["max_timestamp_ms"].astype(np.int64)
+
+    @property
+    def is_control(self) -> npt.NDArray[np.bool_]:
+        """Which batches hold control records."""
+        return self._has(CONTROL)
+
+    @property
+    def is_compressed(self) -> npt.NDArray[np.bool_]:
+        """Which batches' records are compressed."""
+        return self._has(COMPRESSION_MASK)
+
+    def _has(self, mask: int) -> npt.NDArray[np.bool_]:
+        flags: npt.NDArray[np.bool_] = (self.fields["attributes"] & mask) != 0
+        return flags
+
+    def head(self, row: int) -> BatchHead:
+        """One row as a BatchHead."""
+        return BatchHead(int(self.positions[row]), *(int(value) for value in self.fields[row].item()))
+
+
+def scan_heads(
+    buf: Buffer, *, position: int = 0, expected_offset: int | None = None, check_crc: bool = True
+) -> HeadColumns:
+    """What `batch_heads.walk` yields from `position` on, in columns; never raises."""
+    parts: list[tuple[Int64s, npt.NDArray[np.void]]] = []
+    bad: list[BadRange] = []
+    torn = None
+    expected = expected_offset
+    chunk = _CHUNK_MIN
+    while position < len(buf) and torn is None:
+        positions, fields = _good_prefix(buf, position, expected, chunk, check_crc)
+        if len(positions):
+            parts.append((positions, fields))
+            position, expected = _after(positions, fields)
+            chunk = min(2 * chunk, _CHUNK_MAX)
+            continue
+        chunk = _CHUNK_MIN
+        piece = judge(buf, position, expected, check_crc=check_crc)
+        if isinstance(piece, TornTail):
+            torn = piece
+        elif isinstance(piece, BadRange):
+            bad.append(piece)
+            position = piece.end
+        else:
+            parts.append(_row(piece))
+            position, expected = piece.end, piece.next_offset
+    return HeadColumns(
+        positions=np.concatenate([p for p, _ in parts]) if parts else np.empty(0, np.int64),
+        fields=np.concatenate([f for _, f in parts]) if parts else np.empty(0, _NATIVE),
+        bad=tuple(bad),
+        torn=torn,
+    )
+
+
+def _after(positions: Int64s, fields: npt.NDArray[np.void]) -> tuple[int, int]:
+    last = fields[-1]
+    end = int(positions[-1]) + LENGTH_END + int(last["length"])
+    return end, int(last["base_offset"]) + int(last["last_offset_delta"]) + 1
+
+
+def _row(head: BatchHead) -> tuple[Int64s, npt.NDArray[np.void]]:
+    return np.array([head.position], np.int64), np.array([tuple(head[1:])], _NATIVE)
+
+
+def _good_prefix(
+    buf: Buffer, position: int, expected: int | None, count: int, check_crc: bool
+) -> tuple[Int64s, npt.NDArray[np.void]]:
+    """Up to `count` batches from `position` on, cut before the first that anything is odd about."""
+    positions = np.array(_follow_lengths(buf, position, count), np.int64)
+    if not len(positions):
+        return positions, np.empty(0, _NATIVE)
+    end = min(int(positions[-1]) + HEAD_SIZE, len(buf))
+    rows = np.lib.stride_tricks.sliding_window_view(
+        np.frombuffer(buf, np.uint8, end - position, position), HEAD_SIZE
+    )[positions - position]
+    fields = rows.view(HEAD_DTYPE)[:, 0].astype(_NATIVE)
+    good = _plausible(fields, expected)
+    # A wrong base offset shows in the next batch, which seems to go back: leave both to the judge.
+    good[:-1] &= good[1:]
+    good[-1] &= expected is not None and _has_no_gap(fields, expected)
+    keep = len(good) if good.all() else int(np.argmin(good))
+    if check_crc:
+        keep = _crc_prefix(buf, positions[:keep], fields[:keep])
+    return positions[:keep], fields[:keep]
+
+
+def _follow_lengths(buf: Buffer, position: int, count: int) -> list[int]:
+    """Positions of up to `count` complete batches, as their length fields say."""
+    unpack = _LENGTH.unpack_from
+    positions: list[int] = []
+    append = positions.append
+    size = len(buf)
+    last = size - HEAD_SIZE
+    for _ in range(count):
+        if position > last:
+            break
+        (length,) = unpack(buf, position + 8)
+        end = position + LENGTH_END + length
+        if length < _LENGTH_MIN or end > size:
+            break
+        append(position)
+        position = end
+    return positions
+
+
+def _plausible(fields: npt.NDArray[np.void], expected: int | None) -> npt.NDArray[np.bool_]:
+    base = fields["base_offset"]
+    delta = fields["last_offset_delta"].astype(np.int64)
+    count = fields["record_count"]
+    # Bounded so that the sums can't wrap; the judge knows the exact bound.
+    good: npt.NDArray[np.bool_] = (fields["magic"] == MAGIC) & (delta >= 0) & (base < 1 << 62)
+    good &= (fields["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
+    good &= (count >= 0) & (count <= delta + 1)
+    lowest = np.empty(len(fields), np.int64)
+    lowest[0] = expected or 0
+    lowest[1:] = base[:-1] + delta[:-1] + 1
+    good &= base >= lowest
+    return good
+
+
+def _has_no_gap(fields: npt.NDArray[np.void], expected: int) -> bool:
+    """Whether the last row continues the one before: if not, only the batch after it can vouch for it."""
+    if len(fields) > 1:
+        expected = int(fields["base_offset"][-2]) + int(fields["last_offset_delta"][-2]) + 1
+    return int(fields["base_offset"][-1]) == expected
+
+
+def _crc_prefix(buf: Buffer, positions: Int64s, fields: npt.NDArray[np.void]) -> int:
+    """How many batches there are before the first with a wrong CRC."""
+    ends = (positions + LENGTH_END + fields["length"]).tolist()
+    slices = map(slice, (positions + CRC_FROM).tolist(), ends)
+    computed = np.fromiter(map(google_crc32c.value, map(buf.__getitem__, slices)), np.uint32, len(ends))
+    wrong = computed != fields["crc"]
+    return int(np.argmax(wrong)) if wrong.any() else len(ends)

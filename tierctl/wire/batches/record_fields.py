@@ -1,0 +1,250 @@
+"""Where the fields of many records lie: what `record_codec` reads one by one, for all of them at once.
+
+Nothing here raises for bad bytes: it says which records and batches are not plainly good.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError
+from tierctl.wire.batches.head_columns import Int64s
+from tierctl.wire.batches.record_batch import RecordBatch
+from tierctl.wire.batches.records import read_varint
+
+_PAD = bytes(16)
+_VARINT_BYTES_MAX = 9
+_HEADERS_MAX = 64
+
+
+class Opened(NamedTuple):
+    """A batch and its records' bytes; None when they can't be decompressed."""
+
+    batch: RecordBatch
+    data: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """All batches' records in one buffer: where each begins and ends, and which batch it is of."""
+
+    data: bytes
+    starts: Int64s
+    ends: Int64s
+    batch: Int64s
+    last_delta: Int64s
+    """Of each batch, the offset delta its records may have at most."""
+    odd: frozenset[int]
+
+    @classmethod
+    def over(cls, group: Sequence[Opened]) -> "Walk":
+        payloads: list[bytes] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        counts = np.zeros(len(group), np.int64)
+        odd = []
+        at = 0
+        for number, (batch, data) in enumerate(group):
+            before = len(starts)
+            if data is not None and _walk(data, batch.head.record_count, at, starts, ends):
+                counts[number] = len(starts) - before
+                payloads.append(data)
+                at += len(data)
+            else:
+                odd.append(number)
+                del starts[before:], ends[before:]
+        return cls(
+            data=b"".join([*payloads, _PAD]),
+            starts=np.array(starts, np.int64),
+            ends=np.array(ends, np.int64),
+            batch=np.repeat(np.arange(len(group)), counts),
+            last_delta=np.array([each.batch.head.last_offset_delta for each in group], np.int64),
+            odd=frozenset(odd),
+        )
+
+
+def _walk(data: bytes, count: int, base: int, starts: list[int], ends: list[int]) -> bool:
+    """Adds where each record's body lies, as its length says; False unless they fill the bytes exactly."""
+    at, size = 0, len(data)
+    try:
+        for _ in range(count):
+            low = data[at]
+            if low < 0x80:
+                length = (low >> 1) ^ -(low & 1)
+                at += 1
+            elif data[at + 1] < 0x80:
+                length = ((low & 0x7F | data[at + 1] << 7) >> 1) ^ -(low & 1)
+                at += 2
+            else:
+                length, at = read_varint(data, at)
+            starts.append(base + at)
+            at += length
+            ends.append(base + at)
+            if length < 0:
+                return False
+    except (IndexError, CorruptInputError):
+        return False
+    return at == size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Headers:
+    """Every header of every record, in order: bounds of names and values, and the record it is of."""
+
+    record: Int64s
+    bounds: Int64s
+    """Shape (headers, 4): where name and value begin and end."""
+    is_null: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """Fields of every record; those of records that are not `good` mean nothing."""
+
+    good: npt.NDArray[np.bool_]
+    timestamp_delta: Int64s
+    offset_delta: Int64s
+    bounds: Int64s
+    """Shape (records, 4): where key and value begin and end."""
+    null_key: npt.NDArray[np.bool_]
+    null_value: npt.NDArray[np.bool_]
+    headers: Headers
+
+    def odd_batches(self, found: Walk) -> frozenset[int]:
+        """Batches with a record that is not good."""
+        return frozenset(np.unique(found.batch[~self.good]).tolist())
+
+    def batches_with_headers(self, found: Walk) -> frozenset[int]:
+        """Batches with a record that has any."""
+        return frozenset(np.unique(found.batch[self.headers.record]).tolist())
+
+    def header_names(self, found: Walk) -> pa.StringArray | None:
+        """All headers' names; None when one of them is not UTF-8."""
+        if not len(self.headers.record):
+            return pa.array([], pa.string())
+        ok = self.good[self.headers.record]
+        names = slices(found.data, self.headers.bounds[ok], 0)
+        try:
+            return names.cast(pa.string())
+        except pa.ArrowInvalid:
+            return None
+
+
+def slices(
+    data: bytes, bounds: Int64s, column: int, is_null: npt.NDArray[np.bool_] | None = None
+) -> pa.BinaryArray:
+    """The bytes between bounds `column` and `column` + 1 of each row.
+
+    All bounds ascend, so the buffer as it is is an array of what lies between them; only what is taken out of
+    it is copied.
+    """
+    if not len(bounds):
+        return pa.array([], pa.binary())
+    between = pa.Array.from_buffers(
+        pa.binary(),
+        bounds.size - 1,
+        [None, pa.py_buffer(np.ascontiguousarray(bounds, np.int32)), pa.py_buffer(data)],
+    )
+    wanted = np.arange(column, bounds.size, bounds.shape[1])
+    return between.take(pa.array(wanted, mask=is_null))
+
+
+def parse(found: Walk) -> Parsed:
+    """Every record's fields at once."""
+    buf = np.frombuffer(found.data, np.uint8)
+    ends = found.ends
+    timestamp_delta, at, good = _varints(buf, found.starts + 1, ends)
+    offset_delta, at, ok = _varints(buf, at, ends)
+    good &= ok
+    key_at, key_end, null_key, ok = _blobs(buf, at, ends)
+    good &= ok
+    value_at, value_end, null_value, ok = _blobs(buf, key_end, ends)
+    good &= ok
+    counts, at, ok = _varints(buf, value_end, ends)
+    good &= ok & (counts >= 0) & (counts <= np.minimum((ends - at) // 2, _HEADERS_MAX))
+    headers, at, good = _parse_headers(buf, at, ends, np.where(good, counts, 0), good)
+    good &= at == ends
+    good &= _rise(offset_delta, found.batch) & (offset_delta <= found.last_delta[found.batch])
+    return Parsed(
+        good=good,
+        timestamp_delta=timestamp_delta,
+        offset_delta=offset_delta,
+        bounds=np.stack([key_at, key_end, value_at, value_end], axis=1),
+        null_key=null_key,
+        null_value=null_value,
+        headers=headers,
+    )
+
+
+def _rise(offset_delta: Int64s, batch: Int64s) -> npt.NDArray[np.bool_]:
+    """Whether offsets rise within their batch."""
+    good = offset_delta >= 0
+    good[1:] &= (offset_delta[1:] > offset_delta[:-1]) | (batch[1:] != batch[:-1])
+    return good
+
+
+def _parse_headers(
+    buf: npt.NDArray[np.uint8], at: Int64s, ends: Int64s, counts: Int64s, good: npt.NDArray[np.bool_]
+) -> tuple[Headers, Int64s, npt.NDArray[np.bool_]]:
+    """All first headers, then all second ones, ...; in order at the end."""
+    records, bounds, nulls = [], [], []
+    at, good = at.copy(), good.copy()
+    for rank in range(int(counts.max(initial=0))):
+        rows = np.flatnonzero((counts > rank) & good)
+        name_at, name_end, null_name, ok = _blobs(buf, at[rows], ends[rows])
+        value_at, value_end, null_value, also = _blobs(buf, name_end, ends[rows])
+        good[rows] = ok & also & ~null_name
+        at[rows] = value_end
+        records.append(rows)
+        bounds.append(np.stack([name_at, name_end, value_at, value_end], axis=1))
+        nulls.append(null_value)
+    record = np.concatenate(records) if records else np.empty(0, np.int64)
+    order = np.argsort(record, kind="stable")
+    # A bad record's bounds need not ascend, and nobody wants them.
+    order = order[good[record[order]]]
+    return (
+        Headers(
+            record=record[order],
+            bounds=np.concatenate(bounds)[order] if bounds else np.empty((0, 4), np.int64),
+            is_null=np.concatenate(nulls)[order] if nulls else np.empty(0, np.bool_),
+        ),
+        at,
+        good,
+    )
+
+
+def _blobs(
+    buf: npt.NDArray[np.uint8], at: Int64s, ends: Int64s
+) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Begin and end of lengths and their bytes, whether they are null, and whether they are good."""
+    sizes, start, good = _varints(buf, at, ends)
+    is_null = sizes < 0
+    good &= sizes <= ends - start
+    stop = np.where(good & ~is_null, start + sizes, start)
+    return start, stop, is_null, good
+
+
+def _varints(
+    buf: npt.NDArray[np.uint8], at: Int64s, ends: Int64s
+) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
+    """Zigzag varints, the positions after them, and whether each is good: whole, and below 2^63."""
+    # What is odd already may point anywhere; a good one may run over its record's end, into the padding.
+    following = np.clip(at, 0, len(buf) - len(_PAD))
+    byte = buf[following]
+    raw = (byte & 0x7F).astype(np.int64)
+    following += 1
+    more = np.flatnonzero(byte & 0x80)
+    for shift in range(7, 7 * _VARINT_BYTES_MAX, 7):
+        if not len(more):
+            break
+        byte = buf[following[more]]
+        raw[more] |= (byte & 0x7F).astype(np.int64) << shift
+        following[more] += 1
+        more = more[(byte & 0x80) != 0]
+    good = following <= ends
+    good[more] = False
+    return (raw >> 1) ^ -(raw & 1), following, good

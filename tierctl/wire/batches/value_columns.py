@@ -1,0 +1,282 @@
+"""The values of a log's records as one Arrow column: how a metadata partition is read fast.
+
+A metadata log has a record a batch, uncompressed, and few distinct lengths. Batches of one length whose
+structural bytes (lengths, deltas, counts) equal those of a batch that the scalar decoder has read have their
+value at the same place, so it is copied out by columns; every other batch takes the scalar decoder. Control
+batches have no values for anybody.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.wire.batches.compression import DECOMPRESSED_MAX_BYTES
+from tierctl.wire.batches.head_columns import HeadColumns, Int64s, scan_heads
+from tierctl.wire.batches.heads import HEAD_SIZE, LOG_APPEND_TIME, BadRange, BatchHead, Buffer, TornTail
+from tierctl.wire.batches.record_batch import batch_at
+from tierctl.wire.batches.records import Record, read_varint
+
+_GROUP_MIN = 4
+_COLUMN_MAX_BYTES = (1 << 31) - 1
+
+
+class ValueColumns(NamedTuple):
+    """Offsets, timestamps and values of the records, and what else there was.
+
+    `next_offset` is where to read on; `bad` are the ranges that could not be read, in order; `torn` is an
+    unfinished write at the end.
+    """
+
+    offsets: Int64s
+    timestamps_ms: Int64s
+    values: pa.BinaryArray
+    next_offset: int
+    bad: tuple[BadRange, ...]
+    torn: TornTail | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Where the value lies in the records of one length, and the bytes around it that must be the same."""
+
+    prefix: bytes
+    key: slice
+    value_at: int
+    value_size: int
+    is_null: bool
+    timestamp_delta: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Batches, by row, whose records have one shape."""
+
+    rows: Int64s
+    shape: _Shape
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Every row's records: where the groups' are, the odd ones themselves, and each row's first place."""
+
+    groups: list[_Group]
+    odd: dict[int, list[Record]]
+    counts: Int64s
+
+    @property
+    def first(self) -> Int64s:
+        firsts: Int64s = np.cumsum(self.counts) - self.counts
+        return firsts
+
+    def odd_places(self) -> Iterator[tuple[int, Record]]:
+        """The odd rows' records and their places in the column."""
+        first = self.first
+        for row, records in self.odd.items():
+            yield from enumerate(records, int(first[row]))
+
+
+def read_values(
+    buf: Buffer,
+    start_offset: int,
+    end_offset: int,
+    *,
+    position: int = 0,
+    expected_offset: int | None = None,
+    check_crc: bool = True,
+    max_bytes: int = DECOMPRESSED_MAX_BYTES,
+    heads: HeadColumns | None = None,
+) -> ValueColumns:
+    """The records with offsets in [start_offset, end_offset), from the batch at `position` on.
+
+    Never raises for bad bytes: what can't be read is in `bad`, and what follows it is still read; so is a
+    batch that decompresses to more than `max_bytes`. Raises LimitExceeded when the column passes 2 GiB.
+    Who has scanned `buf` already hands in its `heads`.
+    """
+    if heads is None:
+        heads = scan_heads(buf, position=position, expected_offset=expected_offset, check_crc=check_crc)
+    base, following = heads.base_offsets, heads.next_offsets
+    wanted = (following > start_offset) & (base < end_offset) & ~heads.is_control
+    whole = wanted & (base >= start_offset) & (following <= end_offset)
+    groups = list(_groups(buf, heads, np.flatnonzero(whole & _is_simple(heads))))
+    grouped = np.zeros(len(heads), np.bool_)
+    for group in groups:
+        grouped[group.rows] = True
+    odd, damaged = _decode_rows(buf, heads, np.flatnonzero(wanted & ~grouped), max_bytes)
+    counts = grouped.astype(np.int64)
+    for row, records in odd.items():
+        odd[row] = [record for record in records if start_offset <= record.offset < end_offset]
+        counts[row] = len(odd[row])
+    bad = [b for b in heads.bad if _concerns(b, start_offset, end_offset)]
+    last = int(following[-1]) if len(heads) else start_offset
+    return ValueColumns(
+        *_assemble(buf, heads, _Found(groups, odd, counts)),
+        next_offset=min(max(last, start_offset), end_offset),
+        bad=tuple(sorted([*bad, *damaged], key=lambda b: b.position)),
+        torn=heads.torn,
+    )
+
+
+def _concerns(bad: BadRange, start_offset: int, end_offset: int) -> bool:
+    before = bad.next_offset is not None and bad.next_offset <= start_offset
+    return not before and (bad.first_offset is None or bad.first_offset < end_offset)
+
+
+def _is_simple(heads: HeadColumns) -> npt.NDArray[np.bool_]:
+    fields = heads.fields
+    simple: npt.NDArray[np.bool_] = (fields["record_count"] == 1) & (fields["last_offset_delta"] == 0)
+    return simple & ~heads.is_compressed
+
+
+def _groups(buf: Buffer, heads: HeadColumns, rows: Int64s) -> Iterator[_Group]:
+    """Rows of one shape each; rows of rare shapes are left out."""
+    lengths = heads.fields["length"][rows]
+    order = np.argsort(lengths, kind="stable")
+    bounds = np.flatnonzero(np.diff(lengths[order])) + 1
+    for same_length in np.split(rows[order], bounds):
+        left = same_length
+        while len(left) >= _GROUP_MIN:
+            shape = _learn_shape(buf, heads.head(int(left[0])))
+            matches = np.zeros(len(left), np.bool_)
+            if shape is not None:
+                matches = _match(buf, heads.positions[left] + HEAD_SIZE, shape)
+                yield _Group(left[matches], shape)
+            matches[0] = True
+            left = left[~matches]
+
+
+def _learn_shape(buf: Buffer, head: BatchHead) -> _Shape | None:
+    """The shape of a batch's only record; None when it isn't the plain kind, or damaged."""
+    data = batch_at(buf, head).payload
+    try:
+        (record,) = batch_at(buf, head).records()
+    except CorruptInputError:
+        return None
+    if record.headers:
+        return None
+    _, at = read_varint(data, 0)
+    timestamp_delta, at = read_varint(data, at + 1)
+    _, at = read_varint(data, at)
+    _, key_at = read_varint(data, at)
+    key = slice(key_at, key_at + len(record.key or b""))
+    _, value_at = read_varint(data, key.stop)
+    return _Shape(
+        prefix=data[:value_at],
+        key=key,
+        value_at=value_at,
+        value_size=len(record.value or b""),
+        is_null=record.value is None,
+        timestamp_delta=timestamp_delta,
+    )
+
+
+def _windows(buf: Buffer, starts: Int64s, size: int) -> npt.NDArray[np.uint8]:
+    """The `size` bytes at each start, a row each."""
+    whole = np.frombuffer(buf, np.uint8)
+    return np.lib.stride_tricks.sliding_window_view(whole, size)[starts]
+
+
+def _match(buf: Buffer, starts: Int64s, shape: _Shape) -> npt.NDArray[np.bool_]:
+    """Which of the records at `starts` have the shape; the header count after the value must be 0."""
+    prefixes = _windows(buf, starts, shape.value_at)
+    same = prefixes == np.frombuffer(shape.prefix, np.uint8)
+    same[:, shape.key] = True
+    no_headers = _windows(buf, starts + shape.value_at + shape.value_size, 1)[:, 0] == 0
+    matches: npt.NDArray[np.bool_] = same.all(axis=1) & no_headers
+    return matches
+
+
+def _decode_rows(
+    buf: Buffer, heads: HeadColumns, rows: Int64s, max_bytes: int
+) -> tuple[dict[int, list[Record]], list[BadRange]]:
+    """The records of these rows by the scalar decoder; a batch that it can't read is a bad range."""
+    decoded: dict[int, list[Record]] = {}
+    damaged = []
+    size = 0
+    for row in rows.tolist():
+        head = heads.head(row)
+        try:
+            decoded[row] = list(batch_at(buf, head).records(max_bytes=max_bytes))
+        except CorruptInputError as error:
+            damaged.append(_damaged(head, error))
+            continue
+        except LimitExceeded as error:
+            bomb = CorruptInputError(
+                "record batch", expected=f"at most {max_bytes} bytes of records", found=error.message
+            )
+            damaged.append(_damaged(head, bomb))
+            continue
+        size += sum(len(record.value or b"") for record in decoded[row])
+        if size > _COLUMN_MAX_BYTES:
+            raise LimitExceeded(
+                "the values of one log segment pass 2 GiB", hint="read fewer offsets at a time"
+            )
+    return decoded, damaged
+
+
+def _damaged(head: BatchHead, error: CorruptInputError) -> BadRange:
+    return BadRange(
+        position=head.position,
+        end=head.end,
+        first_offset=head.base_offset,
+        next_offset=head.next_offset,
+        error=error,
+    )
+
+
+def _assemble(buf: Buffer, heads: HeadColumns, found: _Found) -> tuple[Int64s, Int64s, pa.BinaryArray]:
+    """Offsets, timestamps and values of all rows in the order of the log."""
+    total = int(found.counts.sum())
+    offsets, timestamps, sizes = (np.zeros(total, np.int64) for _ in range(3))
+    nulls = np.zeros(total, np.bool_)
+    first, base_offsets = found.first, heads.base_offsets
+    for group in found.groups:
+        places = first[group.rows]
+        offsets[places] = base_offsets[group.rows]
+        timestamps[places] = _timestamps(heads, group)
+        sizes[places] = group.shape.value_size
+        nulls[places] = group.shape.is_null
+    for place, record in found.odd_places():
+        offsets[place], timestamps[place] = record.offset, record.timestamp_ms
+        sizes[place], nulls[place] = len(record.value or b""), record.value is None
+    return offsets, timestamps, _binary(_fill(buf, heads, found, sizes), sizes, nulls)
+
+
+def _timestamps(heads: HeadColumns, group: _Group) -> Int64s:
+    attributes, created, appended = (
+        heads.fields[name][group.rows] for name in ("attributes", "base_timestamp_ms", "max_timestamp_ms")
+    )
+    is_appended = (attributes & LOG_APPEND_TIME) != 0
+    return np.where(is_appended, appended, created + group.shape.timestamp_delta)
+
+
+def _fill(buf: Buffer, heads: HeadColumns, found: _Found, sizes: Int64s) -> npt.NDArray[np.uint8]:
+    """All values, one after the other."""
+    total = int(sizes.sum())
+    if total > _COLUMN_MAX_BYTES:
+        raise LimitExceeded("the values of one log segment pass 2 GiB", hint="read fewer offsets at a time")
+    first = found.first
+    starts = np.cumsum(sizes) - sizes
+    data = np.empty(total, np.uint8)
+    for group in found.groups:
+        size = group.shape.value_size
+        if size:
+            values = _windows(buf, heads.positions[group.rows] + HEAD_SIZE + group.shape.value_at, size)
+            places = np.lib.stride_tricks.sliding_window_view(data, size, writeable=True)
+            places[starts[first[group.rows]]] = values
+    for place, record in found.odd_places():
+        value = np.frombuffer(record.value or b"", np.uint8)
+        data[starts[place] : starts[place] + len(value)] = value
+    return data
+
+
+def _binary(data: npt.NDArray[np.uint8], sizes: Int64s, nulls: npt.NDArray[np.bool_]) -> pa.BinaryArray:
+    offsets = np.zeros(len(sizes) + 1, np.int32)
+    np.cumsum(sizes, out=offsets[1:])
+    validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if nulls.any() else None
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.binary(), len(sizes), buffers)

@@ -1,0 +1,279 @@
+"""KIP-405's flat-file store: what is known of one user partition, in one file.
+
+Layout: uvarint magic 0, topic name (int16 length; early revisions of the KIP have none), topic id, zigzag
+varlong metadata topic offset, then entries: uvarint length of the rest, uvarint type, uvarint version,
+record. Types 0 and 1 are the KIP's (RemoteLogSegmentMetadataRecordStored, DeletePartitionStateRecord).
+
+Type 100, MetadataValueStored, is tierctl's: the KIP lets types be added, and its own have no room for a
+broker id, custom metadata, an empty transaction index or tags. It holds int64 metadata offset, int64
+timestamp in ms, and the value of the metadata topic's record (int32 length, bytes) exactly as it was read,
+in either dialect. A reader that knows only 0 and 1 skips it by its length. Because every such entry names
+its own offset, entries may be appended first and the header's offset brought up to date later.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
+from tierctl.model import (
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteMetadata,
+    TopicIdPartition,
+    Uuid,
+    is_legal_topic_name,
+)
+from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
+from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.codec import RecordCodec
+from tierctl.wire.metadata.schema import STORED_RECORDS
+from tierctl.wire.primitives import (
+    read_uvarint,
+    read_varlong,
+    shifted,
+    take,
+    truncated,
+    write_uvarint,
+    write_varlong,
+)
+
+MAGIC = 0
+ENTRY_VERSION = 0
+
+_CODECS = {schema.api_key: RecordCodec(schema) for schema in STORED_RECORDS}
+_BY_RECORD = {codec.schema.event: codec for codec in _CODECS.values()}
+
+# How many entries decide which of the two headers a file has.
+_ENTRIES_TRIED = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatFileHeader:
+    """Whose events the file holds; `topic` is None in files of the early form.
+
+    `metadata_topic_offset` is the metadata topic's offset up to which the file was filled.
+    """
+
+    topic: str | None
+    topic_id: Uuid
+    metadata_topic_offset: int
+    magic: int = MAGIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatEntry:
+    """One entry: `start` is the byte of its length, `position` of its type, `end` the next entry's start.
+
+    `record` is None when `error` says why not: UnsupportedFormatError for a type or version that is not
+    known here (its bytes are fine as far as can be told), CorruptInputError for damage.
+    """
+
+    start: int
+    position: int
+    end: int
+    raw: bytes
+    """Type, version and record."""
+    record: StoredRecord | None
+    error: CorruptInputError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlatFile:
+    """A file as far as it can be read; `torn` says why it stopped before the end, at `valid_bytes`."""
+
+    header: FlatFileHeader
+    entries: tuple[FlatEntry, ...]
+    valid_bytes: int
+    torn: CorruptInputError | None = None
+
+    @property
+    def records(self) -> tuple[StoredRecord, ...]:
+        """The records of the entries that could be read."""
+        return tuple(entry.record for entry in self.entries if entry.record is not None)
+
+    @property
+    def damaged(self) -> tuple[CorruptInputError, ...]:
+        """What is wrong with the file: bad entries, unknown ones and the torn tail."""
+        errors = [entry.error for entry in self.entries if entry.error is not None]
+        return (*errors, self.torn) if self.torn else tuple(errors)
+
+
+def read(data: bytes) -> FlatFile:
+    """The whole file; which header it has is found out.
+
+    A bad entry is kept with its error and reading goes on behind it. Raises CorruptInputError for a header
+    that can't be read, UnsupportedFormatError for an unknown magic.
+    """
+    data = bytes(data)
+    header, start = read_header(data)
+    entries: list[FlatEntry] = []
+    end, torn = start, None
+    try:
+        for entry in iter_entries(data, start):
+            entries.append(entry)
+            end = entry.end
+    except CorruptInputError as error:
+        torn = error
+    return FlatFile(header=header, entries=tuple(entries), valid_bytes=end, torn=torn)
+
+
+def iter_entries(data: bytes, start: int) -> Iterator[FlatEntry]:
+    """Entries from byte `start`; raises CorruptInputError where the tail is torn."""
+    while start < len(data):
+        entry = read_entry(data, start)
+        yield entry
+        start = entry.end
+
+
+def read_entry(data: bytes, start: int) -> FlatEntry:
+    """The entry whose length lies at `start`; CorruptInputError when it doesn't end within `data`."""
+    length, position = read_uvarint(data, start, "length of an entry")
+    if length == 0 and not any(data[start : start + 64]) and not any(data[start:]):
+        raise CorruptInputError("flat file", expected="an entry", found="zeros up to the end", at=start)
+    raw, end = take(data, position, length, "entry")
+    record, error = None, None
+    try:
+        record = _decode_entry(raw)
+    except CorruptInputError as found:
+        error = shifted(found, position)
+    return FlatEntry(start=start, position=position, end=end, raw=raw, record=record, error=error)
+
+
+def _decode_entry(raw: bytes) -> StoredRecord:
+    kind, at = read_uvarint(raw, 0, "type of an entry")
+    codec = _CODECS.get(kind)
+    if codec is None:
+        known = ", ".join(map(str, _CODECS))
+        raise UnsupportedFormatError("entry", expected=f"a type of {known}", found=f"type {kind}", at=0)
+    version, body = read_uvarint(raw, at, "version of an entry")
+    if version != ENTRY_VERSION:
+        raise UnsupportedFormatError(
+            codec.schema.name, expected=f"version {ENTRY_VERSION}", found=f"version {version}", at=at
+        )
+    record: StoredRecord = codec.decode(raw, body)
+    return record
+
+
+def read_header(data: bytes) -> tuple[FlatFileHeader, int]:
+    """The header and where the entries begin; with a topic name or without is found out.
+
+    Both forms begin alike, so the one behind which the entries make sense is taken, and the one with a
+    name when neither says more: an id that begins like a legal name is one in hundreds of thousands.
+    """
+    magic, at = read_uvarint(data, 0, "magic of a flat file")
+    if magic != MAGIC:
+        raise UnsupportedFormatError("flat file", expected=f"magic {MAGIC}", found=f"magic {magic}", at=0)
+    try:
+        named = _read_named(data, at)
+    except CorruptInputError as error:
+        return _read_unnamed_unless_cut(data, at, error)
+    try:
+        unnamed = _read_unnamed(data, at)
+    except CorruptInputError:
+        return named
+    is_legal = is_legal_topic_name(named[0].topic or "")
+    return named if (*_fit(data, named[1]), is_legal) >= (*_fit(data, unnamed[1]), not is_legal) else unnamed
+
+
+def _read_unnamed_unless_cut(
+    data: bytes, at: int, named_error: CorruptInputError
+) -> tuple[FlatFileHeader, int]:
+    header, start = _read_unnamed(data, at)
+    if _begins_with_name(data, at) and _fit(data, start)[1] == 0:
+        raise named_error
+    return header, start
+
+
+def _begins_with_name(data: bytes, at: int) -> bool:
+    length = int.from_bytes(data[at : at + 2], "big")
+    name = data[at + 2 : at + 2 + length].decode("ascii", "replace")
+    return 0 < length <= 249 and is_legal_topic_name(name)
+
+
+def _fit(data: bytes, start: int) -> tuple[bool, int]:
+    """How well the entries from `start` read: whether all of those tried do, and how many in a row."""
+    good = 0
+    try:
+        for entry in iter_entries(data, start):
+            if entry.record is None:
+                return False, good
+            good += 1
+            if good == _ENTRIES_TRIED:
+                break
+    except CorruptInputError:
+        return False, good
+    return True, good
+
+
+def _read_named(data: bytes, at: int) -> tuple[FlatFileHeader, int]:
+    raw_length, at = take(data, at, 2, "length of the topic name")
+    length = int.from_bytes(raw_length, "big", signed=True)
+    if length < 1:
+        raise CorruptInputError("topic name", expected="at least 1 byte", found=str(length), at=at - 2)
+    raw_name, after = take(data, at, length, "topic name")
+    try:
+        topic = raw_name.decode("utf-8")
+    except UnicodeDecodeError as error:
+        found = f"byte {raw_name[error.start]:#04x}"
+        raise CorruptInputError("topic name", expected="UTF-8", found=found, at=at + error.start) from None
+    return _read_rest(data, after, topic)
+
+
+def _read_unnamed(data: bytes, at: int) -> tuple[FlatFileHeader, int]:
+    return _read_rest(data, at, None)
+
+
+def _read_rest(data: bytes, at: int, topic: str | None) -> tuple[FlatFileHeader, int]:
+    if len(data) - at < 16:
+        raise truncated("topic id", needed=16, at=at, remaining=len(data) - at)
+    topic_id, at = Uuid.from_bytes(data[at : at + 16]), at + 16
+    offset, at = read_varlong(data, at, "metadata topic offset")
+    return FlatFileHeader(topic=topic, topic_id=topic_id, metadata_topic_offset=offset), at
+
+
+def encode_header(header: FlatFileHeader) -> bytes:
+    """The header's bytes, with a topic name unless `topic` is None."""
+    name = b""
+    if header.topic is not None:
+        raw = header.topic.encode("utf-8")
+        if not 0 < len(raw) <= 0x7FFF:
+            raise UsageError(f"a topic name of {len(raw)} bytes can't be written")
+        name = len(raw).to_bytes(2, "big") + raw
+    return (
+        write_uvarint(header.magic)
+        + name
+        + header.topic_id.bytes
+        + write_varlong(header.metadata_topic_offset)
+    )
+
+
+def encode_entry(record: StoredRecord) -> bytes:
+    """One entry's bytes, to be appended to a file."""
+    codec = _BY_RECORD[type(record)]
+    head = write_uvarint(codec.schema.api_key) + write_uvarint(ENTRY_VERSION)
+    body = codec.encode(record, bytearray(head))
+    return write_uvarint(len(body)) + body
+
+
+def write(header: FlatFileHeader, records: Iterable[StoredRecord]) -> bytes:
+    """A whole file."""
+    return b"".join([encode_header(header), *map(encode_entry, records)])
+
+
+def event_of(record: StoredRecord, partition: TopicIdPartition) -> MetadataEvent:
+    """What a stored record says of `partition`; CorruptInputError when a stored value can't be decoded.
+
+    Types 0 and 1 give events of dialect kip405, whose fields they have.
+    """
+    whose = {"topic": partition.topic, "topic_id": partition.topic_id, "partition": partition.partition}
+    match record:
+        case StoredValue():
+            return decode(record.value)
+        case StoredSegment():
+            return RemoteLogSegmentMetadata(**whose, **_fields(record))  # type: ignore[arg-type]
+        case StoredPartitionState():
+            return RemotePartitionDeleteMetadata(**whose, **_fields(record))  # type: ignore[arg-type]
+
+
+def _fields(record: StoredSegment | StoredPartitionState) -> dict[str, object]:
+    return {name: getattr(record, name) for name in record.__slots__}

@@ -1,0 +1,79 @@
+"""Many entries of type 100 of a flat file at once: what `flatfile` does one by one, for caches of millions.
+
+An entry is uvarint length, byte 100, byte 0, int64 metadata offset, int64 timestamp in ms, int32 length,
+value. The tests hold both to each other.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tierctl.errors import CorruptInputError
+from tierctl.model.stored import StoredValue
+from tierctl.wire.files import flatfile
+from tierctl.wire.primitives import write_uvarint
+
+_TYPE = 100
+_FIXED = struct.Struct(">BBqqi")
+
+
+class ValueRun(NamedTuple):
+    """Entries in file order, and the byte after the last."""
+
+    offsets: list[int]
+    timestamps_ms: list[int]
+    values: list[bytes]
+    end: int
+
+
+def encode_values(offsets: Iterable[int], timestamps_ms: Iterable[int], values: Iterable[bytes]) -> bytes:
+    """The entries' bytes, to be appended to a file."""
+    pack = _FIXED.pack
+    lengths: dict[int, bytes] = {}
+    parts: list[bytes] = []
+    for offset, timestamp_ms, value in zip(offsets, timestamps_ms, values, strict=True):
+        size = len(value)
+        if size not in lengths:
+            lengths[size] = write_uvarint(_FIXED.size + size)
+        parts += (lengths[size], pack(_TYPE, flatfile.ENTRY_VERSION, offset, timestamp_ms, size), value)
+    return b"".join(parts)
+
+
+def decode_values(data: bytes, start: int, count: int) -> ValueRun:
+    """Up to `count` entries from byte `start`, fewer when the file ends.
+
+    Raises CorruptInputError at the first that is damaged, torn, or of another type.
+    """
+    offsets: list[int] = []
+    timestamps_ms: list[int] = []
+    values: list[bytes] = []
+    unpack = _FIXED.unpack_from
+    at, size = start, len(data)
+    while len(values) < count and at < size:
+        length = data[at]
+        body = at + 1
+        shift = 7
+        while length >> shift and body < size and shift < 28:
+            length = length & ((1 << shift) - 1) | data[body] << shift
+            body += 1
+            shift += 7
+        end = body + length
+        if length < _FIXED.size or end > size:
+            raise _wrong(data, at)
+        kind, version, offset, timestamp_ms, value_size = unpack(data, body)
+        if kind != _TYPE or version or value_size != length - _FIXED.size:
+            raise _wrong(data, at)
+        offsets.append(offset)
+        timestamps_ms.append(timestamp_ms)
+        values.append(data[body + _FIXED.size : end])
+        at = end
+    return ValueRun(offsets, timestamps_ms, values, at)
+
+
+def _wrong(data: bytes, at: int) -> CorruptInputError:
+    """What the careful reader says of the entry at `at`."""
+    entry = flatfile.read_entry(data, at)
+    if entry.error is not None:
+        return entry.error
+    found = "none" if entry.record is None else entry.record.type
+    return CorruptInputError("entry", expected=StoredValue.type, found=found, at=at)

@@ -1,0 +1,245 @@
+"""A segment's offset, time and transaction index: bytes <-> entries, and Kafka's lookups.
+
+An index file holds fixed-size entries in rising order and is searched where it lies. The active segment's
+offset and time index are allocated ahead, so zeros after the last entry are no entries.
+Source: org.apache.kafka.storage.internals.log.{OffsetIndex, TimeIndex, TransactionIndex, AbortedTxn}.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+from tierctl.errors import CorruptInputError, UnsupportedFormatError
+from tierctl.wire.batches.heads import BatchHead
+
+INDEX_INTERVAL_BYTES = 4096
+"""Kafka's default for `index.interval.bytes`."""
+
+_OFFSET_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
+_ABORTED = struct.Struct(">hqqqq")
+_RELATIVE_MAX = (1 << 31) - 1
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and the position in the segment of the batch that holds it."""
+
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp that no earlier record exceeds, and the offset it was seen at."""
+
+    timestamp_ms: int
+    offset: int
+
+
+class AbortedTxn(NamedTuple):
+    """An aborted transaction: [first_offset, last_offset], the last being the abort marker's.
+
+    `last_stable_offset` is the partition's when the marker was appended.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetIndex:
+    """`.index`: 4-byte offset relative to the base, 4-byte position."""
+
+    base_offset: int
+    data: bytes = b""
+
+    @classmethod
+    def decode(cls, data: bytes, base_offset: int) -> Self:
+        """Raises CorruptInputError unless offsets and positions rise from entry to entry."""
+        index = cls(base_offset, _used(data, _OFFSET_ENTRY.size, "offset index"))
+        last = (-1, -1)
+        for number, entry in enumerate(_OFFSET_ENTRY.iter_unpack(index.data)):
+            if not (entry[0] > last[0] and entry[1] > last[1]):
+                raise _not_rising("offset index", number * _OFFSET_ENTRY.size, last, entry)
+            last = entry
+        return index
+
+    @classmethod
+    def encode(cls, base_offset: int, entries: Iterable[OffsetPosition]) -> Self:
+        """The index of these entries; its `data` is the file."""
+        packed = [
+            _OFFSET_ENTRY.pack(_relative(entry.offset, base_offset), entry.position) for entry in entries
+        ]
+        return cls(base_offset, b"".join(packed))
+
+    def __len__(self) -> int:
+        return len(self.data) // _OFFSET_ENTRY.size
+
+    def __getitem__(self, number: int) -> OffsetPosition:
+        relative, position = _OFFSET_ENTRY.unpack_from(
+            self.data, range(len(self))[number] * _OFFSET_ENTRY.size
+        )
+        return OffsetPosition(self.base_offset + relative, position)
+
+    def __iter__(self) -> Iterator[OffsetPosition]:
+        for relative, position in _OFFSET_ENTRY.iter_unpack(self.data):
+            yield OffsetPosition(self.base_offset + relative, position)
+
+    def lookup(self, offset: int) -> OffsetPosition:
+        """The last entry at or below `offset`; the segment's beginning when there is none."""
+        slot = bisect_right(range(len(self)), offset, key=lambda n: self[n].offset) - 1
+        return OffsetPosition(self.base_offset, 0) if slot < 0 else self[slot]
+
+
+@dataclass(frozen=True, slots=True)
+class TimeIndex:
+    """`.timeindex`: 8-byte timestamp, 4-byte offset relative to the base."""
+
+    base_offset: int
+    data: bytes = b""
+
+    @classmethod
+    def decode(cls, data: bytes, base_offset: int) -> Self:
+        """Raises CorruptInputError unless timestamps rise from entry to entry and offsets don't fall."""
+        index = cls(base_offset, _used(data, _TIME_ENTRY.size, "time index"))
+        last = (-1, 0)
+        for number, entry in enumerate(_TIME_ENTRY.iter_unpack(index.data)):
+            if not (entry[0] > last[0] and entry[1] >= last[1]):
+                raise _not_rising("time index", number * _TIME_ENTRY.size, last, entry)
+            last = entry
+        return index
+
+    @classmethod
+    def encode(cls, base_offset: int, entries: Iterable[TimestampOffset]) -> Self:
+        """The index of these entries; its `data` is the file."""
+        packed = [
+            _TIME_ENTRY.pack(entry.timestamp_ms, _relative(entry.offset, base_offset)) for entry in entries
+        ]
+        return cls(base_offset, b"".join(packed))
+
+    def __len__(self) -> int:
+        return len(self.data) // _TIME_ENTRY.size
+
+    def __getitem__(self, number: int) -> TimestampOffset:
+        timestamp_ms, relative = _TIME_ENTRY.unpack_from(
+            self.data, range(len(self))[number] * _TIME_ENTRY.size
+        )
+        return TimestampOffset(timestamp_ms, self.base_offset + relative)
+
+    def __iter__(self) -> Iterator[TimestampOffset]:
+        for timestamp_ms, relative in _TIME_ENTRY.iter_unpack(self.data):
+            yield TimestampOffset(timestamp_ms, self.base_offset + relative)
+
+    @property
+    def last(self) -> TimestampOffset:
+        """The last entry, (-1, base offset) when there is none: the largest timestamp so far."""
+        return self[-1] if len(self) else TimestampOffset(-1, self.base_offset)
+
+    def lookup(self, timestamp_ms: int) -> TimestampOffset:
+        """The last entry at or before `timestamp_ms`; (-1, base offset) when there is none."""
+        slot = bisect_right(range(len(self)), timestamp_ms, key=lambda n: self[n].timestamp_ms) - 1
+        return TimestampOffset(-1, self.base_offset) if slot < 0 else self[slot]
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionIndex:
+    """`.txnindex`: the aborted transactions whose markers are in the segment, in marker order."""
+
+    entries: tuple[AbortedTxn, ...] = ()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Raises CorruptInputError for a cut entry, offsets out of order, or a later version by name.
+
+        Kafka ignores a cut entry; read_committed would then return an aborted transaction's records.
+        """
+        what = "transaction index"
+        if len(data) % _ABORTED.size:
+            raise _wrong_size(what, len(data), _ABORTED.size)
+        entries: list[AbortedTxn] = []
+        lowest = 0
+        for number, (version, *fields) in enumerate(_ABORTED.iter_unpack(data)):
+            at = number * _ABORTED.size
+            if version != 0:
+                raise UnsupportedFormatError(what, expected="version 0", found=f"version {version}", at=at)
+            entry = AbortedTxn(*fields)
+            if not (0 <= entry.first_offset <= entry.last_offset and lowest <= entry.last_offset):
+                raise CorruptInputError(what, expected=f"last offset from {lowest}", found=str(entry), at=at)
+            lowest = entry.last_offset + 1
+            entries.append(entry)
+        return cls(tuple(entries))
+
+    def encode(self) -> bytes:
+        """The file's bytes."""
+        return b"".join(_ABORTED.pack(0, *entry) for entry in self.entries)
+
+    def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
+        """Aborted transactions overlapping [fetch_offset, upper_bound_offset).
+
+        The second value says whether that is all: False means later segments may have more
+        (TransactionIndex.collectAbortedTxns).
+        """
+        found = []
+        for entry in self.entries:
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound_offset:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound_offset:
+                return found, True
+        return found, False
+
+
+def build_indexes(
+    heads: Iterable[BatchHead], base_offset: int, *, interval_bytes: int = INDEX_INTERVAL_BYTES
+) -> tuple[OffsetIndex, TimeIndex]:
+    """Offset and time index of a segment from its batch heads, as a broker's recovery builds them.
+
+    Source: LogSegment.recover: an entry for the first batch after every `interval_bytes`, and the largest
+    timestamp at the end.
+    """
+    offsets: list[OffsetPosition] = []
+    times: list[TimestampOffset] = []
+    largest = TimestampOffset(-1, base_offset)
+    indexed = 0
+    for head in heads:
+        if head.max_timestamp_ms > largest.timestamp_ms:
+            largest = TimestampOffset(head.max_timestamp_ms, head.last_offset)
+        if head.position - indexed > interval_bytes:
+            offsets.append(OffsetPosition(head.last_offset, head.position))
+            _append_time(times, largest)
+            indexed = head.position
+    _append_time(times, largest)
+    return OffsetIndex.encode(base_offset, offsets), TimeIndex.encode(base_offset, times)
+
+
+def _append_time(times: list[TimestampOffset], largest: TimestampOffset) -> None:
+    if largest.timestamp_ms > (times[-1].timestamp_ms if times else -1):
+        times.append(largest)
+
+
+def _used(data: bytes, entry_size: int, what: str) -> bytes:
+    """The entries without the zeros allocated ahead."""
+    if len(data) % entry_size:
+        raise _wrong_size(what, len(data), entry_size)
+    used = len(data.rstrip(b"\x00"))
+    return data[: -(-used // entry_size) * entry_size]
+
+
+def _relative(offset: int, base_offset: int) -> int:
+    relative = offset - base_offset
+    if not 0 <= relative <= _RELATIVE_MAX:
+        raise ValueError(f"offset {offset} can't be indexed relative to {base_offset}")
+    return relative
+
+
+def _wrong_size(what: str, size: int, entry_size: int) -> CorruptInputError:
+    whole = size - size % entry_size
+    return CorruptInputError(
+        what, expected=f"a multiple of {entry_size} bytes", found=f"{size} bytes", at=whole
+    )
+
+
+def _not_rising(what: str, at: int, last: tuple[int, ...], entry: tuple[int, ...]) -> CorruptInputError:
+    return CorruptInputError(what, expected=f"an entry after {last}", found=str(entry), at=at)

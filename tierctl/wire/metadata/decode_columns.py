@@ -1,0 +1,148 @@
+"""The columnar codec: a whole Arrow column of metadata values to a table, and back."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError
+from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
+from tierctl.wire.metadata.codec import Trace
+from tierctl.wire.metadata.event_table import Array, EventSink, Rows, gather
+from tierctl.wire.metadata.value_shapes import Shape, shape_of
+from tierctl.wire.metadata.values import decode, decode_traced
+
+# A piece becomes one chunk of the table.
+_PIECE_ROWS = 1 << 20
+_PIECE_BYTES = 1 << 30
+# Rows looked at together: what is gathered of them should stay in the processor's cache.
+_BLOCK_ROWS = 4096
+# Below this many rows the scalar codec is as fast as learning a shape.
+_FEW_ROWS = 8
+_MAX_POOR_SHAPES = 16
+
+
+def decode_column(values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The events of a binary column as a table of EVENT_SCHEMA, row for row.
+
+    A value that can't be decoded gives nulls and an `error`; a null value (a tombstone) nulls only.
+    """
+    tables = [_decode_piece(piece) for piece in _pieces(values)]
+    return pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
+
+
+def _pieces(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
+    """The column in arrays of bounded size, so that 32-bit offsets do for what is made of each."""
+    chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    chunked = chunked.cast(pa.large_binary())
+    for start in range(0, len(chunked), _PIECE_ROWS):
+        piece = chunked.slice(start, _PIECE_ROWS)
+        yield from _of_bounded_bytes(piece.combine_chunks() if piece.num_chunks != 1 else piece.chunk(0))
+
+
+def _of_bounded_bytes(piece: pa.Array) -> Iterator[pa.Array]:
+    if len(piece) > 1 and piece.nbytes > _PIECE_BYTES:
+        half = len(piece) // 2
+        yield from _of_bounded_bytes(piece.slice(0, half))
+        yield from _of_bounded_bytes(piece.slice(half))
+    else:
+        yield piece
+
+
+def _decode_piece(piece: pa.Array) -> pa.Table:
+    sink = EventSink(len(piece))
+    _, offsets_buffer, data_buffer = piece.buffers()
+    offsets = np.frombuffer(offsets_buffer, "i8")[piece.offset : piece.offset + len(piece) + 1]
+    data = np.frombuffer(data_buffer or b"", "u1")
+    rows = np.flatnonzero(piece.is_valid().to_numpy(zero_copy_only=False))
+    for length, same in _by_length(np.diff(offsets), rows):
+        _LengthGroup(sink, data, offsets[:-1], length).decode(same)
+    return sink.table()
+
+
+def _by_length(lengths: Array, rows: Rows) -> Iterator[tuple[int, Rows]]:
+    """Rows of each length, in order of rows."""
+    given = lengths[rows]
+    narrow = given.astype("u2") if len(given) and given.max() <= 0xFFFF else given
+    ordered = np.argsort(narrow, kind="stable")
+    cuts = np.flatnonzero(np.diff(given[ordered])) + 1
+    for same in np.split(rows[ordered], cuts):
+        if len(same):
+            yield int(lengths[same[0]]), same
+
+
+class _LengthGroup:
+    """Values of one length: shapes are learned from rows that none of those known matches."""
+
+    def __init__(self, sink: EventSink, data: Array, starts: Array, length: int) -> None:
+        self._sink = sink
+        self._data = data
+        self._starts = starts
+        self._length = length
+        self._shapes: list[Shape] = []
+
+    def decode(self, rows: Rows) -> None:
+        for start in range(0, len(rows), _BLOCK_ROWS):
+            block = rows[start : start + _BLOCK_ROWS]
+            if len(block) < _FEW_ROWS or not self._length:
+                self._one_by_one(block)
+            else:
+                self._block(block, gather(self._data, self._starts[block], self._length))
+
+    def _block(self, rows: Rows, values: Array) -> None:
+        for shape in self._shapes:
+            rows, values = self._put_matching(shape, rows, values)
+            if not len(rows):
+                return
+        learned_little = 0
+        while len(rows) >= _FEW_ROWS and learned_little < _MAX_POOR_SHAPES:
+            before = len(rows)
+            rows, values = self._learn(rows, values)
+            learned_little += before - len(rows) < _FEW_ROWS
+        self._one_by_one(rows)
+
+    def _learn(self, rows: Rows, values: Array) -> tuple[Rows, Array]:
+        """Decodes the first row, and all that have its shape; returns the rows that are left."""
+        value = values[0].tobytes()
+        trace: Trace = []
+        try:
+            event = decode_traced(value, None, trace)
+        except CorruptInputError as error:
+            self._sink.put_error(int(rows[0]), str(error))
+            return rows[1:], values[1:]
+        shape = shape_of(value, event, trace)
+        if shape is None:
+            self._sink.put_event(int(rows[0]), event)
+            return rows[1:], values[1:]
+        before = len(rows)
+        rows, values = self._put_matching(shape, rows, values)
+        if before - len(rows) >= _FEW_ROWS:
+            self._shapes.append(shape)
+        return rows, values
+
+    def _put_matching(self, shape: Shape, rows: Rows, values: Array) -> tuple[Rows, Array]:
+        same = shape.matches(values)
+        if same.all():
+            self._put(shape, rows, values)
+            return rows[:0], values[:0]
+        if same.any():
+            self._put(shape, rows[same], values[same])
+            return rows[~same], values[~same]
+        return rows, values
+
+    def _put(self, shape: Shape, rows: Rows, values: Array) -> None:
+        columns, good = shape.columns(values)
+        if not good.all():
+            self._one_by_one(rows[~good])
+            rows, columns = rows[good], {name: column[good] for name, column in columns.items()}
+        self._sink.put(rows, shape.kind, columns)
+
+    def _one_by_one(self, rows: Rows) -> None:
+        for row in rows.tolist():
+            start = self._starts[row]
+            try:
+                event = decode(self._data[start : start + self._length].tobytes())
+            except CorruptInputError as error:
+                self._sink.put_error(row, str(error))
+            else:
+                self._sink.put_event(row, event)
