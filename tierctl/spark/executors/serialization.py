@@ -21,10 +21,11 @@ _ROOMS = (
     "model",
     "state",
     "plan",
-    "metadata.bulk_fold",
-    "metadata.cache_ledger",
+    "verify",
+    "metadata.parallel_fold",
+    "metadata.state_dir.cache_ledger",
     "report.formatters.pages",
-    "spark.verify",
+    "spark.executors.verify",
 )
 _PROTOCOL = 5
 
