@@ -42,7 +42,7 @@ def rows(chunks: Sequence[RecordChunk]) -> list[tuple[int, int, bytes | None]]:
 
 
 def missing(chunks: Sequence[RecordChunk]) -> list[tuple[int, int, bool]]:
-    return [(bad.offset, bad.next_offset, bad.is_gap) for chunk in chunks for bad in chunk.bad]
+    return [(bad.offset, bad.next_offset, bad.is_gap) for chunk in chunks for bad in chunk.damage]
 
 
 def values(chunks: Sequence[RecordChunk]) -> list[bytes | None]:

@@ -46,7 +46,7 @@ class TestWhatIsMissing:
         # Ranges that are nothing but a control record.
         for offset in set(range(36)) - {offset for offset, _, _ in rows(chunks)}:
             (control,) = topic.read(0, offset, offset + 1)
-            assert (rows([control]), control.next_offset, control.bad) == ([], offset + 1, ())
+            assert (rows([control]), control.next_offset, control.damage) == ([], offset + 1, ())
         # Nor does a transaction that is still open hold anything back.
         with tiered.transaction(name, 3, transactional_id=name) as producer:
             patient = on(tiered, name, stall_timeout_ms=5000)

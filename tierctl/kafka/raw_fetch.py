@@ -35,10 +35,10 @@ class RawFetcher:
         while start_offset < end_offset:
             window = self._window(partition, start_offset)
             chunk = chunk_of(window, partition, start_offset, end_offset, source)
-            if not len(window.heads) and chunk.bad:
+            if not len(window.heads) and chunk.damage:
                 # Damage with nothing good after it: where it ends, only the end offset says.
                 chunk = empty_chunk(
-                    partition, end_offset, DamagedRange(start_offset, end_offset, chunk.bad[-1].error)
+                    partition, end_offset, DamagedRange(start_offset, end_offset, chunk.damage[-1].error)
                 )
             if chunk.next_offset <= start_offset:
                 raise MetadataError(

@@ -235,6 +235,6 @@ class _Reading:
         """Read on by our own means until the damage lies behind: the consumer would stay there for ever."""
         for chunk in self._raw(self._end):
             yield chunk
-            if any(not bad.is_gap for bad in chunk.bad):
+            if any(not bad.is_gap for bad in chunk.damage):
                 break
         self._assign(self._next)

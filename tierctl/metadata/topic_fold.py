@@ -77,7 +77,7 @@ class TopicFold:
 
     def fold(self, chunk: RecordChunk) -> None:
         """The next chunk of a partition."""
-        partition = chunk.metadata_partition
+        partition = chunk.partition
         table = decode_column(chunk.values)
         if self._keeper is not None:
             chunk, table = self._keeper.take(chunk, table)
@@ -88,7 +88,7 @@ class TopicFold:
             metadata_offsets=chunk.offsets.tolist(),
             next_offset=chunk.next_offset,
         )
-        for bad in chunk.bad:
+        for bad in chunk.damage:
             self._state.quarantined.append(Quarantined(partition, bad.offset, bad.error))
         for stray in strays(table, partition, self._partition_count):
             home = metadata_partition(stray.topic_id, stray.partition, self._partition_count)

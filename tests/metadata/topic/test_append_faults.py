@@ -45,7 +45,7 @@ def content(folder: Path) -> list[list[bytes | None]]:
     found: list[list[bytes | None]] = []
     for partition, end in log.end_offsets().items():
         chunks = list(log.read(partition, 0, end))
-        assert not any(chunk.bad for chunk in chunks)
+        assert not any(chunk.damage for chunk in chunks)
         found.append([value for chunk in chunks for value in chunk.values.to_pylist()])
     return found
 

@@ -23,7 +23,7 @@ def values_of(folder: Path) -> dict[int, list[bytes | None]]:
     found: dict[int, list[bytes | None]] = {}
     for partition, end in log.end_offsets().items():
         chunks = list(log.read(partition, 0, end))
-        assert not any(chunk.bad for chunk in chunks)
+        assert not any(chunk.damage for chunk in chunks)
         found[partition] = [value for chunk in chunks for value in chunk.values.to_pylist()]
     return found
 

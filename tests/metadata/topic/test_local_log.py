@@ -51,7 +51,7 @@ def chunks_of(log: MetadataLogOnDisk, partition: int = 0) -> list[RecordChunk]:
 
 
 def bad_of(log: MetadataLogOnDisk, partition: int = 0) -> list[tuple[int, int]]:
-    return [(bad.offset, bad.next_offset) for chunk in chunks_of(log, partition) for bad in chunk.bad]
+    return [(bad.offset, bad.next_offset) for chunk in chunks_of(log, partition) for bad in chunk.damage]
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ class TestAppending:
         (chunk,) = log.read(0, 0, 12)
         assert chunk.offsets.tolist() == list(range(12))
         assert set(chunk.timestamps_ms.tolist()) == {NOW_MS}
-        assert (chunk.next_offset, chunk.bad) == (12, ())
+        assert (chunk.next_offset, chunk.damage) == (12, ())
         log.close()
 
     def test_a_reader_cannot_append(self, folder: Path) -> None:
@@ -224,7 +224,7 @@ class TestWhatOthersWrite:
         log = open_log(folder, writable=False)
         (chunk,) = chunks_of(log)
         assert chunk.offsets.tolist() == [*range(10), 11]
-        assert (chunk.next_offset, chunk.bad) == (12, ())
+        assert (chunk.next_offset, chunk.damage) == (12, ())
         assert [(c.values.to_pylist(), c.next_offset) for c in log.read(0, 10, 11)] == [([], 11)]
 
     def test_tombstones_are_null(self, folder: Path) -> None:
@@ -242,7 +242,7 @@ class TestWhatOthersWrite:
         log = open_log(folder, writable=False)
         assert bad_of(log) == [(10, 12), (13, 14), (15, 16), (16, 18)]
         assert values_of(log, 0, 10) == [b"12", b"14", b"18"]
-        assert [[(b.offset, b.next_offset) for b in c.bad] for c in log.read(0, 13, 15)] == [[(13, 14)]]
+        assert [[(b.offset, b.next_offset) for b in c.damage] for c in log.read(0, 13, 15)] == [[(13, 14)]]
 
     def test_windows_smaller_than_batches(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from tierctl.metadata.topic import partition_log

@@ -31,7 +31,7 @@ class TestTornTails:
             assert reader.end_offsets()[0] == left
             chunks = chunks_of(reader)
             assert [value for chunk in chunks for value in chunk.values.to_pylist()] == VALUES[:left]
-            assert not any(chunk.bad for chunk in chunks)
+            assert not any(chunk.damage for chunk in chunks)
             assert path.read_bytes() == whole[:size], "a reader never writes"
             if size % 23:
                 continue
@@ -75,7 +75,7 @@ class TestDamage:
         assert log.end_offsets()[0] == 10
         assert bad_of(log) == [(3, 4)]
         assert values_of(log, 0) == VALUES[:3] + VALUES[4:]
-        (bad,) = chunks_of(log)[0].bad
+        (bad,) = chunks_of(log)[0].damage
         assert bad.error.source == str(path)
         assert bad.error.at is not None
         assert third <= bad.error.at < third + 100

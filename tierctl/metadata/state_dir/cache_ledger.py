@@ -82,13 +82,13 @@ class CacheLedger:
 
     def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
         """Keep a chunk's events for the caches; returns those that no cache had yet."""
-        for bad in chunk.bad:
-            self._hold(chunk.metadata_partition, bad.offset)
+        for bad in chunk.damage:
+            self._hold(chunk.partition, bad.offset)
         groups, nobodys = rows_by_user_partition(table)
         for row in nobodys.tolist():
             # A tombstone says nothing; what can't be decoded is to be met again.
             if chunk.values[row].is_valid:
-                self._hold(chunk.metadata_partition, int(chunk.offsets[row]))
+                self._hold(chunk.partition, int(chunk.offsets[row]))
                 break
         fresh = [nobodys, *(self._keep(whose, chunk, rows) for whose, rows in groups)]
         rows = np.sort(np.concatenate(fresh))
@@ -108,9 +108,9 @@ class CacheLedger:
         if cache is None:
             name = cache_name(whose)
             if name is None:
-                self._hold(chunk.metadata_partition, int(chunk.offsets[rows[0]]))
+                self._hold(chunk.partition, int(chunk.offsets[rows[0]]))
                 return rows
-            cache = self.caches[whose.key] = CacheInHand(whose, name, chunk.metadata_partition)
+            cache = self.caches[whose.key] = CacheInHand(whose, name, chunk.partition)
         new: Int64s = rows[chunk.offsets[rows] > cache.last_offset]
         if len(new):
             self.pending_bytes += cache.add(chunk, new)

@@ -169,7 +169,7 @@ class PartitionLog:
             position, expected = self._seek(file, base, start_offset - 1)
             for window in scan_windows(file, position, expected):
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
-                reached = max(window.next_offset, *(bad.next_offset for bad in chunk.bad), reached)
+                reached = max(window.next_offset, *(bad.next_offset for bad in chunk.damage), reached)
                 start_offset = chunk.next_offset
                 yield chunk
                 if reached >= end_offset:

@@ -14,10 +14,10 @@ def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> Records:
 
     A stretch that begins before `first_offset` is told of by whoever reads there.
     """
-    damaged = [bad for bad in chunk.bad if not bad.is_gap and bad.offset >= first_offset]
+    damaged = [bad for bad in chunk.damage if not bad.is_gap and bad.offset >= first_offset]
     if not damaged:
         offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
-        return Records.of(chunk.metadata_partition, offsets, timestamps_ms, chunk.values)
+        return Records.of(chunk.partition, offsets, timestamps_ms, chunk.values)
     return _with_damage(chunk, damaged)
 
 
@@ -30,7 +30,7 @@ def _with_damage(chunk: RecordChunk, damaged: Sequence[DamagedRange]) -> Records
     values = pa.concat_arrays([chunk.values, pa.array(nothing, chunk.values.type)])
     errors = {int(row): str(damaged[order[row] - count]) for row in np.flatnonzero(order >= count)}
     return Records.of(
-        chunk.metadata_partition,
+        chunk.partition,
         pa.array(offsets[order]),
         timestamps_ms.take(rows),
         values.take(rows),

@@ -93,7 +93,7 @@ def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = No
     names = split.columns or SCHEMA.names
     if not ranges:
         return rows.batch(names)
-    lost = _lost(chunk.metadata_partition, ranges)
+    lost = _lost(chunk.partition, ranges)
     mask = mask_of(predicates, lost.column)
     both = pa.concat_batches([rows.batch(SCHEMA.names), lost if mask is None else lost.filter(mask)])
     return both.take(pc.sort_indices(both, sort_keys=[("metadata_offset", "ascending")])).select(names)
@@ -112,7 +112,7 @@ class _Rows:
     @classmethod
     def of_chunk(cls, chunk: RecordChunk) -> "_Rows":
         offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
-        return cls(chunk.metadata_partition, offsets, timestamps_ms, chunk.values)
+        return cls(chunk.partition, offsets, timestamps_ms, chunk.values)
 
     def decoded(self) -> "_Rows":
         return replace(self, events=decode_column(self.values).combine_chunks())
@@ -195,7 +195,7 @@ def _timestamp(timestamps_ms: pa.Array) -> pa.Array:
 
 def _ranges(chunk: RecordChunk, split: MetadataSplit) -> list[DamagedRange]:
     """What can't be read and begins in the split: each is told of by one task only."""
-    return [bad for bad in chunk.bad if split.start_offset <= bad.offset < split.end_offset]
+    return [bad for bad in chunk.damage if split.start_offset <= bad.offset < split.end_offset]
 
 
 def _lost(metadata_partition: int, ranges: Sequence[DamagedRange]) -> pa.RecordBatch:

@@ -38,18 +38,19 @@ class DamagedRange:
 
 @dataclass(frozen=True, slots=True)
 class RecordChunk:
-    """Consecutive records of one metadata partition, as columns of equal length.
+    """Consecutive records of partition `partition` of one topic, as columns of equal length.
 
-    `values` is a binary Arrow array, null for tombstones. Control records are not in it; `next_offset` is
-    the offset after everything covered, control records and gaps included.
+    `values` is a binary Arrow array, null for tombstones. Control records are left out. `next_offset` is
+    the offset after all offsets that the chunk covers, control records and gaps included. `damage` names
+    each range of these offsets that has no readable record, by offset.
     """
 
-    metadata_partition: int
+    partition: int
     offsets: Int64s
     timestamps_ms: Int64s
     values: pa.BinaryArray
     next_offset: int
-    bad: tuple[DamagedRange, ...] = field(default=())
+    damage: tuple[DamagedRange, ...] = field(default=())
 
 
 def chunk_of(window: Window, partition: int, start_offset: int, end_offset: int, source: str) -> RecordChunk:
@@ -101,12 +102,12 @@ def _one_of(chunks: Sequence[RecordChunk]) -> RecordChunk:
     if len(chunks) == 1:
         return chunks[0]
     return RecordChunk(
-        chunks[0].metadata_partition,
+        chunks[0].partition,
         np.concatenate([chunk.offsets for chunk in chunks]),
         np.concatenate([chunk.timestamps_ms for chunk in chunks]),
         pa.concat_arrays([chunk.values for chunk in chunks]),
         chunks[-1].next_offset,
-        tuple(bad for chunk in chunks for bad in chunk.bad),
+        tuple(bad for chunk in chunks for bad in chunk.damage),
     )
 
 
