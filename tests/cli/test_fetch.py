@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.cli.fetch_options import BinaryForm, IsolationLevel
+from tierctl.cli.fetch_options import BinaryForm
 from tierctl.cli.main import run
 from tierctl.metadata import open_metadata
-from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
-from tierctl.read.reader import Isolation
+from tierctl.model import IsolationLevel, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
 from tierctl.read.rows import COLUMNS, Binary, encoder
 from tierctl.wire.files.indexes import OffsetIndex
 
@@ -120,7 +119,7 @@ def test_binary_forms_say_what_they_are(data: bytes | None) -> None:
 
 def test_the_choices_of_the_command_are_those_of_the_room() -> None:
     assert [str(form) for form in BinaryForm] == [str(form) for form in Binary]
-    assert [str(level) for level in IsolationLevel] == [str(level) for level in Isolation]
+    assert [str(level) for level in IsolationLevel] == ["read_uncommitted", "read_committed"]
 
 
 NAMED = {"earliest": 0, "earliest-local": 1444, "latest-tiered": 1443, "latest": None, "700": 700}

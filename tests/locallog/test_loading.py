@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import CorruptInputError, NotFoundError, TierctlError, UsageError
-from tierctl.locallog import read_log_dirs
+from tierctl.locallog import list_partitions, read_log_dirs
 from tierctl.model import (
     EpochEntry,
     LocalLog,
@@ -44,6 +44,21 @@ def test_an_untiered_broker(capture: Tree) -> None:
     assert {str(p): log.last_stable_offset for p, log in logs.items()} == {
         "bills-0": 3500, "bills-1": 3500, "events-0": 5000, "ledger-0": 3280,
     }  # fmt: skip
+
+
+def test_partitions_of_log_directories_without_their_logs(capture: Tree, tmp_path: Path) -> None:
+    root = capture("untiered-broker") / "local"
+    logs = read_log_dirs([root])
+    assert list_partitions([root]) == sorted({log.topic_id_partition for log in logs})
+    write_log(tmp_path, [[batch(0)]])
+    (tmp_path / str(PARTITION) / "leader-epoch-checkpoint").write_bytes(b"damaged")
+    (tmp_path / "other-1").mkdir()
+    (tmp_path / "third-1").mkdir()
+    (tmp_path / "third-1" / "partition.metadata").write_bytes(b"damaged")
+    assert f"{TOPIC_ID}:{PARTITION}" in map(str, list_partitions([tmp_path, root]))
+    assert len(list_partitions([tmp_path, root])) == len(logs) + 1
+    with pytest.raises(UsageError, match="no directory"):
+        list_partitions([tmp_path / "none"])
 
 
 def test_an_empty_transaction_index_is_none(tmp_path: Path) -> None:

@@ -12,13 +12,14 @@ import pytest
 from tierctl.errors import TierctlError
 from tierctl.model import (
     IndexType,
+    IsolationLevel,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
 from tierctl.read.cut import cut
 from tierctl.read.indexes import UncachedIndexes
-from tierctl.read.reader import Isolation, PartitionReader
+from tierctl.read.reader import PartitionReader
 from tierctl.read.tasks import ReadTask, read_task
 from tierctl.read.view import PartitionView
 from tierctl.wire.batches.record_columns import SCHEMA
@@ -81,7 +82,7 @@ def test_tasks_of_transactions_read_what_one_reader_reads(seed: int, split_bytes
     log, world, store = world_of(seed)
     view = view_of(world)
     fetcher = UncachedIndexes(store)  # type: ignore[arg-type]
-    reader = PartitionReader(view, fetcher, world.problems.append, isolation=Isolation.READ_COMMITTED)
+    reader = PartitionReader(view, fetcher, world.problems.append, isolation=IsolationLevel.READ_COMMITTED)
     end = reader.end_offset
     expected = [answer for answer in committed(log) if answer[0] < end]
     store.asked.clear()
@@ -113,7 +114,7 @@ def test_indexes_that_are_lost_are_made_up_for(seed: int, lost: str) -> None:
     view = view_of(world)
     fetcher = UncachedIndexes(store)  # type: ignore[arg-type]
     report = world.problems.append
-    reader = PartitionReader(view, fetcher, report, isolation=Isolation.READ_COMMITTED)
+    reader = PartitionReader(view, fetcher, report, isolation=IsolationLevel.READ_COMMITTED)
     tasks = list(cut(view, *reader.span(), committed_only=(fetcher, report), split_bytes=300))
     assert answers(tasks, store, world.problems) == committed(log)
     assert world.problems == []

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
-from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierctl.read.index_rows import index_rows
 from tierctl.read.indexes import rebuilt_indexes
-from tierctl.read.reader import Isolation
 from tierctl.read.source import RemoteSegment
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
@@ -235,7 +234,7 @@ def test_rebuilt_indexes_lead_to_the_batch_of_every_offset(capture: Capture, top
 
 
 def committed_of(tier: Tier, topic: str) -> list[tuple[int, int, str | None, str | None]]:
-    return as_answers(tier.reader(topic, isolation=Isolation.READ_COMMITTED).read())
+    return as_answers(tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED).read())
 
 
 @pytest.mark.parametrize(
@@ -259,7 +258,7 @@ def test_what_was_aborted_is_known_without_transaction_indexes(
 
     assert committed_of(tier, topic) == healthy
     assert bool(tier.problems) is damaged
-    reader = tier.reader(topic, isolation=Isolation.READ_COMMITTED)
+    reader = tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED)
     for segment in tier.segments(topic)[1:]:
         start = segment.start_offset - 5
         wanted = [a for a in healthy if start <= a[0] < start + 60]

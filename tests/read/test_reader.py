@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import NotFoundError
-from tierctl.model import RemoteLogSegmentState
-from tierctl.read.reader import Isolation
+from tierctl.model import IsolationLevel, RemoteLogSegmentState
 from tierctl.state.tier import TierState
 
 from tests.read import brute
@@ -168,7 +167,7 @@ def test_read_committed_leaves_out_what_was_aborted(
     expected = brute.committed(everything)
     assert len(expected) < len(brute.visible(everything))
 
-    assert as_answers(tier.reader(topic, isolation=Isolation.READ_COMMITTED).read()) == [
+    assert as_answers(tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED).read()) == [
         r.answer for r in expected
     ]
     assert tier.problems == []
@@ -183,7 +182,7 @@ def test_read_committed_from_any_offset(
     tier = Tier.of(metadata, remote, local)
     files = logs_of(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
     expected = [r.answer for r in brute.committed(brute.decode_files(files))]
-    reader = tier.reader(topic, isolation=Isolation.READ_COMMITTED)
+    reader = tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED)
     starts = [s.start_offset for s in tier.segments(topic)]
     offsets = {*range(0, reader.end_offset, 97), *(o + step for o in starts for step in (-7, -1, 0, 1, 7))}
 
@@ -199,7 +198,7 @@ def test_read_committed_of_the_tier_alone_ends_where_it_can_not_know(
     metadata, remote, _ = (capture(name) / folder for folder in folders)
     tier = Tier.of(metadata, remote)
     everything = brute.decode_files(logs_of(tier, topic, 0))
-    reader = tier.reader(topic, isolation=Isolation.READ_COMMITTED)
+    reader = tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED)
 
     assert as_answers(reader.read()) == [r.answer for r in brute.committed(everything)]
     assert tier.problems == []
@@ -223,7 +222,7 @@ def test_what_was_tiered_is_readable_whatever_the_high_watermark_says(
     root = capture("tiered-cluster")
     log_dir = writable("tiered-cluster/before")
     (log_dir / "replication-offset-checkpoint").unlink()
-    for isolation in Isolation:
+    for isolation in IsolationLevel:
         tier = Tier.of(root / "before", root / "before-remote", log_dir)
         reader = tier.reader("clicks", isolation=isolation)
         assert [r.offset for r in reader.read()] == list(range(2400, 4800))

@@ -10,6 +10,7 @@ import pytest
 from tierctl.errors import RemoteResourceNotFound, TierctlError
 from tierctl.model import (
     IndexType,
+    IsolationLevel,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
@@ -17,7 +18,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.read.indexes import UncachedIndexes
-from tierctl.read.reader import Isolation, PartitionReader
+from tierctl.read.reader import PartitionReader
 from tierctl.read.view import PartitionView
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.wire.batches.record_batch import ControlType, Record, encode_batch, encode_end_transaction_marker
@@ -190,7 +191,7 @@ class World:
             fetcher=fetcher,
             report=report,
         )
-        return PartitionReader(view, fetcher, report, isolation=Isolation.READ_COMMITTED)
+        return PartitionReader(view, fetcher, report, isolation=IsolationLevel.READ_COMMITTED)
 
 
 def committed(log: Log) -> list[tuple[int, int, str | None, str | None]]:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs
-from tierctl.model import LocalLog, RemoteLogSegmentMetadata
+from tierctl.model import IsolationLevel, LocalLog, RemoteLogSegmentMetadata
 from tierctl.read.indexes import IndexFetcher, UncachedIndexes
-from tierctl.read.reader import FetchedRecord, Isolation, PartitionReader
+from tierctl.read.reader import FetchedRecord, PartitionReader
 from tierctl.read.view import PartitionView
 from tierctl.state.fold.events import fold
 from tierctl.state.tier import PartitionState, TierState
@@ -77,7 +77,7 @@ class Tier:
         topic: str,
         partition: int = 0,
         *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         fetcher: Callable[[PartitionView], IndexFetcher] | None = None,
     ) -> PartitionReader:
         view = self.view(topic, partition)

@@ -18,7 +18,8 @@ import typer
 from tierctl.cli.options import is_typed
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, Selection, TopicConfig, Uuid
-from tierctl.model.operator_values import folder_of, private_keys_of, remote_uri_of
+from tierctl.model.private_keys import private_keys_of
+from tierctl.model.uris import folder_of, remote_uri_of
 from tierctl.report.terminal import printable
 from tierctl.spark.session.settings import SparkSettings
 

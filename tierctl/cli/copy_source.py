@@ -13,7 +13,7 @@ from tierctl.cli.context import Context
 from tierctl.cli.mutation import Mutation, mutation
 from tierctl.cli.plans import report_quarantined, say
 from tierctl.errors import UsageError
-from tierctl.model.operator_values import folder_of
+from tierctl.model.uris import folder_of
 from tierctl.plan.plan import Plan
 
 if TYPE_CHECKING:

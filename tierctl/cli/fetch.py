@@ -13,7 +13,8 @@ from tierctl.cli.context import Context
 from tierctl.cli.reading import Tier, logs_if_given, note, read_state, show_problem
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model.operator_values import parse_time_ms
+from tierctl.model import IsolationLevel
+from tierctl.model.times import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.read.partitions import Readable
@@ -37,7 +38,7 @@ def fetch(
     from_time: own.FromTime = None,
     to_time: own.ToTime = None,
     max_records: own.MaxRecords = None,
-    isolation: own.Isolation = own.IsolationLevel.READ_UNCOMMITTED,
+    isolation: own.Isolation = IsolationLevel.READ_UNCOMMITTED,
     output: own.Rows = None,
     binary: own.Binary = own.BinaryForm.AUTO,
     raw_segment: own.RawSegment = None,
@@ -128,12 +129,12 @@ def asked_partitions(
 ) -> Iterator[Asked]:
     """The partitions that the options mean, with those of their records that they mean."""
     from tierctl.read.leaders import log_start_on
-    from tierctl.read.reader import Isolation, PartitionReader
+    from tierctl.read.reader import PartitionReader
 
     cluster = context.cluster()
     for readable in chosen_partitions(context, problems):
         view = tier.view(readable, problems, log_start_on(cluster, readable.topic_id_partition))
-        isolation = Isolation(ctx.params["isolation"])
+        isolation = IsolationLevel(ctx.params["isolation"])
         reader = PartitionReader(view, tier.fetcher, problems.report, isolation=isolation)
         start = _start(ctx, view, reader)
         if start is not None:

@@ -7,17 +7,10 @@ from typing import Annotated
 import typer
 
 from tierctl.cli import options
-from tierctl.model import IndexType
+from tierctl.model import IndexType, IsolationLevel
 
 _RECORDS = "Which records"
 _OBJECTS = "Instead of records"
-
-
-class IsolationLevel(StrEnum):
-    """Kafka's isolation.level."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
 
 
 class BinaryForm(StrEnum):

@@ -16,7 +16,7 @@ from tierctl.cli.context import Context
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model import Uuid
-from tierctl.model.operator_values import parse_time_ms
+from tierctl.model.times import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.cli.format_consumer import Consumer

@@ -11,7 +11,7 @@ from tierctl.cli.context import Context
 from tierctl.cli.options import EngineName
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model.operator_values import remote_uri_of
+from tierctl.model.uris import remote_uri_of
 
 if TYPE_CHECKING:
     from tierctl.pipeline.run import Pipeline, PipelineRun, Progress, RunTasks

@@ -16,7 +16,7 @@ from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import printed
-from tierctl.model.operator_values import parse_time_ms
+from tierctl.model.times import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.read.indexes import IndexFetcher

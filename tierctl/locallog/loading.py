@@ -5,6 +5,7 @@ without changing any.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
@@ -71,6 +72,20 @@ def read_log_dirs(
             if checkpoints is not None:
                 logs += _read_or_report(partition, folder, checkpoints, on_error)
     return sorted(logs, key=lambda log: log.topic_partition)
+
+
+def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:
+    """Return every user partition that has a folder in these directories, read from partition.metadata only.
+
+    Folders without a readable partition.metadata are left out. Raises UsageError when a directory is not one.
+    """
+    found = set()
+    for directory in dirs:
+        for partition, folder in _partition_folders(Path(directory), include_internal=False, select=None):
+            with suppress(OSError, CorruptInputError):
+                topic_id = read_partition_metadata((folder / "partition.metadata").read_bytes())
+                found.add(TopicIdPartition(topic_id, partition.topic, partition.partition))
+    return sorted(found)
 
 
 def _partition_folders(

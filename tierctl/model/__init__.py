@@ -10,8 +10,9 @@ from tierctl.model.events import (
     RemotePartitionDeleteMetadata,
 )
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
+from tierctl.model.isolation import IsolationLevel
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
-from tierctl.model.selection import Selection
+from tierctl.model.selection import Selection, SelectionRequest
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
 from tierctl.model.tier import IndexType, LogSegmentData, ObjectPart, SegmentObjectName
 
@@ -19,6 +20,7 @@ __all__ = [
     "Dialect",
     "EpochEntry",
     "IndexType",
+    "IsolationLevel",
     "LocalLog",
     "LocalSegment",
     "LogSegmentData",
@@ -32,6 +34,7 @@ __all__ = [
     "RemotePartitionDeleteState",
     "SegmentObjectName",
     "Selection",
+    "SelectionRequest",
     "TopicConfig",
     "TopicIdPartition",
     "TopicPartition",

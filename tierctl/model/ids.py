@@ -37,17 +37,21 @@ class Uuid(str):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The id an operator typed; UsageError when it is not 22 characters of base64url."""
+        """Return the id that an operator typed, in the form in which Kafka prints it.
+
+        UsageError for padding, another length, a character outside base64url, and for a last character
+        with bits that 16 bytes do not fill: another spelling of the same id would match no printed id.
+        """
         try:
             raw = base64.b64decode(text.encode("ascii") + b"==", altchars=b"-_", validate=True)
         except (UnicodeEncodeError, binascii.Error):
             raw = b""
-        if len(raw) != 16 or len(text) != 22:
+        if len(raw) != 16 or cls.from_bytes(raw) != text:
             raise UsageError(
                 f"not a Kafka id: {text!r}",
-                hint="expected 22 characters of base64url, as 2QZ5FAXaQrqgUzsReWnweA",
+                hint="expected 22 characters of base64url without padding, as 2QZ5FAXaQrqgUzsReWnweA",
             )
-        return cls.from_bytes(raw)
+        return cls(text)
 
     @property
     def bytes(self) -> bytes:

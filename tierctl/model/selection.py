@@ -1,30 +1,171 @@
-"""A choice of user partitions."""
+"""The choice of user partitions by --topic, --partition and --topic-id.
 
+A command receives a `SelectionRequest`, reads the partitions that exist, and resolves the request once:
+
+    selection = request.resolve(part.topic_id_partition for part in state)
+    chosen = [part for part in state if part.topic_id_partition in selection]
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Self
 
-from tierctl.model.ids import TopicIdPartition, Uuid
+from tierctl.errors import NotFoundError, UsageError
+from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
+
+_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which user partitions are meant; an empty set does not narrow."""
+class _Criteria:
+    """Topic names, partition numbers and topic ids; an empty set admits every value."""
 
     topics: frozenset[str] = frozenset()
     partitions: frozenset[int] = frozenset()
     topic_ids: frozenset[Uuid] = frozenset()
 
-    def __contains__(self, partition: TopicIdPartition) -> bool:
-        return self.matches(partition.topic, partition.topic_id, partition.partition)
+    @property
+    def narrows(self) -> bool:
+        """Whether any of the three sets restricts the choice."""
+        return bool(self.topics or self.partitions or self.topic_ids)
 
     def matches(self, topic: str | None, topic_id: str | None, partition: int | None) -> bool:
-        """Whether a user partition is meant."""
+        """Return whether name, id and number all meet the criteria; None meets only an empty set."""
         return (
             (not self.topics or topic in self.topics)
             and (not self.partitions or partition in self.partitions)
             and (not self.topic_ids or topic_id in self.topic_ids)
         )
 
-    @property
-    def narrows(self) -> bool:
-        """Whether anything is left out."""
-        return bool(self.topics or self.partitions or self.topic_ids)
+
+class Selection(_Criteria):
+    """The user partitions that a command works on; the result of `SelectionRequest.resolve`.
+
+    Membership is decided by the criteria, so partitions that appear while a command runs are selected, too.
+    `Selection()` selects every partition.
+    """
+
+    __slots__ = ()
+
+    def __contains__(self, partition: TopicIdPartition) -> bool:
+        return self.matches(partition.topic, partition.topic_id, partition.partition)
+
+
+class SelectionRequest(_Criteria):
+    """The values of --topic, --partition and --topic-id, not yet compared with existing partitions."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(
+        cls, *, topics: Iterable[str] = (), partitions: Iterable[int] = (), topic_ids: Iterable[str] = ()
+    ) -> Self:
+        """Return the request for these values; UsageError for a malformed id or a negative number."""
+        numbers = frozenset(partitions)
+        if numbers and min(numbers) < 0:
+            raise UsageError(f"partition {min(numbers)} is negative", hint="partition numbers begin with 0")
+        return cls(
+            topics=frozenset(topics),
+            partitions=numbers,
+            topic_ids=frozenset(Uuid.parse(text) for text in topic_ids),
+        )
+
+    def may_select(self, partition: TopicPartition) -> bool:
+        """Return whether a partition whose topic id is unknown meets the criteria on name and number."""
+        return (not self.topics or partition.topic in self.topics) and (
+            not self.partitions or partition.partition in self.partitions
+        )
+
+    def resolve(self, known: Iterable[TopicIdPartition]) -> Selection:
+        """Return the selection of this request, given every partition that exists in `known`.
+
+        Each topic, id and number of the request must belong to at least one selected partition; otherwise
+        NotFoundError names the value and the nearest known ones. `known` is read only if the request
+        restricts anything.
+        """
+        selection = Selection(topics=self.topics, partitions=self.partitions, topic_ids=self.topic_ids)
+        if self.narrows:
+            partitions = frozenset(known)
+            self._require_known(partitions)
+            of_topics = [p for p in partitions if self._admits_topic(p)]
+            self._require_pairs(partitions, of_topics)
+            self._require_numbers(of_topics)
+        return selection
+
+    def _admits_topic(self, partition: TopicIdPartition) -> bool:
+        return (not self.topics or partition.topic in self.topics) and (
+            not self.topic_ids or partition.topic_id in self.topic_ids
+        )
+
+    def _require_known(self, known: Collection[TopicIdPartition]) -> None:
+        """Raise NotFoundError for a topic name or a topic id that no known partition has."""
+        names = {partition.topic for partition in known}
+        for topic in sorted(self.topics - names):
+            near = get_close_matches(topic, sorted(names), n=_SHOWN_MAX)
+            similar = " with similar names" if near else ""
+            raise NotFoundError(
+                f'unknown topic "{topic}"', hint=f"known topics{similar}: {_listed(near or names)}"
+            )
+        topics = {partition.topic_id: partition.topic for partition in known}
+        for topic_id in sorted(self.topic_ids - topics.keys()):
+            ids = {each for each, topic in topics.items() if not self.topics or topic in self.topics}
+            near = get_close_matches(topic_id, sorted(ids), n=_SHOWN_MAX, cutoff=0.8)
+            shown = [f"{each} ({topics[Uuid(each)]})" for each in near or ids]
+            raise NotFoundError(f"unknown topic id {topic_id}", hint=f"known topic ids: {_listed(shown)}")
+
+    def _require_pairs(
+        self, known: Collection[TopicIdPartition], of_topics: Collection[TopicIdPartition]
+    ) -> None:
+        """Raise NotFoundError for a topic id whose topic is not named, and for a name without a named id."""
+        for topic_id in sorted(self.topic_ids - {partition.topic_id for partition in of_topics}):
+            topic = next(partition.topic for partition in known if partition.topic_id == topic_id)
+            raise NotFoundError(
+                f'topic id {topic_id} belongs to topic "{topic}", which --topic leaves out',
+                hint="a partition must meet both --topic and --topic-id: leave one out",
+            )
+        for topic in sorted(self.topics - {partition.topic for partition in of_topics}):
+            ids = {partition.topic_id for partition in known if partition.topic == topic}
+            raise NotFoundError(
+                f'topic "{topic}" has none of the topic ids {", ".join(sorted(self.topic_ids))}',
+                hint=f'known topic ids of topic "{topic}": {_listed(ids)}',
+            )
+
+    def _require_numbers(self, of_topics: Collection[TopicIdPartition]) -> None:
+        """Raise NotFoundError for a number that no chosen topic has, and for a topic with none of them."""
+        numbers_of: dict[str, set[int]] = defaultdict(set)
+        for partition in of_topics:
+            by_id = f"topic id {partition.topic_id}"
+            numbers_of[f'topic "{partition.topic}"' if self.topics else by_id].add(partition.partition)
+        is_one = len(numbers_of) == 1
+        for title, numbers in sorted(numbers_of.items()) if self.topics or self.topic_ids else ():
+            missing = self.partitions - numbers
+            if missing and (is_one or missing == self.partitions):
+                raise NotFoundError(
+                    f"{title} has no partition {_ranges(missing)}",
+                    hint=f"known partitions of {title}: {_ranges(numbers)}",
+                )
+        known = frozenset[int]().union(*numbers_of.values())
+        if not self.partitions <= known:
+            raise NotFoundError(
+                f"no selected topic has a partition {_ranges(self.partitions - known)}",
+                hint=f"known partitions: {_ranges(known)}",
+            )
+
+
+def _listed(names: Collection[str]) -> str:
+    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
+    return (", ".join(sorted(names)[:_SHOWN_MAX]) or "none") + more
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return the numbers as `0-3, 7`."""
+    ranges: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if ranges and ranges[-1][1] == number - 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges]
+    return ", ".join(shown[:_SHOWN_MAX]) + (", …" if len(shown) > _SHOWN_MAX else "") or "none"

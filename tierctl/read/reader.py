@@ -1,23 +1,16 @@
 """Records of one user partition, from the tier and the local log above it, as a consumer would see them."""
 
 from collections.abc import Iterator
-from enum import StrEnum
 from functools import cached_property
 from typing import NamedTuple
 
 from tierctl.errors import NotFoundError
+from tierctl.model import IsolationLevel
 from tierctl.read.aborted import AbortedTransactions
 from tierctl.read.indexes import Indexes, IndexFetcher, Report
 from tierctl.read.part_reader import PieceReader
 from tierctl.read.view import PartitionView, Piece
 from tierctl.wire.batches.record_batch import Header
-
-
-class Isolation(StrEnum):
-    """Which records a reader may see (Kafka's isolation.level)."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
 
 
 class FetchedRecord(NamedTuple):
@@ -53,13 +46,13 @@ class PartitionReader:
         fetcher: IndexFetcher,
         report: Report,
         *,
-        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+        isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
         self._view = view
         self._report = report
         self._indexes = Indexes(fetcher, report)
         self._pieces = PieceReader(view.lineage, self._indexes, report)
-        self._committed_only = isolation is Isolation.READ_COMMITTED
+        self._committed_only = isolation is IsolationLevel.READ_COMMITTED
 
     @cached_property
     def undecided_offset(self) -> int | None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Self
 
 from tierctl.errors import UsageError
-from tierctl.model import Selection, Uuid
-from tierctl.model.operator_values import folder_of, parse_time_ms, private_keys_of, remote_uri_of
+from tierctl.model import IsolationLevel, Selection, Uuid
+from tierctl.model.private_keys import private_keys_of
+from tierctl.model.times import parse_time_ms
+from tierctl.model.uris import folder_of, remote_uri_of
 from tierctl.read.cut import SPLIT_BYTES
-from tierctl.read.reader import Isolation
 from tierctl.storage.open import LAYOUTS
 
 _NAMES = frozenset(
@@ -47,7 +48,7 @@ class LogOptions:
     from_time_ms: int | None
     to_time_ms: int | None
     late_ms: int | None
-    isolation: Isolation
+    isolation: IsolationLevel
     mode: Mode
     bytes_per_task: int
 
@@ -75,7 +76,9 @@ class LogOptions:
             from_time_ms=_time(given, "from_time"),
             to_time_ms=_time(given, "to_time"),
             late_ms=_count(given, "late_ms", least=0),
-            isolation=Isolation(_one_of(given, "isolation_level", Isolation) or Isolation.READ_UNCOMMITTED),
+            isolation=IsolationLevel(
+                _one_of(given, "isolation_level", IsolationLevel) or IsolationLevel.READ_UNCOMMITTED
+            ),
             mode=Mode(_one_of(given, "mode", Mode) or Mode.FAILFAST),
             bytes_per_task=_count(given, "bytes_per_task", least=1) or SPLIT_BYTES,
         )

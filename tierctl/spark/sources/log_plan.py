@@ -10,12 +10,13 @@ from tierctl.kafka.cluster import Cluster
 from tierctl.locallog import read_log_dirs, read_properties
 from tierctl.metadata import open_metadata
 from tierctl.metadata.topic.local_log import require_topic
-from tierctl.model.operator_values import folder_of
+from tierctl.model import IsolationLevel
+from tierctl.model.uris import folder_of
 from tierctl.read.cut import cut
 from tierctl.read.indexes import IndexFetcher, UncachedIndexes
 from tierctl.read.leaders import log_start_on, now_called
 from tierctl.read.partitions import Readable, readable_partitions, refused
-from tierctl.read.reader import Isolation, PartitionReader
+from tierctl.read.reader import PartitionReader
 from tierctl.read.tasks import ReadTask, Times
 from tierctl.read.view import PartitionView
 from tierctl.spark.sources.log_options import LogOptions, Mode
@@ -98,7 +99,7 @@ class _Plan:
         span = self._span(view, reader)
         if span is None:
             return
-        is_committed = options.isolation is Isolation.READ_COMMITTED
+        is_committed = options.isolation is IsolationLevel.READ_COMMITTED
         yield from cut(
             view,
             *span,

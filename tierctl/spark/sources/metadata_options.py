@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from tierctl.errors import UsageError
 from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT, TopicLocation
-from tierctl.model.operator_values import remote_uri_of
+from tierctl.model.uris import remote_uri_of
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.stream_progress import EARLIEST, LATEST
 

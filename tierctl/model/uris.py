@@ -1,7 +1,5 @@
-"""Places, times and files as operators type them, in options of commands and of data sources."""
+"""Locations as operators type them: URIs or plain paths."""
 
-from collections.abc import Iterable
-from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -36,25 +34,3 @@ def folder_of(option: str, uri: str) -> Path:
     if not path:
         raise UsageError(f"{option} needs a folder", hint="use file:///dir or a folder")
     return Path(path).absolute()
-
-
-def private_keys_of(texts: Iterable[str]) -> dict[str, Path]:
-    """Files of private keys by key id, "" for any, from [ID=]FILE."""
-    pairs = (text.rpartition("=") for text in texts)
-    return {key_id: Path(file) for key_id, _, file in pairs}
-
-
-def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970: as such, or as ISO 8601, which is UTC where it names no zone."""
-    digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdigit():
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(
-            f"not a time: {text!r}", hint="expected milliseconds since 1970, or as 2026-11-21T12:00:00Z"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
