@@ -15,7 +15,7 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from tierctl.metadata import open_metadata
 from tierctl.metadata.topic.local_log import MetadataLogOnDisk
-from tierctl.state.fold.events import fold_event
+from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.wire.metadata import decode
 

@@ -17,8 +17,8 @@ import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold.events import events_of, fold
-from tierctl.state.fold.last_states import SegmentHistory
+from tierctl.state.fold import fold
+from tierctl.state.fold.event_columns import event_columns
 from tierctl.state.tier import TierState
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
 
@@ -87,8 +87,10 @@ def _tables(segments: int, epochs_each: int) -> Iterator[pa.Table]:
         yield _table(first, min(SEGMENTS_A_CHUNK, segments - first), epochs_each)
 
 
-def _folded(tables: Iterable[pa.Table], least_bulk_events: int = 1) -> TierState:
-    state = TierState()
+def _folded(
+    tables: Iterable[pa.Table], least_bulk_events: int = 1, *, keep_deleted: bool = False
+) -> TierState:
+    state = TierState(keep_deleted=keep_deleted)
     for table in tables:
         begin = state.read.get(0, 0)
         offsets = np.arange(begin, begin + table.num_rows)
@@ -128,38 +130,6 @@ def test_bytes_of_a_segment(benchmark: BenchmarkFixture, epochs_each: int, most_
     assert held / segments <= most_bytes
 
 
-def test_bytes_of_a_lazy_segment(benchmark: BenchmarkFixture) -> None:
-    # One by one, under a tracer: a test's hundred thousand take half a minute.
-    segments = SEGMENTS_OF_A_TEST if benchmark.enabled else SEGMENTS_OF_A_TEST // 10
-    events = list(events_of(_table(0, segments, 1)))
-    gc.collect()
-    tracemalloc.start()
-    try:
-        cache = benchmark.pedantic(_lazy, (events,), rounds=1)
-        gc.collect()
-        held, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    benchmark.extra_info["bytes a segment"] = round(held / segments, 1)
-    assert len(cache) == segments
-    assert held / segments <= 60
-
-
-def _lazy(events: list[MetadataEvent]) -> RemoteLogMetadataCache:
-    def load(position: int) -> RemoteLogSegmentMetadata:
-        event = events[position]
-        assert isinstance(event, RemoteLogSegmentMetadata)
-        return event
-
-    cache = RemoteLogMetadataCache.lazy(load)
-    for position, event in enumerate(events):
-        if isinstance(event, RemoteLogSegmentMetadata):
-            cache.add(event, position=position)
-        elif isinstance(event, RemoteLogSegmentMetadataUpdate):
-            cache.update(event, position=position - 1)
-    return cache
-
-
 _seconds: dict[str, float] = {}
 """Of the best round, an event."""
 
@@ -173,7 +143,7 @@ def _measure(benchmark: BenchmarkFixture, name: str, events: int, work: Callable
 
 
 def test_loop_of_add_and_update(benchmark: BenchmarkFixture) -> None:
-    events = list(events_of(_table(0, SEGMENTS_ONE_BY_ONE, 1)))
+    events = list(event_columns(_table(0, SEGMENTS_ONE_BY_ONE, 1)).events(np.arange(2 * SEGMENTS_ONE_BY_ONE)))
     cache = _measure(benchmark, "loop", len(events), lambda: _added(events))
     assert len(cache) == SEGMENTS_ONE_BY_ONE
 
@@ -210,15 +180,9 @@ def test_fold_by_columns(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixt
         assert loop / columns > 5
 
 
-def test_history_by_columns(benchmark: BenchmarkFixture) -> None:
+def test_fold_that_keeps_deleted_segments(benchmark: BenchmarkFixture) -> None:
     segments = 500_000 if benchmark.enabled else SEGMENTS_ONE_BY_ONE
     tables = list(_tables(segments, 1))
-
-    def recorded() -> SegmentHistory:
-        history = SegmentHistory()
-        for table in tables:
-            history.add(table)
-        return history
-
-    history = _measure(benchmark, "history", 2 * segments, recorded)
-    assert next(history.segments()).start_offset == 0
+    state = _measure(benchmark, "kept", 2 * segments, lambda: _folded(tables, keep_deleted=True))
+    (part,) = state.partitions.values()
+    assert next(part.cache.list_remote_log_segments()).start_offset == 0

@@ -18,7 +18,7 @@ from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.model import MetadataEvent, RemoteLogSegmentState
 from tierctl.model.events import printed
 from tierctl.model.stored import StoredValue
-from tierctl.state.fold.events import fold_event
+from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import remote_log_snapshot as snapshot

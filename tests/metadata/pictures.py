@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from tierctl.errors import TierctlError
+from tierctl.state.segments.epoch_index import EpochIndex
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import TierState
 
@@ -28,7 +29,9 @@ def _plain(value: Any) -> Any:
             found = [_plain(each) for each in value]
         case _:
             # An index of epochs knows the columns that know it.
-            names = [name for name in _attributes(value) if name != "keys"]
+            names = [
+                name for name in _attributes(value) if name != "columns" or not isinstance(value, EpochIndex)
+            ]
             found = {name: _plain(getattr(value, name)) for name in names} if names else value
     return found
 

@@ -15,7 +15,7 @@ from tierctl.plan.delete import plan_mark, plan_removal
 from tierctl.plan.limits import check_limits
 from tierctl.plan.plan import Plan
 from tierctl.plan.sweep import plan_retention
-from tierctl.state.fold.events import fold_event
+from tierctl.state.fold import fold_event
 from tierctl.state.tier import Quarantined, TierState
 
 from tests.plan.tier import (

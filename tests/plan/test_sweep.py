@@ -16,7 +16,7 @@ from tierctl.model import (
 from tierctl.plan.plan import Plan
 from tierctl.plan.retention_view import view_of_log
 from tierctl.plan.sweep import plan_retention
-from tierctl.state.fold.events import fold_event
+from tierctl.state.fold import fold_event
 from tierctl.state.tier import Quarantined, TierState
 
 from tests.plan.tier import (

@@ -13,7 +13,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.state.fold.events import fold_event
+from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 
 S = RemoteLogSegmentState

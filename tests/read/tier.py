@@ -13,7 +13,7 @@ from tierctl.model import IsolationLevel, LocalLog, RemoteLogSegmentMetadata
 from tierctl.read.indexes import IndexFetcher, UncachedIndexes
 from tierctl.read.reader import FetchedRecord, PartitionReader
 from tierctl.read.view import PartitionView
-from tierctl.state.fold.events import fold
+from tierctl.state.fold import fold
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.storage import open_remote
 from tierctl.wire.batches.record_batch import batches

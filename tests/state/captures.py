@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from tierctl.model import EpochEntry
-from tierctl.state.fold.events import fold
+from tierctl.state.fold import fold
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.batches.record_batch import batches

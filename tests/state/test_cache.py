@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tierctl.errors import IllegalEventError, RemoteResourceNotFound, TierctlError, UsageError
-from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, Uuid
+from tierctl.errors import IllegalEventError, RemoteResourceNotFound, TierctlError
+from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, Uuid
 from tierctl.state import RemoteLogMetadataCache
 from tierctl.wire.metadata import decode
 
@@ -21,24 +21,6 @@ JAVA_NAMES = {
 }
 HISTORIES = list(vectors("cache.jsonl"))
 PROBED_OFFSETS = range(-1, 62)
-
-
-class LazyPair:
-    """A lazy cache and the file its entries are in."""
-
-    def __init__(self, *, initialized: bool = True) -> None:
-        self.file: list[RemoteLogSegmentMetadata] = []
-        self.cache = RemoteLogMetadataCache.lazy(self.file.__getitem__, initialized=initialized)
-
-    def add(self, event: RemoteLogSegmentMetadata) -> bool:
-        self.file.append(event)
-        return self.cache.add(event, position=len(self.file) - 1)
-
-    def update(self, event: RemoteLogSegmentMetadataUpdate) -> bool:
-        known = self.cache.get(event.segment_id)
-        if known is not None:
-            self.file.append(known.with_update(event))
-        return self.cache.update(event, position=len(self.file) - 1)
 
 
 def take(cache: Any, event: MetadataEvent) -> bool | str:
@@ -60,12 +42,10 @@ def id_of(metadata: RemoteLogSegmentMetadata | None) -> Uuid | None:
     return None if metadata is None else metadata.segment_id
 
 
-@pytest.mark.parametrize("lazy", [False, True], ids=["full", "lazy"])
 @pytest.mark.parametrize("history", HISTORIES, ids=range(len(HISTORIES)))
-def test_answers_as_kafka(history: dict[str, Any], lazy: bool) -> None:
-    pair = LazyPair() if lazy else None
-    cache = pair.cache if pair else RemoteLogMetadataCache()
-    said = [take(pair or cache, decode(bytes.fromhex(event["hex"]))) for event in history["events"]]
+def test_answers_as_kafka(history: dict[str, Any]) -> None:
+    cache = RemoteLogMetadataCache()
+    said = [take(cache, decode(bytes.fromhex(event["hex"]))) for event in history["events"]]
     assert [s if isinstance(s, str) else None for s in said] == [
         event["error"] for event in history["events"]
     ]
@@ -104,20 +84,17 @@ def assert_same_answers(cache: RemoteLogMetadataCache, reference: ReferenceCache
 
 @given(histories(), st.booleans(), st.booleans())
 @settings(max_examples=150, deadline=None)
-def test_columns_lazy_entries_and_dictionaries_agree(
+def test_columns_and_dictionaries_agree(
     history: list[MetadataEvent], initialized: bool, compacting: bool
 ) -> None:
     reference = ReferenceCache(initialized=initialized)
-    full, lazy = RemoteLogMetadataCache(initialized=initialized), LazyPair(initialized=initialized)
+    full = RemoteLogMetadataCache(initialized=initialized)
     for event in history:
         said = take(reference, event)
         assert take(full, event) == said
-        assert take(lazy, event) == said
         if compacting:
             full.compact()
-            lazy.cache.compact()
     assert_same_answers(full, reference)
-    assert_same_answers(lazy.cache, reference)
 
 
 def test_is_exported_by_its_room() -> None:
@@ -196,17 +173,11 @@ def test_deleting_while_listing_leaves_out_what_went() -> None:
     assert len(cache) == 0
 
 
-def test_lazy_cache_wants_positions_and_keeps_little() -> None:
-    lazy = RemoteLogMetadataCache.lazy(lambda position: pytest.fail(f"read {position}"))
-    with pytest.raises(UsageError, match="position"):
-        lazy.add(started(1, 0, 9))
-    full, lazy = RemoteLogMetadataCache(), RemoteLogMetadataCache.lazy(lambda p: started(p, p, p))
+def test_a_segment_takes_few_bytes() -> None:
+    cache = RemoteLogMetadataCache()
     for number in range(10_000):
-        full.add(started(number, number, number))
-        lazy.add(started(number, number, number), position=number)
-    assert lazy.nbytes / 10_000 < 55
-    assert full.nbytes / 10_000 < 75
-    assert id_of(lazy.get(segment_id(77))) == segment_id(77)
+        cache.add(started(number, number, number))
+    assert cache.nbytes / 10_000 < 75
 
 
 def test_partition_of_every_segment_is_kept() -> None:

@@ -14,14 +14,15 @@ from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
+    RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     Uuid,
 )
+from tierctl.state import cache as cache_module
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold import columns as bulk
-from tierctl.state.fold.events import events_of, fold, fold_event
-from tierctl.state.fold.last_states import last_states
+from tierctl.state.fold import epoch_effects, finished_deletions, fold, fold_event
+from tierctl.state.fold.event_columns import TOMBSTONE, event_columns
 from tierctl.state.tier import ANOMALIES_KEPT, PartitionState, TierState
 from tierctl.wire.metadata import decode, decode_column, encode
 
@@ -39,10 +40,14 @@ def table_of(values: Sequence[bytes | None]) -> pa.Table:
 
 
 def folded(
-    values: Sequence[bytes | None], *, least_bulk_events: int = EVERYTHING_AT_ONCE, chunks: Sequence[int] = ()
+    values: Sequence[bytes | None],
+    *,
+    least_bulk_events: int = EVERYTHING_AT_ONCE,
+    chunks: Sequence[int] = (),
+    keep_deleted: bool = False,
 ) -> TierState:
     """The state after values at metadata offsets 0, 1, …, folded in chunks that end at `chunks`."""
-    state = TierState()
+    state = TierState(keep_deleted=keep_deleted)
     bounds = sorted({0, len(values), *(min(c, len(values)) for c in chunks)})
     for begin, end in pairwise(bounds):
         fold(
@@ -137,7 +142,7 @@ def _encodable(event: MetadataEvent) -> bool:
 @pytest.fixture(autouse=True)
 def _every_epoch_as_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """However few effects an epoch has, so that small histories take the same way as big ones."""
-    monkeypatch.setattr(bulk, "_FEW_EFFECTS", 0)
+    monkeypatch.setattr(epoch_effects, "_FEW_EFFECTS", 0)
 
 
 @given(
@@ -180,25 +185,60 @@ def test_many_at_once_come_in_the_order_of_a_grown_hash_set(finishing: int) -> N
     assert_same(folded(values), one_by_one(values))
 
 
-@given(st.one_of(histories(), regular_histories()), st.integers(0, 60))
-@settings(max_examples=100, deadline=None)
-def test_last_states_of_any_history(history: list[MetadataEvent], cut: int) -> None:
+def last_states(state: TierState) -> dict[Uuid, RemoteLogSegmentMetadata]:
+    """Every segment, deleted ones too, in its last state."""
+    (part,) = state.partitions.values()
+    return {m.segment_id: m for m in [*part.cache.list_remote_log_segments(), *state.deleted_segments()]}
+
+
+@given(st.one_of(histories(), regular_histories()), st.integers(0, 60), st.booleans())
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_deleted_segments_of_any_history(history: list[MetadataEvent], cut: int, by_columns: bool) -> None:
     events = [e for e in history if _encodable(e) and not e.unknown_tags and not e.nested_tags]
     values = values_of(events)
-    tables = [table_of(values[:cut]), table_of(values[cut:])]
+    least = EVERYTHING_AT_ONCE if by_columns else NOTHING_AT_ONCE
+    state = folded(values, least_bulk_events=least, chunks=[cut], keep_deleted=True)
     expected = kept_by_a_cache_that_keeps(events)
-    assert {m.segment_id: m for m in last_states(tables)} == expected
-    gone = {m.segment_id for m in last_states(tables, S.DELETE_SEGMENT_FINISHED)}
+    if events:
+        assert last_states(state) == expected
+    gone = {m.segment_id for m in state.deleted_segments()}
     assert gone == {i for i, m in expected.items() if m.state is S.DELETE_SEGMENT_FINISHED}
+    assert_same(state, one_by_one(values))
+    said = [e for e in events if e.state is S.DELETE_SEGMENT_FINISHED]
+    ids = finished_deletions(table_of(values_of(said)))
+    assert {Uuid.from_bytes(each.tobytes()) for each in ids} == {e.segment_id for e in said if is_update(e)}
 
 
-def test_what_is_said_of_a_segment_after_its_deletion_changes_nothing() -> None:
+def is_update(event: MetadataEvent) -> bool:
+    return isinstance(event, RemoteLogSegmentMetadataUpdate)
+
+
+@pytest.mark.parametrize("least", [EVERYTHING_AT_ONCE, NOTHING_AT_ONCE], ids=["columns", "rows"])
+def test_what_is_said_of_a_segment_after_its_deletion_changes_nothing(least: int) -> None:
     life = [*finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)]
     late = [updated(1, S.DELETE_SEGMENT_FINISHED, event_timestamp_ms=9), updated(1, S.COPY_SEGMENT_STARTED)]
-    (last,) = last_states([table_of(values_of(life)), table_of(values_of(late))])
+    after = {"least_bulk_events": least, "chunks": [len(life)], "keep_deleted": True}
+    state = folded(values_of([*life, *late]), **after)
+    (last,) = state.deleted_segments()
+    assert list(last_states(state).values()) == [last]
     assert (last.state, last.event_timestamp_ms) == (S.DELETE_SEGMENT_FINISHED, life[-1].event_timestamp_ms)
     again = started(1, 30, 39)
-    assert list(last_states([table_of(values_of(life)), table_of(values_of([*late, again]))])) == [again]
+    state = folded(values_of([*life, *late, again]), **after)
+    assert list(state.deleted_segments()) == []
+    assert list(last_states(state).values()) == [again]
+
+
+def test_deleted_segments_are_kept_when_many_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache_module, "_DEAD_ROWS_MAX", 2)
+    numbers = range(20)
+    events = [e for n in numbers for e in finished(n, 10 * n, 10 * n + 9, topic="orders")]
+    for target in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
+        events += [updated(n, target) for n in numbers]
+    for least in (EVERYTHING_AT_ONCE, NOTHING_AT_ONCE):
+        state = folded(values_of(events), least_bulk_events=least, keep_deleted=True)
+        assert [m.start_offset for m in state.deleted_segments()] == [10 * n for n in numbers]
+        (part,) = state
+        assert len(part.cache) == 0
 
 
 def deleting(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
@@ -342,4 +382,7 @@ def test_an_empty_chunk_moves_only_where_reading_goes_on() -> None:
 def test_events_of_a_table_are_what_was_encoded() -> None:
     events = [started(1, 0, 9, unknown_tags=((9, b"x"),)), updated(1, S.COPY_SEGMENT_FINISHED), MARKED]
     table = table_of([*values_of(events), None, b"junk"])
-    assert list(events_of(table)) == [*events, None, None]
+    columns = event_columns(table)
+    rows = np.flatnonzero(columns.kinds < TOMBSTONE)
+    assert rows.tolist() == list(range(len(events)))
+    assert list(columns.events(rows)) == events

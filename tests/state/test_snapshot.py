@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import MetadataEvent
 from tierctl.state import snapshot as frozen
-from tierctl.state.fold.events import fold
+from tierctl.state.fold import fold
 from tierctl.state.snapshot import freeze, thaw
 from tierctl.state.tier import TierState
 

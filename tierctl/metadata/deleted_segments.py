@@ -1,47 +1,50 @@
-"""Segments whose deletion finished, which no state keeps: only the metadata topic remembers them."""
+"""Deleted segments: no state keeps them, so they are read from the whole metadata topic."""
 
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import pyarrow as pa
 
 from tierctl.metadata.base import MetadataTopic
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.state.fold.event_columns import UPDATE, event_columns
-from tierctl.state.fold.last_states import last_states
-from tierctl.state.segments.columns import STATES
+from tierctl.model import RemoteLogSegmentMetadata
+from tierctl.state.fold import finished_deletions, fold
 from tierctl.state.segments.ids import SegmentIds
+from tierctl.state.tier import TierState
+from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.metadata import decode_column
 
 
 def deleted_segments(
     topic: MetadataTopic, end_offsets: Mapping[int, int]
 ) -> Iterator[RemoteLogSegmentMetadata]:
-    """Every segment whose last state is DELETE_SEGMENT_FINISHED, as the topic has them up to `end_offsets`.
+    """Yield every segment whose last state is DELETE_SEGMENT_FINISHED in the events before `end_offsets`.
 
-    Reads the whole topic, whatever a state directory holds. Records that can't be read are passed over.
+    Reads the whole topic even if a state directory exists, and skips records that cannot be read.
     """
-    return last_states(_tables(topic, end_offsets), RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
+    state = TierState(keep_deleted=True)
+    for chunk in _chunks(topic, end_offsets):
+        fold(
+            decode_column(chunk.values),
+            state,
+            metadata_partition=chunk.metadata_partition,
+            metadata_offsets=chunk.offsets,
+        )
+    return state.deleted_segments()
 
 
-def _tables(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[pa.Table]:
+def _chunks(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[RecordChunk]:
     starts = topic.beginning_offsets()
     for partition, end in sorted(end_offsets.items()):
-        for chunk in topic.read(partition, starts.get(partition, 0), end):
-            yield decode_column(chunk.values)
+        yield from topic.read(partition, starts.get(partition, 0), end)
 
 
 def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> SegmentIds:
-    """Ids of every segment that an event calls DELETE_SEGMENT_FINISHED; about 24 bytes each.
+    """Return the ids of all segments with a DELETE_SEGMENT_FINISHED event before `end_offsets`.
 
-    Reads the whole topic up to `end_offsets`, by columns.
+    Reads the whole topic. The result takes about 24 bytes per id.
     """
-    deleted = STATES.index(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
     found = SegmentIds()
-    for table in _tables(topic, end_offsets):
-        events = event_columns(table)
-        rows = np.flatnonzero((events.kinds == UPDATE) & (events.states == deleted))
-        ids = np.unique(events.ids[rows], axis=0)
+    for chunk in _chunks(topic, end_offsets):
+        ids = finished_deletions(decode_column(chunk.values))
         ids = ids[found.find_many(ids) < 0]
         found.extend(ids, np.ones(len(ids), dtype=bool))
     return found

@@ -7,7 +7,7 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.base import MetadataTopic
 from tierctl.metadata.user_partitions import strays
-from tierctl.state.fold.events import fold
+from tierctl.state.fold import fold
 from tierctl.state.tier import Quarantined, TierState
 from tierctl.wire.batches.chunks import RecordChunk, joined
 from tierctl.wire.metadata import decode_column

@@ -1,4 +1,4 @@
-"""One user partition's segments as a broker's cache holds them (RemoteLogMetadataCache), in columns."""
+"""The segments of one user partition as a broker's RemoteLogMetadataCache holds them, in columns."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Self
@@ -14,18 +14,18 @@ from tierctl.model import (
     is_valid_transition,
 )
 from tierctl.state.segments.arrays import Rows
-from tierctl.state.segments.columns import TXN_INDEX_EMPTY, LazySegmentColumns, Loader, SegmentColumns
+from tierctl.state.segments.columns import TXN_INDEX_EMPTY, SegmentColumns
 from tierctl.state.segments.epoch_index import EpochIndex
 
 _S = RemoteLogSegmentState
-_DEAD_ROWS_KEPT: Final = 1024
+_DEAD_ROWS_MAX: Final = 1024
 
 
 class CacheParts(NamedTuple):
-    """All that a cache is made of, for who keeps it beyond the process.
+    """The parts of a cache, for snapshots and for reading whole columns.
 
-    `reshaped` are ids of segments that changed their leader epochs before they were copied; `dangling` are
-    epochs that still name a segment which is gone, by its id.
+    `reshaped` has the ids of segments that were added again with other leader epochs before they were
+    copied. `dangling` maps the id of a deleted segment to the epochs that still list it.
     """
 
     columns: SegmentColumns
@@ -35,78 +35,82 @@ class CacheParts(NamedTuple):
 
 
 class RemoteLogMetadataCache:
-    """Segments of one user partition that are not yet deleted, by id and by leader epoch.
+    """Hold the segments of one user partition that are not yet deleted, by id and by leader epoch.
 
-    The answers are those of org.apache.kafka.server.log.remote.metadata.storage.RemoteLogMetadataCache.
-    `initialized=False` is a cache that history is still loaded into: updates of unknown segments are
-    dropped there, because what they speak of was deleted before. A segment takes about 70 bytes, 16 more
-    for each further leader epoch.
+    Every query returns the same result as Kafka's class of this name
+    (org.apache.kafka.server.log.remote.metadata.storage.RemoteLogMetadataCache). With `initialized=False`,
+    `update` ignores unknown segments instead of raising: while history is loaded, such segments were deleted
+    before. With `keep_deleted=True`, deleted segments stay readable through `list_deleted_segments`.
+    A segment takes about 70 bytes, and 16 more for each further leader epoch.
     """
 
-    __slots__ = ("_columns", "_dangling", "_dead", "_epochs", "_generation", "_reshaped", "initialized")
+    __slots__ = (
+        "_columns",
+        "_dangling",
+        "_dead",
+        "_epochs",
+        "_generation",
+        "_reshaped",
+        "initialized",
+        "keep_deleted",
+    )
 
-    def __init__(
-        self, *, initialized: bool = True, columns: SegmentColumns | LazySegmentColumns | None = None
-    ) -> None:
+    def __init__(self, *, initialized: bool = True, keep_deleted: bool = False) -> None:
         self.initialized = initialized
-        self._columns = SegmentColumns() if columns is None else columns
+        self.keep_deleted = keep_deleted
+        self._columns = SegmentColumns()
         self._epochs: dict[int, EpochIndex] = {}
         self._dead = 0
         self._generation = 0
-        # Segments added again with other epochs before they were copied: the former epochs keep naming them.
+        # Segments that were added again with other epochs before they were copied: Kafka's former epochs
+        # keep listing them.
         self._reshaped: set[bytes] = set()
         self._dangling: dict[bytes, list[int]] = {}
 
     @classmethod
-    def lazy(cls, load: Loader, *, initialized: bool = True) -> Self:
-        """A cache that holds offset, epochs, id, state and file position only, about 50 bytes a segment.
-
-        Everything else comes from `load(position)`, which gives the segment of the entry at that position
-        of a file. Every event needs the `position` of an entry that has the segment as the event leaves it.
-        """
-        return cls(initialized=initialized, columns=LazySegmentColumns(load))
-
-    @classmethod
     def of_parts(cls, parts: CacheParts, *, initialized: bool = True) -> Self:
-        """A cache made of what `parts` of another, compacted one gave."""
-        cache = cls(initialized=initialized, columns=parts.columns)
-        cache._epochs, cache._reshaped, cache._dangling = parts.epochs, parts.reshaped, parts.dangling
+        """Return a cache that consists of `parts` of another, compacted cache."""
+        cache = cls(initialized=initialized)
+        cache._columns, cache._epochs = parts.columns, parts.epochs
+        cache._reshaped, cache._dangling = parts.reshaped, parts.dangling
         return cache
 
     @property
     def parts(self) -> CacheParts:
-        """What a cache that is not lazy consists of, not copied; `compact` first where rows matter."""
-        columns = self._columns
-        assert isinstance(columns, SegmentColumns)
-        return CacheParts(columns, self._epochs, self._reshaped, self._dangling)
+        """Return the parts of the cache without copying; call `compact` first to drop deleted rows."""
+        return CacheParts(self._columns, self._epochs, self._reshaped, self._dangling)
 
     def __len__(self) -> int:
         return len(self._columns) - self._dead
 
     @property
-    def columns(self) -> SegmentColumns | LazySegmentColumns:
-        """The segments' rows, for the bulk fold."""
+    def columns(self) -> SegmentColumns:
+        """Return the segments' columns, deleted rows included."""
         return self._columns
 
     @property
     def has_reshaped(self) -> bool:
-        """Whether a segment changed its leader epochs on the way: only the one-by-one fold knows how."""
+        """Return whether a segment was added again with other leader epochs before it was copied.
+
+        Only `add` and `update` handle such segments; the columnar fold does not.
+        """
         return bool(self._reshaped or self._dangling)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns and indexes hold, room to grow not counted."""
+        """Return the bytes that columns and epoch indexes hold, without the room they have to grow."""
         return self._columns.nbytes + sum(4 * len(index.rows) for index in self._epochs.values())
 
     def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
-        """The segment of that id, in whatever state; None when unknown or deleted."""
+        """Return the segment with that id in any state; None if it is unknown or deleted."""
         row = self._columns.ids.find(segment_id.bytes)
         return None if row < 0 else self._columns.metadata(row)
 
-    def add(self, metadata: RemoteLogSegmentMetadata, *, position: int | None = None) -> bool:
-        """addCopyInProgressSegment: whether the event was taken; False when it was dropped in silence.
+    def add(self, metadata: RemoteLogSegmentMetadata) -> bool:
+        """Apply an event that adds a segment (addCopyInProgressSegment).
 
-        Raises IllegalEventError unless the state is COPY_SEGMENT_STARTED and the segment can be one.
+        Return False if Kafka ignores the event. Raise IllegalEventError if the state is not
+        COPY_SEGMENT_STARTED or the offsets and epochs cannot be those of a segment.
         """
         check_new_segment(metadata)
         columns, segment_id = self._columns, metadata.segment_id.bytes
@@ -114,21 +118,22 @@ class RemoteLogMetadataCache:
         if not is_valid_transition(None if row < 0 else columns.state(row), metadata.state):
             return False
         if row < 0:
-            row = columns.append(metadata, position)
+            row = columns.append(metadata)
             self._restore_dangling(segment_id, row)
         else:
             if dict(columns.leader_epochs(row)).keys() != dict(metadata.segment_leader_epochs).keys():
                 self._reshaped.add(segment_id)
-            columns.replace(row, metadata, position)
+            columns.replace(row, metadata)
         for epoch in dict(metadata.segment_leader_epochs):
             self.epoch_index(epoch).add_unreferenced(row)
         return True
 
-    def update(self, update: RemoteLogSegmentMetadataUpdate, *, position: int | None = None) -> bool:
-        """updateRemoteLogSegmentMetadata: whether the event was taken; False when dropped in silence.
+    def update(self, update: RemoteLogSegmentMetadataUpdate) -> bool:
+        """Apply an event that updates a segment (updateRemoteLogSegmentMetadata).
 
-        Raises RemoteResourceNotFound for a segment that is not there (unless history is being loaded) and
-        IllegalEventError for an allowed update to COPY_SEGMENT_STARTED.
+        Return False if Kafka ignores the event. Raise RemoteResourceNotFound if the segment is unknown and
+        the cache is initialized, and IllegalEventError for an update to COPY_SEGMENT_STARTED that the
+        transition table allows.
         """
         columns, state = self._columns, update.state
         row = columns.ids.find(update.segment_id.bytes)
@@ -142,8 +147,8 @@ class RemoteLogMetadataCache:
             raise IllegalEventError(
                 f"update of segment {update.segment_id}", expected="a later state", found=state
             )
-        if state is not _S.DELETE_SEGMENT_FINISHED:
-            columns.update(row, update, position)
+        if state is not _S.DELETE_SEGMENT_FINISHED or self.keep_deleted:
+            columns.update(row, update)
         self._apply(row, state)
         return True
 
@@ -160,14 +165,14 @@ class RemoteLogMetadataCache:
             self._remove(row)
 
     def epoch_index(self, epoch: int) -> EpochIndex:
-        """What one leader epoch holds, for the bulk fold; made when there is none."""
+        """Return the index of a leader epoch; create it if the epoch is new."""
         index = self._epochs.get(epoch)
         if index is None:
             index = self._epochs[epoch] = EpochIndex(epoch, self._columns)
         return index
 
     def _epoch_end(self, row: int, epoch: int) -> int:
-        """The last offset that `epoch` may have in the segment: the next epoch's start less one."""
+        """Return the last offset that `epoch` can have in the segment: the next epoch's start minus one."""
         epochs = self._columns.leader_epochs(row)
         if len(epochs) > 1:
             later = [(other, start) for other, start in dict(epochs).items() if other > epoch]
@@ -179,17 +184,19 @@ class RemoteLogMetadataCache:
         segment_id = self._columns.ids.id_of(row)
         if segment_id in self._reshaped:
             self._reshaped.discard(segment_id)
-            naming = [index for index in self._epochs.values() if row in index.unreferenced]
-            self._dangling[segment_id] = [index.epoch for index in naming]
-            for index in naming:
+            listing = [index for index in self._epochs.values() if row in index.unreferenced]
+            self._dangling[segment_id] = [index.epoch for index in listing]
+            for index in listing:
                 del index.unreferenced[row]
         self._columns.kill(row)
         self.count_dead(1)
 
     def count_dead(self, count: int) -> None:
-        """Note that `count` rows died, and give back what they hold once it is an eighth of all."""
+        """Record that `count` rows were deleted; compact if more than an eighth of all rows are deleted."""
         self._dead += count
-        if self._dead > _DEAD_ROWS_KEPT and 8 * self._dead > len(self._columns):
+        if self.keep_deleted:
+            return
+        if self._dead > _DEAD_ROWS_MAX and 8 * self._dead > len(self._columns):
             self.compact()
 
     def _restore_dangling(self, segment_id: bytes, row: int) -> None:
@@ -200,7 +207,7 @@ class RemoteLogMetadataCache:
                 self._epochs[epoch].add_unreferenced(row)
 
     def compact(self) -> None:
-        """Give back what deleted segments held; happens by itself once an eighth of the rows are theirs."""
+        """Drop the rows of deleted segments, kept ones included."""
         rows = self._columns.live_rows()
         numbers = np.full(len(self._columns), -1, dtype=np.int64)
         numbers[rows] = np.arange(len(rows))
@@ -211,7 +218,7 @@ class RemoteLogMetadataCache:
         self._generation += 1
 
     def remote_log_segment_metadata(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The readable segment that holds `offset` in leader epoch `epoch`."""
+        """Return the readable segment that holds `offset` in leader epoch `epoch`."""
         row = self._find(epoch, offset)
         return None if row < 0 else self._columns.metadata(row)
 
@@ -221,40 +228,41 @@ class RemoteLogMetadataCache:
         return row if row >= 0 and offset <= self._epoch_end(row, epoch) else -1
 
     def next_segment_with_txn_index(self, epoch: int, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The first segment in an unbroken run from `offset` on whose transaction index is not empty.
+        """Return the first segment at or after `offset` whose transaction index is not empty.
 
-        The run is of readable segments of `epoch`, each from the offset after the one before it.
+        The search visits readable segments of `epoch` as long as each begins at the offset after the one
+        before it (nextSegmentWithTxnIndex).
         """
         row = self._find(epoch, offset)
         while row >= 0 and self._columns.flags[row] & TXN_INDEX_EMPTY:
             following = self._columns.end_offset(row) + 1
-            # Epochs that reach beyond their segment's end would lead back to the same segment for ever.
+            # An epoch that extends beyond its segment's end would find the same segment again forever.
             row = self._find(epoch, following) if following > offset else -1
             offset = following
         return None if row < 0 else self._columns.metadata(row)
 
     def next_start_offset(self, epoch: int, offset: int) -> int | None:
-        """Where the first readable segment of `epoch` begins, at or after `offset`."""
+        """Return the lowest offset, at or after `offset`, at which a readable segment of `epoch` begins."""
         index = self._epochs.get(epoch)
         row = -1 if index is None else index.ceiling(offset)
         return None if row < 0 else self._columns.epoch_start(row, epoch)
 
     def highest_offset_for_epoch(self, epoch: int) -> int | None:
-        """Highest offset ever copied in `epoch`; deleting segments never lowers it."""
+        """Return the highest offset ever copied in `epoch`; deleting segments does not lower it."""
         index = self._epochs.get(epoch)
         return None if index is None else index.highest_offset
 
     def list_remote_log_segments(self, epoch: int | None = None) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments not yet deleted: of one epoch by start offset, or all in order of arrival.
+        """Yield the segments of `epoch` by start offset, or all segments in order of arrival.
 
-        Of those with equal start offsets the readable one comes first, the others in the order of Kafka's
-        hash set. What is deleted while the iterator runs is left out. Raises RemoteResourceNotFound, as
-        Kafka, when the epoch still names a segment that is gone.
+        Of segments with equal start offsets, the readable one comes first; the others follow in the order
+        of Kafka's hash set. Segments that are deleted during the iteration are left out. Raise
+        RemoteResourceNotFound, as Kafka does, if the epoch still lists a deleted segment.
         """
         if epoch is None:
             return self._metadata_of(self._columns.live_rows())
         if any(epoch in epochs for epochs in self._dangling.values()):
-            raise RemoteResourceNotFound(f"leader epoch {epoch} names a segment without metadata")
+            raise RemoteResourceNotFound(f"leader epoch {epoch} lists a segment without metadata")
         index = self._epochs.get(epoch)
         return iter(()) if index is None else self._metadata_of(self._listed(index))
 
@@ -267,8 +275,19 @@ class RemoteLogMetadataCache:
         starts = np.asarray(self._columns.starts)[rows]
         return rows[np.argsort(starts, kind="stable")]
 
+    def list_deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield each deleted segment once, in its last state; the cache must have `keep_deleted=True`.
+
+        A segment that was added again after its deletion is left out.
+        """
+        columns = self._columns
+        last_rows = {columns.ids.id_of(row): row for row in columns.dead_rows().tolist()}
+        for segment_id, row in last_rows.items():
+            if columns.ids.find(segment_id) < 0:
+                yield columns.metadata(row)
+
     def unlisted_ids(self, state: RemoteLogSegmentState) -> list[bytes]:
-        """Ids of segments in that state which no leader epoch lists."""
+        """Return the ids of segments in `state` that no leader epoch lists."""
         rows = self._columns.rows_in(state)
         listed = [np.fromiter(index.unreferenced, dtype=np.int64) for index in self._epochs.values()]
         listed += [index.readable() for index in self._epochs.values()]
@@ -279,18 +298,18 @@ class RemoteLogMetadataCache:
         columns, generation = self._columns, self._generation
         ids = columns.ids.as_words()[rows]
         for row, words in zip(rows.tolist(), ids, strict=True):
-            # Rows are renumbered when many segments were deleted, ids are not.
+            # `compact` renumbers rows, but ids stay valid.
             at = row if generation == self._generation else columns.ids.find(words.tobytes())
             if at >= 0 and not columns.is_dead(at):
                 yield columns.metadata(at)
 
     def leader_epochs(self) -> tuple[int, ...]:
-        """Every leader epoch that a segment ever named, ascending."""
+        """Return every leader epoch that a segment ever named, ascending."""
         return tuple(sorted(self._epochs))
 
 
 def check_new_segment(metadata: RemoteLogSegmentMetadata) -> None:
-    """addCopyInProgressSegment's and RemoteLogSegmentMetadata's own checks; raises IllegalEventError."""
+    """Raise IllegalEventError for values that addCopyInProgressSegment or Kafka's constructor refuses."""
     what = f"segment {metadata.segment_id}"
     start, end = metadata.start_offset, metadata.end_offset
     if start < 0:

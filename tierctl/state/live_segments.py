@@ -35,10 +35,8 @@ class LiveSegments:
 
     @classmethod
     def of(cls, cache: RemoteLogMetadataCache) -> Self:
-        """Those of a cache that is not lazy."""
-        columns = cache.columns
-        assert isinstance(columns, SegmentColumns)
-        return cls(cache, columns, columns.live_rows())
+        """Return the segments of `cache` that are not deleted."""
+        return cls(cache, cache.columns, cache.columns.live_rows())
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -1,19 +1,25 @@
-"""The folded state of a whole metadata topic."""
+"""The state of the whole tier: the result of folding all events of the metadata topic."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tierctl.errors import CorruptInputError
-from tierctl.model import MetadataEvent, RemotePartitionDeleteState, TopicIdPartition, Uuid
+from tierctl.model import (
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+    RemotePartitionDeleteState,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.state.cache import RemoteLogMetadataCache
 
-# A log full of nonsense must not fill the memory with examples of it.
+# Bounds the memory for a log whose events are mostly invalid.
 ANOMALIES_KEPT = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A metadata record that could not be used: that metadata partition decides no deletes."""
+    """A metadata record that cannot be used; no deletion is planned from its metadata partition."""
 
     metadata_partition: int
     metadata_offset: int
@@ -22,8 +28,10 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """A well-formed event that a broker drops in silence: its transition is not allowed from where its
-    segment or partition stands, or it updates a segment nobody knows.
+    """A well-formed event that a broker ignores without an error.
+
+    The current state of the segment or partition does not allow the transition, or the event updates a
+    segment that does not exist.
     """
 
     metadata_partition: int
@@ -34,47 +42,54 @@ class Anomaly:
 
 @dataclass(slots=True)
 class PartitionState:
-    """One user partition: its cache and where its deletion stands."""
+    """One user partition: its segments, and the state of its deletion."""
 
     topic_id_partition: TopicIdPartition
     metadata_partition: int
     cache: RemoteLogMetadataCache
     delete_state: RemotePartitionDeleteState | None = None
     delete_marked_offset: int | None = None
-    """Metadata offset of the first DELETE_PARTITION_MARKED not yet finished."""
+    """Metadata offset of the first DELETE_PARTITION_MARKED of a deletion that is not finished."""
     last_event_offset: int = -1
 
 
 @dataclass(slots=True)
 class TierState:
-    """Everything the metadata topic says, as of `read` (next offset by metadata partition).
+    """The state after all events before `read`, which maps a metadata partition to its next offset.
 
-    User partitions are keyed by (topic id, partition): a recreated topic is another one.
+    User partitions are keyed by (topic id, partition), so a recreated topic is a different one. With
+    `keep_deleted`, deleted segments stay readable through `deleted_segments`.
     """
 
     partitions: dict[tuple[Uuid, int], PartitionState] = field(default_factory=dict)
     read: dict[int, int] = field(default_factory=dict)
     quarantined: list[Quarantined] = field(default_factory=list)
     anomalies: list[Anomaly] = field(default_factory=list)
-    """The first ANOMALIES_KEPT of `anomaly_count`."""
+    """The first ANOMALIES_KEPT of the `anomaly_count` anomalies."""
     anomaly_count: int = 0
+    keep_deleted: bool = False
 
     def note(self, anomaly: Anomaly) -> None:
-        """Count an anomaly, and keep it while there is room."""
+        """Count an anomaly, and store it unless ANOMALIES_KEPT are stored."""
         self.anomaly_count += 1
         if len(self.anomalies) < ANOMALIES_KEPT:
             self.anomalies.append(anomaly)
 
-    def partition(self, tip: TopicIdPartition) -> PartitionState | None:
-        """The state of one user partition, None when the topic never spoke of it."""
-        return self.partitions.get(tip.key)
+    def partition(self, topic_id_partition: TopicIdPartition) -> PartitionState | None:
+        """Return the state of one user partition; None if no event names it."""
+        return self.partitions.get(topic_id_partition.key)
+
+    def deleted_segments(self) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield each deleted segment in its last state; only if `keep_deleted` was set before the fold."""
+        for part in self.partitions.values():
+            yield from part.cache.list_deleted_segments()
 
     def is_complete(self, metadata_partition: int) -> bool:
-        """Whether everything in that metadata partition was understood, from offset 0."""
+        """Return whether all records of that metadata partition, from offset 0 on, could be used."""
         return all(q.metadata_partition != metadata_partition for q in self.quarantined)
 
     def __iter__(self) -> Iterator[PartitionState]:
-        """User partitions by name, id and number."""
+        """Yield user partitions by topic name, topic id and number."""
         return iter(
             sorted(
                 self.partitions.values(),

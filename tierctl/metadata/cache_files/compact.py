@@ -16,7 +16,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
-from tierctl.state.fold.events import fold_event
+from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import remote_log_snapshot as snapshot

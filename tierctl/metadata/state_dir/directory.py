@@ -26,7 +26,7 @@ from tierctl.metadata.state_dir.cache_ledger import CacheInHand, CacheLedger
 from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.model import TopicIdPartition
-from tierctl.state.fold.events import fold
+from tierctl.state.fold import fold
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.files import committed_offsets

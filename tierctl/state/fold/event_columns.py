@@ -1,4 +1,4 @@
-"""A decoded table as NumPy columns, for folding many events at once, and as the model's events."""
+"""The NumPy columns of a decoded table, on which the fold works, and their rows as the model's events."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
     RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
     Uuid,
@@ -26,31 +27,33 @@ from tierctl.wire.metadata.encode_columns import event_at
 Int64s = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
-# Kinds of rows.
+# Values of `EventColumns.kinds`.
 ADD: Final = 0
 UPDATE: Final = 1
-PARTITION: Final = 2
+PARTITION_DELETE: Final = 2
 SNAPSHOT: Final = 3
 TOMBSTONE: Final = 4
 ERROR: Final = 5
 _KINDS: Final = {
     RemoteLogSegmentMetadata.type: ADD,
     RemoteLogSegmentMetadataUpdate.type: UPDATE,
-    RemotePartitionDeleteMetadata.type: PARTITION,
+    RemotePartitionDeleteMetadata.type: PARTITION_DELETE,
     RemoteLogSegmentMetadataSnapshot.type: SNAPSHOT,
 }
 _STATES: Final = {state.value: code for code, state in enumerate(STATES)}
 NO_STATE: Final = 7
+_DELETED: Final = STATES.index(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventColumns:
-    """Events in metadata offset order, a row each.
+    """The events of a table in offset order, one row per event.
 
-    `kinds` says which columns mean something in a row. Row i has `pair_counts[i]` (epoch, start
-    offset) pairs, which end at `pair_ends[i]` in `pair_epochs` and `pair_starts`. `owners` numbers user
-    partitions by (topic id, partition) and `topics` their names, in order of appearance. Where a row
-    hasn't the field of a column it has 0.
+    `kinds[i]` determines which columns are valid in row i; a column that the event lacks is 0. Row i has
+    `pair_counts[i]` (epoch, start offset) pairs, which end before index `pair_ends[i]` in `pair_epochs` and
+    `pair_starts`. `owners` numbers the user partitions, identified by (topic id, partition), and `topics`
+    numbers the topic names, both in order of appearance. `writers` is the broker id, or the leader epoch if
+    `kip405`.
     """
 
     table: pa.Table
@@ -78,23 +81,23 @@ class EventColumns:
         return len(self.kinds)
 
     def pairs(self, row: int) -> tuple[tuple[int, int], ...]:
-        """The leader epochs of one row, as its event has them."""
+        """Return the (epoch, start offset) pairs of one row in the order of its event."""
         cut = slice(int(self.pair_ends[row] - self.pair_counts[row]), int(self.pair_ends[row]))
         return tuple(zip(self.pair_epochs[cut].tolist(), self.pair_starts[cut].tolist(), strict=True))
 
     def custom(self, row: int) -> bytes | None:
-        """The custom metadata of one row."""
+        """Return the custom metadata of one row; None for null."""
         value: bytes | None = self.table.column("custom_metadata")[row].as_py()
         return value
 
     def event(self, row: int) -> MetadataEvent:
-        """One row as the model's event, which it must be."""
+        """Return one row, which must hold an event, as the model's event."""
         event = event_at(self.table, row)
         assert event is not None
         return event
 
     def events(self, rows: Rows) -> Iterator[MetadataEvent]:
-        """Rows as the model's events, which they must be; a few microseconds each."""
+        """Yield `rows`, which must hold events, as the model's events; a few microseconds per event."""
         partitions: dict[tuple[int, int], dict[str, Any]] = {}
         names = (
             "kinds",
@@ -132,7 +135,7 @@ class EventColumns:
             yield RemoteLogSegmentMetadataUpdate(**facts) if kind == UPDATE else self._segment(row, facts)
 
     def partition(self, row: int) -> TopicIdPartition:
-        """The user partition of one row."""
+        """Return the user partition of one row."""
         topic_id, topic, partition = (
             self.table.column(name)[row].as_py() for name in ("topic_id", "topic", "partition")
         )
@@ -151,7 +154,7 @@ class EventColumns:
 
 
 def event_columns(table: pa.Table) -> EventColumns:
-    """The columns of what wire.metadata.decode_column made."""
+    """Return the columns of a table that `wire.metadata.decode_column` returned."""
     table = table.select(EVENT_SCHEMA.names).unify_dictionaries().combine_chunks()
     writers, leader_epochs = _column(table, "broker_id"), _column(table, "leader_epoch")
     kip405 = ~_valid(writers)
@@ -180,13 +183,12 @@ def event_columns(table: pa.Table) -> EventColumns:
     )
 
 
-def events_of(table: pa.Table) -> Iterator[MetadataEvent | None]:
-    """The model's events of a decoded table, row by row; None for tombstones and rows with an error."""
-    columns = event_columns(table)
-    is_event = columns.kinds < TOMBSTONE
-    events = columns.events(np.flatnonzero(is_event))
-    for present in is_event.tolist():
-        yield next(events) if present else None
+def finished_deletions(table: pa.Table) -> Ids:
+    """Return the ids (distinct, sorted) of the segments that have a DELETE_SEGMENT_FINISHED event in a table."""
+    events = event_columns(table)
+    rows = np.flatnonzero((events.kinds == UPDATE) & (events.states == _DELETED))
+    ids: Ids = np.unique(events.ids[rows], axis=0)
+    return ids
 
 
 def _column(table: pa.Table, name: str) -> pa.Array:
@@ -205,7 +207,7 @@ def _numbers(array: pa.Array) -> Any:
 
 
 def _words(array: pa.Array) -> Ids:
-    """16-byte ids as pairs of native words; those of nulls are anything."""
+    """Return 16-byte ids as pairs of native 64-bit words; a null has undefined words."""
     storage = array.storage
     buffer = storage.buffers()[1]
     raw = np.frombuffer(buffer, dtype=np.uint8) if buffer else np.zeros(0, dtype=np.uint8)

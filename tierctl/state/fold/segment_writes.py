@@ -1,4 +1,4 @@
-"""Many segments written to their columns, and read from them, at once."""
+"""Writes many segments to the columns of a cache, and reads their leader epochs, at once."""
 
 from array import array
 from typing import Any, NamedTuple
@@ -17,16 +17,15 @@ from tierctl.state.segments.columns import (
     TXN_INDEX_EMPTY,
     WIDE,
     SegmentColumns,
-    SegmentKeys,
 )
 
 _INT32_MAX = (1 << 31) - 1
 
 
 def extend(columns: SegmentColumns, events: EventColumns, at: Rows, live: npt.NDArray[np.bool_]) -> Rows:
-    """New rows for the segments whose first events are events `at`; those not `live` are deleted already.
+    """Add a row for each segment whose add event is in `at`; return the rows.
 
-    The ids are distinct and unknown to `columns`.
+    The ids must be distinct and unknown to `columns`. Rows that are not `live` are dead from the start.
     """
     if columns.partition is None and len(at):
         columns.partition = events.partition(int(at[0]))
@@ -58,9 +57,9 @@ def _append(column: "array[Any]", values: npt.NDArray[Any]) -> None:
 
 
 def _append_epochs(
-    columns: SegmentKeys, events: EventColumns, at: Rows, flags: npt.NDArray[np.int64]
+    columns: SegmentColumns, events: EventColumns, at: Rows, flags: npt.NDArray[np.int64]
 ) -> None:
-    """The epochs of events `at` for the rows being appended, and their flags."""
+    """Append the leader epochs of events `at`, and `flags` extended by the form of the epochs."""
     first_row = len(columns.flags)
     counts = events.pair_counts[at]
     begins = events.pair_ends[at] - counts
@@ -84,7 +83,11 @@ def _append_epochs(
 def _pool_words(
     events: EventColumns, places: Rows, counts: Int64s, deltas: Int64s, pooled: npt.NDArray[np.bool_]
 ) -> tuple[Int64s, Int64s]:
-    """[count, epoch, (epoch, offset)…] of each pooled row, and where each row's begin."""
+    """Return the words [count, epoch, (epoch, offset)...] of all pooled rows, and where each row's begin.
+
+    `places` are the indexes of the events' pairs, `counts` the number of pairs per event, `deltas` the pairs'
+    offsets relative to the segment's start.
+    """
     used = np.where(pooled, counts, 0)
     begin = 2 * (np.cumsum(used) - used)
     inside = np.repeat(pooled, counts)
@@ -97,7 +100,7 @@ def _pool_words(
 
 
 def set_customs(columns: SegmentColumns, events: EventColumns, rows: Rows, at: Rows) -> None:
-    """Custom metadata of `rows` as events `at` say it."""
+    """Set the custom metadata of `rows[i]` to that of event `at[i]`."""
     changed = events.has_custom[at]
     if columns.customs is not None:
         changed = changed | (view(columns.customs)[rows] >= 0)
@@ -105,8 +108,11 @@ def set_customs(columns: SegmentColumns, events: EventColumns, rows: Rows, at: R
         columns.set_custom(row, events.custom(event))
 
 
-def set_updates(columns: SegmentColumns, events: EventColumns, rows: Rows, at: Rows) -> None:
-    """Each of distinct `rows` as its last update, event `at`, leaves it."""
+def write_updates(columns: SegmentColumns, events: EventColumns, rows: Rows, at: Rows) -> None:
+    """Update each row in `rows` (no duplicates) to its state after its last event.
+
+    `at[i]` is the index of that event for `rows[i]`.
+    """
     view(columns.event_timestamps)[rows] = events.event_timestamps[at]
     view(columns.writers)[rows] = events.writers[at]
     flags = view(columns.flags)
@@ -117,18 +123,16 @@ def set_updates(columns: SegmentColumns, events: EventColumns, rows: Rows, at: R
 
 
 def kill(columns: SegmentColumns, rows: Rows) -> None:
-    """The segments of these live rows are deleted."""
+    """Mark the segments of `rows`, which must be live, as deleted."""
     columns.ids.remove_many(rows)
     view(columns.flags)[rows] |= DEAD
-    for sparse in (columns.wide_ends, columns.tags, columns.partitions):
-        for row in rows.tolist() if sparse else ():
-            sparse.pop(row, None)
 
 
 class EpochRuns(NamedTuple):
-    """Leader epochs of rows, one row after the other and ascending within each; `counts` by row.
+    """The leader epochs of many segments, concatenated; ascending within each segment.
 
-    `starts` and `ends` are the offsets that an epoch has in its segment, both inclusive.
+    Segment i has `counts[i]` epochs. `starts` and `ends` are an epoch's first and last offset in its segment
+    (both inclusive).
     """
 
     counts: Int64s
@@ -138,7 +142,7 @@ class EpochRuns(NamedTuple):
 
 
 def epoch_runs(columns: SegmentColumns, rows: Rows) -> EpochRuns:
-    """The epochs of these rows, each epoch once (the last start an event gives it counts)."""
+    """Return the leader epochs of `rows`; of an epoch that an event names twice, the last start counts."""
     flags, segment_starts = view(columns.flags)[rows], view(columns.starts)[rows]
     pooled = (flags & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS
     own = view(columns.epochs)[rows].astype(np.int64)
@@ -158,7 +162,7 @@ def epoch_runs(columns: SegmentColumns, rows: Rows) -> EpochRuns:
 
 
 class _Pooled(NamedTuple):
-    """Where rows' epochs begin in the pool, how many they are, and where they go."""
+    """The pooled epochs of some rows: index in the pool, number of epochs, index of the first in the output."""
 
     places: Int64s
     counts: Int64s
@@ -166,11 +170,11 @@ class _Pooled(NamedTuple):
 
 
 def _fill_pooled(pool: npt.NDArray[np.int32], pooled: _Pooled, epochs: Int64s, starts: Int64s) -> None:
-    """Epochs and starts of pooled rows, whose first epoch starts where the segment does."""
+    """Write epochs and starts of pooled rows; `starts` holds the segments' start offsets before."""
     places, counts, firsts = pooled
     epochs[firsts] = pool[places + 1]
     rest = ranges(firsts + 1, counts - 1)
-    # The k-th epoch is 2k words behind the count.
+    # The k-th epoch of a segment is 2k words after the segment's count.
     words = np.repeat(places - 2 * firsts, counts - 1) + 2 * rest
     epochs[rest] = pool[words]
     starts[rest] += pool[words + 1]
@@ -182,7 +186,7 @@ def _with_ends(counts: Int64s, epochs: Int64s, starts: Int64s, segment_ends: Int
     if (same & (epochs[1:] <= epochs[:-1])).any():
         order = np.lexsort((epochs, owner))
         epochs, starts = epochs[order], starts[order]
-        # Sorting is stable, so of an epoch given twice the last start comes last.
+        # The sort is stable: of an epoch that an event names twice, the last start comes last.
         last = np.append((owner[1:] != owner[:-1]) | (epochs[1:] != epochs[:-1]), True)
         owner, epochs, starts = owner[last], epochs[last], starts[last]
         counts = np.bincount(owner, minlength=len(counts))
@@ -193,7 +197,7 @@ def _with_ends(counts: Int64s, epochs: Int64s, starts: Int64s, segment_ends: Int
 
 
 def end_offsets(columns: SegmentColumns, rows: Rows) -> Int64s:
-    """Last offsets of these rows, inclusive."""
+    """Return the last offsets (inclusive) of `rows`."""
     lengths = view(columns.ends)[rows].astype(np.int64)
     ends: Int64s = view(columns.starts)[rows] + lengths
     for i in np.flatnonzero(lengths == WIDE).tolist():

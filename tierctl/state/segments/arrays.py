@@ -1,4 +1,4 @@
-"""Columns that grow as Python arrays, seen as NumPy arrays."""
+"""Growing columns as Python arrays, and their NumPy views."""
 
 from array import array
 from typing import Any
@@ -7,20 +7,24 @@ import numpy as np
 import numpy.typing as npt
 
 Rows = npt.NDArray[np.int64]
+"""Row numbers."""
 
 
 def view(column: "array[Any]") -> npt.NDArray[Any]:
-    """The column as NumPy sees it, sharing its memory; drop it before the column grows."""
+    """Return `column` as a NumPy array that shares its memory.
+
+    An array cannot grow while a view of it exists: drop the view first.
+    """
     return np.asarray(column)
 
 
-def taken(column: "array[Any]", rows: Rows) -> "array[Any]":
-    """A column of these rows only."""
+def select_rows(column: "array[Any]", rows: Rows) -> "array[Any]":
+    """Return a copy of `column` that has only the items at `rows`, in that order."""
     return array(column.typecode, view(column)[rows].tobytes())
 
 
 def ranges(starts: Rows, lengths: Rows) -> Rows:
-    """start, start + 1, … of each range, one after the other."""
+    """Return the numbers start, start + 1, ... of each range, concatenated."""
     total = int(lengths.sum())
     firsts = np.cumsum(lengths) - lengths
     return np.repeat(starts - firsts, lengths) + np.arange(total)

@@ -1,16 +1,10 @@
-"""Remote segments as columns: a row each, no objects.
-
-`SegmentKeys` is what finding a segment needs: id, start offset, leader epochs, state. `SegmentColumns` adds
-everything else an event says; `LazySegmentColumns` adds a file position instead, and a loader.
-"""
+"""The remote segments of one user partition as columns, one row per segment."""
 
 from array import array
-from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
-from tierctl.errors import UsageError
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -19,41 +13,82 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.events import NestedTags, UnknownTags
-from tierctl.state.segments.arrays import Rows, ranges, taken, view
+from tierctl.state.segments.arrays import Rows, ranges, select_rows, view
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.segments.java_hash import segment_hash
 
 STATES: Final = tuple(RemoteLogSegmentState)
+
+# Bits of `SegmentColumns.flags`; the two lowest bits are the index of the segment's state in STATES.
 STATE_MASK: Final = 3
 TXN_INDEX_EMPTY: Final = 4
 KIP405: Final = 8
 POOLED_EPOCHS: Final = 16
 ODD_EPOCHS: Final = 32
 DEAD: Final = 64
+
 WIDE: Final = 0xFFFF_FFFF
 _INT32_MAX: Final = (1 << 31) - 1
 
 Epochs = tuple[tuple[int, int], ...]
-Loader = Callable[[int], RemoteLogSegmentMetadata]
 
 
-class SegmentKeys:
-    """Ids, start offsets, leader epochs and states of segments, by row.
+class SegmentColumns:
+    """Store all facts of a user partition's segments: about 65 bytes per segment.
 
-    A segment of one epoch keeps it in `epochs`; of several, as [count, epoch, (epoch, offset)…] in `pool`,
-    offsets counted from the segment's start; what does not fit there is in `odd_epochs` as it came.
-    Rows of deleted segments stay until `keep` renumbers.
+    Each further leader epoch of a segment takes 8 to 16 bytes. Rows of deleted segments stay, marked DEAD,
+    until `keep` renumbers the rows.
+
+    - `starts`: start offset. `ends`: end offset minus start offset, or WIDE if that needs more than 32 bits;
+      then `wide_ends` holds the end offset.
+    - `epochs`: the leader epoch of a segment that has one epoch. For several epochs, POOLED_EPOCHS is set and
+      `epochs` is an index into `pool`, where [count, epoch, (epoch, offset)...] begins; offsets in `pool`
+      are relative to the segment's start offset. Epochs that do not fit this form are in `odd_epochs`, and
+      ODD_EPOCHS is set.
+    - `writers`: the broker id, or the leader epoch if KIP405 is set.
+    - `customs`: position of the custom metadata in `blob`, after a length of four bytes; -1 for null. The
+      column is None until a segment has custom metadata.
+    - `partition`: the user partition as the first event named it; `partitions` holds the user partition of
+      each row whose event used another topic name.
+    - `tags`: unknown tagged fields of each row that has them.
     """
 
-    __slots__ = ("epochs", "flags", "ids", "odd_epochs", "partition", "partitions", "pool", "starts")
+    __slots__ = (
+        "blob",
+        "customs",
+        "ends",
+        "epochs",
+        "event_timestamps",
+        "flags",
+        "ids",
+        "max_timestamps",
+        "odd_epochs",
+        "partition",
+        "partitions",
+        "pool",
+        "sizes",
+        "starts",
+        "tags",
+        "wide_ends",
+        "writers",
+    )
 
     def __init__(self) -> None:
         self.ids = SegmentIds()
         self.starts = array("q")
+        self.ends = array("I")
+        self.wide_ends: dict[int, int] = {}
         self.flags = array("B")
         self.epochs = array("i")
         self.pool = array("i")
         self.odd_epochs: dict[int, Epochs] = {}
+        self.max_timestamps = array("q")
+        self.event_timestamps = array("q")
+        self.writers = array("i")
+        self.sizes = array("i")
+        self.customs: array[int] | None = None
+        self.blob = bytearray()
+        self.tags: dict[int, tuple[UnknownTags, NestedTags]] = {}
         self.partition: TopicIdPartition | None = None
         self.partitions: dict[int, TopicIdPartition] = {}
 
@@ -62,24 +97,28 @@ class SegmentKeys:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the columns hold, room to grow not counted."""
-        return self.ids.nbytes + sum(len(column) * column.itemsize for column in self._columns())
-
-    def _columns(self) -> list["array[Any]"]:
-        return [self.starts, self.flags, self.epochs, self.pool]
+        """Return the bytes that the columns hold, without the room they have to grow."""
+        columns = [getattr(self, name) for name in (*_ROW_COLUMNS, "pool")]
+        columns += [] if self.customs is None else [self.customs]
+        return self.ids.nbytes + len(self.blob) + sum(len(column) * column.itemsize for column in columns)
 
     def state(self, row: int) -> RemoteLogSegmentState:
-        """The state of a live segment."""
+        """Return the state of the segment in `row`."""
         return STATES[self.flags[row] & STATE_MASK]
 
+    def end_offset(self, row: int) -> int:
+        """Return the segment's last offset (inclusive)."""
+        length = self.ends[row]
+        return self.wide_ends[row] if length == WIDE else self.starts[row] + length
+
     def epoch_start(self, row: int, epoch: int) -> int:
-        """Where that epoch, which must be one of its epochs, starts in the segment of that row."""
+        """Return the offset at which `epoch`, one of the segment's leader epochs, starts in the segment."""
         if not self.flags[row] & (POOLED_EPOCHS | ODD_EPOCHS):
             return self.starts[row]
         return _last_start(self.leader_epochs(row), epoch)
 
     def leader_epochs(self, row: int) -> Epochs:
-        """The segment's (epoch, start offset) pairs as its event had them."""
+        """Return the segment's (epoch, start offset) pairs in the order of its event."""
         flags, start = self.flags[row], self.starts[row]
         if flags & ODD_EPOCHS:
             return self.odd_epochs[row]
@@ -90,24 +129,34 @@ class SegmentKeys:
         rest = zip(pool[at + 2 : end : 2], pool[at + 3 : end : 2], strict=True)
         return ((pool[at + 1], start), *((epoch, start + delta) for epoch, delta in rest))
 
-    def append(self, metadata: RemoteLogSegmentMetadata, position: int | None = None) -> int:
-        """A new row for a segment that `ids` does not know."""
+    def append(self, metadata: RemoteLogSegmentMetadata) -> int:
+        """Add a row for a segment whose id `ids` does not contain; return the row."""
         row = self.ids.append(metadata.segment_id.bytes)
-        self.starts.append(0)
-        self.flags.append(0)
-        self.epochs.append(0)
-        self.replace(row, metadata, position)
+        for column in (self.starts, self.max_timestamps, self.event_timestamps):
+            column.append(0)
+        for narrow in (self.ends, self.flags, self.epochs, self.writers, self.sizes):
+            narrow.append(0)
+        if self.customs is not None:
+            self.customs.append(-1)
+        self.replace(row, metadata)
         return row
 
-    def replace(self, row: int, metadata: RemoteLogSegmentMetadata, position: int | None = None) -> None:
-        """Write all of a segment's facts but its id."""
-        del position
+    def replace(self, row: int, metadata: RemoteLogSegmentMetadata) -> None:
+        """Overwrite all facts of the segment in `row` except its id."""
         self.starts[row] = metadata.start_offset
         self.flags[row] = STATES.index(metadata.state) | metadata.txn_index_empty * TXN_INDEX_EMPTY
         self._set_epochs(row, metadata.start_offset, metadata.segment_leader_epochs)
         partition = metadata.topic_id_partition
         self.partition = self.partition or partition
         _put(self.partitions, row, None if partition == self.partition else partition)
+        length = metadata.end_offset - metadata.start_offset
+        self.ends[row] = min(length, WIDE)
+        _put(self.wide_ends, row, metadata.end_offset if length >= WIDE else None)
+        self.max_timestamps[row] = metadata.max_timestamp_ms
+        self.sizes[row] = metadata.segment_size_in_bytes
+        tags = (metadata.unknown_tags, metadata.nested_tags)
+        _put(self.tags, row, tags if any(tags) else None)
+        self._set_event(row, metadata)
 
     def _set_epochs(self, row: int, start: int, epochs: Epochs) -> None:
         deltas = [offset - start for _, offset in epochs]
@@ -127,125 +176,9 @@ class SegmentKeys:
             self.pool.append(epoch)
             self.pool.append(delta)
 
-    def java_hash(self, row: int) -> int:
-        """RemoteLogSegmentId.hashCode of the row's segment, unsigned."""
-        partition = self.partitions.get(row, self.partition)
-        assert partition is not None
-        return segment_hash(partition, self.ids.id_of(row))
-
-    def set_state(self, row: int, state: RemoteLogSegmentState) -> None:
-        """The segment's state alone."""
-        self.flags[row] = self.flags[row] & ~STATE_MASK | STATES.index(state)
-
-    def kill(self, row: int) -> None:
-        """The segment is deleted: its id is no longer found, its epochs still are."""
-        self.ids.remove(row)
-        self.flags[row] |= DEAD
-        self.partitions.pop(row, None)
-
-    def is_dead(self, row: int) -> bool:
-        """Whether the segment of that row was deleted."""
-        return bool(self.flags[row] & DEAD)
-
-    def rows_in(self, state: RemoteLogSegmentState) -> Rows:
-        """Rows of segments in that state, in order of arrival."""
-        return np.flatnonzero((view(self.flags) & (DEAD | STATE_MASK)) == STATES.index(state))
-
-    def live_rows(self) -> Rows:
-        """Rows of segments not deleted, in order of arrival."""
-        return np.flatnonzero((view(self.flags) & DEAD) == 0)
-
-    def keep(self, rows: Rows) -> None:
-        """Renumber: row `rows[i]` becomes row i, all others go."""
-        self.ids.keep(rows)
-        self.starts = taken(self.starts, rows)
-        self.flags = taken(self.flags, rows)
-        self.epochs = taken(self.epochs, rows)
-        self._repack_pool()
-        numbers = {int(row): i for i, row in enumerate(rows)} if self._sparse() else {}
-        for sparse in self._sparse():
-            kept = {numbers[row]: value for row, value in sparse.items() if row in numbers}
-            sparse.clear()
-            sparse.update(kept)
-
-    def _sparse(self) -> list[dict[int, Any]]:
-        return [column for column in (self.odd_epochs, self.partitions) if column]
-
-    def _repack_pool(self) -> None:
-        """Leave out the pool's epochs of rows that went."""
-        rows = np.flatnonzero((view(self.flags) & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS)
-        epochs, pool = view(self.epochs), view(self.pool)
-        places = epochs[rows].astype(np.int64)
-        lengths = 2 * pool[places].astype(np.int64)
-        kept = pool[ranges(places, lengths)]
-        epochs[rows] = np.cumsum(lengths) - lengths
-        del epochs, pool
-        self.pool = array("i", kept.tobytes())
-
-
-class SegmentColumns(SegmentKeys):
-    """Everything a segment's events say: about 65 bytes, 8 to 16 more for each further epoch."""
-
-    __slots__ = (
-        "blob",
-        "customs",
-        "ends",
-        "event_timestamps",
-        "max_timestamps",
-        "sizes",
-        "tags",
-        "wide_ends",
-        "writers",
-    )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.ends = array("I")
-        self.wide_ends: dict[int, int] = {}
-        self.tags: dict[int, tuple[UnknownTags, NestedTags]] = {}
-        self.max_timestamps = array("q")
-        self.event_timestamps = array("q")
-        self.writers = array("i")
-        self.sizes = array("i")
-        # Where custom metadata begins in `blob`, behind its length; -1 for none. Made when first used.
-        self.customs: array[int] | None = None
-        self.blob = bytearray()
-
-    @property
-    def nbytes(self) -> int:
-        return super().nbytes + len(self.blob)
-
-    def _columns(self) -> list["array[Any]"]:
-        own = [self.ends, self.max_timestamps, self.event_timestamps, self.writers, self.sizes]
-        return super()._columns() + own + ([] if self.customs is None else [self.customs])
-
-    def end_offset(self, row: int) -> int:
-        """The segment's last offset, inclusive."""
-        length = self.ends[row]
-        return self.wide_ends[row] if length == WIDE else self.starts[row] + length
-
-    def append(self, metadata: RemoteLogSegmentMetadata, position: int | None = None) -> int:
-        for column in (self.ends, self.max_timestamps, self.event_timestamps, self.writers, self.sizes):
-            column.append(0)
-        if self.customs is not None:
-            self.customs.append(-1)
-        return super().append(metadata, position)
-
-    def replace(self, row: int, metadata: RemoteLogSegmentMetadata, position: int | None = None) -> None:
-        super().replace(row, metadata, position)
-        length = metadata.end_offset - metadata.start_offset
-        self.ends[row] = min(length, WIDE)
-        _put(self.wide_ends, row, metadata.end_offset if length >= WIDE else None)
-        self.max_timestamps[row] = metadata.max_timestamp_ms
-        self.sizes[row] = metadata.segment_size_in_bytes
-        tags = (metadata.unknown_tags, metadata.nested_tags)
-        _put(self.tags, row, tags if any(tags) else None)
-        self._set_event(row, metadata)
-
-    def update(self, row: int, update: RemoteLogSegmentMetadataUpdate, position: int | None = None) -> None:
-        """RemoteLogSegmentMetadata.createWithUpdates."""
-        del position
-        self.set_state(row, update.state)
+    def update(self, row: int, update: RemoteLogSegmentMetadataUpdate) -> None:
+        """Apply an update event to the segment (RemoteLogSegmentMetadata.createWithUpdates)."""
+        self.flags[row] = self.flags[row] & ~STATE_MASK | STATES.index(update.state)
         self._set_event(row, update)
 
     def _set_event(self, row: int, event: RemoteLogSegmentMetadata | RemoteLogSegmentMetadataUpdate) -> None:
@@ -256,7 +189,7 @@ class SegmentColumns(SegmentKeys):
         self.set_custom(row, event.custom_metadata)
 
     def set_custom(self, row: int, custom: bytes | None) -> None:
-        """Custom metadata of the segment, None for none."""
+        """Store the segment's custom metadata; None is null."""
         if custom == self.custom(row):
             return
         if self.customs is None:
@@ -266,7 +199,7 @@ class SegmentColumns(SegmentKeys):
             self.blob += len(custom).to_bytes(4, "little") + custom
 
     def custom(self, row: int) -> bytes | None:
-        """Custom metadata of the segment."""
+        """Return the segment's custom metadata; None is null."""
         at = -1 if self.customs is None else self.customs[row]
         if at < 0:
             return None
@@ -274,11 +207,10 @@ class SegmentColumns(SegmentKeys):
         return bytes(self.blob[at + 4 : at + 4 + length])
 
     def metadata(self, row: int) -> RemoteLogSegmentMetadata:
-        """The segment as its events made it."""
+        """Return the segment in `row` as the model's object."""
         flags = self.flags[row]
         kip405 = bool(flags & KIP405)
-        partition = self.partitions.get(row, self.partition)
-        assert partition is not None
+        partition = self._partition_of(row)
         unknown_tags, nested_tags = self.tags.get(row, ((), ()))
         return RemoteLogSegmentMetadata(
             topic=partition.topic,
@@ -300,23 +232,65 @@ class SegmentColumns(SegmentKeys):
             nested_tags=nested_tags,
         )
 
+    def _partition_of(self, row: int) -> TopicIdPartition:
+        partition = self.partitions.get(row, self.partition)
+        assert partition is not None
+        return partition
+
+    def java_hash(self, row: int) -> int:
+        """Return RemoteLogSegmentId.hashCode of the segment's id as an unsigned number."""
+        return segment_hash(self._partition_of(row), self.ids.id_of(row))
+
     def kill(self, row: int) -> None:
-        super().kill(row)
-        self.wide_ends.pop(row, None)
-        self.tags.pop(row, None)
+        """Mark the segment as deleted: `ids` no longer finds it, but its facts stay in the row."""
+        self.ids.remove(row)
+        self.flags[row] |= DEAD
+
+    def is_dead(self, row: int) -> bool:
+        """Return whether the segment in `row` was deleted."""
+        return bool(self.flags[row] & DEAD)
+
+    def rows_in(self, state: RemoteLogSegmentState) -> Rows:
+        """Return the rows of segments in `state` that are not deleted, in order of arrival."""
+        return np.flatnonzero((view(self.flags) & (DEAD | STATE_MASK)) == STATES.index(state))
+
+    def live_rows(self) -> Rows:
+        """Return the rows of segments that are not deleted, in order of arrival."""
+        return np.flatnonzero((view(self.flags) & DEAD) == 0)
+
+    def dead_rows(self) -> Rows:
+        """Return the rows of deleted segments, in order of arrival."""
+        return np.flatnonzero(view(self.flags) & DEAD)
 
     def keep(self, rows: Rows) -> None:
-        super().keep(rows)
-        self.ends = taken(self.ends, rows)
-        self.max_timestamps = taken(self.max_timestamps, rows)
-        self.event_timestamps = taken(self.event_timestamps, rows)
-        self.writers = taken(self.writers, rows)
-        self.sizes = taken(self.sizes, rows)
+        """Drop all rows except `rows`, and renumber: row `rows[i]` becomes row i."""
+        self.ids.keep(rows)
+        for name in _ROW_COLUMNS:
+            setattr(self, name, select_rows(getattr(self, name), rows))
+        self._repack_pool()
         if self.customs is not None:
-            self.customs = taken(self.customs, rows)
+            self.customs = select_rows(self.customs, rows)
             self._repack_blob()
+        sparse_columns: list[dict[int, Any]] = [self.odd_epochs, self.partitions, self.wide_ends, self.tags]
+        numbers = {int(row): i for i, row in enumerate(rows)} if any(sparse_columns) else {}
+        for sparse in sparse_columns:
+            kept = {numbers[row]: value for row, value in sparse.items() if row in numbers}
+            sparse.clear()
+            sparse.update(kept)
+
+    def _repack_pool(self) -> None:
+        """Remove the epochs of dropped rows from `pool`."""
+        rows = np.flatnonzero((view(self.flags) & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS)
+        epochs, pool = view(self.epochs), view(self.pool)
+        places = epochs[rows].astype(np.int64)
+        lengths = 2 * pool[places].astype(np.int64)
+        kept = pool[ranges(places, lengths)]
+        epochs[rows] = np.cumsum(lengths) - lengths
+        del epochs, pool
+        self.pool = array("i", kept.tobytes())
 
     def _repack_blob(self) -> None:
+        """Remove the custom metadata of dropped rows from `blob`."""
         assert self.customs is not None
         blob = bytearray()
         for row, at in enumerate(self.customs):
@@ -325,64 +299,26 @@ class SegmentColumns(SegmentKeys):
                 blob += self.blob[at : at + 4 + int.from_bytes(self.blob[at : at + 4], "little")]
         self.blob = blob
 
-    def _sparse(self) -> list[dict[int, Any]]:
-        return super()._sparse() + [column for column in (self.wide_ends, self.tags) if column]
 
-
-class LazySegmentColumns(SegmentKeys):
-    """Keys of segments, and where in a file the rest of each is (KIP-405's lazy load).
-
-    `load` gives the segment whose entry is at a file position, in the state it has now: each event comes
-    with the position of the entry that has it.
-    """
-
-    __slots__ = ("load", "positions")
-
-    def __init__(self, load: Loader) -> None:
-        super().__init__()
-        self.load = load
-        self.positions = array("q")
-
-    def _columns(self) -> list["array[Any]"]:
-        return [*super()._columns(), self.positions]
-
-    def end_offset(self, row: int) -> int:
-        """The segment's last offset, inclusive; read from the file."""
-        return self.metadata(row).end_offset
-
-    def append(self, metadata: RemoteLogSegmentMetadata, position: int | None = None) -> int:
-        self.positions.append(0)
-        return super().append(metadata, position)
-
-    def replace(self, row: int, metadata: RemoteLogSegmentMetadata, position: int | None = None) -> None:
-        super().replace(row, metadata, position)
-        self.positions[row] = _needed(position)
-
-    def update(self, row: int, update: RemoteLogSegmentMetadataUpdate, position: int | None = None) -> None:
-        """The entry at `position` is the segment's from now on."""
-        self.positions[row] = _needed(position)
-        self.set_state(row, update.state)
-
-    def metadata(self, row: int) -> RemoteLogSegmentMetadata:
-        """The segment, read from the file."""
-        return self.load(self.positions[row])
-
-    def keep(self, rows: Rows) -> None:
-        super().keep(rows)
-        self.positions = taken(self.positions, rows)
+_ROW_COLUMNS: Final = (
+    "starts",
+    "ends",
+    "flags",
+    "epochs",
+    "max_timestamps",
+    "event_timestamps",
+    "writers",
+    "sizes",
+)
+"""The columns of SegmentColumns that always have one item per row."""
 
 
 def _last_start(epochs: Epochs, epoch: int) -> int:
     return next(start for own, start in reversed(epochs) if own == epoch)
 
 
-def _needed(position: int | None) -> int:
-    if position is None:
-        raise UsageError("a lazy cache needs the file position of every event's entry")
-    return position
-
-
 def _put(sparse: dict[int, Any], row: int, value: Any) -> None:
+    """Set `sparse[row]`, or remove the entry if `value` is empty."""
     if value:
         sparse[row] = value
     else:

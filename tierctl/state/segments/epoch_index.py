@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from tierctl.state.segments.arrays import Rows, view
-from tierctl.state.segments.columns import SegmentKeys
+from tierctl.state.segments.columns import SegmentColumns
 from tierctl.state.segments.java_hash import in_bins, split_bins
 
 _FIRST_TABLE_SIZE: Final = 16
@@ -21,11 +21,11 @@ class EpochIndex:
     complement (a negative number) until enough have gathered, for it still has its place in that order.
     """
 
-    __slots__ = ("epoch", "highest_offset", "keys", "removed", "rows", "table_size", "unreferenced")
+    __slots__ = ("columns", "epoch", "highest_offset", "removed", "rows", "table_size", "unreferenced")
 
-    def __init__(self, epoch: int, keys: SegmentKeys) -> None:
+    def __init__(self, epoch: int, columns: SegmentColumns) -> None:
         self.epoch = epoch
-        self.keys = keys
+        self.columns = columns
         self.rows = array("i")
         self.removed = 0
         self.unreferenced: dict[int, None] = {}
@@ -35,7 +35,7 @@ class EpochIndex:
 
     def start_of(self, slot: int) -> int:
         """Where the epoch starts in the segment of that slot, taken out or not."""
-        return self.keys.epoch_start(slot if slot >= 0 else ~slot, self.epoch)
+        return self.columns.epoch_start(slot if slot >= 0 else ~slot, self.epoch)
 
     def add_unreferenced(self, row: int) -> None:
         """The segment is there and can't be read."""
@@ -54,7 +54,7 @@ class EpochIndex:
         return in_bins(self._hashes(), self.table_size)
 
     def _hashes(self) -> dict[int, int]:
-        return {row: self.keys.java_hash(row) for row in self.unreferenced}
+        return {row: self.columns.java_hash(row) for row in self.unreferenced}
 
     def finished(self, row: int, start_offset: int, end_offset: int) -> None:
         """The segment can be read from `start_offset` on; `end_offset` is its last one in this epoch.

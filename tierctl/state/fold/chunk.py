@@ -1,4 +1,4 @@
-"""Folds decoded metadata events into the state of the tier."""
+"""The fold of one chunk: consecutive records of one metadata partition."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -18,23 +18,14 @@ from tierctl.model import (
 from tierctl.model.events import MetadataEvent
 from tierctl.model.states import is_valid_partition_transition
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold.columns import DROPPED, TAKEN, apply_events
-from tierctl.state.fold.event_columns import (
-    ERROR,
-    TOMBSTONE,
-    UPDATE,
-    EventColumns,
-    Int64s,
-    event_columns,
-    events_of,
-)
+from tierctl.state.fold.event_columns import ERROR, TOMBSTONE, UPDATE, EventColumns, Int64s, event_columns
+from tierctl.state.fold.outcomes import ACCEPTED, IGNORED
+from tierctl.state.fold.partition_events import apply_events
 from tierctl.state.segments.arrays import Rows
 from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
 
-__all__ = ["events_of", "fold", "fold_event"]
-
 _P = RemotePartitionDeleteState
-# Below this, columns cost more than they save.
+# For fewer events, NumPy's overhead is greater than the gain.
 _LEAST_BULK_EVENTS: Final = 64
 
 
@@ -47,12 +38,13 @@ def fold(
     next_offset: int | None = None,
     least_bulk_events: int = _LEAST_BULK_EVENTS,
 ) -> None:
-    """Fold records of one metadata partition, in offset order, into `state`.
+    """Apply records of one metadata partition, in offset order, to `state`.
 
-    `table` is what wire.metadata.decode_column made of them; `metadata_offsets` are theirs, row by row.
-    A row with an error goes to `state.quarantined`, as does one that Kafka would refuse; a tombstone is
-    passed over; an event that Kafka drops in silence is an anomaly. `next_offset` (default: after the last
-    row) is where reading goes on. User partitions with fewer than `least_bulk_events` go one by one.
+    `table` is the result of `wire.metadata.decode_column`; `metadata_offsets[i]` is the offset of row i.
+    Rows with an error, and events that Kafka refuses, go to `state.quarantined`; events that Kafka ignores
+    are counted as anomalies; tombstones are skipped. Afterwards, `state.read[metadata_partition]` is the
+    offset after the last row, or `next_offset` if that is higher. User partitions with fewer than
+    `least_bulk_events` events in the table are folded event by event; the result is the same.
     """
     chunk = _Chunk(event_columns(table), np.asarray(metadata_offsets, dtype=np.int64), metadata_partition)
     chunk.fold(state, least_bulk_events)
@@ -63,14 +55,13 @@ def fold(
 def fold_event(
     event: MetadataEvent, state: TierState, *, metadata_partition: int, metadata_offset: int
 ) -> None:
-    """Fold one event; raises IllegalEventError for what Kafka refuses."""
-    if not _fold_event(event, state, metadata_partition, metadata_offset):
-        partition = partition_of(event)
-        state.note(Anomaly(metadata_partition, metadata_offset, partition, event))
+    """Apply one event to `state`; raise IllegalEventError if Kafka refuses the event."""
+    if not _apply(event, state, metadata_partition, metadata_offset):
+        state.note(Anomaly(metadata_partition, metadata_offset, _partition_of(event), event))
 
 
-def partition_of(event: MetadataEvent) -> TopicIdPartition:
-    """The user partition of an event; IllegalEventError for one that the metadata topic can't have."""
+def _partition_of(event: MetadataEvent) -> TopicIdPartition:
+    """Return the event's user partition; raise IllegalEventError for an entry of a snapshot file."""
     if isinstance(event, RemoteLogSegmentMetadataSnapshot):
         raise IllegalEventError(
             "metadata record", expected="an event of the metadata topic", found="an entry of a snapshot file"
@@ -79,7 +70,7 @@ def partition_of(event: MetadataEvent) -> TopicIdPartition:
 
 
 class _Chunk:
-    """Consecutive records of one metadata partition on their way into the state."""
+    """One fold of the events of one metadata partition."""
 
     def __init__(self, events: EventColumns, offsets: Int64s, metadata_partition: int) -> None:
         self.events = events
@@ -93,16 +84,17 @@ class _Chunk:
             found = self.events.table.column("error")[row].as_py()
             self._quarantine(row, CorruptInputError("record", expected="a metadata event", found=found))
         one_by_one = self.events.kinds < TOMBSTONE
-        for rows in self._by_owner():
+        for rows in self._segment_events_by_partition():
             if len(rows) >= least_bulk_events and self._fold_partition(rows, state):
                 one_by_one[rows] = False
         self._fold_rows(np.flatnonzero(one_by_one), state)
+        # The bulk fold and the fold row by row reported in turn: restore the order of offsets.
         state.quarantined += sorted(self.quarantined, key=lambda q: q.metadata_offset)
         for anomaly in sorted(self.anomalies, key=lambda a: a.metadata_offset):
             state.note(anomaly)
 
-    def _by_owner(self) -> list[Rows]:
-        """Events of segments by user partition, in order of events."""
+    def _segment_events_by_partition(self) -> list[Rows]:
+        """Return the rows of segment events, one array per user partition, each in offset order."""
         rows = np.flatnonzero(self.events.kinds <= UPDATE)
         rows = rows[np.argsort(self.events.owners[rows], kind="stable")]
         return np.split(rows, np.flatnonzero(np.diff(self.events.owners[rows])) + 1)
@@ -110,21 +102,22 @@ class _Chunk:
     def _fold_rows(self, rows: Rows, state: TierState) -> None:
         for row, event in zip(rows.tolist(), self.events.events(rows), strict=True):
             try:
-                if not _fold_event(event, state, self.metadata_partition, int(self.offsets[row])):
+                if not _apply(event, state, self.metadata_partition, int(self.offsets[row])):
                     self._note(row, event)
             except CorruptInputError as e:
                 self._quarantine(row, e)
 
     def _fold_partition(self, rows: Rows, state: TierState) -> bool:
-        """Folds one user partition's events at once; False when they have to go one by one."""
-        part = _partition(self.events.partition(int(rows[0])), state, self.metadata_partition)
+        """Fold all `rows` of one user partition at once; return False, unchanged, if that is not possible."""
+        part = _partition_state(self.events.partition(int(rows[0])), state, self.metadata_partition)
         outcomes = apply_events(part.cache, self.events, rows)
         if outcomes is None:
             return False
         part.last_event_offset = max(part.last_event_offset, int(self.offsets[rows[-1]]))
-        for row, outcome in zip(rows[outcomes != TAKEN].tolist(), outcomes[outcomes != TAKEN], strict=True):
+        is_rejected = outcomes != ACCEPTED
+        for row, outcome in zip(rows[is_rejected].tolist(), outcomes[is_rejected], strict=True):
             event = self.events.event(row)
-            if outcome == DROPPED:
+            if outcome == IGNORED:
                 self._note(row, event)
             else:
                 self._quarantine(row, _refusal(event))
@@ -132,7 +125,7 @@ class _Chunk:
 
     def _note(self, row: int, event: MetadataEvent) -> None:
         self.anomalies.append(
-            Anomaly(self.metadata_partition, int(self.offsets[row]), partition_of(event), event)
+            Anomaly(self.metadata_partition, int(self.offsets[row]), _partition_of(event), event)
         )
 
     def _quarantine(self, row: int, error: CorruptInputError) -> None:
@@ -140,7 +133,7 @@ class _Chunk:
 
 
 def _refusal(event: MetadataEvent) -> CorruptInputError:
-    """The error with which a cache refuses the event whatever it holds, or where it updates to STARTED."""
+    """Return the error with which any cache refuses an impossible segment or an update to STARTED."""
     cache = RemoteLogMetadataCache()
     if isinstance(event, RemoteLogSegmentMetadata):
         try:
@@ -151,30 +144,34 @@ def _refusal(event: MetadataEvent) -> CorruptInputError:
     return IllegalEventError("update of a segment", expected="a later state", found=str(found))
 
 
-def _fold_event(
-    event: MetadataEvent, state: TierState, metadata_partition: int, metadata_offset: int
-) -> bool:
-    """Whether the event was taken."""
-    part = _partition(partition_of(event), state, metadata_partition)
+def _apply(event: MetadataEvent, state: TierState, metadata_partition: int, metadata_offset: int) -> bool:
+    """Apply one event; return False if Kafka ignores it."""
+    part = _partition_state(_partition_of(event), state, metadata_partition)
     part.last_event_offset = max(part.last_event_offset, metadata_offset)
     if isinstance(event, RemotePartitionDeleteMetadata):
-        return _advance(part, event.state, metadata_offset)
+        return _advance_deletion(part, event.state, metadata_offset)
     if isinstance(event, RemoteLogSegmentMetadata):
         return part.cache.add(event)
     assert isinstance(event, RemoteLogSegmentMetadataUpdate)
     return part.cache.update(event)
 
 
-def _partition(tip: TopicIdPartition, state: TierState, metadata_partition: int) -> PartitionState:
-    part = state.partitions.get(tip.key)
+def _partition_state(
+    partition: TopicIdPartition, state: TierState, metadata_partition: int
+) -> PartitionState:
+    part = state.partitions.get(partition.key)
     if part is None:
-        part = PartitionState(tip, metadata_partition, RemoteLogMetadataCache(initialized=False))
-        state.partitions[tip.key] = part
+        cache = RemoteLogMetadataCache(initialized=False, keep_deleted=state.keep_deleted)
+        part = PartitionState(partition, metadata_partition, cache)
+        state.partitions[partition.key] = part
     return part
 
 
-def _advance(part: PartitionState, target: RemotePartitionDeleteState, metadata_offset: int) -> bool:
-    """RemotePartitionDeleteState's transitions; a repeated MARKED keeps the first one's offset."""
+def _advance_deletion(part: PartitionState, target: RemotePartitionDeleteState, metadata_offset: int) -> bool:
+    """Apply a partition's delete event; return False if its state does not allow the transition.
+
+    A repeated DELETE_PARTITION_MARKED does not change `delete_marked_offset`.
+    """
     if not is_valid_partition_transition(part.delete_state, target):
         return False
     if target is _P.DELETE_PARTITION_MARKED and part.delete_marked_offset is None:
