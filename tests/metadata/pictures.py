@@ -28,10 +28,10 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             found = [_plain(each) for each in value]
         case _:
-            # An index of epochs knows the columns that know it.
-            names = [
-                name for name in _attributes(value) if name != "columns" or not isinstance(value, EpochIndex)
-            ]
+            names = _attributes(value)
+            if isinstance(value, EpochIndex):
+                # The cache that holds the index shows the same columns.
+                names.remove("columns")
             found = {name: _plain(getattr(value, name)) for name in names} if names else value
     return found
 

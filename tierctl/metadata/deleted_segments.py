@@ -25,7 +25,7 @@ def deleted_segments(
         fold(
             decode_column(chunk.values),
             state,
-            metadata_partition=chunk.metadata_partition,
+            metadata_partition=chunk.partition,
             metadata_offsets=chunk.offsets,
         )
     return state.deleted_segments()

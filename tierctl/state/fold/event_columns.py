@@ -184,7 +184,7 @@ def event_columns(table: pa.Table) -> EventColumns:
 
 
 def finished_deletions(table: pa.Table) -> Ids:
-    """Return the ids (distinct, sorted) of the segments that have a DELETE_SEGMENT_FINISHED event in a table."""
+    """Return the distinct ids of all segments that have a DELETE_SEGMENT_FINISHED event in `table`."""
     events = event_columns(table)
     rows = np.flatnonzero((events.kinds == UPDATE) & (events.states == _DELETED))
     ids: Ids = np.unique(events.ids[rows], axis=0)

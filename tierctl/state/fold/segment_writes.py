@@ -162,7 +162,7 @@ def epoch_runs(columns: SegmentColumns, rows: Rows) -> EpochRuns:
 
 
 class _Pooled(NamedTuple):
-    """The pooled epochs of some rows: index in the pool, number of epochs, index of the first in the output."""
+    """The pooled epochs of rows: index in the pool, number of epochs, index of the first in the output."""
 
     places: Int64s
     counts: Int64s

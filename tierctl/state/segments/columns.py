@@ -98,7 +98,7 @@ class SegmentColumns:
     @property
     def nbytes(self) -> int:
         """Return the bytes that the columns hold, without the room they have to grow."""
-        columns = [getattr(self, name) for name in (*_ROW_COLUMNS, "pool")]
+        columns: list[array[Any]] = [getattr(self, name) for name in (*_ROW_COLUMNS, "pool")]
         columns += [] if self.customs is None else [self.customs]
         return self.ids.nbytes + len(self.blob) + sum(len(column) * column.itemsize for column in columns)
 
