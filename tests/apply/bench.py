@@ -24,9 +24,9 @@ from tierctl.plan.delete import plan_removal
 from tierctl.plan.plan import Plan
 from tierctl.plan.sweep import plan_retention
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.open import local_tier
 
 from tests.apply.worlds import World
+from tests.storage.tiers import local_tier
 
 P = TypeVar("P", bound=Piece)
 

@@ -12,10 +12,10 @@ from tierctl.apply.outcome import Status
 from tierctl.apply.side_effect_context import Answer, Bench, Piece
 from tierctl.errors import EngineError, StoreWriteUnknown
 from tierctl.model import RemoteLogSegmentState
-from tierctl.storage.open import local_tier
 
 from tests.apply.bench import run_on, statuses
 from tests.apply.worlds import World, copy_world
+from tests.storage.tiers import local_tier
 
 P = TypeVar("P", bound=Piece)
 S = RemoteLogSegmentState

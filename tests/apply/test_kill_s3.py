@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tierctl.metadata import open_metadata
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.storage.open import open_remote
-from tierctl.storage.stores.s3 import client
+from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.stores.s3.client import s3_client
 
 from tests.apply.conftest import Zygote
 from tests.apply.worlds import DAY_MS, RETENTION, copy_world
@@ -50,7 +50,7 @@ class Bucket:
 
     def check(self) -> None:
         """No FINISHED without its objects, all of whose bytes are there; no object that is nobody's."""
-        tier = open_remote(f"s3://{self.name}/tier", layout=self.layout)
+        tier = open_tier(TierSpec(f"s3://{self.name}/tier", layout=self.layout))
         known = self.segments()
         for segment in known:
             if segment.state.name == "COPY_SEGMENT_FINISHED":
@@ -62,7 +62,7 @@ class Bucket:
 
     def end(self) -> tuple[Counter[tuple[object, ...]], Counter[tuple[str, str]]]:
         """Segments and objects, their ids left out."""
-        tier = open_remote(f"s3://{self.name}/tier", layout=self.layout)
+        tier = open_tier(TierSpec(f"s3://{self.name}/tier", layout=self.layout))
         objects = Counter(
             (o.key.rsplit("/", 1)[1][:20], o.key.rsplit(".", 1)[1]) for o in tier.list_objects()
         )
@@ -70,7 +70,7 @@ class Bucket:
         return Counter((s.start_offset, s.end_offset, s.state) for s in self.segments()), objects
 
     def uploads(self) -> list[Any]:
-        s3 = client()
+        s3 = s3_client()
         found = s3.list_multipart_uploads(Bucket=self.name).get("Uploads", [])
         s3.close()
         return found

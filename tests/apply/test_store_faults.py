@@ -9,8 +9,8 @@ import pytest
 from tierctl.errors import ExitCode
 from tierctl.metadata import open_metadata
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.storage.open import open_remote
-from tierctl.storage.stores import s3
+from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.stores.s3 import client
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import LOG, RETENTION, copy_world
@@ -56,7 +56,7 @@ class Away:
     def check(self, layout: str) -> None:
         """Every finished segment is whole, and readable; no object is nobody's."""
         self.proxy.faults = []
-        tier = open_remote(self.uri, layout=layout)
+        tier = open_tier(TierSpec(self.uri, layout=layout))
         known = self.segments()
         for segment in known:
             if segment.state is _S.COPY_SEGMENT_FINISHED:
@@ -83,8 +83,8 @@ def away(
     bucket = s3_server.bucket()
     with FaultyProxy(s3_server.port) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
-        monkeypatch.setattr(s3, "READ_TIMEOUT_S", HANG_S / 4)
-        monkeypatch.setattr(s3, "CLIENT_ATTEMPTS", 1)
+        monkeypatch.setattr(client, "READ_TIMEOUT_S", HANG_S / 4)
+        monkeypatch.setattr(client, "CLIENT_ATTEMPTS", 1)
         yield Away(proxy, f"s3://{bucket}/tier", tmp_path / "metadata", template / "logs", tmp_path)
 
 

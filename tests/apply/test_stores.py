@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from tierctl.metadata import open_metadata
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.lease.object_lease import lease_of
-from tierctl.storage.open import open_remote
+from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.lease.object import lease_of
 
 from tests.apply.conftest import Ran
 from tests.support.servers import S3Server
@@ -42,7 +43,7 @@ class Place:
 
     def open(self) -> RemoteStorageManager:
         settings = dict(setting.split("=", 1) for setting in self.settings)
-        return open_remote(self.uri, layout=self.layout, settings=settings)
+        return open_tier(TierSpec(self.uri, layout=self.layout, aiven=AivenSettings.from_settings(settings)))
 
 
 PLACES = {
@@ -174,7 +175,7 @@ def test_a_lost_lease_stops_before_the_next_side_effect(
         return len(calls) > 30
 
     with monkeypatch.context() as patch:
-        patch.setattr("tierctl.storage.lease.object_lease.Lease.is_lost", lost)
+        patch.setattr("tierctl.storage.lease.object.Lease.is_lost", lost)
         ran = tierctl(*copy, "--wave-size", "2", "--threads", "1", "-o", "json")
     assert ran.code == 6, ran.err
     statuses = [outcome["status"] for outcome in ran.json["outcomes"]]

@@ -17,7 +17,8 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.state.tier import TierState
-from tierctl.storage.open import open_remote
+from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.layouts.aiven.settings import AivenSettings
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import RETENTION, copy_world
@@ -243,7 +244,8 @@ def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
         return next(str(o["error"]) for o in ran.json["outcomes"] if o["error"])
 
     assert tierctl("copy", *right, *logs, "--apply").code == 0
-    tier = open_remote(place.uri, layout=place.layout, settings={"rsm.config.key.prefix": place.key_prefix})
+    aiven = AivenSettings(key_prefix=place.key_prefix)
+    tier = open_tier(TierSpec(place.uri, layout=place.layout, aiven=aiven))
     objects = sorted(tier.list_objects())
     wrongs = [place.options(*wrong) for wrong in place.wrong]
     assert place.looked_for in begins_nothing(wrongs[0], "sweep", *sweeping)

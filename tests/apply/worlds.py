@@ -14,7 +14,7 @@ from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.model.events import printed
 from tierctl.state.tier import TierState
-from tierctl.storage import open_remote
+from tierctl.storage import TierSpec, open_tier
 
 LINKED_FROM_BYTES = 1 << 18
 KAFKAS = {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
@@ -92,7 +92,7 @@ def check_durable(world: World) -> None:
     known = {segment.segment_id for segment in world.segments()}
     orphans = [key for key in world.objects() if key.rsplit("/", 1)[1][21:43] not in known]
     assert not orphans, f"nobody knows {orphans} any more"
-    remote = open_remote(world.remote.as_uri())
+    remote = open_tier(TierSpec(world.remote.as_uri()))
     for segment in world.segments():
         if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
             suffixes = {obj.key.rsplit(".", 1)[1] for obj in remote.objects_of(segment)}

@@ -57,12 +57,12 @@ def _watch_files(nth: int | None, met: Counter[tuple[str, str]]) -> None:
 
 
 def _watch_parts(nth: int | None) -> None:
-    from tierctl.storage.stores import s3, s3_uploads
+    from tierctl.storage.stores.s3 import store, uploads
 
     if nth is None:
         return
-    s3.PART_BYTES = SMALL_PART_BYTES
-    sent, put_part = [], s3_uploads.Uploads.put_part
+    store.PART_BYTES = SMALL_PART_BYTES
+    sent, put_part = [], uploads.Uploads.put_part
 
     def watched(*args: Any) -> Any:
         sent.append(args)
@@ -70,7 +70,7 @@ def _watch_parts(nth: int | None) -> None:
             _die()
         return put_part(*args)
 
-    s3_uploads.Uploads.put_part = watched
+    uploads.Uploads.put_part = watched
 
 
 def _child(job: dict[str, Any]) -> int:
@@ -97,13 +97,14 @@ def main() -> None:
     import pyarrow.compute  # noqa: F401
     import rich.progress  # noqa: F401
     import tierctl.cli.main
-    from tierctl.storage.stores import s3
+    from tierctl.storage.stores.base import Endpoint
+    from tierctl.storage.stores.s3.client import s3_client
 
     for module in pkgutil.walk_packages(tierctl.__path__, "tierctl."):
         if not module.name.endswith("__main__") and not module.name.startswith("tierctl.spark"):
             importlib.import_module(module.name)
     # Reading what boto3 knows of S3 takes as long as a run.
-    s3.client(s3.S3Address("http://127.0.0.1:1", "us-east-1")).close()
+    s3_client(Endpoint("http://127.0.0.1:1", "us-east-1")).close()
     # A killed process loses nothing that it wrote: only a power cut would, and that is not what is tested.
     os.fsync = lambda _fd: None
     tierctl.cli.main.build = functools.cache(tierctl.cli.main.build)

@@ -16,8 +16,7 @@ from tierctl.pipeline.run import run_on
 from tierctl.spark import register
 from tierctl.spark.executors.fold import fold_topic
 from tierctl.spark.executors.transport import Executors
-from tierctl.storage import RemoteSpec
-from tierctl.storage.open import open_remote
+from tierctl.storage import TierSpec, open_tier
 
 from tests.pipeline.tables import run
 
@@ -110,9 +109,10 @@ def waves_on(spark: "SparkSession", remote: Path, sizes: tuple[int, ...], count:
     # Executors have tierctl, and no tests.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     remote.mkdir(exist_ok=True)
-    tier = open_remote(remote.as_uri())
-    bench, found = Bench(remote=tier), Waves()
-    engine = SparkEngine(spark, BenchSpec(remote=RemoteSpec.of(remote.as_uri(), tier)))
+    tier = TierSpec(remote.as_uri())
+    opened = open_tier(tier)
+    bench, found = Bench(remote=opened), Waves()
+    engine = SparkEngine(spark, BenchSpec(remote=tier.resolved(opened)))
     began_s = time.perf_counter()
     engine.map(_nothing, [_piece(0)], bench)
     found.first_s = time.perf_counter() - began_s

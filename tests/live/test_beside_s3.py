@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from tierctl.metadata import open_metadata
+from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.open import open_remote
+from tierctl.storage.layouts.aiven.settings import AivenSettings
 
 from tests.live.commands import first_offset, local_start, plan, rows
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
@@ -64,7 +65,8 @@ class Tier:
         self.remote = ("--remote", uri, "--layout", layout)
         self.more = tuple(part for override in OVERRIDES for part in ("--override", override))
         settings = dict(override.split("=", 1) for override in OVERRIDES)
-        self.store: RemoteStorageManager = open_remote(uri, layout=layout, settings=settings)
+        aiven = AivenSettings.from_settings(settings)
+        self.store: RemoteStorageManager = open_tier(TierSpec(uri, layout=layout, aiven=aiven))
 
     @property
     def where(self) -> tuple[object, ...]:

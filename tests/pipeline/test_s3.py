@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from tierctl.errors import LockedError
 from tierctl.pipeline.warehouse.base import TABLES
-from tierctl.storage.lease.object_lease import Lease
-from tierctl.storage.open import open_bucket
+from tierctl.storage import open_store
+from tierctl.storage.lease.object import Lease
 
 from tests.metadata.events import started, update
 from tests.pipeline.tables import Rows, pipeline, rows_of, run, write
@@ -18,7 +18,7 @@ ENDS = {0: 3, 1: 9, 2: 5, 3: 2}
 
 def rows_in(uri: str, folder: Path) -> Rows:
     """The tables' rows, by way of a folder that has what their folders in the bucket have."""
-    store = open_bucket(uri)
+    store = open_store(uri)
     for table in ("events", *TABLES):
         for found in store.list_objects(f"{table}/"):
             path = folder / found.key
@@ -38,7 +38,7 @@ def topic(tmp_path: Path) -> Path:
 
 def stopped_at(nth: int, topic: Path, uri: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Run, and stop before the nth change of the bucket; whether there were so many."""
-    from tierctl.storage.stores.s3 import S3Store
+    from tierctl.storage.stores.s3.store import S3Store
 
     changes = 0
 

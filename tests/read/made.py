@@ -19,12 +19,13 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.storage.open import local_tier
 from tierctl.storage.tier import ObjectTier
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
 from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
+
+from tests.storage.tiers import local_tier
 
 Segments = list[list[list[Record]]]
 

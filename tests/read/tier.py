@@ -15,7 +15,7 @@ from tierctl.read.reader import FetchedRecord, PartitionReader
 from tierctl.read.view import PartitionView
 from tierctl.state.fold import fold
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.storage import open_remote
+from tierctl.storage import TierSpec, open_tier
 from tierctl.wire.batches.record_batch import batches
 from tierctl.wire.metadata import decode_column
 
@@ -62,7 +62,7 @@ class Tier:
 
     def view(self, topic: str, partition: int = 0) -> PartitionView:
         part = self.partition(topic, partition)
-        remote = open_remote(self.remote_folder.as_uri())
+        remote = open_tier(TierSpec(self.remote_folder.as_uri()))
         return PartitionView.of(
             part.topic_id_partition,
             part.cache,

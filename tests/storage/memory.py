@@ -16,6 +16,8 @@ from tierctl.storage.tier import ObjectTier
 class MemoryStore:
     """ObjectStore over a dict."""
 
+    endpoint = None
+
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
 

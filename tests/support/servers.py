@@ -1,7 +1,7 @@
 """Real stores for tests: an S3 server and an HDFS cluster, started once a session on free loopback ports.
 
     def test_listing(s3_server: S3Server) -> None:
-        store = S3Store(client(), s3_server.bucket(), "")
+        store = S3Store(s3_client(), s3_server.bucket(), "")
 
 S3 is versitygw, built with Go into `.cache/go`, or s3proxy from Maven Central where Go is missing; HDFS is
 Hadoop's MiniDFSCluster. What can't be started is skipped with a line that says so; with CI=true that is a
@@ -167,10 +167,10 @@ class S3Server:
 
     def bucket(self) -> str:
         """A new, empty bucket."""
-        from tierctl.storage.stores.s3 import client
+        from tierctl.storage.stores.s3.client import s3_client
 
         name = f"tier-{uuid4().hex[:12]}"
-        s3 = client()
+        s3 = s3_client()
         s3.create_bucket(Bucket=name)
         s3.close()
         return name

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.model import ObjectPart
 from tierctl.spark.executors import serialization as carry
-from tierctl.storage.layouts.object_names import segment_object_name
+from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.verify.store import StoreAudit, Tally
 
 from tests.verify.tiers import made_tier

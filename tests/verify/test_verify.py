@@ -17,9 +17,9 @@ from tierctl.model import (
     Selection,
     Uuid,
 )
-from tierctl.storage import open_remote
+from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.layouts.object_names import segment_object_name
+from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.verify.metadata import HINTS
 from tierctl.verify.run import Verification
 from tierctl.verify.segments import FindingKind
@@ -185,7 +185,7 @@ def _verified(tier: Spoilt, then: Callable[[], None]) -> list[str]:
         was_deleted=lambda _: False,
         selection=Selection(),
         now_ms=time.time_ns() // 1_000_000,
-        remote=Racing(open_remote(tier.remote.as_uri()), then),  # type: ignore[arg-type]
+        remote=Racing(open_tier(TierSpec(tier.remote.as_uri())), then),  # type: ignore[arg-type]
     )
     try:
         return [str(finding.kind) for finding in verification.findings()]

@@ -10,8 +10,8 @@ from pathlib import Path
 from tierctl.apply.stop import Stop
 from tierctl.files import broker_kept_out
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.lease.folder_lease import FolderLease
-from tierctl.storage.lease.object_lease import Lease, lease_of
+from tierctl.storage.lease.folder import FolderLease
+from tierctl.storage.lease.object import Lease, lease_of
 
 
 @contextmanager

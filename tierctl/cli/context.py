@@ -19,7 +19,7 @@ from tierctl.cli.options import is_typed
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, Selection, TopicConfig, Uuid
 from tierctl.model.private_keys import private_keys_of
-from tierctl.model.uris import folder_of, remote_uri_of
+from tierctl.model.uris import folder_of
 from tierctl.report.terminal import printable
 from tierctl.spark.session.settings import SparkSettings
 
@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from tierctl.metadata.topic.splits import TopicLocation
     from tierctl.spark.executors.transport import Executors
     from tierctl.spark.session.session import Session
-    from tierctl.storage import RemoteSpec
-    from tierctl.storage.base import RemoteStorageManager
+    from tierctl.storage import RemoteStorageManager, TierSpec
     from tierctl.storage.retry import RetrySettings
 
 
@@ -212,30 +211,27 @@ class Context:
         `settings` are a broker's; default: those of --config. Failed calls are repeated as `retry` says;
         without it as those settings do, and where there is no network not at all.
         """
-        uri = remote_uri_of("--remote", _required("--remote", self.remote_uri))
-        from tierctl.locallog import read_properties
-        from tierctl.storage import open_remote
-        from tierctl.storage.retry import RetrySettings
+        from tierctl.storage import open_tier
 
+        return self._closing(open_tier(self.tier_spec(settings, retry)))
+
+    def tier_spec(
+        self, settings: Mapping[str, str] | None = None, retry: "RetrySettings | None" = None
+    ) -> "TierSpec":
+        """How to open the tier of --remote; `settings` and `retry` as for `remote`."""
+        from tierctl.locallog import read_properties
+        from tierctl.storage import TierSpec, store_uri
+
+        uri = store_uri("--remote", _required("--remote", self.remote_uri))
         if settings is None:
             settings = read_properties(self.config) if self.config else {}
-        if retry is None and not uri.startswith("file:"):
-            retry = RetrySettings.from_settings(settings)
-        return self._closing(
-            open_remote(
-                uri,
-                layout=self.layout,
-                settings=settings,
-                private_keys=self._private_keys,
-                retry=retry,
-            )
+        return TierSpec.from_settings(
+            uri, settings, layout=self.layout, private_keys=self._private_keys, retry=retry
         )
 
-    def remote_spec(self, remote: "RemoteStorageManager") -> "RemoteSpec":
-        """How an executor opens the same tier as `remote` is, the one of --remote."""
-        from tierctl.storage import RemoteSpec
-
-        return RemoteSpec.of(remote_uri_of("--remote", _required("--remote", self.remote_uri)), remote)
+    def remote_spec(self, remote: "RemoteStorageManager") -> "TierSpec":
+        """How an executor opens the same tier as `remote`, the tier of --remote."""
+        return self.tier_spec().resolved(remote)
 
     @property
     def _private_keys(self) -> dict[str, Path]:

@@ -19,7 +19,7 @@ from tierctl.plan.plan import Plan
 if TYPE_CHECKING:
     from tierctl.apply.source import Sources
     from tierctl.metadata.base import RemoteLogMetadataManager
-    from tierctl.storage import RemoteSpec
+    from tierctl.storage import TierSpec
     from tierctl.storage.base import RemoteStorageManager
 
 FROM_TIER = "From one tier to another"
@@ -98,7 +98,7 @@ class _Tier:
     metadata: "RemoteLogMetadataManager"
     remote: "RemoteStorageManager"
     sources: "Sources"
-    spec: "RemoteSpec"
+    spec: "TierSpec"
 
 
 def copy_from_tier(ctx: typer.Context, *, clean_dangling: bool) -> int:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tierctl.commands.running_cluster import Live
     from tierctl.metadata.base import RemoteLogMetadataManager
     from tierctl.state.tier import TierState
-    from tierctl.storage import RemoteSpec
+    from tierctl.storage import TierSpec
     from tierctl.storage.base import RemoteStorageManager
 
 CUSTOM_METADATA_MAX_BYTES = "remote.log.metadata.custom.metadata.max.bytes"
@@ -55,7 +55,7 @@ class Mutation:
     unreadable: set[TopicPartition] = field(default_factory=set)
     bad_source: bool = False
     """Whether a tier that is copied from has metadata that could not be used."""
-    from_remote: "RemoteSpec | None" = None
+    from_remote: "TierSpec | None" = None
     """The tier that is copied from."""
 
     @property

@@ -11,7 +11,6 @@ from tierctl.cli.context import Context
 from tierctl.cli.options import EngineName
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model.uris import remote_uri_of
 
 if TYPE_CHECKING:
     from tierctl.pipeline.run import Pipeline, PipelineRun, Progress, RunTasks
@@ -188,6 +187,7 @@ def _follow(context: Context, opened: "PipelineRun", pipeline: "Pipeline", inter
 def _pipeline(context: Context, warehouse: str | None) -> "Pipeline":
     from tierctl.pipeline.run import Pipeline
     from tierctl.pipeline.warehouse.open import WarehouseSpec
+    from tierctl.storage import store_uri
 
     if warehouse is None:
         raise UsageError("--warehouse is missing", hint="a folder, or s3://bucket/folder")
@@ -197,7 +197,7 @@ def _pipeline(context: Context, warehouse: str | None) -> "Pipeline":
         require_topic(context.metadata_folder)
     return Pipeline(
         location=context.metadata_location,
-        warehouse=WarehouseSpec.of(remote_uri_of("--warehouse", warehouse)),
+        warehouse=WarehouseSpec.of(store_uri("--warehouse", warehouse)),
         clock_ms=lambda: context.now_ms,
         run_tasks=_run_tasks(context),
     )

@@ -5,22 +5,15 @@ from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import UsageError
 
-_STORES = ("s3", "hdfs", "gs", "gcs", "abfs", "abfss", "viewfs")
-
-
-def remote_uri_of(option: str, given: str) -> str:
-    """A tier as a URI, whichever way it was written; UsageError for a scheme that no store has."""
-    scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else ""
-    return given if scheme in _STORES else folder_of(option, given).as_uri()
-
 
 def folder_of(option: str, uri: str) -> Path:
     """The folder a URI means: file:///dir, file:dir or a plain path; UsageError for anything else."""
     scheme = urlsplit(uri).scheme if ":" in uri.split("/", 1)[0] else ""
-    if scheme in {"kafka", *_STORES}:
-        raise UsageError(f"{option} {uri}: this works on a folder only", hint="use file:///dir or a folder")
     if scheme not in {"", "file"}:
-        raise UsageError(f"{option} {uri}: unknown scheme {scheme}:", hint="use file:///dir or a folder")
+        raise UsageError(
+            f"{option} {uri}: expected a folder, found the scheme {scheme}:",
+            hint="use file:///dir or a folder",
+        )
     if not scheme:
         path = uri
     else:

@@ -1,5 +1,19 @@
-"""RemoteStorageManager: its Protocol, the stores behind it, and wrappers of the same Protocol."""
+"""RemoteStorageManager: remote tiers, which are layouts of segments on stores of objects.
 
-from tierctl.storage.open import RemoteSpec, open_remote
+Other packages open tiers with `open_tier(TierSpec(…))` and stores with `open_store(uri)`.
+"""
 
-__all__ = ["RemoteSpec", "open_remote"]
+from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
+from tierctl.storage.open import LAYOUTS, TierSpec, open_tier
+from tierctl.storage.stores import open_store, store_uri
+
+__all__ = [
+    "LAYOUTS",
+    "FolderListing",
+    "RemoteObject",
+    "RemoteStorageManager",
+    "TierSpec",
+    "open_store",
+    "open_tier",
+    "store_uri",
+]

@@ -12,7 +12,7 @@ from tierctl.model import LocalLog, SegmentObjectName, TopicIdPartition, Uuid
 from tierctl.read.partitions import Chosen, Readable, refused, tiered_partitions
 from tierctl.state.tier import TierState
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.layouts.object_names import is_temporary, segment_object_name
+from tierctl.storage.layouts.key_parser import is_temporary, segment_object_name
 from tierctl.verify.inspection import Look, Piece, pieces_of
 from tierctl.verify.leaders import Doubtful, LeaderSide
 from tierctl.verify.metadata import (

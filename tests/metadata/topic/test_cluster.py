@@ -25,7 +25,7 @@ from tierctl.model import (
     TopicPartition,
 )
 from tierctl.plan.copy import plan_copy
-from tierctl.storage import open_remote
+from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 
@@ -152,7 +152,7 @@ class TestPublishing:
         tiered.wait_for("the high watermark's checkpoint", lambda: checkpointed(tiered, name) == 3500)
         (log,) = read_log_dirs([tiered.log_dir], select=lambda partition: partition.topic == name)
         manager = open_metadata(f"kafka://{tiered.bootstrap}", writable=True)
-        copied = copy_by_hand(log, open_remote(tiered.remote_dir.as_uri(), layout="kafka"), manager)
+        copied = copy_by_hand(log, open_tier(TierSpec(tiered.remote_dir.as_uri(), layout="kafka")), manager)
         manager.close()
         objects = {path.name for path in tiered.remote_dir.glob(f"*/{name}-0-{topic_id}/*")}
 

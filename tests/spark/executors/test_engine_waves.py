@@ -14,7 +14,7 @@ from tierctl.apply.stop import Stop
 from tierctl.errors import CorruptInputError, StoreWriteUnknown, TierctlError, UsageError
 from tierctl.spark.executors.engine import SparkEngine, error_of, steps
 from tierctl.spark.executors.worker import BenchSpec, Worker, error_columns
-from tierctl.storage import RemoteSpec, open_remote
+from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.kafka import KafkaLayout
 
 from tests.spark import doings
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def spec(tmp_path: Path) -> BenchSpec:
-    return BenchSpec(remote=RemoteSpec(uri=tmp_path.as_uri(), layout=KafkaLayout()))
+    return BenchSpec(remote=TierSpec(tmp_path.as_uri(), layout=KafkaLayout()))
 
 
 def _bench(spec: BenchSpec, done: list[int] | None = None, stop: Stop | None = None) -> Bench:
@@ -76,8 +76,8 @@ def test_a_wave_that_is_told_to_stop_is_cancelled(
 
 
 def test_executors_that_cannot_work_are_known_before_anything_is_begun(spark: "SparkSession") -> None:
-    remote = RemoteSpec(uri="s4://bucket/folder", layout=KafkaLayout())
-    with pytest.raises(UsageError, match="not a remote tier"):
+    remote = TierSpec("s4://bucket/folder", layout=KafkaLayout())
+    with pytest.raises(UsageError, match="unknown scheme"):
         SparkEngine(spark, BenchSpec(remote=remote)).ready()
 
 
@@ -116,14 +116,15 @@ def test_an_executor_learns_no_secret(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    remote = open_remote("s3://bucket/folder", layout="kafka")
-    spec = pickle.dumps(RemoteSpec.of("s3://bucket/folder", remote))
+    tier = TierSpec("s3://bucket/folder", layout="kafka")
+    remote = open_tier(tier)
+    spec = pickle.dumps(tier.resolved(remote))
     assert b"wJalr" not in spec
     assert b"AKID" not in spec
     # Where the objects are is no secret: of another bucket of that name nobody would know.
     assert b"http://127.0.0.1:9" in spec
     with pytest.raises(UsageError, match="another process"):
-        RemoteSpec.of("s3://user:pass@bucket/folder", remote)
+        TierSpec("s3://user:pass@bucket/folder").resolved(remote)
 
 
 def test_pieces_are_rows_of_a_plan() -> None:

@@ -15,7 +15,7 @@ from tierctl.model import Uuid
 from tierctl.spark.sources.event_splits import plan_splits
 from tierctl.spark.sources.metadata_rows import read_split
 from tierctl.spark.sources.predicates import Predicate
-from tierctl.storage.open import open_store
+from tierctl.storage import open_store
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition

@@ -19,10 +19,10 @@ from tierctl.errors import (
 )
 from tierctl.metadata import open_metadata
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.layouts.aiven import AivenLayout, main_path
-from tierctl.storage.layouts.aiven_settings import AivenSettings
-from tierctl.storage.open import local_tier, open_remote
+from tierctl.storage.layouts.aiven.layout import AivenLayout, main_path
+from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.tier import ObjectTier
 from tierctl.wire.aiven.chunks import sizes_from_text
 from tierctl.wire.aiven.custom_metadata import (
@@ -34,6 +34,7 @@ from tierctl.wire.aiven.manifest import read_manifest
 
 from tests.storage.memory import MemoryStore
 from tests.storage.segments import data_in, metadata_of
+from tests.storage.tiers import local_tier
 
 Capture = Callable[[str], Path]
 CAPTURES = ("aiven-plain", "aiven-encrypted")
@@ -50,7 +51,7 @@ def segments_of(root: Path) -> Iterator[RemoteLogSegmentMetadata]:
 
 def bucket_of(root: Path) -> RemoteStorageManager:
     keys = {"key1": root / "keys" / "private.pem"} if (root / "keys").is_dir() else {}
-    return open_remote((root / "bucket").as_uri(), private_keys=keys)
+    return open_tier(TierSpec((root / "bucket").as_uri(), aiven=AivenSettings(private_keys=keys)))
 
 
 def files_of(
@@ -207,7 +208,7 @@ class TestKeys:
     def test_without_its_private_key(self, capture: Capture, given: dict[str, str]) -> None:
         root = capture("aiven-encrypted")
         keys = {key_id: root / "keys" / f"{name}.pem" for key_id, name in given.items()}
-        remote = open_remote((root / "bucket").as_uri(), private_keys=keys)
+        remote = open_tier(TierSpec((root / "bucket").as_uri(), aiven=AivenSettings(private_keys=keys)))
         metadata = next(segments_of(root))
         with pytest.raises(UsageError, match="key1") as caught:
             remote.fetch_log_segment(metadata, 0)
@@ -223,7 +224,11 @@ class TestKeys:
         )
         for content, error in ((other, AuthenticationError), (b"not a key: hunter2", UsageError)):
             (tmp_path / "key.pem").write_bytes(content)
-            remote = open_remote((root / "bucket").as_uri(), private_keys={"": tmp_path / "key.pem"})
+            remote = open_tier(
+                TierSpec(
+                    (root / "bucket").as_uri(), aiven=AivenSettings(private_keys={"": tmp_path / "key.pem"})
+                )
+            )
             with pytest.raises(error) as caught:
                 remote.fetch_log_segment(next(segments_of(root)), 0)
             assert "hunter2" not in str(caught.value)
@@ -232,7 +237,7 @@ class TestKeys:
         root = capture("aiven-encrypted")
         lines = (root / "server.properties").read_text().replace("@DIR@", str(root)).splitlines()
         settings = dict(line.split("=", 1) for line in lines if "=" in line)
-        remote = open_remote((root / "bucket").as_uri(), settings=settings)
+        remote = open_tier(TierSpec((root / "bucket").as_uri(), aiven=AivenSettings.from_settings(settings)))
         assert remote.fetch_log_segment(next(segments_of(root)), 0, 9).read()
 
     def test_every_flipped_bit_of_a_chunk_is_seen(self, capture: Capture, tmp_path: Path) -> None:
@@ -247,7 +252,11 @@ class TestKeys:
         whole = log.read_bytes()
         for at in (0, 11, 12, len(whole) // 2, len(whole) - 1):
             log.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-            remote = open_remote(tmp_path.as_uri(), private_keys={"": root / "keys" / "private.pem"})
+            remote = open_tier(
+                TierSpec(
+                    tmp_path.as_uri(), aiven=AivenSettings(private_keys={"": root / "keys" / "private.pem"})
+                )
+            )
             with pytest.raises(CorruptInputError):
                 remote.fetch_log_segment(metadata, 0).read()
 

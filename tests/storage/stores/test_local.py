@@ -1,6 +1,7 @@
 """What only a tier in a folder can get wrong."""
 
 import errno
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,12 +18,14 @@ from tierctl.errors import (
 )
 from tierctl.files import FileSystem
 from tierctl.model import IndexType, LogSegmentData, Uuid
+from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteObject
-from tierctl.storage.layouts.aiven import AivenLayout
+from tierctl.storage.layouts.aiven.layout import AivenLayout
+from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, keys_of, parse_key
-from tierctl.storage.open import local_tier, open_remote
 
 from tests.storage.segments import TOPIC_ID, data_in, metadata_of
+from tests.storage.tiers import local_tier
 from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 
 
@@ -106,20 +109,30 @@ class TestLayout:
 
 class TestOpening:
     def test_makes_nothing(self, tmp_path: Path) -> None:
-        open_remote((tmp_path / "tier").as_uri())
+        open_tier(TierSpec((tmp_path / "tier").as_uri()))
         assert not (tmp_path / "tier").exists()
 
     @pytest.mark.parametrize(
-        "uri", ["s3:///prefix", "ftp://name/dir", "file://host/dir", "dir", "file:", "s3://bucket/a?b=c"]
+        ("uri", "message", "hint"),
+        [
+            ("s3:///prefix", "not the URI of a store", "expected s3://bucket/folder"),
+            ("file://host/dir", "not the URI of a store", "expected file:///dir"),
+            ("file:", "not the URI of a store", "expected file:///dir"),
+            ("s3://bucket/a?b=c", "not the URI of a store", "expected s3://bucket/folder"),
+            ("ftp://name/dir", "unknown scheme 'ftp'", "known schemes: file, s3, hdfs, gs"),
+            ("s4://bucket/dir", "unknown scheme 's4'", r"did you mean s3://\? known schemes: file, s3"),
+            ("dir", "unknown scheme ''", "known schemes: file, s3, hdfs, gs"),
+        ],
     )
-    def test_other_uris_are_refused(self, uri: str) -> None:
-        with pytest.raises(UsageError, match="not a remote tier"):
-            open_remote(uri)
+    def test_other_uris_are_refused(self, uri: str, message: str, hint: str) -> None:
+        with pytest.raises(UsageError, match=message) as caught:
+            open_tier(TierSpec(uri))
+        assert re.search(hint, caught.value.hint or "")
 
     def test_the_layout_is_what_is_there(self, tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="unknown layout"):
-            open_remote(tmp_path.as_uri(), layout="other")
-        assert isinstance(open_remote(tmp_path.as_uri()).layout, KafkaLayout)
+            open_tier(TierSpec(tmp_path.as_uri(), layout="other"))
+        assert isinstance(open_tier(TierSpec(tmp_path.as_uri())).layout, KafkaLayout)
         name = "00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.rsm-manifest"
         manifest = tmp_path / "tier" / "sensors-3pXvhekyQiiXrCvqiFuNCQ" / "0" / name
         manifest.parent.mkdir(parents=True)
@@ -129,12 +142,12 @@ class TestOpening:
             (f"{tmp_path.as_uri()}/tier", ""),
             (f"{tmp_path.as_uri()}/tier/", ""),
         ):
-            tier = open_remote(uri)
+            tier = open_tier(TierSpec(uri))
             assert isinstance(tier.layout, AivenLayout)
             assert tier.layout.base == base
-        assert isinstance(open_remote(tmp_path.as_uri(), layout="kafka").layout, KafkaLayout)
+        assert isinstance(open_tier(TierSpec(tmp_path.as_uri(), layout="kafka")).layout, KafkaLayout)
         (tmp_path / "kafka-tiered-storage").mkdir()
-        assert isinstance(open_remote(tmp_path.as_uri()).layout, KafkaLayout)
+        assert isinstance(open_tier(TierSpec(tmp_path.as_uri())).layout, KafkaLayout)
 
     def test_two_tiers_are_one_too_many(self, tmp_path: Path) -> None:
         for prefix in ("one", "two"):
@@ -142,9 +155,9 @@ class TestOpening:
             log.parent.mkdir(parents=True)
             log.touch()
         with pytest.raises(UsageError, match="several tiers"):
-            open_remote(tmp_path.as_uri())
-        chosen = open_remote(
-            tmp_path.as_uri(), layout="aiven", settings={"rsm.config.key.prefix": "two/"}
+            open_tier(TierSpec(tmp_path.as_uri()))
+        chosen = open_tier(
+            TierSpec(tmp_path.as_uri(), layout="aiven", aiven=AivenSettings(key_prefix="two/"))
         ).layout
         assert isinstance(chosen, AivenLayout)
         assert chosen.base == "two/"
@@ -154,13 +167,18 @@ class TestOpening:
         table.mkdir(parents=True)
         (table / "2QZ5FAXaQrqgUzsReWnweA.puffin").touch()
         with pytest.raises(UnsupportedFormatError, match="iceberg"):
-            open_remote(tmp_path.as_uri())
+            open_tier(TierSpec(tmp_path.as_uri()))
         with pytest.raises(UnsupportedFormatError, match="iceberg"):
-            open_remote((tmp_path / "new").as_uri(), settings={"rsm.config.segment.format": "ICEBERG"})
+            open_tier(
+                TierSpec(
+                    (tmp_path / "new").as_uri(),
+                    aiven=AivenSettings.from_settings({"rsm.config.segment.format": "ICEBERG"}),
+                )
+            )
 
     def test_escaped_uris(self, tmp_path: Path, data: LogSegmentData) -> None:
         folder = tmp_path / "with space"
-        open_remote(folder.as_uri(), layout="kafka").copy_log_segment_data(metadata_of(), data)
+        open_tier(TierSpec(folder.as_uri(), layout="kafka")).copy_log_segment_data(metadata_of(), data)
         assert folder_of(folder).is_dir()
 
 

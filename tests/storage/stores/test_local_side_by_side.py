@@ -3,9 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tierctl.storage.open import local_tier
-
 from tests.storage.segments import data_in, metadata_of
+from tests.storage.tiers import local_tier
 
 
 def test_folders_that_come_and_go_disturb_nobody(tmp_path: Path) -> None:

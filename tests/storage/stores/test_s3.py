@@ -16,14 +16,16 @@ from tierctl.errors import (
     RemoteStorageError,
     UsageError,
 )
-from tierctl.storage import open as opening
-from tierctl.storage.layouts.aiven import AivenLayout
+from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.layouts.aiven.layout import AivenLayout
+from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.lease.object_lease import LEASE_S, MARGIN_S, Lease, lease_of
+from tierctl.storage.lease.object import LEASE_S, MARGIN_S, Lease, lease_of
 from tierctl.storage.lease.owner import Owner
-from tierctl.storage.open import open_remote
-from tierctl.storage.stores import s3
-from tierctl.storage.stores.s3 import S3Store, client
+from tierctl.storage.stores import registry
+from tierctl.storage.stores.s3 import client
+from tierctl.storage.stores.s3.client import s3_client
+from tierctl.storage.stores.s3.store import S3Store
 from tierctl.storage.tier import ObjectTier
 
 from tests.storage.segments import data_in, metadata_of
@@ -35,7 +37,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def store(s3_server: S3Server) -> S3Store:
-    return S3Store(client(), s3_server.bucket(), "a/b/", part_bytes=5 * MIB)
+    return S3Store(s3_client(), s3_server.bucket(), "a/b/", part_bytes=5 * MIB)
 
 
 def uploads(store: S3Store) -> list[Any]:
@@ -83,7 +85,7 @@ class TestOverTls:
         self, s3_tls_server: S3Server, tmp_path: Path
     ) -> None:
         """Checksums that boto3 makes itself come after the bytes over TLS, which not all servers know."""
-        store = S3Store(client(), s3_tls_server.bucket(), part_bytes=5 * MIB)
+        store = S3Store(s3_client(), s3_tls_server.bucket(), part_bytes=5 * MIB)
         sent: list[Any] = []
         for operation in ("PutObject", "UploadPart"):
             store._s3.meta.events.register(
@@ -104,9 +106,9 @@ class TestOverTls:
     ) -> None:
         bucket = s3_tls_server.bucket()
         monkeypatch.delenv("AWS_CA_BUNDLE")
-        monkeypatch.setattr(s3, "CLIENT_ATTEMPTS", 1)
+        monkeypatch.setattr(client, "CLIENT_ATTEMPTS", 1)
         with pytest.raises(RemoteStorageError, match="certificate verify failed"):
-            S3Store(client(), bucket).put_all({"log": b"secret"})
+            S3Store(s3_client(), bucket).put_all({"log": b"secret"})
 
 
 class TestLostAnswers:
@@ -145,11 +147,11 @@ class TestLostAnswers:
         bucket = s3_server.bucket()
         certificate = s3_tls_session.certificate if tls else None
         monkeypatch.setenv("AWS_CA_BUNDLE", str(s3_tls_session.certificate))
-        monkeypatch.setattr(s3, "CLIENT_ATTEMPTS", attempts)
+        monkeypatch.setattr(client, "CLIENT_ATTEMPTS", attempts)
         with FaultyProxy(s3_server.port, certificate) as proxy:
             monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
             proxy.faults = [Fault("reset after", "PUT")]
-            store = S3Store(client(), bucket)
+            store = S3Store(s3_client(), bucket)
             store.put_all({"log": b"new"})
             assert sum(request.startswith("PUT") for request in proxy.requests) == min(attempts, 2)
             store.verify("log", b"new")
@@ -161,7 +163,7 @@ class TestLostAnswers:
         bucket = s3_server.bucket()
         with FaultyProxy(s3_server.port) as proxy:
             monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.endpoint)
-            store = S3Store(client(), bucket)
+            store = S3Store(s3_client(), bucket)
             store.put_all({"one": b"1", "two": b"2"})
             proxy.faults = [Fault("errors inside", "POST", "delete")]
             with pytest.raises(RemoteStorageError, match="InternalError") as caught:
@@ -177,37 +179,39 @@ class TestOpening:
         bucket = s3_server.bucket()
         data = data_in(tmp_path)
         for folder in ("", "x", "x/y/"):
-            open_remote(f"s3://{bucket}/{folder}", layout="kafka").copy_log_segment_data(metadata_of(), data)
-        keys = {o.key for o in S3Store(client(), bucket).list_objects("")}
+            open_tier(TierSpec(f"s3://{bucket}/{folder}", layout="kafka")).copy_log_segment_data(
+                metadata_of(), data
+            )
+        keys = {o.key for o in S3Store(s3_client(), bucket).list_objects("")}
         for root in ("", "x/", "x/y/"):
             assert sum(key.startswith(f"{root}kafka-tiered-storage/") for key in keys) == 6
-        named = open_remote(f"s3://{bucket}/x/kafka-tiered-storage")
+        named = open_tier(TierSpec(f"s3://{bucket}/x/kafka-tiered-storage"))
         assert len(named.objects_of(metadata_of())) == 6
 
     def test_the_layout_is_what_is_there(self, s3_server: S3Server, tmp_path: Path) -> None:
         bucket = s3_server.bucket()
-        new = open_remote(f"s3://{bucket}/new")
+        new = open_tier(TierSpec(f"s3://{bucket}/new"))
         assert isinstance(new.layout, AivenLayout)
         settings = {"rsm.config.key.prefix": "raw-"}
-        raw = open_remote(f"s3://{bucket}/new", settings=settings)
+        raw = open_tier(TierSpec(f"s3://{bucket}/new", aiven=AivenSettings.from_settings(settings)))
         raw.copy_log_segment_data(metadata_of(), data_in(tmp_path))
         assert all(o.key.startswith("raw-orders-") for o in raw.list_objects())
-        open_remote(f"s3://{bucket}/k", layout="kafka").copy_log_segment_data(
+        open_tier(TierSpec(f"s3://{bucket}/k", layout="kafka")).copy_log_segment_data(
             metadata_of(), data_in(tmp_path)
         )
-        assert isinstance(open_remote(f"s3://{bucket}/k").layout, KafkaLayout)
+        assert isinstance(open_tier(TierSpec(f"s3://{bucket}/k")).layout, KafkaLayout)
 
     def test_what_is_wrong_is_named(self, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(NotFoundError, match="NoSuchBucket"):
-            open_remote("s3://no-such-bucket-here/x")
+            open_tier(TierSpec("s3://no-such-bucket-here/x"))
         bucket = s3_server.bucket()
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
         with pytest.raises(AuthenticationError) as caught:
-            open_remote(f"s3://{bucket}/x")
+            open_tier(TierSpec(f"s3://{bucket}/x"))
         assert "wrong" not in str(caught.value)
-        monkeypatch.setattr(opening, "find_spec", lambda _: None)
+        monkeypatch.setattr(registry, "find_spec", lambda _: None)
         with pytest.raises(UsageError) as missing:
-            open_remote(f"s3://{bucket}/x")
+            open_tier(TierSpec(f"s3://{bucket}/x"))
         assert missing.value.hint == "pip install tierctl[s3]"
 
 
@@ -275,7 +279,7 @@ class TestLease:
         store.put_all({"lease": b"what a killed run left"})
         with pytest.raises(LockedError), Lease(store, "lease", owner=Owner.of_this_run()):
             pass
-        monkeypatch.setattr("tierctl.storage.lease.object_lease.TAKE_OVER_S", -1.0)
+        monkeypatch.setattr("tierctl.storage.lease.object.TAKE_OVER_S", -1.0)
         with Lease(store, "lease", owner=Owner.of_this_run()) as second:
             assert not second.is_lost()
             assert second._owner.run.encode() in store.open("lease").read()

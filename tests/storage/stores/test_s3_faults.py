@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 from tierctl.errors import RemoteObjectDiffers, TierctlError
-from tierctl.storage.stores import s3
-from tierctl.storage.stores.s3 import S3Address, S3Store, client
+from tierctl.storage.stores.base import Endpoint
+from tierctl.storage.stores.s3 import client
+from tierctl.storage.stores.s3.client import s3_client
+from tierctl.storage.stores.s3.store import S3Store
 
 from tests.support.faulty_proxy import KINDS, Fault, FaultyProxy, Kind
 from tests.support.servers import S3Server, found
@@ -63,10 +65,10 @@ def sides(s3_session: S3Server) -> Iterator[Sides]:
     with pytest.MonkeyPatch.context() as patch, FaultyProxy(s3_session.port) as proxy:
         found(s3_session, patch)
         bucket = s3_session.bucket()
-        near = S3Store(client(), bucket, part_bytes=5 * MIB)
-        patch.setattr(s3, "READ_TIMEOUT_S", TIMEOUT_S)
-        patch.setattr(s3, "CLIENT_ATTEMPTS", 1)
-        far = S3Store(client(S3Address(proxy.endpoint)), bucket, part_bytes=5 * MIB)
+        near = S3Store(s3_client(), bucket, part_bytes=5 * MIB)
+        patch.setattr(client, "READ_TIMEOUT_S", TIMEOUT_S)
+        patch.setattr(client, "CLIENT_ATTEMPTS", 1)
+        far = S3Store(s3_client(Endpoint(proxy.endpoint)), bucket, part_bytes=5 * MIB)
         yield Sides(proxy, far, near)
         far.close()
         near.close()

@@ -12,8 +12,7 @@ from tierctl.metadata.topic.open import local_folder, open_metadata_topic
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.metadata.topic.store_files import StoredFiles
 from tierctl.metadata.topic.stored_log import MetadataLogReader
-from tierctl.storage.open import open_store
-from tierctl.storage.stores.base import ObjectStore
+from tierctl.storage.stores import ObjectStore, open_store
 from tierctl.wire.batches.chunks import RecordChunk
 
 RECORDS_PER_SPLIT = 500_000

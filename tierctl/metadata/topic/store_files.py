@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.metadata.base import METADATA_TOPIC
-from tierctl.storage.stores.base import ObjectStore
+from tierctl.storage.stores import ObjectStore
 from tierctl.wire.batches.windows import LogBytes
 
 

@@ -11,10 +11,9 @@ from typing import BinaryIO, Final
 
 from tierctl.errors import LockedError
 from tierctl.pipeline.warehouse.base import EMPTY, EVENTS, Files
-from tierctl.storage.lease.object_lease import Lease
+from tierctl.storage.lease.object import Lease
 from tierctl.storage.lease.owner import Owner
-from tierctl.storage.stores.base import Source
-from tierctl.storage.stores.s3 import S3Store
+from tierctl.storage.stores.base import ConditionalStore, Source
 
 _LEASE: Final = "_lease.json"
 
@@ -22,7 +21,7 @@ _LEASE: Final = "_lease.json"
 class BucketWarehouse:
     """Tables below a place in an S3 bucket."""
 
-    def __init__(self, store: S3Store) -> None:
+    def __init__(self, store: ConditionalStore) -> None:
         self._store = store
         self._lease: Lease | None = None
 

@@ -14,7 +14,7 @@ from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, write_durab
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.pipeline.warehouse.base import EVENTS, Files
 from tierctl.storage.stores.base import Source, chunks
-from tierctl.storage.stores.local import LocalStore
+from tierctl.storage.stores.registry import open_store
 
 LOCK: Final = ".tierctl-pipeline.lock"
 _NEW: Final = "_new"
@@ -27,7 +27,7 @@ class FolderWarehouse:
     def __init__(self, root: Path, *, fs: FileSystem = PLAIN) -> None:
         self._root = root
         self._fs = fs
-        self._store = LocalStore(root, fs=fs)
+        self._store = open_store(root.absolute().as_uri(), files=fs)
 
     @contextmanager
     def held(self) -> Iterator[None]:

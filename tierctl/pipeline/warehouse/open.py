@@ -1,15 +1,15 @@
-"""From `--warehouse` to a Warehouse, here and on executors."""
+"""Open a warehouse from `--warehouse`, in this process and on executors."""
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import UsageError
 from tierctl.pipeline.warehouse.base import Warehouse
-
-if TYPE_CHECKING:
-    from tierctl.storage.stores.s3 import S3Address
+from tierctl.pipeline.warehouse.bucket import BucketWarehouse
+from tierctl.pipeline.warehouse.folder import FolderWarehouse
+from tierctl.storage.stores import ConditionalStore, Endpoint, open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,27 +17,28 @@ class WarehouseSpec:
     """A warehouse, so that another process opens the same; nothing secret is in it."""
 
     uri: str
-    s3: "S3Address | None" = None
+    endpoint: Endpoint | None = None
 
     @classmethod
     def of(cls, uri: str) -> Self:
         """From file:///dir or s3://bucket/folder; UsageError for anything else."""
-        if urlsplit(uri).scheme != "s3":
+        parts = urlsplit(uri)
+        if parts.scheme != "s3":
             return cls(uri=uri)
-        from tierctl.storage.open import open_bucket
-
-        return cls(uri=uri, s3=open_bucket(uri).address)
+        if parts.password is not None:
+            raise UsageError(
+                f"the warehouse's URI contains a password: s3://{parts.hostname}{parts.path}",
+                hint="give credentials in the environment; expected s3://bucket/folder",
+            )
+        return cls(uri=uri, endpoint=open_store(uri).endpoint)
 
     def open(self) -> Warehouse:
         """The warehouse; nothing is made yet."""
         parts = urlsplit(self.uri)
         if parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path:
-            from tierctl.pipeline.warehouse.folder import FolderWarehouse
-
             return FolderWarehouse(Path(unquote(parts.path)))
         if parts.scheme == "s3":
-            from tierctl.pipeline.warehouse.bucket import BucketWarehouse
-            from tierctl.storage.open import open_bucket
-
-            return BucketWarehouse(open_bucket(self.uri, self.s3))
+            store = open_store(self.uri, endpoint=self.endpoint)
+            if isinstance(store, ConditionalStore):
+                return BucketWarehouse(store)
         raise UsageError(f"not a warehouse: {self.uri!r}", hint="expected file:///dir or s3://bucket/folder")

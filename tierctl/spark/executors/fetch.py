@@ -19,7 +19,7 @@ from tierctl.read.tasks import ReadTask, read_task
 from tierctl.report import render
 from tierctl.spark.executors.transport import Executors
 from tierctl.spark.executors.worker import tier_of
-from tierctl.storage import RemoteSpec
+from tierctl.storage import TierSpec
 
 SPLIT_BYTES = 8 << 20
 """Of a log, for one task: so much is rendered in about the time that two tasks take to begin."""
@@ -37,7 +37,7 @@ _TEXT_PER_BYTE = 4.0
 class Form:
     """How records are written: `output` is jsonl or csv (without its header), `binary` as `rows.Binary`."""
 
-    spec: RemoteSpec
+    spec: TierSpec
     output: str
     binary: str
 

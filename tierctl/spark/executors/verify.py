@@ -16,9 +16,9 @@ from tierctl.spark.executors.fold import LEAST_EVENTS, topic_at
 from tierctl.spark.executors.transport import Executors, Work
 from tierctl.spark.executors.worker import tier_of
 from tierctl.state.segments.ids import SegmentIds
-from tierctl.storage import RemoteSpec
+from tierctl.storage import TierSpec
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.layouts.object_names import owner_of_folder, segment_object_name
+from tierctl.storage.layouts.key_parser import owner_of_folder, segment_object_name
 from tierctl.storage.spool import spool_folder
 from tierctl.verify.inspection import Look, PartitionPiece, Piece, SegmentsPiece
 from tierctl.verify.segments import Finding
@@ -56,7 +56,7 @@ class ListedPart:
     objects: int
 
 
-def list_part(spec: RemoteSpec, part: FolderPart) -> ListedPart:
+def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
     """List one folder; RemoteStorageError when the store fails."""
     tally, others, count = Tally(part.expected), [], 0
     for listed in tier_of(spec).list_objects(part.folder):
@@ -67,7 +67,7 @@ def list_part(spec: RemoteSpec, part: FolderPart) -> ListedPart:
     return ListedPart(tally.found(), others, count)
 
 
-def look(spec: RemoteSpec | None, piece: Piece) -> list[Finding]:
+def look(spec: TierSpec | None, piece: Piece) -> list[Finding]:
     """What is wrong with a piece; raises as `Look.findings`."""
     remote = None if spec is None else tier_of(spec)
     with ExitStack() as held:
@@ -94,7 +94,7 @@ class SparkLookers:
 
     executors: Executors
     remote: RemoteStorageManager | None
-    spec: RemoteSpec | None
+    spec: TierSpec | None
     advance: Callable[[int], None]
     segments_a_piece: int = 16
 

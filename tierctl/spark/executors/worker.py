@@ -15,7 +15,7 @@ import pyarrow as pa
 import tierctl
 from tierctl.apply.side_effect_context import Answer, Bench, FromTier, Piece
 from tierctl.errors import StoreWriteUnknown, TierctlError
-from tierctl.storage import RemoteSpec
+from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.spool import spool_folder
 
@@ -48,8 +48,8 @@ _tiers: dict[bytes, RemoteStorageManager] = {}
 class BenchSpec:
     """What an executor needs to set up a bench; `from_remote` is the tier that is copied from."""
 
-    remote: RemoteSpec
-    from_remote: RemoteSpec | None = None
+    remote: TierSpec
+    from_remote: TierSpec | None = None
 
     @contextmanager
     def bench(self, advance: Callable[[int], None]) -> Iterator[Bench]:
@@ -63,11 +63,11 @@ class BenchSpec:
             yield Bench(remote=remote, from_tier=from_tier, advance=advance)
 
 
-def tier_of(spec: RemoteSpec) -> RemoteStorageManager:
+def tier_of(spec: TierSpec) -> RemoteStorageManager:
     """The tier as this worker has it open; TierctlError when it can't be opened here."""
     key = pickle.dumps(spec)
     if key not in _tiers:
-        _tiers[key] = spec.open()
+        _tiers[key] = open_tier(spec)
     return _tiers[key]
 
 

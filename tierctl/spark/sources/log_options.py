@@ -10,9 +10,9 @@ from tierctl.errors import UsageError
 from tierctl.model import IsolationLevel, Selection, Uuid
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.times import parse_time_ms
-from tierctl.model.uris import folder_of, remote_uri_of
+from tierctl.model.uris import folder_of
 from tierctl.read.cut import SPLIT_BYTES
-from tierctl.storage.open import LAYOUTS
+from tierctl.storage import LAYOUTS, store_uri
 
 _NAMES = frozenset(
     {
@@ -64,7 +64,7 @@ class LogOptions:
         is_on_cluster = metadata.startswith("kafka:")
         return cls(
             metadata_uri=metadata if is_on_cluster else folder_of("option metadata", metadata).as_uri(),
-            remote_uri=remote_uri_of("option remote", _required(given, "remote")),
+            remote_uri=store_uri("option remote", _required(given, "remote")),
             layout=_one_of(given, "layout", LAYOUTS),
             log_dirs=tuple(Path(each) for each in _several(given, "log_dir")),
             state_dir=_path(given, "state_dir"),

@@ -24,10 +24,8 @@ from tierctl.spark.sources.log_rows import PARTITION_COLUMNS, SCHEMA, LogTask, t
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.spark.sources.pushed_window import Window
 from tierctl.state.tier import TierState
-from tierctl.storage import RemoteSpec, open_remote
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.index_cache import RemoteIndexCache
-from tierctl.storage.retry import RetrySettings
 
 
 def plan_tasks(
@@ -58,6 +56,15 @@ def plan_tasks(
         return [*found, task(None, plan.problems)] if plan.problems else found
 
 
+def _tier_spec(options: LogOptions) -> TierSpec:
+    return TierSpec.from_settings(
+        options.remote_uri,
+        read_properties(options.config) if options.config else {},
+        layout=options.layout,
+        private_keys=options.private_keys,
+    )
+
+
 class _Plan:
     def __init__(self, options: LogOptions, predicates: Sequence[Predicate], opened: ExitStack) -> None:
         self._options = options
@@ -65,9 +72,11 @@ class _Plan:
         self._window = Window.of(predicates, "offset")
         self._opened = opened
         self.problems: list[TierctlError] = []
-        self._remote = self._open_remote()
+        spec = _tier_spec(options)
+        self._remote = open_tier(spec)
+        opened.callback(self._remote.close)
         self._fetcher = self._open_indexes()
-        self.spec = RemoteSpec.of(options.remote_uri, self._remote)
+        self.spec = spec.resolved(self._remote)
 
     def tasks(self) -> Iterator[ReadTask]:
         """Of every partition that is asked for."""
@@ -153,18 +162,6 @@ class _Plan:
         )
         self._opened.callback(manager.close)
         return manager.refresh()
-
-    def _open_remote(self) -> RemoteStorageManager:
-        options = self._options
-        remote = open_remote(
-            options.remote_uri,
-            layout=options.layout,
-            settings=read_properties(options.config) if options.config else {},
-            private_keys=options.private_keys,
-            retry=None if options.remote_uri.startswith("file:") else RetrySettings(),
-        )
-        self._opened.callback(remote.close)
-        return remote
 
     def _open_indexes(self) -> IndexFetcher:
         if self._options.state_dir is None:

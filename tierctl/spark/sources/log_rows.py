@@ -12,7 +12,7 @@ from tierctl.read.tasks import ReadTask, read_task
 from tierctl.spark.executors.worker import tier_of
 from tierctl.spark.sources.log_options import Mode
 from tierctl.spark.sources.predicates import Predicate, mask_of
-from tierctl.storage import RemoteSpec
+from tierctl.storage import TierSpec
 from tierctl.wire.batches import record_columns
 
 SCHEMA = pa.schema(
@@ -43,7 +43,7 @@ class LogTask:
     `read` None has only `problems`: what was found wrong when the work was cut.
     """
 
-    spec: RemoteSpec
+    spec: TierSpec
     columns: tuple[str, ...]
     read: ReadTask | None = None
     predicates: tuple[Predicate, ...] = ()

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 from tierctl.errors import UsageError
 from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT, TopicLocation
-from tierctl.model.uris import remote_uri_of
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.stream_progress import EARLIEST, LATEST
+from tierctl.storage import store_uri
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
 _NARROWING: dict[str, Callable[[str], Any]] = {
@@ -56,7 +56,7 @@ class SourceOptions:
         start = given.get("starting_offsets", "earliest").strip()
         return cls(
             location=TopicLocation(
-                uri=uri if uri.startswith("kafka:") else remote_uri_of("option metadata", uri),
+                uri=uri if uri.startswith("kafka:") else store_uri("option metadata", uri),
                 command_config=given.get("command_config"),
                 config=given.get("config"),
             ),

@@ -1,4 +1,9 @@
-"""Stores: bytes by key, on local disk, S3, HDFS and whatever pyarrow.fs reaches.
+"""Stores: bytes by key on local disk, S3, HDFS and all file systems that pyarrow.fs supports.
 
-A registry by URI scheme opens them.
+Other packages use `open_store`, the contracts `ObjectStore` and `ConditionalStore`, and `Endpoint`.
 """
+
+from tierctl.storage.stores.base import ConditionalStore, Endpoint, ObjectStore
+from tierctl.storage.stores.registry import SCHEMES, open_store, store_uri
+
+__all__ = ["SCHEMES", "ConditionalStore", "Endpoint", "ObjectStore", "open_store", "store_uri"]

@@ -16,13 +16,14 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import Source, WholeRange, chunks, verify_bytes
+from tierctl.storage.stores.base import Source, StoreAddress, WholeRange, chunks, verify_bytes
 
 READ_BYTES = 1 << 18
 
 
-def open_arrow(uri: str) -> "ArrowStore":
-    """The store below `uri`; UsageError when this build of pyarrow doesn't reach it."""
+def open_store(address: StoreAddress) -> "ArrowStore":
+    """Open the store at `address`. Raise UsageError if this build of pyarrow does not support its scheme."""
+    uri = f"{address.scheme}://{address.authority}/{address.folder}"
     try:
         filesystem, path = pafs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError) as e:
@@ -46,6 +47,8 @@ class ArrowStore:
     Object stores show an object when its stream closes. A stream that breaks may leave a short one under
     a key that nobody refers to yet, which is why a copy counts only once it is verified.
     """
+
+    endpoint = None
 
     def __init__(self, filesystem: Any, root: str = "") -> None:
         self._fs = filesystem

@@ -15,11 +15,37 @@ from tierctl.errors import (
     RemoteStorageError,
     StoreWriteFailed,
 )
+from tierctl.files import PLAIN, FileSystem
 from tierctl.storage.base import FolderListing, RemoteObject
 
 CHUNK_BYTES = 1 << 20
 
 Source = Path | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The server that a store's requests go to, where the store's URI does not name it. None: not set."""
+
+    url: str | None = None
+    region: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreAddress:
+    """Where a store begins, as its URI names the place.
+
+    `authority` is the bucket, container or namenode; `folder` is the folder in it that keys are relative to:
+    "" or a path that ends with `/` and begins without. A local store requires `required_folder`, relative to
+    `folder`, to exist, and makes its changes through `files`.
+    """
+
+    scheme: str
+    authority: str
+    folder: str
+    endpoint: Endpoint | None = None
+    required_folder: str = ""
+    files: FileSystem = PLAIN
 
 
 class ObjectStore(Protocol):
@@ -28,6 +54,11 @@ class ObjectStore(Protocol):
     Safe to call from several threads for different keys. All methods raise RemoteStorageError when the
     store fails, AuthenticationError when it refuses who we are.
     """
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """The server that another process must use to open the same store; None if the URI names it."""
+        ...
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
         """Store each source under its key, in order; None removes what is there. Durable on return.
@@ -92,8 +123,12 @@ class Stamped:
 
 
 @runtime_checkable
-class ConditionalStore(Protocol):
+class ConditionalStore(ObjectStore, Protocol):
     """A store that can write an object only if it is unchanged, which a lease needs."""
+
+    def copy(self, source_key: str, key: str) -> None:
+        """Replace the object `key` by a copy of the object `source_key`, within the store."""
+        ...
 
     def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
         """Write when the object is not there (`tag` None) or still has `tag`; its new tag, else None.

@@ -18,10 +18,15 @@ from tierctl.errors import (
 )
 from tierctl.files import TEMP_SUFFIX
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import Source, WholeRange, chunks, verify_bytes, walk
+from tierctl.storage.stores.base import Source, StoreAddress, WholeRange, chunks, verify_bytes, walk
 
 READ_BYTES = 1 << 20
 WRITERS = 6
+
+
+def open_store(address: StoreAddress) -> "HdfsStore":
+    """Open the store in a folder of HDFS."""
+    return HdfsStore(hdfs_client(f"hdfs://{address.authority}"), f"/{address.folder}")
 
 
 def hdfs_client(url: str) -> Client:
@@ -45,6 +50,8 @@ class HdfsStore:
 
     A file gets its name when it is whole and on the datanodes.
     """
+
+    endpoint = None
 
     def __init__(self, client: Client, root: str) -> None:
         self._client = client

@@ -19,7 +19,7 @@ from tierctl.errors import (
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import Source, WholeRange, chunks, verify_stream, walk
+from tierctl.storage.stores.base import Source, StoreAddress, WholeRange, chunks, verify_stream, walk
 
 _ATTEMPTS = 20
 _HINTS = {
@@ -32,6 +32,11 @@ _HINTS = {
     errno.ELOOP: "a symbolic link stands where an object should be; links in a tier are not followed",
     errno.EISDIR: "a folder stands where an object should be",
 }
+
+
+def open_store(address: StoreAddress) -> "LocalStore":
+    """Open the store in a folder of the local disk."""
+    return LocalStore(Path("/", address.folder), base=address.required_folder, fs=address.files)
 
 
 @contextmanager
@@ -54,6 +59,8 @@ class LocalStore:
     Objects get their names only when they are whole and on the disk. Links below `base` are never
     followed, and a deletion touches nothing but exact names and the folders that it empties.
     """
+
+    endpoint = None
 
     def __init__(self, root: Path, *, base: str = "", fs: FileSystem = PLAIN) -> None:
         self._root = root

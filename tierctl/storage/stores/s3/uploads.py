@@ -9,7 +9,7 @@ import google_crc32c
 
 from tierctl.errors import AuthenticationError, TierctlError
 from tierctl.storage.stores.base import Source, chunks, common_prefix
-from tierctl.storage.stores.s3_errors import suppressed, translated
+from tierctl.storage.stores.s3.errors import suppressed, translated
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -1,16 +1,10 @@
-"""Objects in S3 and what speaks its protocol.
-
-Credentials, region, endpoint and profile come from where every AWS client takes them (environment,
-~/.aws, the machine's role), never from tierctl's options.
-"""
+"""Objects in S3 and in other stores that implement its protocol."""
 
 import io
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from functools import cache
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 
@@ -27,27 +21,27 @@ from tierctl.errors import (
 )
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.stores.base import (
+    Endpoint,
     Source,
     Stamped,
+    StoreAddress,
     WholeRange,
     chunks,
     common_prefix,
     source_size_bytes,
     verify_stream,
 )
-from tierctl.storage.stores.s3_errors import PRECONDITION_FAILED, code_of, translated
-from tierctl.storage.stores.s3_uploads import Uploads, encoded_crc
+from tierctl.storage.stores.s3.client import s3_client
+from tierctl.storage.stores.s3.errors import PRECONDITION_FAILED, code_of, translated
+from tierctl.storage.stores.s3.uploads import Uploads, encoded_crc
 
 if TYPE_CHECKING:
-    from botocore.loaders import Loader
     from mypy_boto3_s3 import S3Client
 
 PART_BYTES = 16 << 20
 """Objects up to this size are put at once; larger ones in parts of it, one in memory a thread."""
 
 PARTS_MAX = 10_000
-READ_TIMEOUT_S: float = 60
-CLIENT_ATTEMPTS = 4
 DELETE_BATCH = 1_000
 _STAMP_MAX_BYTES = 1 << 16
 THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
@@ -55,44 +49,9 @@ GRACE_S = 60.0
 """A read slower than the least throughput after this long is given up: a trickle never times out itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class S3Address:
-    """Where a client's requests go; None: wherever its own environment says."""
-
-    endpoint_url: str | None = None
-    region: str | None = None
-
-
-@cache
-def _descriptions(data_path: str | None) -> "Loader":
-    """What boto3 knows of services, from JSON whose reading takes longer than all else: once a process."""
-    from botocore.loaders import create_loader
-
-    return create_loader(data_path)
-
-
-def client(address: S3Address | None = None) -> "S3Client":
-    """A client set up for tierctl: bounded waits, a few retries of its own, checksums always."""
-    import boto3
-    import botocore.session
-    from botocore.config import Config
-
-    address = address or S3Address()
-    session = botocore.session.get_session()
-    session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
-    return boto3.session.Session(botocore_session=session).client(
-        "s3",
-        endpoint_url=address.endpoint_url,
-        region_name=address.region,
-        config=Config(
-            connect_timeout=10,
-            read_timeout=READ_TIMEOUT_S,
-            retries={"mode": "standard", "total_max_attempts": CLIENT_ATTEMPTS},
-            max_pool_connections=32,
-            request_checksum_calculation="when_supported",
-            response_checksum_validation="when_supported",
-        ),
-    )
+def open_store(address: StoreAddress) -> "S3Store":
+    """Open the store below a folder of a bucket."""
+    return S3Store(s3_client(address.endpoint), address.authority, address.folder)
 
 
 class S3Store:
@@ -108,13 +67,13 @@ class S3Store:
         self._uploads = Uploads(s3, bucket)
 
     @property
-    def address(self) -> S3Address:
-        """Where its requests go, so that another process does not take another store for this one."""
+    def endpoint(self) -> Endpoint:
+        """Implement `ObjectStore.endpoint`: the environment of this process may have set the server."""
         meta = self._s3.meta
         host = urlsplit(meta.endpoint_url).hostname or ""
-        # AWS's own endpoints depend on the bucket, and are found anew.
+        # The URLs of AWS's own endpoints depend on the bucket, so another process must derive them again.
         aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
-        return S3Address(None if aws else meta.endpoint_url, meta.region_name)
+        return Endpoint(None if aws else meta.endpoint_url, meta.region_name)
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
         """ObjectStore.put_all. The store checks a CRC-32C of every request, and refuses to replace by chance.

@@ -21,9 +21,9 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.layouts.aiven_crypto import Keyring
-from tierctl.storage.layouts.aiven_segment import AivenSegment, KeptChunks
-from tierctl.storage.layouts.aiven_settings import AivenSettings
+from tierctl.storage.layouts.aiven.crypto import Keyring
+from tierctl.storage.layouts.aiven.segment import AivenSegment, KeptChunks
+from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import Encoded
 from tierctl.storage.layouts.kafka import index_sources, require_legal
 from tierctl.storage.stores.base import ObjectStore, chunks, source_size_bytes

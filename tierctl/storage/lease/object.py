@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from tierctl.errors import LockedError, RemoteStorageError, TierctlError
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.lease.folder_lease import FolderLease
+from tierctl.storage.lease.folder import FolderLease
 from tierctl.storage.lease.owner import Owner, has_ended
 from tierctl.storage.retry import RetryingStorage
 from tierctl.storage.stores.base import ConditionalStore

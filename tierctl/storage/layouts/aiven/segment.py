@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import IndexType
-from tierctl.storage.layouts.aiven_crypto import ChunkCipher
+from tierctl.storage.layouts.aiven.crypto import ChunkCipher
 from tierctl.storage.stores.base import ObjectStore, WholeRange
 from tierctl.wire.aiven.chunks import SIZE_MAX, Chunk, decompress_chunk
 from tierctl.wire.aiven.manifest import Manifest

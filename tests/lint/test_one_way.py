@@ -1,0 +1,94 @@
+"""Each question has one answer in the code: these tests fail when a second answer is added."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+import pytest
+import tierctl
+
+ROOT = Path(tierctl.__file__).parent
+STORAGE = ROOT / "storage"
+CONTRACTS = {
+    "a tier": "delete_log_segment_data",
+    "a store": "put_all",
+    "a layout": "keys_to_delete",
+}
+"""A method that every implementation of the contract has, and no other class."""
+
+OPENERS = {
+    "a tier": {"open.py"},
+    "a store": {"stores/local.py", "stores/hdfs.py", "stores/arrow.py", "stores/s3/store.py"},
+    "a layout": {"open.py", "layouts/aiven/layout.py"},
+}
+"""The only modules below storage/ that construct each: `open_tier`, and `open_store` of each store."""
+
+
+@cache
+def modules() -> dict[Path, ast.Module]:
+    """Return every module of tierctl, parsed."""
+    return {path: ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def implementations(method: str) -> set[str]:
+    """Return the names of the classes that implement the contract to which `method` belongs."""
+    return {
+        node.name
+        for tree in modules().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(each, ast.FunctionDef) and each.name == method for each in node.body)
+        and not any(isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases)
+    }
+
+
+def constructed(tree: ast.Module, classes: set[str]) -> set[str]:
+    """Return the names in `classes` that the module calls, also under another name."""
+    names = {name: name for name in classes}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names |= {each.asname: each.name for each in node.names if each.asname and each.name in classes}
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            function = node.func
+            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            found |= {names[name]} if name in names else set()
+    return found
+
+
+@pytest.mark.parametrize("what", CONTRACTS)
+def test_storage_alone_constructs(what: str) -> None:
+    """`open_tier` and `open_store` are the only ways to a tier, a store and a layout."""
+    classes = implementations(CONTRACTS[what])
+    assert classes
+    openers = {str(STORAGE / name) for name in OPENERS[what]}
+    others = {
+        f"{path.relative_to(ROOT)} constructs {name}: use tierctl.storage.open_tier or open_store"
+        for path, tree in modules().items()
+        if str(path) not in openers
+        for name in constructed(tree, classes)
+    }
+    assert not others
+
+
+def test_one_function_opens_tiers() -> None:
+    """Only `open_tier` returns a tier that it opened; the wrapper that repeats calls returns its own."""
+    found = {
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if path.is_relative_to(STORAGE)
+        and isinstance(node, ast.FunctionDef)
+        and node.returns is not None
+        and ast.unparse(node.returns).strip("'\"") in {"RemoteStorageManager", "ObjectTier"}
+    }
+    assert found == {"storage/open.py: open_tier", "storage/retry.py: inner"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["ObjectTier(store, layout)", "tier.ObjectTier(store, layout)", "from x import ObjectTier as T\nT()"],
+)
+def test_a_second_opener_is_found(source: str) -> None:
+    assert constructed(ast.parse(source), implementations(CONTRACTS["a tier"])) == {"ObjectTier"}
