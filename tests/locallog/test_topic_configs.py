@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from tierctl.errors import UsageError
 from tierctl.locallog import read_properties, read_topic_configs
-from tierctl.locallog.topic_configs import TOPIC_SETTINGS, split_topic_setting
+from tierctl.locallog.topic_configs import split_topic_setting
 from tierctl.model import TopicConfig
+from tierctl.model.settings import topic
 
 
 def _file(tmp_path: Path, text: str) -> Path:
@@ -24,6 +25,7 @@ def test_settings_by_topic(tmp_path: Path) -> None:
         clicks.retention.bytes=2097152
         clicks.remote.storage.enable : true
         my.dotted.topic.local.retention.ms = 1
+        other.dotted.topic.retention.ms = 1
         metrics.retention.ms=172800000
         metrics.retention.ms=172800001
         metrics.compression.type=lz4
@@ -31,7 +33,8 @@ def test_settings_by_topic(tmp_path: Path) -> None:
     )
     assert read_topic_configs(path) == {
         "clicks": TopicConfig(retention_bytes=2097152, remote_storage_enable=True),
-        "my.dotted.topic": TopicConfig(local_retention_ms=1),
+        "my.dotted.topic": TopicConfig(),
+        "other.dotted.topic": TopicConfig(retention_ms=1),
         "metrics": TopicConfig(retention_ms=172800001),
     }
 
@@ -51,7 +54,7 @@ def test_the_longest_setting_wins(key: str, expected: tuple[str, str | None]) ->
     assert split_topic_setting(key) == expected
 
 
-@pytest.mark.parametrize("setting", sorted(TOPIC_SETTINGS))
+@pytest.mark.parametrize("setting", sorted(row.name for row in topic.TABLE))
 def test_every_setting_splits(setting: str) -> None:
     assert split_topic_setting(f"a.topic.{setting}") == ("a.topic", setting)
 
@@ -63,12 +66,15 @@ def test_unknown_settings_are_ignored_with_a_warning(
     with caplog.at_level(logging.WARNING):
         assert read_topic_configs(path) == {"clicks": TopicConfig(retention_ms=7)}
     assert "line 1: 'clicks.retention.byte'" in caplog.text
+    assert "did you mean 'retention.bytes'?" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("clicks.retention.ms=soon", "topic clicks: retention.ms"),
+        ("clicks.retention.ms=soon", "topic clicks: retention.ms='soon' is not a whole number"),
+        ("clicks.retention.ms=-2", "retention.ms='-2' is not a whole number of at least -1"),
+        ("clicks.remote.storage.enable=yes", "remote.storage.enable='yes' is not true or false"),
         ("../x.retention.ms=1", "line 1.*no topic name"),
         ("\n.retention.ms=1", "line 2.*no topic name"),
         ("a.retention.ms=\\u12", "line 1"),

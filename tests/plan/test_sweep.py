@@ -367,20 +367,3 @@ def test_a_plan_survives_its_text() -> None:
     plan = sweep(state, UNKNOWN)
     assert plan.skipped
     assert Plan.loads(plan.dumps()) == plan
-
-
-@pytest.mark.parametrize(
-    ("settings", "wanted"),
-    [
-        ({}, (-1, -1)),
-        ({"retention.ms": "5", "retention.bytes": "6"}, (5, 6)),
-        ({"retention.ms": "5", "retention.bytes": "6", "local.retention.ms": "-2"}, (5, 6)),
-        ({"retention.ms": "5", "local.retention.ms": "3", "local.retention.bytes": "4"}, (3, 4)),
-        ({"retention.ms": "-1", "local.retention.ms": "0", "local.retention.bytes": "-1"}, (0, -1)),
-    ],
-)
-def test_local_retention_of_minus_two_is_as_retention(
-    settings: dict[str, str], wanted: tuple[int, int]
-) -> None:
-    config = TopicConfig.from_settings(settings)
-    assert (config.effective_local_retention_ms, config.effective_local_retention_bytes) == wanted

@@ -13,6 +13,7 @@ from tierctl.cli.plans import say
 from tierctl.cli.taking import takes
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.settings import topic
 from tierctl.plan.plan import Plan
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from tierctl.state.tier import PartitionState, TierState
 
 _Key = tuple[Uuid, int]
-RETENTION = frozenset({"retention.ms", "retention.bytes"})
+RETENTION = frozenset({topic.RETENTION_MS.name, topic.RETENTION_BYTES.name})
 """Breaches that follow from a topic's settings."""
 
 

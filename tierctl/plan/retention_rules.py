@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
+from tierctl.model.settings import topic
 from tierctl.plan.plan import Step
 from tierctl.plan.retention_view import DELETE_STARTED, FINISHED, View, distinct_bytes
 from tierctl.plan.steps import FOLLOWS, delete_step
@@ -112,8 +113,8 @@ class _Limits:
     def _time_facts(self) -> dict[str, Any]:
         limit_ms = self._config.retention_ms
         return {
-            "reason": f"retention.ms {limit_ms}",
-            "breach": "retention.ms",
+            "reason": f"{topic.RETENTION_MS.name} {limit_ms}",
+            "breach": topic.RETENTION_MS.name,
             "retention_ms": limit_ms,
             "cutoff_ms": self._now_ms - limit_ms,
         }
@@ -121,8 +122,8 @@ class _Limits:
     def _size_facts(self, excess_bytes: int) -> dict[str, Any]:
         limit_bytes = self._config.retention_bytes
         return {
-            "reason": f"retention.bytes {limit_bytes}",
-            "breach": "retention.bytes",
+            "reason": f"{topic.RETENTION_BYTES.name} {limit_bytes}",
+            "breach": topic.RETENTION_BYTES.name,
             "retention_bytes": limit_bytes,
             "excess_bytes": excess_bytes,
         }

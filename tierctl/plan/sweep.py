@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicPartition, Uuid
+from tierctl.model.settings import topic
 from tierctl.plan.leader_views import ClusterViews
 from tierctl.plan.off_lineage import orphan_steps
 from tierctl.plan.plan import Plan, Skip, Step
@@ -116,7 +117,7 @@ def check_not_ahead(state: TierState, now_ms: int, *, clock_ms: int) -> None:
 
 def decided_as_of_ms(plan: Plan) -> int:
     """The latest time that a kept plan's steps were decided as of; 0 when none was by time."""
-    steps = (step.details for step in plan.steps if step.details.get("breach") == "retention.ms")
+    steps = (step.details for step in plan.steps if step.details.get("breach") == topic.RETENTION_MS.name)
     times = ((details.get("cutoff_ms"), details.get("retention_ms")) for details in steps)
     return max(
         (cutoff + limit for cutoff, limit in times if _is_number(cutoff) and _is_number(limit)), default=0

@@ -1,0 +1,140 @@
+"""The registry of settings, and that nothing else in tierctl names a setting of Kafka."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import tierctl
+from tierctl.errors import UsageError
+from tierctl.model.settings import SETTINGS, TABLES, broker, client, plugin, topic
+from tierctl.model.settings.table import Scope, Table, Type
+
+ROOT = Path(tierctl.__file__).parent
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.scope)
+def test_every_row_is_complete(table: Table) -> None:
+    assert len({row.name for row in table}) == len(table.rows)
+    for row in table:
+        assert row.scope is table.scope
+        assert row.treatment.startswith(("acted on: ", "read and ignored: "))
+        assert len(row.use) > 15
+        assert row.values
+        assert row.since
+        for value in (row.default, row.assumed):
+            if value is not None and row.type is not Type.LIST:
+                assert row.parse(str(value).lower() if isinstance(value, bool) else str(value)) == value
+
+
+def test_settings_that_are_read_and_ignored() -> None:
+    ignored = {row.name for row in SETTINGS if not row.acted_on}
+    assert ignored >= {
+        "remote.log.reader.threads",
+        "remote.log.reader.max.pending.tasks",
+        "remote.log.storage.manager.class.name",
+        "remote.log.metadata.manager.class.name",
+        "remote.partition.remover.task.interval.ms",
+        "log.retention.ms",
+        "log.retention.bytes",
+    }
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "value"),
+    [
+        (topic.RETENTION_MS, " 7 ", 7),
+        (topic.RETENTION_MS, "-1", -1),
+        (topic.RETENTION_BYTES, str((1 << 63) - 1), (1 << 63) - 1),
+        (topic.REMOTE_STORAGE_ENABLE, "TRUE", True),
+        (topic.CLEANUP_POLICY, "", ()),
+        (topic.CLEANUP_POLICY, "compact, delete", ("compact", "delete")),
+        (broker.TASK_RETRY_JITTER, "0.5", 0.5),
+        (client.SECURITY_PROTOCOL, "SASL_SSL", "SASL_SSL"),
+    ],
+)
+def test_values(row: object, text: str, value: object) -> None:
+    assert row.parse(text) == value  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "message"),
+    [
+        (topic.RETENTION_MS, "-2", "retention.ms='-2' is not a whole number of at least -1"),
+        (topic.RETENTION_BYTES, str(1 << 63), "is not a whole number$"),
+        (topic.REMOTE_STORAGE_ENABLE, "1", "is not true or false"),
+        (broker.CUSTOM_METADATA_MAX_BYTES, str(1 << 31), "is not a whole number of at least 0"),
+        (broker.TASK_RETRY_JITTER, "0.6", "is not a number from 0 to 0.5"),
+        (broker.TASK_RETRY_JITTER, "nan", "is not a number from 0 to 0.5"),
+        (plugin.CHUNK_SIZE, "0", "is not a whole number from 1 to 1073741823"),
+        (client.SECURITY_PROTOCOL, "TLS", "is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+    ],
+)
+def test_invalid_values(row: object, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        row.parse(text)  # type: ignore[attr-defined]
+
+
+def test_stated_assumed_and_default_values() -> None:
+    assert topic.RETENTION_MS.given({}) is None
+    assert topic.RETENTION_MS.value({}) == -1
+    assert topic.RETENTION_MS.default == 604_800_000
+    assert broker.TASK_INTERVAL_MS.value({}) == 30_000
+    assert broker.TASK_INTERVAL_MS.value({broker.TASK_INTERVAL_MS.name: "5"}) == 5
+    with pytest.raises(KeyError):
+        broker.METADATA_MANAGER_LISTENER.value({})
+
+
+def test_a_row_is_defined_once_and_says_what_is_done_with_it() -> None:
+    table = Table(Scope.TOPIC)
+    table.flag("a.flag", default=False, ignored="tests ignore it")
+    with pytest.raises(ValueError, match=r"a\.flag"):
+        table.flag("a.flag", default=False, ignored="tests ignore it")
+    with pytest.raises(ValueError, match=r"b\.flag"):
+        table.flag("b.flag", default=False)
+
+
+OTHER_LIBRARIES = {
+    "kafka/librdkafka.py": "settings of librdkafka, which has names of its own and some in common with Kafka",
+    "kafka/kafka_python.py": "settings of kafka-python by the names that --command-config has",
+    "kafka/topic_publisher.py": "settings of librdkafka's producer",
+}
+"""Files that may name settings of other libraries, and why."""
+
+BEING_MOVED = {
+    "cli/mutation.py",
+    "kafka/client_settings.py",
+    "kafka/cluster.py",
+    "kafka/server_properties.py",
+    "kafka/topic_admin.py",
+    "storage/index_cache.py",
+    "storage/layouts/aiven_settings.py",
+    "storage/retry.py",
+}
+NAME = re.compile(r"[a-z0-9.]+[a-z0-9]")
+FAMILIES = ("remote.", "rlmm.", "rsm.", "log.retention.", "log.local.", "local.retention.", "ssl.", "sasl.")
+"""Names that begin so are Kafka's settings."""
+
+
+def _named_settings(file: Path) -> set[str]:
+    """The settings that string literals of a module name: those in the registry, and others of a family."""
+    names = {row.name for row in SETTINGS}
+    literals = {
+        node.value
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return {
+        text for text in literals if text in names or (text.startswith(FAMILIES) and NAME.fullmatch(text))
+    }
+
+
+def test_only_the_registry_names_settings() -> None:
+    found = {
+        str(file.relative_to(ROOT)): names
+        for file in sorted(ROOT.rglob("*.py"))
+        if (ROOT / "model" / "settings") not in file.parents and (names := _named_settings(file))
+    }
+    allowed = OTHER_LIBRARIES.keys() | BEING_MOVED
+    assert {file: names for file, names in found.items() if file not in allowed} == {}
+    assert allowed <= found.keys()

@@ -1,0 +1,195 @@
+"""Settings of a broker: RemoteLogManagerConfig, and what ServerLogConfigs says of retention and logs."""
+
+from tierctl.model.settings.table import Scope, Table, Type
+
+TABLE = Table(Scope.BROKER)
+_LONG_MAX = (1 << 63) - 1
+_OWN_THREADS = "tierctl has its own number of threads, --threads"
+_OFFLINE = "the value in force of each topic comes from the cluster or from --topic-configs"
+_CLASS = "tierctl implements the layouts and the metadata topic itself"
+_QUOTA = "tierctl copies and fetches without a quota"
+
+REMOTE_LOG_STORAGE_SYSTEM_ENABLE = TABLE.flag(
+    "remote.log.storage.system.enable",
+    False,
+    since="3.0",
+    acted_on="a cluster whose brokers tier is fenced: without --allow-live-brokers nothing is changed",
+)
+STORAGE_MANAGER_PREFIX = TABLE.text(
+    "remote.log.storage.manager.impl.prefix",
+    "rsm.config.",
+    since="3.0",
+    acted_on="the prefix of the settings of Aiven's plugin",
+)
+METADATA_MANAGER_PREFIX = TABLE.text(
+    "remote.log.metadata.manager.impl.prefix",
+    "rlmm.config.",
+    since="3.0",
+    acted_on="the prefix of the settings of the metadata manager",
+)
+METADATA_MANAGER_LISTENER = TABLE.text(
+    "remote.log.metadata.manager.listener.name",
+    since="3.0",
+    acted_on="names the listener whose address and protocol the clients of the metadata topic use",
+)
+CUSTOM_METADATA_MAX_BYTES = TABLE.whole(
+    "remote.log.metadata.custom.metadata.max.bytes",
+    128,
+    type=Type.INT,
+    least=0,
+    since="3.6",
+    acted_on="copy deletes a segment whose custom metadata are larger and stops with the partition",
+)
+INDEX_CACHE_SIZE_BYTES = TABLE.whole(
+    "remote.log.index.file.cache.total.size.bytes",
+    1 << 30,
+    least=1,
+    since="3.0",
+    acted_on="bounds the cache of remote indexes in --state-dir",
+)
+INDEX_CACHE_SIZE_MB = TABLE.whole(
+    "remote.log.index.file.cache.total.size.mb",
+    None,
+    least=1,
+    since="KIP-405",
+    acted_on="the KIP's name of the setting above, in MiB; no release has it",
+)
+TASK_INTERVAL_MS = TABLE.whole(
+    "remote.log.manager.task.interval.ms",
+    30_000,
+    least=1,
+    since="3.0",
+    acted_on="how long after the end of tiering a broker may still write metadata",
+)
+TASK_RETRY_BACKOFF_MS = TABLE.whole(
+    "remote.log.manager.task.retry.backoff.ms",
+    500,
+    least=1,
+    since="3.0",
+    acted_on="the wait before the first repetition of a failed call of the tier",
+)
+TASK_RETRY_BACKOFF_MAX_MS = TABLE.whole(
+    "remote.log.manager.task.retry.backoff.max.ms",
+    30_000,
+    least=1,
+    since="3.0",
+    acted_on="the longest wait before a repetition of a failed call of the tier",
+)
+TASK_RETRY_JITTER = TABLE.number(
+    "remote.log.manager.task.retry.jitter",
+    0.2,
+    least=0,
+    most=0.5,
+    since="3.0",
+    acted_on="the random part of the wait before a repetition",
+)
+LISTENERS = TABLE.names(
+    "listeners", ("PLAINTEXT://:9092",), acted_on="the address of the metadata manager's listener"
+)
+ADVERTISED_LISTENERS = TABLE.names(
+    "advertised.listeners", acted_on="the address of the metadata manager's listener, before listeners"
+)
+LISTENER_SECURITY_PROTOCOL_MAP = TABLE.names(
+    "listener.security.protocol.map", acted_on="the protocol of the metadata manager's listener"
+)
+
+TABLE.text("remote.log.storage.manager.class.name", since="3.0", ignored=_CLASS)
+TABLE.text("remote.log.storage.manager.class.path", since="3.0", ignored=_CLASS)
+TABLE.text(
+    "remote.log.metadata.manager.class.name",
+    "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
+    since="3.0",
+    ignored=_CLASS,
+)
+TABLE.text("remote.log.metadata.manager.class.path", since="3.0", ignored=_CLASS)
+TABLE.whole(
+    "remote.log.manager.thread.pool.size", 10, type=Type.INT, least=1, since="3.0", ignored=_OWN_THREADS
+)
+TABLE.whole(
+    "remote.log.manager.copier.thread.pool.size",
+    -1,
+    type=Type.INT,
+    least=-1,
+    since="3.9",
+    ignored=_OWN_THREADS,
+)
+TABLE.whole(
+    "remote.log.manager.expiration.thread.pool.size",
+    -1,
+    type=Type.INT,
+    least=-1,
+    since="3.9",
+    ignored=_OWN_THREADS,
+)
+TABLE.whole("remote.log.reader.threads", 10, type=Type.INT, least=1, since="3.0", ignored=_OWN_THREADS)
+TABLE.whole(
+    "remote.log.reader.max.pending.tasks",
+    100,
+    type=Type.INT,
+    least=1,
+    since="3.0",
+    ignored="tierctl has no queue of consumers' requests",
+)
+TABLE.whole("remote.log.manager.copy.max.bytes.per.second", _LONG_MAX, least=1, since="3.8", ignored=_QUOTA)
+TABLE.whole(
+    "remote.log.manager.copy.quota.window.num", 11, type=Type.INT, least=1, since="3.8", ignored=_QUOTA
+)
+TABLE.whole(
+    "remote.log.manager.copy.quota.window.size.seconds",
+    1,
+    type=Type.INT,
+    least=1,
+    since="3.8",
+    ignored=_QUOTA,
+)
+TABLE.whole("remote.log.manager.fetch.max.bytes.per.second", _LONG_MAX, least=1, since="3.8", ignored=_QUOTA)
+TABLE.whole(
+    "remote.log.manager.fetch.quota.window.num", 11, type=Type.INT, least=1, since="3.8", ignored=_QUOTA
+)
+TABLE.whole(
+    "remote.log.manager.fetch.quota.window.size.seconds",
+    1,
+    type=Type.INT,
+    least=1,
+    since="3.8",
+    ignored=_QUOTA,
+)
+TABLE.whole(
+    "remote.fetch.max.wait.ms",
+    500,
+    type=Type.INT,
+    least=1,
+    since="3.8",
+    ignored="tierctl waits for a store as long as the store's own timeout",
+)
+TABLE.whole(
+    "remote.list.offsets.request.timeout.ms",
+    30_000,
+    least=1,
+    since="4.0",
+    ignored="tierctl waits for a store as long as the store's own timeout",
+)
+TABLE.whole(
+    "remote.partition.remover.task.interval.ms",
+    3_600_000,
+    least=1,
+    since="KIP-405",
+    ignored="delete removes marked partitions once per run: schedule the runs; no release has the setting",
+)
+TABLE.whole("log.retention.ms", None, ignored=_OFFLINE)
+TABLE.whole("log.retention.minutes", None, type=Type.INT, ignored=_OFFLINE)
+TABLE.whole("log.retention.hours", 168, type=Type.INT, ignored=_OFFLINE)
+TABLE.whole("log.retention.bytes", -1, ignored=_OFFLINE)
+TABLE.whole("log.local.retention.ms", -2, least=-2, since="3.0", ignored=_OFFLINE)
+TABLE.whole("log.local.retention.bytes", -2, least=-2, since="3.0", ignored=_OFFLINE)
+TABLE.whole("log.remote.copy.lag.ms", 0, least=-1, since="4.4", ignored="copy does not delay segments")
+TABLE.whole("log.remote.copy.lag.bytes", -1, least=-1, since="4.4", ignored="copy does not delay segments")
+TABLE.whole("log.segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_OFFLINE)
+TABLE.names("log.cleanup.policy", ("delete",), ignored=_OFFLINE)
+TABLE.whole(
+    "log.retention.check.interval.ms", 300_000, least=1, ignored="brokers apply it to their local segments"
+)
+TABLE.names("log.dirs", ignored="tierctl reads only the log directories that --log-dir names")
+TABLE.text(
+    "log.dir", "/tmp/kafka-logs", ignored="tierctl reads only the log directories that --log-dir names"
+)

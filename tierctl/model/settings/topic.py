@@ -1,0 +1,69 @@
+"""Settings of a topic (org.apache.kafka.common.config.TopicConfig; the throttles of QuotaConfig)."""
+
+from tierctl.model.settings.table import Scope, Table, Type
+
+TABLE = Table(Scope.TOPIC)
+_WEEK_MS = 7 * 24 * 60 * 60 * 1000
+_LONG_MAX = (1 << 63) - 1
+_WRITING = "brokers apply it when records are written or fetched"
+_COMPACTION = "compacted topics have no remote tier"
+_LOCAL = "it governs the files on the broker's disk only"
+
+CLEANUP_POLICY = TABLE.names(
+    "cleanup.policy", ("delete",), acted_on="sweep and copy refuse a topic whose policy has compact"
+)
+RETENTION_MS = TABLE.whole(
+    "retention.ms",
+    _WEEK_MS,
+    least=-1,
+    assumed=-1,
+    acted_on="sweep deletes older segments; unstated is unlimited",
+)
+RETENTION_BYTES = TABLE.whole(
+    "retention.bytes", -1, acted_on="sweep deletes the oldest segments above this size; negative is unlimited"
+)
+TABLE.whole("local.retention.ms", -2, least=-2, since="3.0", ignored=_LOCAL)
+TABLE.whole("local.retention.bytes", -2, least=-2, since="3.0", ignored=_LOCAL)
+TABLE.whole("segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_LOCAL)
+REMOTE_STORAGE_ENABLE = TABLE.flag(
+    "remote.storage.enable",
+    False,
+    since="3.0",
+    acted_on="copy and sweep leave out a topic whose operator has set it to false",
+)
+
+TABLE.flag(
+    "remote.log.copy.disable", False, since="3.9", ignored="copy copies the partitions that it is asked for"
+)
+TABLE.flag(
+    "remote.log.delete.on.disable", False, since="3.9", ignored="only brokers end the tiering of a topic"
+)
+TABLE.whole("remote.copy.lag.ms", 0, least=-1, since="4.4", ignored="copy does not delay segments")
+TABLE.whole("remote.copy.lag.bytes", -1, least=-1, since="4.4", ignored="copy does not delay segments")
+TABLE.whole("segment.ms", _WEEK_MS, least=1, ignored=_LOCAL)
+TABLE.whole("segment.jitter.ms", 0, least=0, ignored=_LOCAL)
+TABLE.whole("segment.index.bytes", 10 << 20, type=Type.INT, least=4, ignored=_LOCAL)
+TABLE.whole("index.interval.bytes", 4096, type=Type.INT, least=0, ignored=_LOCAL)
+TABLE.whole("flush.messages", _LONG_MAX, least=1, ignored=_LOCAL)
+TABLE.whole("flush.ms", _LONG_MAX, least=0, ignored=_LOCAL)
+TABLE.whole("file.delete.delay.ms", 60_000, least=0, ignored=_LOCAL)
+TABLE.flag("preallocate", False, ignored=_LOCAL)
+TABLE.whole("delete.retention.ms", 24 * 60 * 60 * 1000, least=0, ignored=_COMPACTION)
+TABLE.whole("min.compaction.lag.ms", 0, least=0, ignored=_COMPACTION)
+TABLE.whole("max.compaction.lag.ms", _LONG_MAX, least=1, ignored=_COMPACTION)
+TABLE.number("min.cleanable.dirty.ratio", 0.5, least=0, most=1, ignored=_COMPACTION)
+TABLE.whole("max.message.bytes", (1 << 20) + 12, type=Type.INT, least=0, ignored=_WRITING)
+TABLE.whole("min.insync.replicas", 1, type=Type.INT, least=1, ignored=_WRITING)
+TABLE.flag("unclean.leader.election.enable", False, ignored="the controller applies it")
+TABLE.text("compression.type", "producer", ignored=_WRITING)
+TABLE.whole("compression.gzip.level", -1, type=Type.INT, least=-1, most=9, since="3.8", ignored=_WRITING)
+TABLE.whole("compression.lz4.level", 9, type=Type.INT, least=1, most=17, since="3.8", ignored=_WRITING)
+TABLE.whole("compression.zstd.level", 3, type=Type.INT, least=-131072, most=22, since="3.8", ignored=_WRITING)
+TABLE.text("message.format.version", "3.0-IV1", until="3.9", ignored=_WRITING)
+TABLE.flag("message.downconversion.enable", True, until="3.9", ignored=_WRITING)
+TABLE.text("message.timestamp.type", "CreateTime", choices=("CreateTime", "LogAppendTime"), ignored=_WRITING)
+TABLE.whole("message.timestamp.difference.max.ms", _LONG_MAX, least=0, until="3.9", ignored=_WRITING)
+TABLE.whole("message.timestamp.before.max.ms", _LONG_MAX, least=0, since="3.6", ignored=_WRITING)
+TABLE.whole("message.timestamp.after.max.ms", _LONG_MAX, least=0, since="3.6", ignored=_WRITING)
+TABLE.names("leader.replication.throttled.replicas", (), ignored="brokers apply it to replication")
+TABLE.names("follower.replication.throttled.replicas", (), ignored="brokers apply it to replication")
