@@ -2,7 +2,7 @@
 
 from tierctl.model import Uuid
 
-from tests.apply.bench import NOW_MS
+from tests.apply.runs import NOW_MS
 from tests.apply.worlds import World
 
 OTHER_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")

@@ -12,7 +12,7 @@ import pytest
 from tierctl.apply.outcome import Status
 from tierctl.cli.main import run as run_main
 
-from tests.apply.bench import run_on, statuses
+from tests.apply.runs import run_on, statuses
 from tests.apply.worlds import RETENTION, World, copy_world
 
 

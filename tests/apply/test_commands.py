@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.apply.delete.segments import segment_update
+from tierctl.apply.labels import observe
 from tierctl.apply.outcome import Status
-from tierctl.apply.segment_deletes import segment_update
-from tierctl.apply.side_effects import observe
 from tierctl.cli.mutation import new_segment_id
 from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
-from tests.apply import bench
-from tests.apply.bench import NOW_MS, opened, put, statuses
+from tests.apply import runs
 from tests.apply.commands import copy, delete, files, sweep
 from tests.apply.conftest import Ran
 from tests.apply.faults import Meddling
+from tests.apply.runs import NOW_MS, opened, put, statuses
 from tests.apply.worlds import World
 
 Tierctl = Callable[..., Ran]
@@ -95,8 +95,8 @@ def _broker_deletes(world: World, offset: int, *states: RemoteLogSegmentState) -
         manager.refresh()
         segment = next(s for s in world.segments() if s.start_offset == offset)
         for state in states:
-            tools: Any = type("Broker", (), {"broker_id": 7, "clock_ms": staticmethod(lambda: NOW_MS)})
-            manager.publish([segment_update(segment, state, tools)])
+            context: Any = type("Broker", (), {"broker_id": 7, "clock_ms": staticmethod(lambda: NOW_MS)})
+            manager.publish([segment_update(segment, state, context)])
 
 
 def test_a_plan_of_what_a_broker_deleted_meanwhile(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
@@ -117,15 +117,15 @@ def test_a_broker_writes_between_the_waves(tiered: World) -> None:
         if metadata.start_offset == 0:
             manager = meddled[0]
             for state in (_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED):
-                tools: Any = type("Broker", (), {"broker_id": 7, "clock_ms": staticmethod(lambda: NOW_MS)})
-                manager.publish([segment_update(second, state, tools)])
+                context: Any = type("Broker", (), {"broker_id": 7, "clock_ms": staticmethod(lambda: NOW_MS)})
+                manager.publish([segment_update(second, state, context)])
 
     meddled: list[Any] = []
     with opened(tiered) as manager:
         meddled.append(manager)
-        plan = bench.plan_of("sweep", tiered, manager)
-        tools = bench.tools_of(tiered, manager, lambda inner: Meddling(inner, meddle), wave_size=1)
-        outcomes = bench.run(plan, tools)
+        plan = runs.plan_of("sweep", tiered, manager)
+        context = runs.context_of(tiered, manager, lambda inner: Meddling(inner, meddle), wave_size=1)
+        outcomes = runs.run(plan, context)
     assert statuses(outcomes) == [Status.DONE, Status.DONE]
     assert outcomes[1].reason == "the segment is deleted already"
 

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.apply.delete.segments import segment_update
 from tierctl.apply.outcome import Status
-from tierctl.apply.segment_deletes import segment_update
 from tierctl.cli.delete import with_default_interval
 from tierctl.cli.mutation import new_segment_id
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 
-from tests.apply import bench
-from tests.apply.bench import NOW_MS, opened, statuses
+from tests.apply import runs
 from tests.apply.commands import OTHER_ID, delete, files
 from tests.apply.conftest import Ran
 from tests.apply.faults import Meddling
+from tests.apply.runs import NOW_MS, opened, statuses
 from tests.apply.test_faults import mark
 from tests.apply.worlds import World
 
@@ -34,8 +34,8 @@ def _recreated(world: World) -> None:
         manager.refresh()
         segment = replace(next(iter(world.segments())), topic_id=OTHER_ID, state=_S.COPY_SEGMENT_STARTED)
         manager.publish([segment])
-        tools: Any = type("Broker", (), {"broker_id": 7, "clock_ms": staticmethod(lambda: NOW_MS)})
-        manager.publish([segment_update(segment, _S.COPY_SEGMENT_FINISHED, tools)])
+        context: Any = type("Broker", (), {"broker_id": 7, "clock_ms": staticmethod(lambda: NOW_MS)})
+        manager.publish([segment_update(segment, _S.COPY_SEGMENT_FINISHED, context)])
     root = world.remote / "kafka-tiered-storage"
     source = next(root.glob("bills-0-*"))
     target = root / f"bills-0-{OTHER_ID}"
@@ -112,8 +112,8 @@ def test_segments_that_appear_while_their_partition_goes(tiered: World) -> None:
                 published.append(late.segment_id)
                 manager.publish([late])
 
-        plan = bench.plan_of("delete", tiered, manager)
-        outcomes = bench.run(plan, bench.tools_of(tiered, manager, lambda inner: Meddling(inner, meddle)))
+        plan = runs.plan_of("delete", tiered, manager)
+        outcomes = runs.run(plan, runs.context_of(tiered, manager, lambda inner: Meddling(inner, meddle)))
     assert set(statuses(outcomes)) == {Status.DONE}
     assert tiered.segments() == []
     assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_FINISHED"

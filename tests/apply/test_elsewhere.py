@@ -7,31 +7,33 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tierctl.apply.engine import Do, LocalEngine
+from tierctl.apply.engine import LocalEngine, SideEffect
 from tierctl.apply.outcome import Status
-from tierctl.apply.side_effect_context import Answer, Bench, Piece
+from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.errors import EngineError, StoreWriteUnknown
 from tierctl.model import RemoteLogSegmentState
 
-from tests.apply.bench import run_on, statuses
+from tests.apply.runs import run_on, statuses
 from tests.apply.worlds import World, copy_world
 from tests.storage.tiers import local_tier
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=SideEffectInput)
 S = RemoteLogSegmentState
 
 
 class Elsewhere(LocalEngine):
     """Works in a folder of its own."""
 
-    is_elsewhere = True
+    verify_on_driver = True
 
     def __init__(self, folder: Path) -> None:
         super().__init__(1)
         self._folder = folder
 
-    def map(self, do: Do[P], work: Sequence[P], bench: Bench) -> list[Answer]:
-        return super().map(do, work, replace(bench, remote=local_tier(self._folder)))
+    def map(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> list[SideEffectResult]:
+        return super().map(side_effect, inputs, replace(context, remote=local_tier(self._folder)))
 
 
 class Gone(LocalEngine):

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply import side_effects as effects
+from tierctl.apply import labels
+from tierctl.apply.delete.partitions import processed_offsets
 from tierctl.apply.outcome import Status, exit_code
-from tierctl.apply.partition_deletes import processed_offsets
 from tierctl.apply.stop import Stop
 from tierctl.errors import ExitCode, LimitExceeded, MetadataError, StoreWriteUnknown
 from tierctl.files import FileSystem
@@ -21,9 +21,9 @@ from tierctl.model import (
     RemotePartitionDeleteState,
 )
 
-from tests.apply.bench import Backwards, opened, run_on, statuses, touch_log
 from tests.apply.conftest import Ran
 from tests.apply.faults import Custom, Disk, Failing, HalfDeleting, Meddling
+from tests.apply.runs import Backwards, opened, run_on, statuses, touch_log
 from tests.apply.worlds import RETENTION, World, check_deleted, check_durable, copy_world
 
 DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Status.PENDING
@@ -251,11 +251,11 @@ def test_a_stop_comes_before_the_next_side_effect(
         here = beginnings[command].clone(tmp_path / str(moments))
         stop, met = Stop(), list[str]()
 
-        effects.observe(_stopper(stop, met, moments))
+        labels.observe(_stopper(stop, met, moments))
         try:
             outcomes = run_on(command, here, stop=stop, wave_size=1)
         finally:
-            effects.observe(None)
+            labels.observe(None)
         if not stop.asked():
             break
         assert met.count("before") == moments, "a side effect was begun after the stop"
@@ -271,11 +271,11 @@ def test_sigterm_ends_a_run_with_143(world: Callable[[str], World], tierctl: Cal
         if (label, moment) == ("copy.segment.store", "after"):
             signal.raise_signal(signal.SIGTERM)
 
-    effects.observe(observe)
+    labels.observe(observe)
     try:
         ran = tierctl("copy", *here.where, "--log-dir", here.logs, "--threads", 1, "-o", "json", "--apply")
     finally:
-        effects.observe(None)
+        labels.observe(None)
     assert ran.code == 143
     assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["pending"] * 3
     check_durable(here)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tierctl.apply.segment_deletes import segment_update
+from tierctl.apply.delete.segments import segment_update
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
@@ -17,8 +17,8 @@ from tierctl.state.lineage import Lineage
 from tierctl.state.tier import Quarantined, TierState
 from tierctl.storage.spool import spool_folder
 
-from tests.apply.bench import opened, put, tools_of
 from tests.apply.conftest import Ran
+from tests.apply.runs import context_of, opened, put
 from tests.apply.worlds import World, objects_of, segments_of
 from tests.plan.tier import DAY_MS, PARTITION, advance, segment, segment_id, tier
 from tests.plan.tier import NOW_MS as TIER_NOW_MS
@@ -156,7 +156,7 @@ def test_what_is_deleted_meanwhile_is_dropped(tierctl: Tierctl, source: World, t
     with opened(source) as manager:
         part = next(p for p in manager.refresh() if str(p.topic_id_partition).endswith("clicks-0"))
         first = min(part.cache.list_remote_log_segments(), key=lambda s: s.start_offset)
-        manager.publish([segment_update(first, S.DELETE_SEGMENT_STARTED, tools_of(source, manager))])
+        manager.publish([segment_update(first, S.DELETE_SEGMENT_STARTED, context_of(source, manager))])
     places = ("--metadata", source.metadata, "--from-remote", source.remote)
     where = (*places, "--to-metadata", target.metadata, "--remote", target.remote)
     ran = tierctl("apply", kept, *where, "-o", "json", "--apply")

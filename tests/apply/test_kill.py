@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.apply.side_effects import LABELS
+from tierctl.apply.labels import LABELS
 from tierctl.metadata import open_metadata
 from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, Uuid

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tierctl.apply.run_context import Tools
+from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.errors import RemoteStorageError, RemoteTierMissing
 from tierctl.metadata import open_metadata
@@ -58,9 +58,9 @@ class World:
             added.append(found)
         return added
 
-    def tools(self, **more: Any) -> Tools:
+    def context(self, **more: Any) -> RunContext:
         metadata = cast("Any", SimpleNamespace(state=self.state))
-        return Tools(
+        return RunContext(
             remote=self.storage, metadata=metadata, clock_ms=lambda: 0, new_segment_id=lambda: made_id, **more
         )
 
@@ -106,12 +106,12 @@ def test_what_may_be_deleted(
     world.add(elsewhere, ELSEWHERE)
     if expected == REFUSED:
         with pytest.raises(RemoteTierMissing, match=r"looked for memory:kafka-tiered-storage/.*\.log"):
-            why_not_deletable(segments, world.tools())
+            why_not_deletable(segments, world.context())
     else:
-        errors = why_not_deletable(segments, world.tools())
+        errors = why_not_deletable(segments, world.context())
         assert set(errors) == {segments[int(at)].segment_id for at in expected}
         assert all(isinstance(error, RemoteTierMissing) for error in errors.values())
-    assert why_not_deletable(segments, world.tools(allow_missing_objects=True)) == {}
+    assert why_not_deletable(segments, world.context(allow_missing_objects=True)) == {}
     assert set(world.storage.calls) <= {"objects_of"}
 
 
@@ -130,24 +130,24 @@ def test_where_may_be_copied(others: list[str], elsewhere: list[str], good: bool
     world.add(others, PARTITION)
     world.add(elsewhere, ELSEWHERE)
     if good:
-        require_known_tier({PARTITION}, world.tools())
+        require_known_tier({PARTITION}, world.context())
     else:
         with pytest.raises(RemoteTierMissing, match="looked for"):
-            require_known_tier({PARTITION}, world.tools())
-        require_known_tier({PARTITION}, world.tools(allow_missing_objects=True))
+            require_known_tier({PARTITION}, world.context())
+        require_known_tier({PARTITION}, world.context(allow_missing_objects=True))
 
 
 def test_it_costs_a_look_a_segment_and_a_few_more() -> None:
     world = World()
     segments = world.add(["finished there"] * 20, PARTITION)
-    why_not_deletable(segments, world.tools())
+    why_not_deletable(segments, world.context())
     assert len(world.storage.calls) == 20
     resumed = World()
     segments = resumed.add(["deleting gone"] * 20, PARTITION)
     for number in range(30):
         resumed.add(["finished gone"], TopicIdPartition(OTHER_ID, "bills", number))
     with pytest.raises(RemoteTierMissing):
-        why_not_deletable(segments, resumed.tools())
+        why_not_deletable(segments, resumed.context())
     assert len(resumed.storage.calls) == 16
 
 
@@ -155,7 +155,7 @@ def test_a_store_that_fails_is_no_wrong_tier() -> None:
     world = World()
     segments = world.add(["finished there", "finished there"], PARTITION)
     world.storage.errors = [RemoteStorageError("503")]
-    (error,) = why_not_deletable(segments, world.tools()).values()
+    (error,) = why_not_deletable(segments, world.context()).values()
     assert error.message == "503"
 
 

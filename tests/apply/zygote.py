@@ -31,7 +31,7 @@ def _die() -> None:
 
 
 def _watch_effects(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> None:
-    from tierctl.apply import side_effects as effects
+    from tierctl.apply import labels
 
     wanted = {(label, moment): nth for label, moment, nth in kills}
 
@@ -41,7 +41,7 @@ def _watch_effects(kills: list[list[Any]], met: Counter[tuple[str, str]]) -> Non
             if met[label, moment] == wanted.get((label, moment)):
                 _die()
 
-    effects.observe(observe)
+    labels.observe(observe)
 
 
 def _watch_files(nth: int | None, met: Counter[tuple[str, str]]) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tierctl.apply.side_effect_context import Answer, Bench, Piece
+from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tierctl.pipeline.run import run_on
 from tierctl.spark import register
@@ -87,8 +87,8 @@ def read_all(spark: "SparkSession", source: str, options: dict[str, str]) -> Non
     spark.read.format(source).options(**options).load().write.format("noop").mode("overwrite").save()
 
 
-def _nothing(_bench: Bench, _piece: Piece) -> Answer:
-    return Answer(begun=True)
+def _nothing(_bench: SideEffectContext, _piece: SideEffectInput) -> SideEffectResult:
+    return SideEffectResult(begun=True)
 
 
 @dataclass(slots=True)
@@ -111,23 +111,23 @@ def waves_on(spark: "SparkSession", remote: Path, sizes: tuple[int, ...], count:
     remote.mkdir(exist_ok=True)
     tier = TierSpec(remote.as_uri())
     opened = open_tier(tier)
-    bench, found = Bench(remote=opened), Waves()
+    context, found = SideEffectContext(remote=opened), Waves()
     engine = SparkEngine(spark, BenchSpec(remote=tier.resolved(opened)))
     began_s = time.perf_counter()
-    engine.map(_nothing, [_piece(0)], bench)
+    engine.map(_nothing, [_piece(0)], context)
     found.first_s = time.perf_counter() - began_s
     for size in sizes:
         pieces = [_piece(number) for number in range(size)]
         cost = Cost(count)
         with measured(cost, os.getpid()):
             for _ in range(count):
-                assert all(answer.begun for answer in engine.map(_nothing, pieces, bench))
+                assert all(answer.begun for answer in engine.map(_nothing, pieces, context))
         found.wall_s[size], found.cpu_s[size] = cost.wall_s / count, cost.cpu_s / count
     return found
 
 
-def _piece(number: int) -> Piece:
-    return Piece(
+def _piece(number: int) -> SideEffectInput:
+    return SideEffectInput(
         metadata=RemoteLogSegmentMetadata(
             topic="orders",
             topic_id=Uuid.from_bytes(bytes(16)),

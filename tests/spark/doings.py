@@ -5,14 +5,14 @@ import signal
 import time
 from pathlib import Path
 
-from tierctl.apply.side_effect_context import Answer, Bench, Piece
+from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.errors import StoreWriteFailed
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
 POISON = 3
 
 
-def piece(offset: int, topic: str = "bills") -> Piece:
+def piece(offset: int, topic: str = "bills") -> SideEffectInput:
     """Something to do."""
     metadata = RemoteLogSegmentMetadata(
         topic=topic,
@@ -27,29 +27,29 @@ def piece(offset: int, topic: str = "bills") -> Piece:
         segment_leader_epochs=((0, 0),),
         segment_size_in_bytes=10,
     )
-    return Piece(metadata=metadata)
+    return SideEffectInput(metadata=metadata)
 
 
-def named(bench: Bench, work: Piece) -> Answer:
+def named(context: SideEffectContext, work: SideEffectInput) -> SideEffectResult:
     """Answers with the piece's offset."""
-    bench.advance(work.metadata.segment_size_in_bytes)
-    return Answer(begun=True, custom_metadata=str(work.metadata.start_offset).encode())
+    context.advance(work.metadata.segment_size_in_bytes)
+    return SideEffectResult(begun=True, custom_metadata=str(work.metadata.start_offset).encode())
 
 
-def poisonous(bench: Bench, work: Piece) -> Answer:
+def poisonous(context: SideEffectContext, work: SideEffectInput) -> SideEffectResult:
     """As `named`; one piece kills whoever does it."""
     if work.metadata.start_offset == POISON:
         os.kill(os.getpid(), signal.SIGKILL)
-    return named(bench, work)
+    return named(context, work)
 
 
-def failing(_bench: Bench, _work: Piece) -> Answer:
+def failing(_bench: SideEffectContext, _work: SideEffectInput) -> SideEffectResult:
     """Nothing was stored."""
-    return Answer(begun=True, error=StoreWriteFailed("full", hint="free space"))
+    return SideEffectResult(begun=True, error=StoreWriteFailed("full", hint="free space"))
 
 
-def slow(folder: str, _bench: Bench, work: Piece) -> Answer:
+def slow(folder: str, _bench: SideEffectContext, work: SideEffectInput) -> SideEffectResult:
     """Leaves a mark in `folder`, and takes longer than anybody waits."""
     Path(folder, str(work.metadata.start_offset)).touch()
     time.sleep(120)
-    return Answer(begun=True)
+    return SideEffectResult(begun=True)

@@ -1,13 +1,16 @@
-"""How a run goes about its work when nobody says; apart, so that `--help` needs nothing else of this room."""
+"""Default values of a run's options, in a module without imports so that `--help` starts quickly."""
 
 NOT_A_BROKER_ID = -1
-"""The broker id of events that no broker wrote; Kafka's own ids begin at 0."""
+"""The broker id in events that tierctl writes; Kafka's own ids begin at 0."""
 
 WAVE_SIZE = 16
 THREADS = 4
 
 ATTEMPTS = 5
-"""How often a call to the store is tried."""
+"""The number of times a call to the store is tried."""
 
 REMOVER_INTERVAL_MS = 3_600_000
 """Default of remote.partition.remover.task.interval.ms (KIP-405)."""
+
+CUSTOM_METADATA_MAX_BYTES = 128
+"""Default of remote.log.metadata.custom.metadata.max.bytes (KIP-917)."""

@@ -1,6 +1,6 @@
-"""No broker beside us on the log directories, and no other tierctl on the tier.
+"""Exclude brokers from the log directories, and other tierctl runs from the tier.
 
-Where metadata are in a folder their writer keeps other runs out, too.
+A metadata topic in a folder excludes other writers by its own lock.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,10 @@ from tierctl.storage.lease.object import Lease, lease_of
 
 @contextmanager
 def fenced(log_dirs: Sequence[Path]) -> Iterator[None]:
-    """Keep brokers from running on `log_dirs` meanwhile; SafetyRefusal when one does already."""
+    """Prevent brokers from starting on `log_dirs` during the block.
+
+    Raise SafetyRefusal if a broker already runs on one of them.
+    """
     with ExitStack() as held:
         for folder in dict.fromkeys(log_dir.resolve() for log_dir in log_dirs):
             held.enter_context(broker_kept_out(folder))
@@ -25,9 +28,10 @@ def fenced(log_dirs: Sequence[Path]) -> Iterator[None]:
 
 @contextmanager
 def leased(remote: RemoteStorageManager, stop: Stop) -> Iterator[Lease | FolderLease | None]:
-    """Be the only tierctl that changes this tier, where its store can tell; LockedError else.
+    """Hold the lease of the tier during the block; yield None if its store offers no lease.
 
-    Once that is not certain any more, `stop` is asked before the next side effect.
+    Raise LockedError if another tierctl holds the lease. Once the lease is lost or uncertain, `stop` ends the
+    run before its next side effect.
     """
     lease = lease_of(remote)
     if lease is None:

@@ -1,4 +1,4 @@
-"""What a run leaves in the state directory beside the caches: raised log starts, and a remover's progress."""
+"""The files of a run in the state directory: raised log start offsets, and offsets processed by `delete`."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,23 +10,23 @@ from tierctl.wire.files import committed_offsets
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
 LOG_STARTS = "log-start-offset-checkpoint"
-"""Kafka's offset checkpoint, with topic ids where a broker writes names: a name may be used again."""
+"""Kafka's offset checkpoint format, but with topic ids as names: a topic's name may be used again."""
 
 PROCESSED_OFFSETS = "_rprm_committed_offsets"
-"""As `_rlmm_committed_offsets`: the last offset of each metadata partition a remover is done with."""
+"""The last offset of each metadata partition that `delete` processed; format as `_rlmm_committed_offsets`."""
 
 _Key = tuple[Uuid, int]
 
 
 class Journal:
-    """Files in a state directory that somebody else has locked. Raises OSError."""
+    """Reads and writes these files; the caller holds the lock of the state directory. Raises OSError."""
 
     def __init__(self, folder: Path, *, fs: FileSystem = PLAIN) -> None:
         self._folder = folder
         self._fs = fs
 
     def log_starts(self) -> dict[_Key, int]:
-        """The log starts raised so far; CorruptInputError when the file is none."""
+        """Return the log start offsets raised so far; raise CorruptInputError if the file does not parse."""
         path = self._folder / LOG_STARTS
         try:
             found = read_offset_checkpoint(path.read_bytes())
@@ -42,7 +42,7 @@ class Journal:
             ) from None
 
     def raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:
-        """Keep each partition's log start, unless a higher one is kept already; durable when it returns."""
+        """Store each log start offset in `starts` that is above the stored one; durable on return."""
         kept = self.log_starts()
         raised = {
             partition.key: offset
@@ -56,7 +56,10 @@ class Journal:
             replace_durably(self._folder / LOG_STARTS, data, backup=True, fs=self._fs)
 
     def commit_processed(self, next_offsets: Mapping[int, int]) -> None:
-        """Keep how far a remover has come: `next_offsets` are what it has to look at next."""
+        """Store how far `delete` has processed each metadata partition.
+
+        `next_offsets` maps a metadata partition to the first offset that is not yet processed.
+        """
         last = {partition: offset - 1 for partition, offset in sorted(next_offsets.items()) if offset > 0}
         data = committed_offsets.write(last)
         replace_durably(self._folder / PROCESSED_OFFSETS, data, backup=True, fs=self._fs)

@@ -1,4 +1,4 @@
-"""What became of each step, and the exit code that says it in one number."""
+"""The outcome of each step of a plan, and the exit code of the run."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,16 +18,17 @@ class Status(StrEnum):
     DONE = "done"
     FAILED = "failed"
     DROPPED = "dropped"
-    """Not begun: what the step was decided from is no longer so, or an earlier step of it failed."""
+    """Not begun: a precondition of the step no longer holds, or an earlier step of its partition failed."""
     PENDING = "pending"
-    """Not finished: the run was told to stop; a second run goes on from here."""
+    """Not finished: the run was told to stop. The next run continues with this step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of `step`.
+    """The outcome of `step`.
 
-    `segment_id` is the id a copy went under. `reason` says why a step was dropped or is pending.
+    `segment_id` is the id that a copy was stored under. `reason` states why a step was dropped
+    or is pending.
     """
 
     step: Step
@@ -37,7 +38,7 @@ class Outcome:
     reason: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """The outcome as one flat JSON object: the step's fields, then what became of it."""
+        """Return one flat JSON object: the fields of the step, then those of its outcome."""
         error = None if self.error is None else self.error.message
         return self.step.to_json() | {
             "segment_id": self.segment_id or self.step.segment_id,
@@ -48,10 +49,10 @@ class Outcome:
 
 
 def exit_code(outcomes: Sequence[Outcome], *, quarantined: bool = False) -> int:
-    """The run's exit code.
+    """Return the run's exit code.
 
-    Every step failed with the same exit code: that one; some failed: 3. None failed and some input was
-    quarantined: 7. Something was dropped or is pending: 3. Else 0.
+    All steps failed with the same exit code: that code. Some steps failed: 3. No step failed and some input
+    was quarantined: 7. Some step was dropped or is pending: 3. Otherwise 0.
     """
     statuses = {outcome.status for outcome in outcomes}
     if Status.FAILED in statuses:

@@ -1,24 +1,27 @@
-"""What a run works with; time, randomness and parallelism come from outside."""
+"""The objects that a run works with: stores, clock, random ids, engine. All of them are passed in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS, WAVE_SIZE
 from tierctl.apply.engine import Engine, LocalEngine
-from tierctl.apply.side_effect_context import Bench, Ends
+from tierctl.apply.side_effects import SideEffectContext, StoppedCopies, no_op
 from tierctl.apply.stop import Stop
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import Uuid
 from tierctl.storage.base import RemoteStorageManager
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """Everything a run needs besides its plan.
+class RunContext:
+    """Everything that a run needs besides its plan.
 
-    `clock_ms` gives event timestamps, `new_segment_id` the id of each attempt to copy a segment.
-    `advance` is as Bench has it. With `allow_missing_objects` the tier is taken as it is: segments of which
-    it shows nothing are gone, and it is the right one.
+    `clock_ms` returns the timestamp for each event, `new_segment_id` the id for each attempt to copy a
+    segment. `advance` is passed to `SideEffectContext.advance`. With `allow_missing_objects` the run accepts
+    the tier without checking it: segments without objects count as deleted.
     """
 
     remote: RemoteStorageManager
@@ -30,8 +33,18 @@ class Tools:
     wave_size: int = WAVE_SIZE
     stop: Stop = field(default_factory=Stop)
     allow_missing_objects: bool = False
-    advance: Callable[[int], None] = lambda _size_bytes: None
+    advance: Callable[[int], None] = no_op
 
-    def bench(self, ends: Ends | None = None) -> Bench:
-        """What this process's own side effects work with."""
-        return Bench(remote=self.remote, stop=self.stop, advance=self.advance, ends=ends or Ends())
+    def waves(self, items: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Yield consecutive slices of `items`, each of at most `wave_size` items."""
+        for start in range(0, len(items), self.wave_size):
+            yield items[start : start + self.wave_size]
+
+    def side_effect_context(self, stopped_copies: StoppedCopies | None = None) -> SideEffectContext:
+        """Return the context of the side effects that run in this process."""
+        return SideEffectContext(
+            remote=self.remote,
+            stop=self.stop,
+            advance=self.advance,
+            stopped_copies=stopped_copies or StoppedCopies(),
+        )

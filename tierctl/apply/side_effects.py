@@ -1,55 +1,79 @@
-"""Every side effect of a mutating command has a label, so that a test can kill the process around each.
+"""The input, the context and the result of one side effect, which may run in another process."""
 
-Production has the observer that does nothing; nothing else may depend on which observer is installed.
-"""
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Literal, get_args
-
-Label = Literal[
-    "copy.started.publish",
-    "copy.segment.store",
-    "copy.finished.publish",
-    "copy.cleanup_started.publish",
-    "copy.cleanup.delete",
-    "copy.cleanup_finished.publish",
-    "sweep.log_start.write",
-    "sweep.started.publish",
-    "sweep.segment.delete",
-    "sweep.finished.publish",
-    "delete.marked.publish",
-    "delete.partition_started.publish",
-    "delete.segment_started.publish",
-    "delete.segment.delete",
-    "delete.segment_finished.publish",
-    "delete.partition_finished.publish",
-    "delete.offsets.commit",
-]
-
-LABELS: tuple[Label, ...] = get_args(Label)
-"""All of them, in the order a run meets them."""
-
-Moment = Literal["before", "after"]
-Observer = Callable[[Label, Moment], None]
+from tierctl.apply.stop import Stop
+from tierctl.errors import TierctlError
+from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.storage.base import RemoteStorageManager
 
 
-def _unobserved(label: Label, moment: Moment) -> None:
-    """Production's observer: side effects go unwatched."""
+def no_op(_size_bytes: int) -> None:
+    """Ignore the number of bytes: used when no caller displays progress."""
 
 
-_observer: Observer = _unobserved
+class StoppedCopies:
+    """For each partition, the start offset of the segment at which copying stopped.
+
+    No later segment of that partition may be copied: brokers would never fill the gap.
+    """
+
+    def __init__(self) -> None:
+        self._offsets: dict[tuple[Uuid, int], int] = {}
+
+    def stop(self, key: tuple[Uuid, int], start_offset: int) -> None:
+        """Stop the copying of partition `key` at the segment that begins at `start_offset`."""
+        self._offsets[key] = min(start_offset, self._offsets.get(key, start_offset))
+
+    def stopped_before(self, key: tuple[Uuid, int], start_offset: int) -> int | None:
+        """Return the offset at which copying of `key` stopped, or None if it is not below `start_offset`."""
+        stopped_at = self._offsets.get(key)
+        return stopped_at if stopped_at is not None and start_offset > stopped_at else None
 
 
-def observe(observer: Observer | None) -> None:
-    """Call `observer` before and after each side effect from now on, from whichever thread does it."""
-    global _observer  # noqa: PLW0603
-    _observer = observer or _unobserved
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTier:
+    """The tier that segments are copied from, and the local folder that they are fetched to."""
+
+    remote: RemoteStorageManager
+    spool: Path
 
 
-@contextmanager
-def effect(label: Label) -> Iterator[None]:
-    """The one side effect in the body; "after" is reported only when it succeeded."""
-    _observer(label, "before")
-    yield
-    _observer(label, "after")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideEffectContext:
+    """The stores and callbacks that the side effects of one process use.
+
+    A side effect calls `advance` with a segment's size in bytes once the segment's objects are stored or
+    deleted; the call comes from the thread that runs it. `stopped_copies` holds only the failures of this
+    process; the publisher decides by the results.
+    """
+
+    remote: RemoteStorageManager
+    source_tier: SourceTier | None = None
+    stop: Stop = field(default_factory=Stop)
+    advance: Callable[[int], None] = no_op
+    stopped_copies: StoppedCopies = field(default_factory=StoppedCopies)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideEffectResult:
+    """The result of one side effect.
+
+    `begun` is True once the store may have been changed. `stopped` is True if the run was told to stop first.
+    If both are False, an earlier segment of the partition failed. `error` is StoreWriteUnknown if the outcome
+    is not known. `custom_metadata` is the copied segment's (KIP-917).
+    """
+
+    begun: bool = False
+    stopped: bool = False
+    error: TierctlError | None = None
+    custom_metadata: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideEffectInput:
+    """The segment that one side effect works on; small and picklable."""
+
+    metadata: RemoteLogSegmentMetadata

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM ask a run to stop before its next side effect."""
+"""Stop a run before its next side effect on SIGINT, on SIGTERM, or when its lease is lost."""
 
 import signal
 import threading
@@ -10,7 +10,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stop:
-    """Whether somebody asked to stop, and by which signal."""
+    """A request to stop the run, and the signal that made the request."""
 
     def __init__(self) -> None:
         self._event = threading.Event()
@@ -18,11 +18,11 @@ class Stop:
         self.signal_number: int | None = None
 
     def asked(self) -> bool:
-        """Whether no further side effect may begin."""
+        """Return True if no further side effect may begin."""
         return self._event.is_set() or any(guard() for guard in self._guards)
 
     def guard(self, is_over: Callable[[], bool]) -> None:
-        """From now on also stop when `is_over` says so; any thread calls it before each side effect."""
+        """Also stop the run once `is_over()` is True; every thread calls it before each side effect."""
         self._guards.append(is_over)
 
     def ask(self, signal_number: int | None = None) -> None:
@@ -31,20 +31,20 @@ class Stop:
         self._event.set()
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Sleep, but no longer than until somebody asks to stop; returns whether somebody did."""
+        """Sleep until the timeout or a request to stop; return True if there is such a request."""
         return self._event.wait(timeout_seconds)
 
     @property
     def exit_code(self) -> int | None:
-        """128 + the signal's number; None when no signal came."""
+        """Return 128 + the number of the signal received, or None without a signal."""
         return None if self.signal_number is None else 128 + self.signal_number
 
 
 @contextmanager
 def stop_on_signals(stop: Stop) -> Iterator[Stop]:
-    """Ask `stop` on the first SIGINT or SIGTERM; a second one acts as it did before.
+    """Ask `stop` on the first SIGINT or SIGTERM; the previous handlers receive a second signal.
 
-    The old handlers are back afterwards. Main thread only.
+    The previous handlers are restored after the block. Call this in the main thread only.
     """
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
 

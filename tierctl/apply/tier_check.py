@@ -1,103 +1,103 @@
-"""Whether the tier at hand is the one that the metadata speak of; asked before anything is begun in it.
+"""Check that --remote names the tier that the metadata describe, before a run changes anything in it.
 
-A mistyped bucket or prefix looks like a tier whose objects are all gone. Taken for one, its segments would be
-written down as deleted, and their objects stay where they truly are for good; or segments be copied to where
-no broker looks for them. A segment's id is in its keys, so one object of one segment tells.
+A mistyped bucket or prefix looks like a tier without objects. Without this check, a sweep would publish its
+segments as deleted and leave their objects in the real tier forever, and a copy would go where no broker
+reads. Object keys contain the segment id, so one object of one known segment identifies the tier.
 """
 
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
-from tierctl.apply.run_context import Tools
+from tierctl.apply.run_context import RunContext
 from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 
 WITNESSES_MAX = 8
-"""Segments that are looked for, besides those to be deleted, before the tier is taken for another one."""
+"""The number of other segments to look for before the tier counts as another one."""
 
-_LOOKERS = 8
+_THREADS = 8
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _Segments = Sequence[RemoteLogSegmentMetadata]
 
 
-def require_known_tier(partitions: Collection[TopicIdPartition], tools: Tools) -> None:
-    """RemoteTierMissing when the tier shows none of the segments that the metadata say are finished.
+def require_known_tier(partitions: Collection[TopicIdPartition], context: RunContext) -> None:
+    """Raise RemoteTierMissing if the tier has no object of any finished segment that was looked for.
 
-    Those of `partitions` are looked for first; where nothing is finished, no tier can be told from another.
+    Segments of `partitions` are looked for first. Without a finished segment every tier is accepted.
     """
-    if tools.allow_missing_objects:
+    if context.allow_missing_objects:
         return
-    witnesses = list(islice(_witnesses(partitions, (), tools), WITNESSES_MAX))
-    if witnesses and not _shows_any(witnesses, tools):
-        raise _missing(witnesses[0], tools)
+    witnesses = list(islice(_witnesses(partitions, (), context), WITNESSES_MAX))
+    if witnesses and not _has_objects_of_any(witnesses, context):
+        raise _missing(witnesses[0], context)
 
 
-def why_not_deletable(segments: _Segments, tools: Tools) -> dict[Uuid, TierctlError]:
-    """Of the segments of which the tier shows nothing although they are COPY_SEGMENT_FINISHED: the error.
+def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, TierctlError]:
+    """Return an error for each COPY_SEGMENT_FINISHED segment of which the tier has no object, by segment id.
 
-    Those whose deletion, or copy, was begun may have no object any more, or not yet; that counts as long as
-    another segment's objects are there, or there is none to know the tier by. RemoteTierMissing when none of
-    all that should be there is.
+    Segments in another state may have no objects, because their copy or deletion was interrupted; they are
+    accepted if the tier has objects of another segment, or if there is no other segment to look for.
+    Raise RemoteTierMissing if the tier has objects of none of these segments.
     """
-    if tools.allow_missing_objects or not segments:
+    if context.allow_missing_objects or not segments:
         return {}
     finished = [segment for segment in segments if segment.state is _FINISHED]
-    with ThreadPoolExecutor(_LOOKERS) as pool:
-        found = zip(finished, pool.map(lambda segment: _why_not(segment, tools), finished), strict=True)
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = zip(finished, pool.map(lambda segment: _why_not(segment, context), finished), strict=True)
         errors = {segment.segment_id: error for segment, error in found if error is not None}
     if len(errors) < len(finished):
         return errors
     begun = [segment for segment in segments if segment.state is not _FINISHED]
     partitions = {segment.topic_id_partition for segment in segments}
-    witnesses = list(islice(_witnesses(partitions, segments, tools), WITNESSES_MAX))
-    if not _shows_any([*begun[:WITNESSES_MAX], *witnesses], tools):
+    witnesses = list(islice(_witnesses(partitions, segments, context), WITNESSES_MAX))
+    if not _has_objects_of_any([*begun[:WITNESSES_MAX], *witnesses], context):
         for error in errors.values():
             if isinstance(error, RemoteTierMissing):
                 raise error
         if witnesses:
-            raise _missing(witnesses[0], tools)
+            raise _missing(witnesses[0], context)
     return errors
 
 
-def _why_not(segment: RemoteLogSegmentMetadata, tools: Tools) -> TierctlError | None:
+def _why_not(segment: RemoteLogSegmentMetadata, context: RunContext) -> TierctlError | None:
     try:
-        return None if tools.remote.objects_of(segment) else _missing(segment, tools)
+        return None if context.remote.objects_of(segment) else _missing(segment, context)
     except RemoteTierMissing:
         raise
     except TierctlError as e:
         return e
 
 
-def _shows_any(segments: _Segments, tools: Tools) -> bool:
+def _has_objects_of_any(segments: _Segments, context: RunContext) -> bool:
     for segment in segments:
         try:
-            if tools.remote.objects_of(segment):
+            if context.remote.objects_of(segment):
                 return True
         except (SafetyRefusal, CorruptInputError):
-            # Nothing to know a tier by; whoever is to delete it says so.
+            # This segment cannot identify the tier. The step that deletes it reports the error.
             continue
     return False
 
 
 def _witnesses(
-    partitions: Collection[TopicIdPartition], besides: _Segments, tools: Tools
+    partitions: Collection[TopicIdPartition], excluded: _Segments, context: RunContext
 ) -> Iterator[RemoteLogSegmentMetadata]:
-    """Finished segments, `partitions`' own first, the newest of each partition first of all."""
+    """Yield the newest finished segment of each partition, without `excluded`; `partitions` come first."""
     keys = {partition.key for partition in partitions}
-    excluded = {segment.segment_id for segment in besides}
-    parts = sorted(tools.metadata.state, key=lambda part: part.topic_id_partition.key not in keys)
+    excluded_ids = {segment.segment_id for segment in excluded}
+    parts = sorted(context.metadata.state, key=lambda part: part.topic_id_partition.key not in keys)
     for part in parts:
-        found = (s for s in part.cache.list_remote_log_segments() if s.segment_id not in excluded)
+        found = (s for s in part.cache.list_remote_log_segments() if s.segment_id not in excluded_ids)
         newest = max((s for s in found if s.state is _FINISHED), key=lambda s: s.start_offset, default=None)
         if newest is not None:
             yield newest
 
 
-def _missing(segment: RemoteLogSegmentMetadata, tools: Tools) -> RemoteTierMissing:
+def _missing(segment: RemoteLogSegmentMetadata, context: RunContext) -> RemoteTierMissing:
     return RemoteTierMissing(
         f"the tier has no object of segment {segment.segment_id} of {segment.topic}-{segment.partition}, "
-        f"which the metadata say is finished; looked for {tools.remote.name_of(segment)}",
+        f"which the metadata say is finished; looked for {context.remote.name_of(segment)}",
         hint="are --remote (bucket, prefix) and --layout right? If its objects are known to be lost: "
         "--allow-missing-objects",
     )

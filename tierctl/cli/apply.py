@@ -17,7 +17,7 @@ from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.plan.plan import Action, Plan, Skip, Step
 
 if TYPE_CHECKING:
-    from tierctl.apply.run import Options
+    from tierctl.apply.run import RunOptions
     from tierctl.plan.preconditions import CurrentTopics
     from tierctl.state.tier import TierState
 
@@ -78,7 +78,7 @@ def apply_plan(
                 run.check_limits(checked, state)
                 check_not_ahead(state, decided_as_of_ms(checked), clock_ms=clock_ms())
 
-        def needed() -> "Options":
+        def needed() -> "RunOptions":
             match kept.command:
                 case "copy":
                     return run.copy_options(None if source is None else source.sources)

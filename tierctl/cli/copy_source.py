@@ -17,7 +17,7 @@ from tierctl.model.uris import folder_of
 from tierctl.plan.plan import Plan
 
 if TYPE_CHECKING:
-    from tierctl.apply.source import Sources
+    from tierctl.apply.copy.source import Sources
     from tierctl.metadata.base import RemoteLogMetadataManager
     from tierctl.storage import TierSpec
     from tierctl.storage.base import RemoteStorageManager
@@ -116,7 +116,7 @@ def copy_from_tier(ctx: typer.Context, *, clean_dangling: bool) -> int:
 @contextmanager
 def source_of(ctx: typer.Context) -> Iterator[_Tier]:
     """Open --metadata and --from-remote, for reading."""
-    from tierctl.apply.tier_source import TierSources
+    from tierctl.apply.copy.tier_source import TierSources
     from tierctl.storage.spool import spool_folder
 
     with Context.of_source(ctx) as context, spool_folder() as spool:

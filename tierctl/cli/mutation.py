@@ -27,11 +27,11 @@ from tierctl.model import LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.plan import Plan, Skip
 
 if TYPE_CHECKING:
+    from tierctl.apply.copy.source import Sources
     from tierctl.apply.engine import Engine
     from tierctl.apply.journal import Journal
-    from tierctl.apply.run import Options
-    from tierctl.apply.run_context import Tools
-    from tierctl.apply.source import Sources
+    from tierctl.apply.run import RunOptions
+    from tierctl.apply.run_context import RunContext
     from tierctl.apply.stop import Stop
     from tierctl.commands.running_cluster import Live
     from tierctl.metadata.base import RemoteLogMetadataManager
@@ -115,11 +115,11 @@ class Mutation:
         skips += [Skip.of(partition, "its log can't be read") for partition in sorted(unread)]
         return replace(plan, steps=tuple(kept), skipped=tuple(skips))
 
-    def copy_options(self, sources: "Sources | None" = None) -> "Options":
+    def copy_options(self, sources: "Sources | None" = None) -> "RunOptions":
         """What copying needs besides the plan; `sources` are the logs of --log-dir unless given."""
-        from tierctl.apply.run import Options
-        from tierctl.apply.source import LogSources
-        from tierctl.apply.upload import CUSTOM_METADATA_MAX_BYTES as DEFAULT_MAX_BYTES
+        from tierctl.apply.copy.log_source import LogSources
+        from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES as DEFAULT_MAX_BYTES
+        from tierctl.apply.run import RunOptions
 
         given = self.params.get("custom_metadata_max_bytes")
         setting = self.settings.get(CUSTOM_METADATA_MAX_BYTES, str(DEFAULT_MAX_BYTES))
@@ -128,16 +128,16 @@ class Mutation:
         except ValueError:
             raise UsageError(f"{CUSTOM_METADATA_MAX_BYTES}={setting!r} is not a whole number") from None
         sources = LogSources(self.read_logs) if sources is None else sources
-        return Options(sources=sources, custom_metadata_max_bytes=max_bytes, fence=self.check_fence)
+        return RunOptions(sources=sources, custom_metadata_max_bytes=max_bytes, fence=self.check_fence)
 
-    def sweep_options(self, log_starts: "Mapping[TopicIdPartition, int]") -> "Options":
+    def sweep_options(self, log_starts: "Mapping[TopicIdPartition, int]") -> "RunOptions":
         """What sweeping needs besides the plan; `log_starts` are those that were asked for."""
-        from tierctl.apply.run import Options
+        from tierctl.apply.run import RunOptions
 
         kept = self.journal is not None or self.live is not None
         if log_starts and not kept:
             say("the raised log starts are not kept: give --state-dir, or the same options each time")
-        return Options(
+        return RunOptions(
             log_starts=log_starts,
             raise_log_starts=self._raise_log_starts if kept else None,
             fence=self.check_fence,
@@ -150,12 +150,12 @@ class Mutation:
         if self.journal is not None:
             self.journal.raise_log_starts(starts)
 
-    def removal_options(self) -> "Options":
+    def removal_options(self) -> "RunOptions":
         """What partition deletes need besides the plan."""
-        from tierctl.apply.run import Options
+        from tierctl.apply.run import RunOptions
 
         journal = self.journal
-        return Options(
+        return RunOptions(
             commit_processed=None if journal is None else journal.commit_processed,
             fence=lambda partitions: self.check_fence(partitions, unknown_is_safe=True),
         )
@@ -222,7 +222,7 @@ class Mutation:
     def conclude(
         self,
         plan: Plan,
-        options: "Callable[[], Options]",
+        options: "Callable[[], RunOptions]",
         *,
         check: Callable[[], None] | None = None,
         stop: "Stop | None" = None,
@@ -248,7 +248,7 @@ class Mutation:
         return ExitCode.PLAN_PENDING if pending else ExitCode.OK
 
     def _carry_out(
-        self, plan: Plan, options: "Callable[[], Options]", *, bad: bool, stop: "Stop | None"
+        self, plan: Plan, options: "Callable[[], RunOptions]", *, bad: bool, stop: "Stop | None"
     ) -> int:
         from tierctl.apply.exclusion import leased
         from tierctl.apply.outcome import exit_code
@@ -261,7 +261,7 @@ class Mutation:
             if stop is None:
                 stop = listening.enter_context(stop_on_signals(Stop()))
             lease = listening.enter_context(leased(self.remote, stop))
-            outcomes = run(plan, self.tools(plan, stop, advance), options())
+            outcomes = run(plan, self.run_context(plan, stop, advance), options())
             lost = lease is not None and lease.is_lost()
         show_outcomes(plan, outcomes, self.params["output"])
         if lost:
@@ -270,12 +270,12 @@ class Mutation:
         bad = bad or bool(self.metadata.state.quarantined)
         return stop.exit_code or exit_code(outcomes, quarantined=bad)
 
-    def tools(self, plan: Plan, stop: "Stop", advance: Callable[[int], None]) -> "Tools":
+    def run_context(self, plan: Plan, stop: "Stop", advance: Callable[[int], None]) -> "RunContext":
         """What a run works with: the clock, fresh random ids, threads or executors."""
-        from tierctl.apply.run_context import Tools
+        from tierctl.apply.run_context import RunContext
 
         engine = self._engine(plan, stop)
-        return Tools(
+        return RunContext(
             remote=self.remote,
             metadata=self.metadata,
             clock_ms=clock_ms,

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
-from tierctl.apply.side_effect_context import Bench, Piece
+from tierctl.apply.side_effects import SideEffectContext, SideEffectInput
 from tierctl.apply.stop import Stop
 from tierctl.errors import CorruptInputError, StoreWriteUnknown, TierctlError, UsageError
 from tierctl.spark.executors.engine import SparkEngine, error_of, steps
@@ -29,14 +29,16 @@ def spec(tmp_path: Path) -> BenchSpec:
     return BenchSpec(remote=TierSpec(tmp_path.as_uri(), layout=KafkaLayout()))
 
 
-def _bench(spec: BenchSpec, done: list[int] | None = None, stop: Stop | None = None) -> Bench:
+def _bench(spec: BenchSpec, done: list[int] | None = None, stop: Stop | None = None) -> SideEffectContext:
     advance = [].append if done is None else done.append
-    return Bench(remote=spec.remote.open(), advance=advance, stop=Stop() if stop is None else stop)
+    return SideEffectContext(
+        remote=spec.remote.open(), advance=advance, stop=Stop() if stop is None else stop
+    )
 
 
 def test_answers_come_in_the_order_of_the_pieces(spark: "SparkSession", spec: BenchSpec) -> None:
     engine, done = SparkEngine(spark, spec), []
-    assert (engine.slots, engine.wave_size, engine.is_elsewhere) == (2, 16, False)
+    assert (engine.slots, engine.wave_size, engine.verify_on_driver) == (2, 16, False)
     answers = engine.map(doings.named, [piece(at) for at in range(30)], _bench(spec, done))
     assert [answer.custom_metadata for answer in answers] == [str(at).encode() for at in range(30)]
     assert sum(done) == 300
@@ -128,7 +130,7 @@ def test_an_executor_learns_no_secret(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_pieces_are_rows_of_a_plan() -> None:
-    pieces: dict[int, Piece] = {at: piece(at) for at in range(5)}
+    pieces: dict[int, SideEffectInput] = {at: piece(at) for at in range(5)}
     table = steps(pieces, 2)
     assert table.column_names[:7] == [
         *("at", "topic", "topic_id", "partition", "segment_id", "start_offset", "end_offset")

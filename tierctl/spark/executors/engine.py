@@ -9,8 +9,8 @@ import pyarrow as pa
 
 import tierctl
 from tierctl.apply.defaults import WAVE_SIZE
-from tierctl.apply.engine import Do
-from tierctl.apply.side_effect_context import Answer, Bench, Piece
+from tierctl.apply.engine import SideEffect
+from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.apply.stop import Stop
 from tierctl.errors import CorruptInputError, StoreWriteUnknown, TierctlError, UsageError
 from tierctl.spark.executors.jobs import JobFailedError, JobStoppedError, collect, parallelism
@@ -21,7 +21,7 @@ from tierctl.spark.session.shipping import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=SideEffectInput)
 
 PIECES_PER_SLOT = 8
 """Of a wave: what publishing and a job's beginning cost is then little beside the work."""
@@ -51,8 +51,8 @@ class SparkEngine:
         _refuse_speculation(session)
 
     @property
-    def is_elsewhere(self) -> bool:
-        """Engine.is_elsewhere: what is a folder here need not be that folder on an executor."""
+    def verify_on_driver(self) -> bool:
+        """Engine.verify_on_driver: what is a folder here need not be that folder on an executor."""
         master = str(self._session.conf.get("spark.master", ""))
         is_here = (master == "local" or master.startswith("local[")) and not is_connect(self._session)
         return self._spec.remote.uri.startswith("file:") and not is_here
@@ -87,7 +87,7 @@ class SparkEngine:
             _require_fit(greeting)
         self._slots = len(greetings)
 
-    def map(self, do: Do[P], work: Sequence[P], bench: Bench) -> list[Answer]:
+    def map(self, do: SideEffect[P], work: Sequence[P], bench: SideEffectContext) -> list[SideEffectResult]:
         """Engine.map. What a failed job leaves unanswered is done once more, piece by piece.
 
         Nothing is cleaned up by guess: a task that was lost may still be at work somewhere.
@@ -98,15 +98,21 @@ class SparkEngine:
             with parallelism(self._session, tasks), progress(self._session, self._what):
                 answers = self._answers(do, pieces, bench, tasks=tasks)
         except JobStoppedError:
-            return [Answer(begun=True, stopped=True)] * len(pieces)
+            return [SideEffectResult(begun=True, stopped=True)] * len(pieces)
         except JobFailedError as e:
             self._slots = 0
             answers = self._one_by_one(do, pieces, bench, e)
         return [answers.get(at, _unanswered(None)) for at in pieces]
 
     def _answers(
-        self, do: Do[P], pieces: Mapping[int, P], bench: Bench, *, tasks: int = 1, again: bool = False
-    ) -> dict[int, Answer]:
+        self,
+        do: SideEffect[P],
+        pieces: Mapping[int, P],
+        bench: SideEffectContext,
+        *,
+        tasks: int = 1,
+        again: bool = False,
+    ) -> dict[int, SideEffectResult]:
         frame = self._session.createDataFrame(steps(pieces, tasks))
         worker = Worker(do=do, spec=self._spec, again=again)
         rows = collect(frame.mapInArrow(worker, ANSWERS), stopped=bench.stop.asked).to_pylist()
@@ -115,15 +121,15 @@ class SparkEngine:
         return {row["at"]: _answer(row) for row in rows}
 
     def _one_by_one(
-        self, do: Do[P], pieces: Mapping[int, P], bench: Bench, failed: JobFailedError
-    ) -> dict[int, Answer]:
+        self, do: SideEffect[P], pieces: Mapping[int, P], bench: SideEffectContext, failed: JobFailedError
+    ) -> dict[int, SideEffectResult]:
         """So that one piece that kills whoever does it does not keep the others."""
 
-        def alone(at: int) -> dict[int, Answer]:
+        def alone(at: int) -> dict[int, SideEffectResult]:
             try:
                 return self._answers(do, {at: pieces[at]}, bench, again=True)
             except JobStoppedError:
-                return {at: Answer(begun=True, stopped=True)}
+                return {at: SideEffectResult(begun=True, stopped=True)}
             except JobFailedError as e:
                 return {at: _unanswered(e)}
 
@@ -135,7 +141,7 @@ class SparkEngine:
             return {at: answer for found in pool.map(alone, pieces) for at, answer in found.items()}
 
 
-def steps(pieces: Mapping[int, Piece], tasks: int = 1) -> pa.Table:
+def steps(pieces: Mapping[int, SideEffectInput], tasks: int = 1) -> pa.Table:
     """A wave as a table: where it stands in the wave, which segment it is about, and the piece itself."""
     rows = [
         {
@@ -155,8 +161,8 @@ def steps(pieces: Mapping[int, Piece], tasks: int = 1) -> pa.Table:
     return pa.Table.from_batches(table.to_batches(max_chunksize=-(-len(rows) // max(1, tasks))))
 
 
-def _answer(row: Mapping[str, Any]) -> Answer:
-    return Answer(
+def _answer(row: Mapping[str, Any]) -> SideEffectResult:
+    return SideEffectResult(
         begun=row["begun"],
         stopped=row["stopped"],
         custom_metadata=row["custom_metadata"],
@@ -164,10 +170,12 @@ def _answer(row: Mapping[str, Any]) -> Answer:
     )
 
 
-def _unanswered(failed: JobFailedError | None) -> Answer:
+def _unanswered(failed: JobFailedError | None) -> SideEffectResult:
     why = "no executor answered" if failed is None else failed.message
     hint = "run the command again" if failed is None else failed.hint
-    return Answer(begun=True, error=StoreWriteUnknown(f"what became of it is not known: {why}", hint=hint))
+    return SideEffectResult(
+        begun=True, error=StoreWriteUnknown(f"what became of it is not known: {why}", hint=hint)
+    )
 
 
 def error_of(row: Mapping[str, Any]) -> TierctlError | None:

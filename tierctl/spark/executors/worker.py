@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 import tierctl
-from tierctl.apply.side_effect_context import Answer, Bench, FromTier, Piece
+from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult, SourceTier
 from tierctl.errors import StoreWriteUnknown, TierctlError
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
@@ -52,15 +52,15 @@ class BenchSpec:
     from_remote: TierSpec | None = None
 
     @contextmanager
-    def bench(self, advance: Callable[[int], None]) -> Iterator[Bench]:
+    def bench(self, advance: Callable[[int], None]) -> Iterator[SideEffectContext]:
         """A bench for one task; TierctlError when a tier can't be opened here."""
         remote = tier_of(self.remote)
         if self.from_remote is None:
-            yield Bench(remote=remote, advance=advance)
+            yield SideEffectContext(remote=remote, advance=advance)
             return
         with spool_folder() as spool:
-            from_tier = FromTier(remote=tier_of(self.from_remote), spool=spool)
-            yield Bench(remote=remote, from_tier=from_tier, advance=advance)
+            source_tier = SourceTier(remote=tier_of(self.from_remote), spool=spool)
+            yield SideEffectContext(remote=remote, source_tier=source_tier, advance=advance)
 
 
 def tier_of(spec: TierSpec) -> RemoteStorageManager:
@@ -78,7 +78,7 @@ class Worker:
     With `again` they may have been begun by another job.
     """
 
-    do: Callable[[Bench, Any], Answer]
+    do: Callable[[SideEffectContext, Any], SideEffectResult]
     spec: BenchSpec
     again: bool = False
 
@@ -95,11 +95,11 @@ class Worker:
         except TierctlError as e:
             # No bench, no work: whatever `do` meets is in its answer.
             for at, _ in _pieces(batches):
-                answer = Answer(error=e)
+                answer = SideEffectResult(error=e)
                 yield _answer(at, _uncertain(answer) if again else answer, 0)
 
 
-def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, Piece]]:
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, SideEffectInput]]:
     for batch in batches:
         for at, piece in zip(batch["at"].to_pylist(), batch[PIECE].to_pylist(), strict=True):
             yield at, pickle.loads(piece)
@@ -112,14 +112,14 @@ def _is_retried() -> bool:
     return context is not None and context.attemptNumber() > 0
 
 
-def _uncertain(answer: Answer) -> Answer:
+def _uncertain(answer: SideEffectResult) -> SideEffectResult:
     """What a retried task may say: the one before it may still be at work, so no failure is certain."""
     if answer.error is None or isinstance(answer.error, StoreWriteUnknown):
         return answer
     return replace(answer, error=StoreWriteUnknown(answer.error.message, hint=answer.error.hint))
 
 
-def _answer(at: int, answer: Answer, done_bytes: int) -> pa.RecordBatch:
+def _answer(at: int, answer: SideEffectResult, done_bytes: int) -> pa.RecordBatch:
     row = {
         "at": at,
         "begun": answer.begun,

@@ -1,7 +1,7 @@
-"""Segments of another tier as sources of copies: fetched whole to a spool, and checked before trusted.
+"""Segments of another tier as sources of copies: each is fetched whole to a spool folder and checked.
 
-A remote segment never changes under its id; it can only be deleted. What was fetched whole and found sound is
-as good as the segment itself, whatever becomes of that.
+A remote segment never changes under its id; it can only be deleted. Therefore a fetched and checked segment
+stays valid, even if the segment in the source tier is deleted meanwhile.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tierctl.apply.side_effect_context import Bench, FromTier
-from tierctl.apply.source import Fingerprint, SourceChanged, fingerprint
+from tierctl.apply.copy.source import Fingerprint, SourceChanged, fingerprint
+from tierctl.apply.side_effects import SideEffectContext, SourceTier
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
@@ -25,7 +25,7 @@ _S = RemoteLogSegmentState
 
 
 class TierSources:
-    """Sources in a tier of its own metadata; each is spooled below `spool` while it is copied."""
+    """Sources in another tier, which has its own metadata; a segment is in `spool` while it is copied."""
 
     def __init__(self, metadata: RemoteLogMetadataManager, remote: RemoteStorageManager, spool: Path) -> None:
         self._metadata = metadata
@@ -33,11 +33,11 @@ class TierSources:
         self._spool = spool
 
     def refresh(self, steps: Sequence[Step]) -> None:  # noqa: ARG002
-        """Sources.refresh."""
+        """Implement `Sources.refresh`."""
         self._metadata.refresh()
 
-    def find(self, step: Step) -> "RemoteSource":
-        """Sources.find."""
+    def find(self, step: Step) -> "TierSource":
+        """Implement `Sources.find`."""
         segment = self._segment(step)
         if segment is None:
             raise SourceChanged("the source tier has no such segment any more")
@@ -45,14 +45,14 @@ class TierSources:
             raise SourceChanged(f"the segment is {segment.state} in the source tier")
         if (segment.start_offset, segment.end_offset) != (step.start_offset, step.end_offset):
             raise SourceChanged("the segment's offsets are others than when this was decided")
-        return RemoteSource(
+        return TierSource(
             metadata=segment,
             txn_index_empty=segment.txn_index_empty or self._has_no_transactions(segment),
         )
 
-    def equip(self, bench: Bench) -> Bench:
-        """Sources.equip."""
-        return replace(bench, from_tier=FromTier(remote=self._remote, spool=self._spool))
+    def with_options(self, context: SideEffectContext) -> SideEffectContext:
+        """Implement `Sources.with_options`: add the source tier and its spool folder."""
+        return replace(context, source_tier=SourceTier(remote=self._remote, spool=self._spool))
 
     def _segment(self, step: Step) -> RemoteLogSegmentMetadata | None:
         segment_id = step.details.get(SOURCE_SEGMENT_ID)
@@ -62,7 +62,7 @@ class TierSources:
         return part.cache.get(Uuid.parse(segment_id))
 
     def _has_no_transactions(self, segment: RemoteLogSegmentMetadata) -> bool:
-        """Brokers before 4.0 say of no segment that its transaction index is empty."""
+        """Return True if the transaction index is empty: brokers before 4.0 never set `txn_index_empty`."""
         try:
             with self._remote.fetch_index(segment, IndexType.TRANSACTION) as stream:
                 return not stream.read(1)
@@ -71,14 +71,14 @@ class TierSources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RemoteSource:
+class TierSource:
     """One finished segment of another tier."""
 
     metadata: RemoteLogSegmentMetadata
     txn_index_empty: bool
 
     def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
-        """Source.started: all that the source's metadata say, but for id, author, time and store."""
+        """Implement `Source.started`: the source's metadata with a new id, broker id, time and tier."""
         return replace(
             self.metadata,
             segment_id=segment_id,
@@ -91,16 +91,17 @@ class RemoteSource:
         )
 
     @contextmanager
-    def opened(self, bench: Bench) -> Iterator[LogSegmentData]:
-        """Source.opened; CorruptInputError when the bytes are not what the metadata say."""
-        if bench.from_tier is None:
+    def opened(self, context: SideEffectContext) -> Iterator[LogSegmentData]:
+        """Implement `Source.opened`; raise CorruptInputError if the bytes do not match the metadata."""
+        if context.source_tier is None:
             raise UsageError("a copy from tier to tier needs the tier it comes from")
-        with spooled(bench.from_tier.remote, self.metadata, bench.from_tier.spool) as files:
+        source = context.source_tier
+        with spooled(source.remote, self.metadata, source.spool) as files:
             self._require_sound(files)
             yield _segment_data(files, with_transactions=not self.txn_index_empty)
 
     def is_unchanged(self, data: LogSegmentData) -> bool:
-        """Source.is_unchanged: nobody else knows the spool."""
+        """Implement `Source.is_unchanged`: no other process writes to the spool folder."""
         found: Fingerprint = fingerprint(data)
         return found[0][0] == self.metadata.segment_size_in_bytes
 

@@ -1,16 +1,12 @@
-"""Where a segment that is to be copied comes from: found again, and seen to be what was planned.
-
-The copier knows only `Source`. A broker's log gives the files themselves; another tier (`tier_source`) a
-spool of them.
-"""
+"""Segments in a broker's log directories as sources of copies."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
-from tierctl.apply.side_effect_context import Bench
+from tierctl.apply.copy.source import Fingerprint, SourceChanged, fingerprint
+from tierctl.apply.side_effects import SideEffectContext
 from tierctl.errors import CorruptInputError
 from tierctl.model import (
     EpochEntry,
@@ -32,48 +28,6 @@ from tierctl.verify.segment_bytes import check_segment_bytes
 from tierctl.verify.segments import Severity
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 
-Fingerprint = tuple[tuple[int, int, int], ...]
-
-
-class SourceChanged(Exception):  # noqa: N818
-    """What a step was decided from is no longer so; its text says what."""
-
-
-class Source(Protocol):
-    """One whole segment as it was when its step was seen to hold; small, and picklable."""
-
-    def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
-        """The COPY_SEGMENT_STARTED event of a copy of it."""
-        ...
-
-    def opened(self, bench: Bench) -> AbstractContextManager[LogSegmentData]:
-        """The segment's files, which are there while the block lasts.
-
-        Raises TierctlError when they can't be had, or are not what they should be.
-        """
-        ...
-
-    def is_unchanged(self, data: LogSegmentData) -> bool:
-        """Whether nobody wrote to the files of `opened` meanwhile."""
-        ...
-
-
-class Sources(Protocol):
-    """Finds the sources of a wave's steps."""
-
-    def refresh(self, steps: Sequence[Step]) -> None:
-        """Look anew at what there is of these steps' partitions."""
-        ...
-
-    def find(self, step: Step) -> Source:
-        """The source of one of them. Raises SourceChanged, saying what changed."""
-        ...
-
-    def equip(self, bench: Bench) -> Bench:
-        """`bench` with what opening these sources needs."""
-        ...
-
-
 ReadLogs = Callable[[Collection[TopicPartition]], Collection[LocalLog]]
 
 
@@ -82,29 +36,29 @@ def _no_logs(partitions: Collection[TopicPartition]) -> Collection[LocalLog]:  #
 
 
 class LogSources:
-    """Sources in brokers' log directories; `read_logs` reads the replicas of some partitions anew."""
+    """Sources in brokers' log directories; `read_logs` reads the current replicas of the given partitions."""
 
     def __init__(self, read_logs: ReadLogs = _no_logs) -> None:
         self._read_logs = read_logs
         self._logs: Mapping[tuple[Uuid, int], LocalLog] = {}
 
     def refresh(self, steps: Sequence[Step]) -> None:
-        """Sources.refresh."""
+        """Implement `Sources.refresh`."""
         partitions = {step.topic_id_partition.topic_partition for step in steps}
         self._logs = newest_replicas(self._read_logs(partitions))
 
-    def find(self, step: Step) -> "LocalSource":
-        """Sources.find."""
+    def find(self, step: Step) -> "LogSource":
+        """Implement `Sources.find`."""
         return find_source(step, self._logs.get(step.topic_id_partition.key))
 
-    def equip(self, bench: Bench) -> Bench:
-        """Sources.equip."""
-        return bench
+    def with_options(self, context: SideEffectContext) -> SideEffectContext:
+        """Implement `Sources.with_options`: log directories need no further store."""
+        return context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LocalSource:
-    """One rolled segment of a local log, with everything that goes along with it."""
+class LogSource:
+    """One rolled segment of a local log, with its indexes and leader epochs."""
 
     partition: TopicIdPartition
     base_offset: int
@@ -116,7 +70,7 @@ class LocalSource:
     fingerprint: Fingerprint
 
     def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
-        """Source.started."""
+        """Implement `Source.started`."""
         partition = self.partition
         return RemoteLogSegmentMetadata(
             topic=partition.topic,
@@ -135,17 +89,17 @@ class LocalSource:
         )
 
     @contextmanager
-    def opened(self, bench: Bench) -> Iterator[LogSegmentData]:  # noqa: ARG002
-        """Source.opened; CorruptInputError when the files are not what a broker wrote.
+    def opened(self, context: SideEffectContext) -> Iterator[LogSegmentData]:  # noqa: ARG002
+        """Implement `Source.opened`; raise CorruptInputError if the files are damaged.
 
-        Brokers trust what was copied and delete their own replicas of it, the sound ones too.
+        A damaged segment must not be copied: brokers trust the copy and delete their own undamaged replicas.
         """
-        wrong = self._damage()
-        if wrong is not None:
+        damage = self._damage()
+        if damage is not None:
             raise CorruptInputError(
                 f"segment {self.data.log_segment} of {self.partition.topic_partition}",
                 expected="whole batches and indexes of them",
-                found=wrong,
+                found=damage,
                 hint="nothing from it on is copied; another replica's --log-dir may have it whole",
             )
         yield self.data
@@ -167,15 +121,15 @@ class LocalSource:
             return next((p.message for p in problems if p.severity is Severity.ERROR), None)
 
     def is_unchanged(self, data: LogSegmentData) -> bool:
-        """Source.is_unchanged."""
+        """Implement `Source.is_unchanged`."""
         try:
             return fingerprint(data) == self.fingerprint
         except SourceChanged:
             return False
 
 
-def find_source(step: Step, log: LocalLog | None) -> LocalSource:
-    """The segment `step` wants copied, in `log` as it is now. Raises SourceChanged, saying what changed."""
+def find_source(step: Step, log: LocalLog | None) -> LogSource:
+    """Return the segment of `step` in the current `log`; raise SourceChanged if it is not as planned."""
     if log is None:
         raise SourceChanged("the log directories don't hold this partition")
     segment = next((s for s in log.segments if s.base_offset == step.start_offset), None)
@@ -192,8 +146,8 @@ def find_source(step: Step, log: LocalLog | None) -> LocalSource:
 
 def _source(
     log: LocalLog, segment: LocalSegment, next_base_offset: int, producer_snapshot: Path
-) -> LocalSource:
-    # From the log's start, not the segment's: a follower builds its lineage from this one file.
+) -> LogSource:
+    # The lineage begins at the log start, not at the segment: a follower builds its own from this file.
     lineage = Lineage(log.leader_epochs)
     data = LogSegmentData(
         log_segment=segment.log,
@@ -203,7 +157,7 @@ def _source(
         producer_snapshot_index=producer_snapshot,
         leader_epoch_index=write_leader_epoch_checkpoint(lineage.truncate_from_end(next_base_offset).entries),
     )
-    return LocalSource(
+    return LogSource(
         partition=log.topic_id_partition,
         base_offset=segment.base_offset,
         next_base_offset=next_base_offset,
@@ -215,7 +169,7 @@ def _source(
     )
 
 
-def _compare(step: Step, source: LocalSource) -> None:
+def _compare(step: Step, source: LogSource) -> None:
     facts = {
         "end_offset": (step.end_offset, source.next_base_offset - 1),
         "segment_size_in_bytes": (step.details.get("segment_size_in_bytes"), source.size_bytes),
@@ -228,22 +182,3 @@ def _compare(step: Step, source: LocalSource) -> None:
     changed = [f"{name} was {then}, is {now}" for name, (then, now) in facts.items() if then != now]
     if changed:
         raise SourceChanged(f"the segment changed: {'; '.join(changed)}")
-
-
-def fingerprint(data: LogSegmentData) -> Fingerprint:
-    """Size, time of change and inode of every file; what is written to changes at least one of them.
-
-    Raises SourceChanged when a file is gone.
-    """
-    files = (
-        data.log_segment,
-        data.offset_index,
-        data.time_index,
-        data.producer_snapshot_index,
-        *(() if data.transaction_index is None else (data.transaction_index,)),
-    )
-    try:
-        facts = [file.stat() for file in files]
-    except FileNotFoundError as e:
-        raise SourceChanged(f"{e.filename} is gone") from None
-    return tuple((fact.st_size, fact.st_mtime_ns, fact.st_ino) for fact in facts)

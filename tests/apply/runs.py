@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.apply.engine import Do, Engine, LocalEngine
+from tierctl.apply.copy.log_source import LogSources
+from tierctl.apply.engine import Engine, LocalEngine, SideEffect
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, Status
-from tierctl.apply.run import Options, run
-from tierctl.apply.run_context import Tools
-from tierctl.apply.side_effect_context import Answer, Bench, Piece
-from tierctl.apply.source import LogSources
+from tierctl.apply.run import RunOptions, run
+from tierctl.apply.run_context import RunContext
+from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.apply.stop import Stop
 from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
@@ -28,7 +28,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tests.apply.worlds import World
 from tests.storage.tiers import local_tier
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=SideEffectInput)
 
 NOW_MS = 4_000_000_000_000
 CONFIGS = {"bills": TopicConfig(retention_bytes=1_500_000)}
@@ -40,14 +40,16 @@ Wrap = Callable[[RemoteStorageManager], RemoteStorageManager]
 class Backwards:
     """An engine that comes to the last piece first, as threads may."""
 
-    is_elsewhere = False
+    verify_on_driver = False
     wave_size = 3
 
     def ready(self) -> None:
         """Always."""
 
-    def map(self, do: Do[P], work: Sequence[P], bench: Bench) -> list[Answer]:
-        return [do(bench, piece) for piece in reversed(work)][::-1]
+    def map(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> list[SideEffectResult]:
+        return [side_effect(context, each) for each in reversed(inputs)][::-1]
 
 
 def new_segment_id() -> Uuid:
@@ -78,7 +80,7 @@ def plan_of(command: str, world: World, manager: TopicBasedRemoteLogMetadataMana
             return plan_removal(state)
 
 
-def tools_of(
+def context_of(
     world: World,
     manager: TopicBasedRemoteLogMetadataManager,
     wrap: Wrap = lambda remote: remote,
@@ -87,9 +89,9 @@ def tools_of(
     stop: Stop | None = None,
     wave_size: int = 2,
     engine: Engine | None = None,
-) -> Tools:
+) -> RunContext:
     """One thread, a clock that stands still, ids that count up."""
-    return Tools(
+    return RunContext(
         remote=wrap(local_tier(world.remote, fs=fs)),
         metadata=manager,
         clock_ms=lambda: NOW_MS,
@@ -116,13 +118,15 @@ def run_on(
         plan = plan_of(command, world, manager)
         world.state_dir.mkdir(exist_ok=True)
         journal = Journal(world.state_dir)
-        options = Options(
+        options = RunOptions(
             sources=LogSources(lambda names: read_log_dirs([world.logs], select=names.__contains__)),
             raise_log_starts=journal.raise_log_starts,
             commit_processed=journal.commit_processed,
         )
-        tools = tools_of(world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine)
-        return run(plan, tools, options)
+        context = context_of(
+            world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine
+        )
+        return run(plan, context, options)
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[Status]:

@@ -1,0 +1,211 @@
+"""Copy segments to the tier (KIP-405 RLMCopyTask, KIP-917), in an order that is safe at every crash.
+
+Order: COPY_SEGMENT_STARTED acknowledged → store the objects → verify every object, and that the source is
+unchanged → COPY_SEGMENT_FINISHED, in offset order within a partition. Brokers delete local data because they
+trust FINISHED: it is the point of durability. The objects of a failed copy are deleted again
+(DELETE_SEGMENT_STARTED → delete → check → DELETE_SEGMENT_FINISHED), and the copying of its partition stops,
+because brokers would never fill the gap.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from tierctl.apply.copy.source import Source, SourceChanged, Sources
+from tierctl.apply.copy.upload import CopyInput, copy_segment
+from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES
+from tierctl.apply.delete.segments import Deletion, DeletionLabels, delete_segments, segment_update
+from tierctl.apply.labels import effect
+from tierctl.apply.outcome import STOPPED, Outcome, Status
+from tierctl.apply.run_context import RunContext
+from tierctl.apply.side_effects import SideEffectContext, SideEffectResult, StoppedCopies
+from tierctl.errors import RemoteStorageError, StoreWriteUnknown, TierctlError
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.plan.plan import Step
+
+_S = RemoteLogSegmentState
+_Key = tuple[Uuid, int]
+
+CLEANUP_LABELS = DeletionLabels(
+    started="copy.cleanup_started.publish",
+    delete="copy.cleanup.delete",
+    finished="copy.cleanup_finished.publish",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Attempt:
+    """One attempt to copy one segment, under a new segment id, and its result."""
+
+    step: Step
+    metadata: RemoteLogSegmentMetadata
+    source: Source
+    result: SideEffectResult = field(default_factory=SideEffectResult)
+
+    @property
+    def key(self) -> _Key:
+        return self.step.topic_id_partition.key
+
+    @property
+    def error(self) -> TierctlError | None:
+        return self.result.error
+
+    def with_result(self, result: SideEffectResult) -> "_Attempt":
+        """Return the attempt with `result` and the custom metadata in it."""
+        metadata = replace(self.metadata, custom_metadata=result.custom_metadata)
+        return replace(self, metadata=metadata, result=result)
+
+    def outcome(self, status: Status, reason: str | None = None) -> Outcome:
+        return Outcome(
+            step=self.step,
+            status=status,
+            segment_id=self.metadata.segment_id,
+            error=self.error,
+            reason=reason,
+        )
+
+
+@dataclass(slots=True)
+class Copier:
+    """Copies wave after wave, and remembers the partitions whose copying has stopped."""
+
+    context: RunContext
+    sources: Sources
+    custom_metadata_max_bytes: int = CUSTOM_METADATA_MAX_BYTES
+    _stopped: StoppedCopies = field(default_factory=StoppedCopies)
+
+    def copy_wave(self, steps: Sequence[Step]) -> list[Outcome]:
+        """Copy the segments of `steps`, which are in offset order within each partition, as one wave.
+
+        Return the outcomes in the order of `steps`. Errors of publishing are raised.
+        """
+        attempts: dict[int, _Attempt] = {}
+        outcomes: dict[int, Outcome] = {}
+        for at, step in enumerate(steps):
+            try:
+                attempts[at] = self._prepare(step)
+            except SourceChanged as e:
+                outcomes[at] = self._drop(step, str(e))
+        outcomes |= dict(zip(attempts, self._copy(list(attempts.values())), strict=True))
+        return [outcomes[at] for at in range(len(steps))]
+
+    def _drop(self, step: Step, reason: str) -> Outcome:
+        self.stop_partition(step)
+        return Outcome(step=step, status=Status.DROPPED, reason=reason)
+
+    def stop_partition(self, step: Step) -> None:
+        """Copy neither the segment of `step` nor any later one of its partition in this run."""
+        self._stopped.stop(step.topic_id_partition.key, step.start_offset or 0)
+
+    def _why_stopped(self, step: Step) -> str | None:
+        stopped_at = self._stopped.stopped_before(step.topic_id_partition.key, step.start_offset or 0)
+        return None if stopped_at is None else f"segment {stopped_at} before it was not copied"
+
+    def _prepare(self, step: Step) -> _Attempt:
+        why = self._why_stopped(step)
+        if why is not None:
+            raise SourceChanged(why)
+        source = self.sources.find(step)
+        context = self.context
+        metadata = source.started(context.new_segment_id(), context.broker_id, context.clock_ms())
+        return _Attempt(step=step, metadata=metadata, source=source)
+
+    def _copy(self, attempts: Sequence[_Attempt]) -> list[Outcome]:
+        if attempts:
+            self.context.engine.ready()
+        if not attempts or self.context.stop.asked():
+            return [attempt.outcome(Status.PENDING, STOPPED) for attempt in attempts]
+        # STARTED is acknowledged before the first byte is stored: no object is ever unknown to the metadata.
+        with effect("copy.started.publish"):
+            self.context.metadata.publish([attempt.metadata for attempt in attempts])
+        stored = self._store(attempts)
+        if self.context.stop.asked():
+            return [a.outcome(Status.FAILED if a.error else Status.PENDING, STOPPED) for a in stored]
+        good = self._before_failures(stored)
+        self._finish(good)
+        cleaned = self._clean_up([a for a in stored if a not in good])
+        return [a.outcome(Status.DONE) if a in good else cleaned[a.metadata.segment_id] for a in stored]
+
+    def _store(self, attempts: Sequence[_Attempt]) -> list[_Attempt]:
+        engine = self.context.engine
+        side_effects = self.sources.with_options(self.context.side_effect_context(self._stopped))
+        inputs = [
+            CopyInput(
+                metadata=attempt.metadata,
+                source=attempt.source,
+                custom_metadata_max_bytes=self.custom_metadata_max_bytes,
+            )
+            for attempt in attempts
+        ]
+        results = engine.map(copy_segment, inputs, side_effects)
+        stored = [a.with_result(result) for a, result in zip(attempts, results, strict=True)]
+        if engine.verify_on_driver:
+            stored = [_verified(attempt, side_effects) for attempt in stored]
+        for attempt in stored:
+            if attempt.error is not None:
+                self.stop_partition(attempt.step)
+        return stored
+
+    def _before_failures(self, stored: Sequence[_Attempt]) -> list[_Attempt]:
+        """Return the copies before the first failure of each partition: later ones would leave a gap."""
+        broken: set[_Key] = set()
+        good = []
+        for attempt in stored:
+            if attempt.error is not None or not attempt.result.begun:
+                broken.add(attempt.key)
+            if attempt.key not in broken:
+                good.append(attempt)
+        return good
+
+    def _finish(self, good: Sequence[_Attempt]) -> None:
+        events = [segment_update(a.metadata, _S.COPY_SEGMENT_FINISHED, self.context) for a in good]
+        if events:
+            with effect("copy.finished.publish"):
+                self.context.metadata.publish(events)
+
+    def _clean_up(self, failed: Sequence[_Attempt]) -> dict[Uuid, Outcome]:
+        """Delete the objects of failed copies; a later run cleans up the objects that remain."""
+        # An unknown outcome is not a failure: a late write may still succeed, and no run looks for its
+        # objects after DELETE_SEGMENT_FINISHED.
+        known = [a for a in failed if not isinstance(a.error, StoreWriteUnknown)]
+        deletions = delete_segments(
+            [attempt.metadata for attempt in known],
+            self.context,
+            CLEANUP_LABELS,
+            custom_metadata_max_bytes=self.custom_metadata_max_bytes,
+        )
+        by_id = {deletion.segment.segment_id: deletion for deletion in deletions}
+        return {
+            a.metadata.segment_id: self._failed_outcome(a, by_id.get(a.metadata.segment_id)) for a in failed
+        }
+
+    def _failed_outcome(self, attempt: _Attempt, deletion: Deletion | None) -> Outcome:
+        remains = _remains(deletion)
+        if attempt.error is not None:
+            return attempt.outcome(Status.FAILED, remains)
+        why = self._why_stopped(attempt.step) or STOPPED
+        return attempt.outcome(Status.DROPPED, f"{why}; {remains}" if remains else why)
+
+
+def _verified(attempt: _Attempt, side_effects: SideEffectContext) -> _Attempt:
+    """Return `attempt`, with an error if this process sees no objects of it: brokers trust FINISHED."""
+    if attempt.error is not None or not attempt.result.begun:
+        return attempt
+    try:
+        if side_effects.remote.objects_of(attempt.metadata):
+            return attempt
+        error = StoreWriteUnknown(
+            f"segment {attempt.metadata.segment_id} was stored, yet nothing of it is seen from here",
+            hint="--remote has to be the same folder, of a shared file system, on every executor",
+        )
+    except RemoteStorageError as e:
+        error = StoreWriteUnknown(e.message, hint=e.hint)
+    return replace(attempt, result=replace(attempt.result, error=error))
+
+
+def _remains(deletion: Deletion | None) -> str | None:
+    if deletion is None:
+        return "whether it was stored is not known, so it stays COPY_SEGMENT_STARTED"
+    if deletion.done:
+        return None
+    cause = deletion.error.message if deletion.error else STOPPED
+    return f"it was not cleaned up, which a sweep will do: {cause}"

@@ -1,0 +1,72 @@
+"""Store and verify one segment: the side effect of a copy, in this process or on an executor."""
+
+from dataclasses import dataclass, replace
+
+from tierctl.apply.copy.source import Source
+from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES
+from tierctl.apply.labels import effect
+from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
+from tierctl.errors import LimitExceeded, RemoteStorageError, TierctlError
+from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyInput(SideEffectInput):
+    """A segment whose COPY_SEGMENT_STARTED is acknowledged, and the source of its bytes."""
+
+    source: Source
+    custom_metadata_max_bytes: int = CUSTOM_METADATA_MAX_BYTES
+
+
+def copy_segment(context: SideEffectContext, work: CopyInput) -> SideEffectResult:
+    """Store one segment, verify every object, and check that the source did not change meanwhile."""
+    if context.stop.asked():
+        return SideEffectResult(stopped=True)
+    metadata = work.metadata
+    key = metadata.topic_id_partition.key
+    if context.stopped_copies.stopped_before(key, metadata.start_offset) is not None:
+        return SideEffectResult()
+    try:
+        with work.source.opened(context) as data:
+            result = _store_and_verify(context, work, data)
+    except TierctlError as e:
+        result = SideEffectResult(error=e, begun=True)
+    except OSError as e:
+        error = RemoteStorageError(f"copying segment {metadata.start_offset}: {e}")
+        result = SideEffectResult(error=error, begun=True)
+    if result.error is not None:
+        context.stopped_copies.stop(key, metadata.start_offset)
+    return result
+
+
+def _store_and_verify(context: SideEffectContext, work: CopyInput, data: LogSegmentData) -> SideEffectResult:
+    metadata = work.metadata
+    with effect("copy.segment.store"):
+        custom = context.remote.copy_log_segment_data(metadata, data)
+    stored = replace(metadata, custom_metadata=custom)
+    error = _why_not_finished(context, work, stored, data)
+    if error is None:
+        context.advance(metadata.segment_size_in_bytes)
+    return SideEffectResult(begun=True, custom_metadata=custom, error=error)
+
+
+def _why_not_finished(
+    context: SideEffectContext, work: CopyInput, stored: RemoteLogSegmentMetadata, data: LogSegmentData
+) -> TierctlError | None:
+    size_bytes = len(stored.custom_metadata or b"")
+    if size_bytes > work.custom_metadata_max_bytes:
+        return LimitExceeded(
+            f"segment {stored.start_offset} of {stored.topic_id_partition} has "
+            f"{size_bytes} bytes of custom metadata, more than {work.custom_metadata_max_bytes}",
+            hint="raise --custom-metadata-max-bytes (remote.log.metadata.custom.metadata.max.bytes)",
+        )
+    try:
+        context.remote.verify_log_segment_data(stored, data)
+    except RemoteStorageError as e:
+        return e
+    if work.source.is_unchanged(data):
+        return None
+    return RemoteStorageError(
+        f"{data.log_segment} or one of its indexes changed while it was being copied",
+        hint="something writes to the log directory; run the command again when it is quiet",
+    )
