@@ -12,7 +12,7 @@ import pytest
 from tierctl.apply.delete.segments import segment_update
 from tierctl.apply.labels import observe
 from tierctl.apply.outcome import Status
-from tierctl.cli.mutation import new_segment_id
+from tierctl.commands.mutation import new_segment_id
 from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 

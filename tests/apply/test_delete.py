@@ -13,7 +13,7 @@ import pytest
 from tierctl.apply.delete.segments import segment_update
 from tierctl.apply.outcome import Status
 from tierctl.cli.delete import with_default_interval
-from tierctl.cli.mutation import new_segment_id
+from tierctl.commands.mutation import new_segment_id
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 
 from tests.apply import runs

@@ -1,5 +1,6 @@
 """Options of the commands that change things, beside those every command shares."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -192,6 +193,45 @@ Interval = Annotated[
         help="Run again and again, this long after the last run has ended. Without a value: "
         "3600000, the default of remote.partition.remover.task.interval.ms.",
         rich_help_panel=HOW,
+    ),
+]
+
+
+FROM_TIER = "From one tier to another"
+
+FromRemote = Annotated[
+    str | None,
+    typer.Option(
+        "--from-remote",
+        metavar="URI",
+        help="Copy from this tier, which --metadata is about, rather than from log directories.",
+        rich_help_panel=FROM_TIER,
+    ),
+]
+FromLayout = Annotated[
+    options.Layout | None,
+    typer.Option(
+        "--from-layout",
+        help="Names of the objects in --from-remote. Default: what is there.",
+        rich_help_panel=FROM_TIER,
+    ),
+]
+ToMetadata = Annotated[
+    str | None,
+    typer.Option(
+        "--to-metadata",
+        metavar="URI",
+        help="The metadata topic of --remote, the tier that is copied to; never that of --from-remote.",
+        rich_help_panel=FROM_TIER,
+    ),
+]
+ToCommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--to-command-config",
+        metavar="FILE",
+        help="As --command-config, for --to-metadata. Default: --command-config.",
+        rich_help_panel=FROM_TIER,
     ),
 ]
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tierctl.errors import ExitCode
+from tierctl.model.engine import EngineName
 
 WHERE = "Where things are"
 NARROW = "Which partitions"
@@ -33,13 +34,6 @@ class Layout(StrEnum):
 
     KAFKA = "kafka"
     AIVEN = "aiven"
-
-
-class EngineName(StrEnum):
-    """Where the work is done."""
-
-    LOCAL = "local"
-    SPARK = "spark"
 
 
 Metadata = Annotated[

@@ -8,9 +8,9 @@ import typer
 
 from tierctl.cli import options
 from tierctl.cli.context import Context
-from tierctl.cli.options import EngineName
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, UsageError
+from tierctl.model.engine import EngineName
 
 if TYPE_CHECKING:
     from tierctl.pipeline.run import Pipeline, PipelineRun, Progress, RunTasks

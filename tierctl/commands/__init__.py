@@ -1,4 +1,77 @@
 """The use cases: one file per command; each takes a frozen request and returns a result.
 
-This package is tierctl's Python API; nothing here prints or depends on a command line.
+This package is tierctl's Python API: `from tierctl.commands import SweepRequest, sweep`. Nothing here prints.
 """
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tierctl.commands.apply import ApplyRequest, apply
+    from tierctl.commands.copy import CopyRequest, copy
+    from tierctl.commands.delete import (
+        DeleteRequest,
+        LeakedTopic,
+        LeakedTopics,
+        delete,
+        delete_repeatedly,
+        find_leaked_topics,
+    )
+    from tierctl.commands.mutation import MutationResult
+    from tierctl.commands.sweep import SweepRequest, sweep
+
+__all__ = [
+    "ApplyRequest",
+    "CopyRequest",
+    "DeleteRequest",
+    "LeakedTopic",
+    "LeakedTopics",
+    "MutationResult",
+    "SweepRequest",
+    "apply",
+    "copy",
+    "delete",
+    "delete_repeatedly",
+    "find_leaked_topics",
+    "sweep",
+]
+
+_MODULE_OF = {
+    "ApplyRequest": "apply",
+    "apply": "apply",
+    "CopyRequest": "copy",
+    "copy": "copy",
+    "DeleteRequest": "delete",
+    "LeakedTopic": "delete",
+    "LeakedTopics": "delete",
+    "delete": "delete",
+    "delete_repeatedly": "delete",
+    "find_leaked_topics": "delete",
+    "MutationResult": "mutation",
+    "SweepRequest": "sweep",
+    "sweep": "sweep",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module of `name` now, not with the package: `tierctl --help` must start fast."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+
+
+class _Package(ModuleType):
+    """Make a use case's attribute of this package the function, although its module has the same name.
+
+    The import system sets a package's attribute to each module that it imports.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if isinstance(value, ModuleType) and _MODULE_OF.get(name) == name:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

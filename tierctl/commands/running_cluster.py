@@ -3,21 +3,20 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
-from tierctl.model import TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
-
-if TYPE_CHECKING:
-    from tierctl.kafka.cluster import Cluster
-    from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
-    from tierctl.model import EpochEntry
-    from tierctl.model.cluster import BrokerFacts, ClusterLog, TopicFacts
-    from tierctl.plan.fencing import Fence
-    from tierctl.plan.leader_views import ClusterViews, Leaders
-    from tierctl.plan.preconditions import CurrentTopics
-    from tierctl.plan.retention_view import View
-    from tierctl.state.tier import PartitionState
+from tierctl.kafka.cluster import Cluster
+from tierctl.metadata.base import METADATA_TOPIC, MetadataTopic, RemoteLogMetadataManager
+from tierctl.metadata.writers import others, recent_writers
+from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
+from tierctl.model.cluster import BrokerFacts, ClusterLog, TopicFacts
+from tierctl.plan.fencing import TASK_INTERVALS, Fence, is_known, leaders_of
+from tierctl.plan.leader_views import ClusterViews, Leaders, knows_log_start, view_of_leader
+from tierctl.plan.preconditions import CurrentTopics
+from tierctl.plan.retention_view import View, distinct_bytes
+from tierctl.read.leaders import logs_of
+from tierctl.state.lineage import find_highest_remote_offset
+from tierctl.state.tier import PartitionState
 
 _Key = tuple[Uuid, int]
 _TASK_INTERVAL_MS = 30_000
@@ -26,33 +25,31 @@ _BROKERS_KEPT_MS = 2_000
 
 
 @dataclass(kw_only=True)
-class Live:
+class RunningCluster:
     """The cluster that has the data, asked anew at every call.
 
     `topic` is the metadata topic, None when it is not on a cluster: then nobody else can write to it
     unseen. `own_broker_ids` are those tierctl writes under.
     """
 
-    cluster: "Cluster"
-    metadata: "RemoteLogMetadataManager"
-    topic: "MetadataTopic | None"
+    cluster: Cluster
+    metadata: RemoteLogMetadataManager
+    topic: MetadataTopic | None
     own_broker_ids: Collection[int]
     now_ms: Callable[[], int]
     configs: dict[str, TopicConfig] = field(default_factory=dict)
     """Settings of the topics that `views` saw, as they were then."""
-    _asked: "dict[int, tuple[int, BrokerFacts]]" = field(default_factory=dict, init=False)
+    _asked: dict[int, tuple[int, BrokerFacts]] = field(default_factory=dict, init=False)
 
-    def topics(self, names: Iterable[str]) -> "dict[str, TopicFacts]":
+    def topics(self, names: Iterable[str]) -> dict[str, TopicFacts]:
         """Topics of these names that exist; AuthenticationError when there is one we may not see.
 
         Names are asked for one by one, never listed: a listing leaves out in silence what we may not see.
         """
         return self.cluster.topics({name for name in names if is_legal_topic_name(name)})
 
-    def current_topics(self, names: Iterable[str]) -> "CurrentTopics":
+    def current_topics(self, names: Iterable[str]) -> CurrentTopics:
         """The ids that these names have now."""
-        from tierctl.plan.preconditions import CurrentTopics
-
         topics = self.topics(names)
         ids = {name: frozenset({topic.topic_id}) for name, topic in topics.items()}
         return CurrentTopics(ids, is_complete=True)
@@ -62,8 +59,6 @@ class Live:
 
         `unknown_is_safe`: what the controller does not know, no broker works on.
         """
-        from tierctl.plan.fencing import is_known
-
         topics = self.topics(p.topic for p in partitions)
         if unknown_is_safe:
             partitions = [p for p in partitions if is_known(topics, p)]
@@ -78,9 +73,7 @@ class Live:
             numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
             self._fence(topics, numbers).check_any_open(numbers)
 
-    def _fence(self, topics: "Mapping[str, TopicFacts]", numbers: Mapping[TopicIdPartition, int]) -> "Fence":
-        from tierctl.plan.fencing import Fence, leaders_of
-
+    def _fence(self, topics: Mapping[str, TopicFacts], numbers: Mapping[TopicIdPartition, int]) -> Fence:
         return Fence(
             topics=topics,
             brokers=self.brokers(leaders_of(topics, numbers)),
@@ -88,7 +81,7 @@ class Live:
             task_interval_ms=self.task_interval_ms,
         )
 
-    def brokers(self, ids: Collection[int]) -> "dict[int, BrokerFacts]":
+    def brokers(self, ids: Collection[int]) -> dict[int, BrokerFacts]:
         """Those of these brokers that are up; what one said is believed for two seconds."""
         now_ms = self.now_ms()
         known = {
@@ -110,9 +103,6 @@ class Live:
         )
 
     def _writers(self, numbers: Collection[int]) -> dict[int, dict[int, int]]:
-        from tierctl.metadata.writers import others, recent_writers
-        from tierctl.plan.fencing import TASK_INTERVALS
-
         if self.topic is None:
             return {}
         begins, ends = self.topic.beginning_offsets(), self.topic.end_offsets()
@@ -125,8 +115,6 @@ class Live:
 
     def is_of_this_cluster(self) -> bool:
         """Whether the metadata topic is the one that this cluster's brokers tier with."""
-        from tierctl.metadata.base import METADATA_TOPIC
-
         own = self.topics([METADATA_TOPIC]).get(METADATA_TOPIC)
         if own is None or self.topic is None or own.topic_id != self.topic.topic_id:
             return False
@@ -134,13 +122,10 @@ class Live:
 
     def views(
         self,
-        parts: "Collection[PartitionState]",
-        lineage_of_tier: "Callable[[PartitionState], tuple[EpochEntry, ...]]",
-    ) -> "ClusterViews":
+        parts: Collection[PartitionState],
+        lineage_of_tier: Callable[[PartitionState], tuple[EpochEntry, ...]],
+    ) -> ClusterViews:
         """What the leaders of these partitions say; settings come into `configs`."""
-        from tierctl.plan.leader_views import ClusterViews
-        from tierctl.read.leaders import logs_of
-
         current = self.current_topics(part.topic_id_partition.topic for part in parts)
         there = {
             part.topic_id_partition: part
@@ -160,11 +145,8 @@ class Live:
                 unseen[partition.key] = e.message
         return ClusterViews(topics=current, views=views, unseen=unseen)
 
-    def leaders(self, partitions: Collection[TopicIdPartition]) -> "Leaders":
+    def leaders(self, partitions: Collection[TopicIdPartition]) -> Leaders:
         """What the cluster says of these partitions, and of topics of their names."""
-        from tierctl.plan.leader_views import Leaders
-        from tierctl.read.leaders import logs_of
-
         current = self.current_topics(p.topic for p in partitions)
         there = [p for p in partitions if current.why_not_current(p) is None]
         logs, _ = logs_of(self.cluster, there)
@@ -198,13 +180,11 @@ class Live:
 
     def _view(
         self,
-        part: "PartitionState",
-        log: "ClusterLog",
-        brokers: "Mapping[int, BrokerFacts]",
-        lineage_of_tier: "Callable[[PartitionState], tuple[EpochEntry, ...]]",
-    ) -> "View":
-        from tierctl.plan.leader_views import knows_log_start, view_of_leader
-
+        part: PartitionState,
+        log: ClusterLog,
+        brokers: Mapping[int, BrokerFacts],
+        lineage_of_tier: Callable[[PartitionState], tuple[EpochEntry, ...]],
+    ) -> View:
         config = self.configs[log.topic_partition.topic]
         knows = knows_log_start(brokers.get(log.leader), config)
         entries = None if knows else lineage_of_tier(part)
@@ -213,11 +193,8 @@ class Live:
             return view
         return replace(view, local_only_bytes=self._local_only_bytes(view, log, config.retention_bytes))
 
-    def _local_only_bytes(self, view: "View", log: "ClusterLog", limit_bytes: int) -> int | None:
+    def _local_only_bytes(self, view: View, log: ClusterLog, limit_bytes: int) -> int | None:
         """What only the leader's log holds, as far as it matters for a limit; None when nothing is copied."""
-        from tierctl.plan.retention_view import distinct_bytes
-        from tierctl.state.lineage import find_highest_remote_offset
-
         copied = find_highest_remote_offset(view.cache, view.lineage, view.log_end_offset).offset
         if copied < 0:
             return None

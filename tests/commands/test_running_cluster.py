@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from tierctl.commands.running_cluster import Live
+from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import SafetyRefusal
 from tierctl.metadata.base import METADATA_TOPIC
 from tierctl.model import TopicIdPartition, Uuid
@@ -53,10 +53,10 @@ class Clock:
         return self.now_ms
 
 
-def live(cluster: MixedCluster, clock: Clock) -> Live:
+def live(cluster: MixedCluster, clock: Clock) -> RunningCluster:
     metadata: Any = type("Metadata", (), {"metadata_partition": staticmethod(lambda _partition: 0)})
     made: Any = cluster
-    return Live(cluster=made, metadata=metadata, topic=None, own_broker_ids=(), now_ms=clock)
+    return RunningCluster(cluster=made, metadata=metadata, topic=None, own_broker_ids=(), now_ms=clock)
 
 
 def test_only_leaders_are_asked_and_soon_again() -> None:

@@ -1,0 +1,37 @@
+"""From the options of a command line to the request of a use case."""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
+import typer
+
+from tierctl.cli.options import is_typed
+from tierctl.errors import UsageError
+from tierctl.model.engine import EngineName
+
+R = TypeVar("R")
+
+
+def request_of(kind: type[R], ctx: typer.Context, **more: object) -> R:
+    """Return the request of class `kind` whose fields have the values of the options of the same names.
+
+    Options that were not given leave a field at its default; fields in `more` have the values given there.
+    Raise UsageError for options of Spark that are typed without `--engine spark`.
+    """
+    given: Mapping[str, Any] = ctx.params
+    if given.get("engine", EngineName.LOCAL) is not EngineName.SPARK:
+        # A profile may have them for other runs, so only typed options are an error.
+        for name in ("master", "spark_conf"):
+            if is_typed(ctx, name):
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option} goes with --engine spark", hint=f"add it, or leave {option} out")
+    values = dict(given) | {"verbose": bool(getattr(ctx.obj, "verbose", False))} | more
+    names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    return kind(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+            if name in names and value is not None
+        }
+    )

@@ -1,0 +1,147 @@
+"""`apply`: carry out a plan that was saved, as far as it still holds."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tierctl.apply.run import RunOptions
+from tierctl.commands.mutation import Mutation, MutationResult, mutation
+from tierctl.commands.resources import clock_ms
+from tierctl.commands.source_tier import TierToTierRequest, source_tier
+from tierctl.commands.sweep import RETENTION, still_expired
+from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.plan.plan import Action, Plan, Skip, Step
+from tierctl.plan.preconditions import CurrentTopics
+from tierctl.plan.recheck import recheck
+from tierctl.plan.steps import SOURCE_SEGMENT_ID
+from tierctl.plan.sweep import check_not_ahead, decided_as_of_ms
+from tierctl.state.tier import TierState
+
+_COMMANDS = ("copy", "sweep", "delete")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRequest(TierToTierRequest):
+    """A request to carry out the plan in a file."""
+
+    plan: Path
+    """File that `plan_out` of an earlier request named."""
+    force: bool = False
+    """Mark a topic although the cluster or a log directory still has it."""
+    max_deletes: int | None = None
+    """Segments that a run may delete; default 10,000."""
+    max_fraction: float | None = None
+    """Share of a partition's segments that a run may delete, if it has 20 or more; default 0.5."""
+    custom_metadata_max_bytes: int | None = None
+    """KIP-917's limit; a segment with more stops its partition. Default: the broker setting, else 128."""
+
+
+def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationResult:
+    """Drop the steps of the saved plan that no longer hold, and with `apply` carry out the others.
+
+    Each step is compared with the present metadata, and with the cluster or the log directories. Raises
+    UsageError for a file that is no plan, and the errors of the command that made the plan.
+    """
+    request.require_one_source()
+    saved = _load(request.plan)
+    _require_source(saved, request)
+    progress = progress or SilentProgress()
+    with (
+        mutation(
+            request.target, progress, fence_logs=saved.command != "delete", may_be_new=saved.command == "copy"
+        ) as run,
+        ExitStack() as opened,
+    ):
+        source = opened.enter_context(source_tier(request, progress)) if request.from_remote else None
+        run.from_remote = None if source is None else source.spec
+        state = run.metadata.refresh()
+        run.resolve_selection(
+            (part.topic_id_partition for part in state), (step.topic_id_partition for step in saved.steps)
+        )
+        plan = run.narrowed(_recheck(run, request, saved, state))
+        partitions = {step.topic_id_partition for step in plan.steps}
+
+        def check() -> None:
+            run.check_fence(partitions, unknown_is_safe=saved.command == "delete")
+            if saved.command == "sweep":
+                run.check_limits(
+                    plan, state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
+                )
+                check_not_ahead(state, decided_as_of_ms(plan), clock_ms=clock_ms())
+
+        def options() -> RunOptions:
+            match saved.command:
+                case "copy":
+                    return run.copy_options(
+                        None if source is None else source.sources,
+                        custom_metadata_max_bytes=request.custom_metadata_max_bytes,
+                    )
+                case "sweep":
+                    return run.sweep_options({})
+                case _:
+                    return run.removal_options()
+
+        return run.conclude(plan, options, check=check)
+
+
+def _load(file: Path) -> Plan:
+    try:
+        plan = Plan.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as e:
+        raise UsageError(f"{file}: {e}") from e
+    if plan.command not in _COMMANDS:
+        raise UsageError(
+            f"{file}: a plan of {plan.command!r}", hint=f"expected one of {', '.join(_COMMANDS)}"
+        )
+    return plan
+
+
+def _require_source(plan: Plan, request: ApplyRequest) -> None:
+    """Raise UsageError if the request and the plan disagree on where segments are copied from."""
+    from_tier = any(SOURCE_SEGMENT_ID in step.details for step in plan.steps)
+    if from_tier and request.from_remote is None:
+        raise UsageError("--from-remote is missing", hint="the plan copies from tier to tier")
+    if request.from_remote is not None and (plan.command != "copy" or (plan.steps and not from_tier)):
+        raise UsageError("--from-remote: the plan does not copy from tier to tier")
+    if plan.command == "copy" and not request.log_dir and request.from_remote is None:
+        raise UsageError("--log-dir is missing", hint="a plan of copy needs the directories it was made from")
+
+
+def _recheck(run: Mutation, request: ApplyRequest, plan: Plan, state: TierState) -> Plan:
+    """Return the plan without the steps that no longer hold; each of these becomes a skip with its reason."""
+    topics = CurrentTopics.of(run.read_logs())
+    if run.cluster is not None and plan.command != "copy":
+        topics = run.cluster.current_topics({step.topic for step in plan.steps})
+    expired = still_expired(run, state) if plan.command == "sweep" else None
+    checked = recheck(plan, state)
+    skipped = [Skip.of(d.step.topic_id_partition, d.reason, d.step.segment_id) for d in checked.dropped]
+    kept: list[Step] = []
+    for step in checked.plan.steps:
+        reason = _why_not_current(run, step, topics) if plan.command != "delete" else None
+        if expired is not None and step.details.get("breach") in RETENTION and step.segment_id not in expired:
+            reason = reason or "the topic's settings, as they are now, don't delete it"
+        if reason:
+            skipped.append(Skip.of(step.topic_id_partition, reason, step.segment_id))
+        else:
+            kept.append(step)
+    _refuse_existing(kept, topics, force=request.force)
+    return replace(checked.plan, steps=tuple(kept), skipped=(*checked.plan.skipped, *skipped))
+
+
+def _why_not_current(run: Mutation, step: Step, topics: CurrentTopics) -> str | None:
+    if step.topic_id_partition.topic_partition in run.unreadable:
+        return "its log can't be read"
+    return topics.why_not_current(step.topic_id_partition)
+
+
+def _refuse_existing(steps: Sequence[Step], topics: CurrentTopics, *, force: bool) -> None:
+    """Raise SafetyRefusal if a topic that the plan marks exists, unless `force`."""
+    current = {topic_id for ids in topics.ids.values() for topic_id in ids}
+    marks = {step.topic_id for step in steps if step.action is Action.MARK_PARTITION}
+    if marks & current and not force:
+        raise SafetyRefusal(
+            f"there still is a topic with id {', '.join(sorted(marks & current))}",
+            hint="delete the topic first; --force marks it all the same",
+        )

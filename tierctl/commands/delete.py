@@ -1,0 +1,234 @@
+"""`delete`: KIP-405's RemotePartitionRemover, which removes deleted topics from the tier."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tierctl.apply.defaults import REMOVER_INTERVAL_MS
+from tierctl.apply.stop import Stop, stop_on_signals
+from tierctl.commands.mutation import Mutation, MutationResult, mutation
+from tierctl.commands.request import MutationRequest
+from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.plan.delete import plan_mark, plan_removal
+from tierctl.plan.fencing import leaked_topic_ids
+from tierctl.plan.plan import Plan
+from tierctl.state.tier import TierState
+
+_FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+_TRY_AGAIN = frozenset({ExitCode.RETRYABLE, ExitCode.LOCKED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteRequest(MutationRequest):
+    """A request to mark deleted topics, or to delete the objects of those that are marked."""
+
+    find: bool = False
+    """Look for topic ids in the metadata that the cluster's controller does not know."""
+    mark: bool = False
+    """Publish DELETE_PARTITION_MARKED for a topic id, or with `find` for each that was found."""
+    force: bool = False
+    """Mark a topic although the cluster or a log directory still has it."""
+    interval: int | None = None
+    """Milliseconds between the end of a run and the next run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakedTopic:
+    """A deleted topic of which the tier still has objects."""
+
+    topic: str
+    topic_id: Uuid
+    partitions: int
+    segments: int
+    log_bytes: int
+    delete_state: str | None
+    """The delete states of its partitions, joined by commas; None if none is marked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeakedTopics:
+    """The topic ids in the metadata that the cluster's controller does not know."""
+
+    topics: Sequence[LeakedTopic]
+    exit_code: ExitCode
+
+
+def delete(
+    request: DeleteRequest, progress: Progress | None = None, *, stop: Stop | None = None
+) -> MutationResult:
+    """Plan the deletes of one run, and with `apply` carry them out.
+
+    With `mark` the plan marks topics; otherwise it deletes the objects of the partitions that are marked,
+    segment by segment. A topic created again under the same name is not touched. With `stop` the caller
+    already listens to signals. Source: KIP-405, RemotePartitionRemover.
+    """
+    _check(request)
+    # Brokers never delete these partitions, so a running broker does not compete.
+    with mutation(request, progress or SilentProgress(), fence_logs=False) as run:
+        state = run.metadata.refresh()
+        run.resolve_selection(part.topic_id_partition for part in state)
+        plan = run.narrowed(_plan_mark(run, request, state) if request.mark else plan_removal(state))
+        partitions = {step.topic_id_partition for step in plan.steps}
+        return run.conclude(
+            plan,
+            run.removal_options,
+            check=lambda: run.check_fence(partitions, unknown_is_safe=True),
+            stop=stop,
+        )
+
+
+def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None) -> LeakedTopics:
+    """Return the topic ids that the cluster does not know, with the tier's contents of each."""
+    _check(request)
+    if request.apply:
+        raise UsageError("--find only lists", hint="add --mark, or leave --apply out")
+    with mutation(request, progress or SilentProgress(), fence_logs=False) as run:
+        state = run.metadata.refresh()
+        run.resolve_selection(part.topic_id_partition for part in state)
+        leaked = [_leaked_topic(state, topic_id) for topic_id in _leaked_ids(run, request, state)]
+        damaged = run.report_quarantined(state)
+        return LeakedTopics(topics=leaked, exit_code=ExitCode.CORRUPT if damaged else ExitCode.OK)
+
+
+@dataclass(slots=True)
+class RepeatedDeletes:
+    """Runs of `delete`, one after the other until a signal arrives; iterate to get their results."""
+
+    request: DeleteRequest
+    progress: Progress
+    exit_code: int = ExitCode.OK
+    """After the last run: the signal's exit code, or that of the last run."""
+
+    def __iter__(self) -> Iterator[MutationResult]:
+        """Yield the result of each run, and wait for the interval after it.
+
+        A run that fails for a passing reason is reported, and the next run tries again.
+        """
+        interval_ms = self.request.interval or REMOVER_INTERVAL_MS
+        with stop_on_signals(Stop()) as stop:
+            while not stop.asked():
+                try:
+                    result = delete(self.request, self.progress, stop=stop)
+                    self.exit_code = result.exit_code
+                    yield result
+                except TierctlError as e:
+                    if e.exit_code not in _TRY_AGAIN:
+                        raise
+                    self.progress.say(f"{e.message}; the next run is in {interval_ms} ms")
+                stop.wait(interval_ms / 1000)
+        self.exit_code = stop.exit_code or self.exit_code
+
+
+def delete_repeatedly(request: DeleteRequest, progress: Progress | None = None) -> RepeatedDeletes:
+    """Return the runs of `delete`, each beginning `interval` milliseconds after the end of the one before."""
+    _check(request)
+    return RepeatedDeletes(request, progress or SilentProgress())
+
+
+def _check(request: DeleteRequest) -> None:
+    """Raise UsageError for fields that contradict each other."""
+    if request.find:
+        if request.interval is not None:
+            raise UsageError("--find looks once", hint="leave --interval out")
+        if request.bootstrap_server is None and not (request.metadata or "").startswith("kafka:"):
+            raise _no_controller()
+    if request.mark and request.interval is not None:
+        raise UsageError("--mark is done once", hint="leave --interval out")
+    if request.interval is not None and not request.apply:
+        raise UsageError("--interval repeats a run that changes things", hint="add --apply")
+
+
+def _no_controller() -> UsageError:
+    return UsageError(
+        "--find needs the cluster's controller",
+        hint="name the cluster with --bootstrap-server, or --metadata kafka://...",
+    )
+
+
+def _leaked_ids(run: Mutation, request: DeleteRequest, state: TierState) -> list[Uuid]:
+    """Return the selected topic ids, ordered by name, that the controller does not know.
+
+    Topics whose deletion is finished are left out.
+    """
+    if run.cluster is None:
+        raise _no_controller()
+    parts = [p for p in state if p.delete_state is not _FINISHED and (len(p.cache) or p.delete_state)]
+    illegal = {
+        p.topic_id_partition.topic for p in parts if not is_legal_topic_name(p.topic_id_partition.topic)
+    }
+    for name in sorted(illegal):
+        run.progress.say(f"{name!r} is no legal topic name: nothing of it is looked for")
+    partitions = [p.topic_id_partition for p in parts if p.topic_id_partition.topic not in illegal]
+    # The metadata were read first: a topic created since can't be taken for a deleted one.
+    found = leaked_topic_ids(run.cluster.topics(p.topic for p in partitions), partitions)
+    if partitions and len(found) == len({p.topic_id for p in partitions}):
+        _require_own_cluster(run, request, len(found))
+    selected = {p.topic_id for p in partitions if p in run.resources.selection}
+    return sorted(selected & found.keys(), key=lambda topic_id: (found[topic_id], topic_id))
+
+
+def _require_own_cluster(run: Mutation, request: DeleteRequest, topic_ids: int) -> None:
+    """Raise SafetyRefusal to mark every topic, unless `force`: every topic is unknown to a wrong cluster."""
+    message = f"the cluster knows none of the {topic_ids} topics in the metadata"
+    is_sure = run.cluster is not None and run.cluster.is_of_this_cluster()
+    if request.mark and not is_sure and not request.force:
+        raise SafetyRefusal(
+            f"{message}, and nothing else shows that it is the one whose tier this is",
+            hint="name the data's cluster with --bootstrap-server; --force marks all of them as deleted",
+        )
+    if not is_sure:
+        run.progress.say(f"{message}: is it the one whose tier this is?")
+
+
+def _leaked_topic(state: TierState, topic_id: Uuid) -> LeakedTopic:
+    parts = [part for part in state if part.topic_id_partition.topic_id == topic_id]
+    segments = [s for part in parts for s in part.cache.list_remote_log_segments()]
+    states = sorted({str(part.delete_state) for part in parts if part.delete_state is not None})
+    return LeakedTopic(
+        topic=parts[0].topic_id_partition.topic,
+        topic_id=topic_id,
+        partitions=len(parts),
+        segments=len(segments),
+        log_bytes=sum(s.segment_size_in_bytes for s in segments),
+        delete_state=",".join(states) or None,
+    )
+
+
+def _plan_mark(run: Mutation, request: DeleteRequest, state: TierState) -> Plan:
+    wanted = _leaked_ids(run, request, state) if request.find else [_topic_id(run, state)]
+    current = {log.topic_id_partition.topic_id for log in run.read_logs()}
+    if run.cluster is not None:
+        names = {p.topic_id_partition.topic for p in state if p.topic_id_partition.topic_id in wanted}
+        current |= {topic.topic_id for topic in run.cluster.topics(names).values()}
+    return plan_mark(state, wanted, current_topic_ids=current, force=request.force)
+
+
+def _topic_id(run: Mutation, state: TierState) -> Uuid:
+    """Return the one topic id that is selected; SafetyRefusal if several topics had the selected name."""
+    selection = run.resources.selection
+    if selection.topic_ids:
+        if len(selection.topic_ids) > 1:
+            raise UsageError("--mark takes one --topic-id at a time")
+        return next(iter(selection.topic_ids))
+    if len(selection.topics) != 1:
+        raise UsageError("--mark needs --topic-id, or one --topic")
+    name = next(iter(selection.topics))
+    ids = _undeleted_ids(state, name)
+    if not ids:
+        raise NotFoundError(f"the metadata know no topic {name!r} that is not deleted already")
+    if len(ids) > 1:
+        raise SafetyRefusal(
+            f"topic {name!r} is the name of {len(ids)} topics: {', '.join(sorted(ids))}",
+            hint="say which is meant with --topic-id",
+        )
+    return next(iter(ids))
+
+
+def _undeleted_ids(state: TierState, name: str) -> set[Uuid]:
+    """Return the topic ids under `name` that have a partition whose deletion is not finished."""
+    return {
+        part.topic_id_partition.topic_id
+        for part in state
+        if part.topic_id_partition.topic == name and part.delete_state is not _FINISHED
+    }

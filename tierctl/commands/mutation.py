@@ -1,0 +1,359 @@
+"""The flow of every command that may change a tier: fences, a plan, and with `apply` its outcomes."""
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+
+from tierctl.apply.copy.log_source import LogSources
+from tierctl.apply.copy.source import Sources
+from tierctl.apply.defaults import NOT_A_BROKER_ID
+from tierctl.apply.engine import Engine, LocalEngine
+from tierctl.apply.exclusion import fenced, leased
+from tierctl.apply.journal import Journal
+from tierctl.apply.outcome import Outcome, exit_code
+from tierctl.apply.run import RunOptions, run
+from tierctl.apply.run_context import RunContext
+from tierctl.apply.stop import Stop, stop_on_signals
+from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources, clock_ms
+from tierctl.commands.running_cluster import RunningCluster
+from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError, UsageError
+from tierctl.files import replace_durably
+from tierctl.locallog import list_partitions, read_log_dirs, read_properties
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.ids import ZERO_UUID
+from tierctl.model.progress import Progress, no_op
+from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
+from tierctl.plan.plan import Plan, Skip
+from tierctl.state.tier import TierState
+from tierctl.storage import RemoteStorageManager, TierSpec
+from tierctl.storage.retry import RetrySettings
+
+CUSTOM_METADATA_MAX_BYTES = "remote.log.metadata.custom.metadata.max.bytes"
+_QUARANTINED_SHOWN_MAX = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationResult:
+    """A plan and, if it was carried out, the outcome of each of its steps."""
+
+    plan: Plan
+    outcomes: Sequence[Outcome] | None
+    """None if the plan was only made."""
+    exit_code: int
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the plan has steps that nobody carried out yet."""
+        return self.outcomes is None and bool(self.plan.steps)
+
+
+@dataclass(kw_only=True)
+class Mutation:
+    """One run of a command that may change a tier; `mutation` opens it.
+
+    With `apply` the fences are up and the metadata are writable.
+    """
+
+    request: MutationRequest
+    resources: Resources
+    metadata: RemoteLogMetadataManager
+    unreadable: set[TopicPartition] = field(default_factory=set)
+    """Partitions whose log could not be read."""
+    is_source_damaged: bool = False
+    """Whether a tier that is copied from has metadata that could not be used."""
+    from_remote: TierSpec | None = None
+    """The tier that is copied from."""
+
+    @property
+    def progress(self) -> Progress:
+        """The receiver of messages."""
+        return self.resources.progress
+
+    @cached_property
+    def settings(self) -> dict[str, str]:
+        """Broker settings of `config` and `override`; the latter win."""
+        settings = read_properties(self.request.config) if self.request.config else {}
+        for text in self.request.override:
+            name, equals, value = text.partition("=")
+            if not equals:
+                raise UsageError(f"--override {text}: expected NAME=VALUE")
+            settings[name.strip()] = value.strip()
+        return settings
+
+    def read_logs(self, partitions: Collection[TopicPartition] | None = None) -> list[LocalLog]:
+        """Read the logs of the log directories that have a selected name and number, or of `partitions`.
+
+        A log that can't be read is reported and added to `unreadable`; the other logs are still read.
+        """
+        select = (
+            self.resources.selection_request.may_select if partitions is None else partitions.__contains__
+        )
+
+        def report(folder: Path, error: TierctlError) -> None:
+            self.progress.say(f"unreadable: {folder}: {error.message}")
+            self.unreadable.add(TopicPartition.parse(folder.name))
+
+        return read_log_dirs(list(self.request.log_dir), select=select, on_error=report)
+
+    def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
+        """Resolve the selection among the `known` partitions, those of the log directories included."""
+        in_logs = list_partitions(self.request.log_dir)
+        # A log that can't be read has an unknown id, but its name is known.
+        unreadable = (TopicIdPartition(ZERO_UUID, p.topic, p.partition) for p in self.unreadable)
+        return self.resources.resolve_selection(in_logs, unreadable, *known)
+
+    def narrowed(self, plan: Plan) -> Plan:
+        """Return the part of `plan` about selected partitions whose log could be read."""
+        selection = self.resources.selection
+        steps = [step for step in plan.steps if step.topic_id_partition in selection]
+        skips = [skip for skip in plan.skipped if skip.topic_id_partition in selection]
+        partitions = {step.topic_id_partition for step in steps}
+        unread = {p for p in partitions if p.topic_partition in self.unreadable}
+        kept = [step for step in steps if step.topic_id_partition not in unread]
+        skips += [Skip.of(partition, "its log can't be read") for partition in sorted(unread)]
+        return replace(plan, steps=tuple(kept), skipped=tuple(skips))
+
+    def copy_options(
+        self, sources: Sources | None = None, *, custom_metadata_max_bytes: int | None = None
+    ) -> RunOptions:
+        """Return the options of a copy; `sources` are the log directories if None."""
+        setting = self.settings.get(CUSTOM_METADATA_MAX_BYTES, str(DEFAULT_MAX_BYTES))
+        try:
+            max_bytes = int(setting) if custom_metadata_max_bytes is None else custom_metadata_max_bytes
+        except ValueError:
+            raise UsageError(f"{CUSTOM_METADATA_MAX_BYTES}={setting!r} is not a whole number") from None
+        sources = LogSources(self.read_logs) if sources is None else sources
+        return RunOptions(sources=sources, custom_metadata_max_bytes=max_bytes, fence=self.check_fence)
+
+    def sweep_options(self, log_starts: Mapping[TopicIdPartition, int]) -> RunOptions:
+        """Return the options of a sweep; `log_starts` are the log start offsets that were asked for."""
+        kept = self.journal is not None or self.cluster is not None
+        if log_starts and not kept:
+            self.progress.say(
+                "the raised log starts are not kept: give --state-dir, or the same options each time"
+            )
+        return RunOptions(
+            log_starts=log_starts,
+            raise_log_starts=self._raise_log_starts if kept else None,
+            fence=self.check_fence,
+        )
+
+    def _raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:
+        # On the cluster first: the journal must never be ahead of the log start that consumers see.
+        if self.cluster is not None:
+            self.cluster.raise_log_starts(starts)
+        if self.journal is not None:
+            self.journal.raise_log_starts(starts)
+
+    def removal_options(self) -> RunOptions:
+        """Return the options of partition deletes."""
+        journal = self.journal
+        return RunOptions(
+            commit_processed=None if journal is None else journal.commit_processed,
+            fence=lambda partitions: self.check_fence(partitions, unknown_is_safe=True),
+        )
+
+    @cached_property
+    def cluster(self) -> RunningCluster | None:
+        """The cluster that has the data; None if none is named."""
+        cluster = self.resources.cluster
+        if cluster is None:
+            return None
+        return RunningCluster(
+            cluster=cluster,
+            metadata=self.metadata,
+            topic=self.resources.metadata_topic() if self.resources.is_on_cluster else None,
+            own_broker_ids={NOT_A_BROKER_ID, self.request.broker_id},
+            now_ms=clock_ms,
+        )
+
+    def check_fence(self, partitions: Collection[TopicIdPartition], *, unknown_is_safe: bool = False) -> None:
+        """Raise SafetyRefusal if brokers may do this work themselves, unless `allow_live_brokers`."""
+        if self.cluster is not None and partitions and not self.request.allow_live_brokers:
+            self.cluster.check_fence(partitions, unknown_is_safe=unknown_is_safe)
+
+    def check_plan_fence(
+        self,
+        plan: Plan,
+        examined: Collection[TopicIdPartition],
+        more: Collection[TopicIdPartition] = (),
+    ) -> None:
+        """Raise SafetyRefusal if brokers may carry out a step of `plan`, or work on `more`, themselves.
+
+        Partitions without a step are left to the brokers that lead them; a plan without steps is refused if
+        brokers do the work on all `examined` partitions.
+        """
+        planned = {step.topic_id_partition for step in plan.steps} | set(more)
+        if planned:
+            self.check_fence(planned)
+        elif self.cluster is not None and not self.request.allow_live_brokers:
+            self.cluster.check_any_open(examined)
+
+    @cached_property
+    def journal(self) -> Journal | None:
+        """The records of earlier runs in the state directory; None without one."""
+        return None if self.request.state_dir is None else Journal(self.request.state_dir)
+
+    def check_limits(
+        self, plan: Plan, state: TierState, *, max_deletes: int | None, max_fraction: float | None
+    ) -> None:
+        """Raise LimitExceeded if the plan deletes more than the limits (None: the defaults) allow."""
+        check_limits(
+            plan,
+            state,
+            max_deletes=MAX_DELETES if max_deletes is None else max_deletes,
+            max_fraction=MAX_FRACTION if max_fraction is None else max_fraction,
+        )
+
+    def report_quarantined(self, state: TierState) -> bool:
+        """Name the metadata records that could not be used; return whether there are any."""
+        quarantined = state.quarantined
+        for bad in quarantined[:_QUARANTINED_SHOWN_MAX]:
+            self.progress.say(
+                f"quarantined: __remote_log_metadata-{bad.metadata_partition} offset {bad.metadata_offset}: "
+                f"{bad.error.message}; this metadata partition decides no deletes"
+            )
+        if len(quarantined) > _QUARANTINED_SHOWN_MAX:
+            self.progress.say(f"quarantined: {len(quarantined) - _QUARANTINED_SHOWN_MAX} more records")
+        return bool(quarantined)
+
+    def conclude(
+        self,
+        plan: Plan,
+        options: Callable[[], RunOptions],
+        *,
+        check: Callable[[], None] | None = None,
+        stop: Stop | None = None,
+    ) -> MutationResult:
+        """Return `plan`, or with `apply` carry it out and return its outcomes too.
+
+        `check` raises LimitExceeded or SafetyRefusal for a plan that may not be carried out; without `apply`
+        the reason is only reported. With `stop` the caller already listens to signals.
+        """
+        damaged = (
+            self.report_quarantined(self.metadata.state) or bool(self.unreadable) or self.is_source_damaged
+        )
+        for skip in plan.skipped:
+            segment = f" segment {skip.segment_id}" if skip.segment_id else ""
+            self.progress.say(f"skipped {skip.topic_id_partition}{segment}: {skip.reason}")
+        write_plan(plan, self.request.plan_out)
+        if self.request.apply:
+            if check is not None:
+                check()
+            return self._carry_out(plan, options, damaged=damaged, stop=stop)
+        self._warn(check)
+        code = ExitCode.CORRUPT if damaged else ExitCode.OK
+        return MutationResult(plan=plan, outcomes=None, exit_code=code)
+
+    def _carry_out(
+        self, plan: Plan, options: Callable[[], RunOptions], *, damaged: bool, stop: Stop | None
+    ) -> MutationResult:
+        total = sum(int(step.details.get("segment_size_in_bytes") or 0) for step in plan.steps)
+        # Executors report their bytes only at the end of a wave; Spark's own bar shows their tasks.
+        watched = total and not self.resources.is_on_spark
+        bar = self.progress.bar(plan.command, unit="bytes", total=total) if watched else nullcontext(no_op)
+        with ExitStack() as held, bar as advance:
+            if stop is None:
+                stop = held.enter_context(stop_on_signals(Stop()))
+            lease = held.enter_context(leased(self.remote, stop))
+            outcomes = run(plan, self._run_context(plan, stop, advance), options())
+            lost = lease is not None and lease.is_lost()
+        damaged = damaged or bool(self.metadata.state.quarantined)
+        if lost:
+            self.progress.say(
+                "stopped: it is not certain any more that no other tierctl changes this tier; run again"
+            )
+            code: int = ExitCode.LOCKED
+        else:
+            code = stop.exit_code or exit_code(outcomes, quarantined=damaged)
+        return MutationResult(plan=plan, outcomes=outcomes, exit_code=code)
+
+    def _run_context(self, plan: Plan, stop: Stop, advance: Callable[[int], None]) -> RunContext:
+        engine = self._engine(plan, stop)
+        return RunContext(
+            remote=self.remote,
+            metadata=self.metadata,
+            clock_ms=clock_ms,
+            new_segment_id=new_segment_id,
+            broker_id=self.request.broker_id,
+            engine=engine,
+            wave_size=self.request.wave_size or engine.wave_size,
+            stop=stop,
+            advance=advance,
+            allow_missing_objects=self.request.allow_missing_objects,
+        )
+
+    def _engine(self, plan: Plan, stop: Stop) -> Engine:
+        if not plan.steps or not self.resources.is_on_spark:
+            return LocalEngine(self.request.threads)
+        from tierctl.spark.executors.engine import SparkEngine
+        from tierctl.spark.executors.worker import BenchSpec
+
+        spec = BenchSpec(remote=self._tier_spec.resolved(self.remote), from_remote=self.from_remote)
+        return SparkEngine(self.resources.spark, spec, stop=stop, what=plan.command)
+
+    @cached_property
+    def remote(self) -> RemoteStorageManager:
+        """The tier; failed calls are repeated as the retry settings say."""
+        return self.resources.open_tier(self._tier_spec)
+
+    @cached_property
+    def _tier_spec(self) -> TierSpec:
+        retry = RetrySettings.from_settings(self.settings, attempts=self.request.attempts)
+        return self.resources.tier_spec(self.settings, retry)
+
+    def _warn(self, check: Callable[[], None] | None) -> None:
+        try:
+            if check is not None:
+                check()
+        except (LimitExceeded, SafetyRefusal) as e:
+            self.progress.say(f"--apply would refuse this: {e.message}")
+
+
+def write_plan(plan: Plan, file: Path | None) -> None:
+    """Write the plan to `file` for `tierctl apply`, whole or not at all; do nothing if `file` is None."""
+    if file is None:
+        return
+    try:
+        replace_durably(file.absolute(), plan.dumps().encode())
+    except OSError as e:
+        raise UsageError(f"--plan-out {file}: {e.strerror}") from e
+
+
+def new_segment_id() -> Uuid:
+    """Return a random id that does not begin with '-', so that no tool takes it for an option.
+
+    Source: Kafka's Uuid.randomUuid.
+    """
+    while True:
+        candidate = Uuid.from_bytes(uuid.uuid4().bytes)
+        if not candidate.startswith("-"):
+            return candidate
+
+
+@contextmanager
+def mutation(
+    request: MutationRequest,
+    progress: Progress,
+    *,
+    fence_logs: bool = True,
+    may_be_new: bool = False,
+    make_topic: bool = False,
+) -> Iterator[Mutation]:
+    """Open what the request names; with `apply` behind the fences and for writing.
+
+    With `may_be_new` the metadata folder need not have a metadata topic yet; else NotFoundError.
+    LockedError if another tierctl is at work; SafetyRefusal if a broker runs on a log directory, unless
+    `allow_live_brokers` or not `fence_logs`.
+    """
+    with Resources(request=request, progress=progress) as resources, ExitStack() as held:
+        if request.apply:
+            fence_logs = fence_logs and not request.allow_live_brokers
+            held.enter_context(fenced(request.log_dir if fence_logs else ()))
+        metadata = resources.metadata(writable=request.apply, may_be_new=may_be_new, make_topic=make_topic)
+        yield Mutation(request=request, resources=resources, metadata=metadata)

@@ -1,0 +1,88 @@
+"""Requests: everything that a use case is asked, as frozen data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
+from tierctl.model.engine import EngineName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Where the data are, which partitions are meant, and where the work is done.
+
+    Each field means the same as the command-line option of its name. A use case reads the fields that its
+    command has options for and ignores the others.
+    """
+
+    metadata: str | None = None
+    """URI or path of the metadata topic."""
+    bootstrap_server: str | None = None
+    """`host:port[,...]` of the cluster that the topics are on; default: the one in `metadata`."""
+    command_config: Path | None = None
+    """Client properties file, as Kafka's own tools take it."""
+    config: Path | None = None
+    """A broker's server.properties."""
+    remote: str | None = None
+    """URI or path of the remote tier."""
+    layout: str | None = None
+    """`kafka` or `aiven`; default: the layout found in the tier."""
+    aiven_private_key: Sequence[str] = ()
+    """`[ID=]FILE` of RSA private keys in PEM."""
+    log_dir: Sequence[Path] = ()
+    """Brokers' log directories."""
+    topic_configs: Path | None = None
+    """Properties file of topic settings, used where no cluster can be asked."""
+    state_dir: Path | None = None
+    """Directory that keeps the state between runs."""
+    topic: Sequence[str] = ()
+    """Names of the selected topics; empty selects all."""
+    partition: Sequence[int] = ()
+    """Numbers of the selected partitions; empty selects all."""
+    topic_id: Sequence[str] = ()
+    """Ids of the selected topics, unpadded base64url; empty selects all."""
+    now_ms: int | None = None
+    """Time as of which to decide, in milliseconds since 1970; default: the clock."""
+    engine: EngineName = EngineName.LOCAL
+    """Where the work is done: in threads of this process, or on executors of Spark."""
+    master: str | None = None
+    """Spark's master URL."""
+    spark_conf: Sequence[str] = ()
+    """Spark settings as `KEY=VALUE`; never a credential."""
+    verbose: bool = False
+    """Whether Spark's own log is shown."""
+
+    @property
+    def is_mutating(self) -> bool:
+        """Whether the use case may change a tier or the metadata topic."""
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationRequest(Request):
+    """A request of a command that may change a tier: it only plans unless `apply` is true."""
+
+    apply: bool = False
+    """Carry the plan out; otherwise nothing changes."""
+    plan_out: Path | None = None
+    """File to which the plan is written as JSON."""
+    allow_live_brokers: bool = False
+    """Continue although brokers may do the same work."""
+    allow_missing_objects: bool = False
+    """Continue although the tier has no object of finished segments."""
+    broker_id: int = NOT_A_BROKER_ID
+    """Broker id that published events carry."""
+    wave_size: int | None = None
+    """Segments that are published, moved and confirmed together; default: what suits the engine."""
+    threads: int = THREADS
+    """Segments that are stored or deleted at the same time on the local engine."""
+    attempts: int = ATTEMPTS
+    """Tries of each call to the store."""
+    override: Sequence[str] = ()
+    """Broker settings as `NAME=VALUE`, which win over those of `config`."""
+
+    @property
+    def is_mutating(self) -> bool:
+        """Whether the use case may change a tier or the metadata topic."""
+        return True

@@ -1,0 +1,305 @@
+"""Resources: the objects that a request names, opened on first use and closed together."""
+
+import time
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+
+from tierctl.commands.request import Request
+from tierctl.errors import UsageError
+from tierctl.kafka.cluster import Cluster
+from tierctl.locallog import read_log_dirs, read_properties, read_topic_configs
+from tierctl.metadata import open_metadata, open_metadata_topic
+from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
+from tierctl.metadata.parallel_fold import BulkFold
+from tierctl.metadata.topic.local_log import require_topic
+from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.model import LocalLog, Selection, SelectionRequest, TopicConfig, TopicIdPartition
+from tierctl.model.engine import EngineName
+from tierctl.model.private_keys import private_keys_of
+from tierctl.model.progress import Progress
+from tierctl.model.uris import folder_of
+from tierctl.read.indexes import IndexFetcher, UncachedIndexes
+from tierctl.read.partitions import Readable
+from tierctl.read.problems import Problems
+from tierctl.read.view import PartitionView
+from tierctl.spark.session.settings import SparkSettings
+from tierctl.state.tier import TierState
+from tierctl.storage import RemoteStorageManager, TierSpec, open_tier, store_uri
+from tierctl.storage.index_cache import RemoteIndexCache
+from tierctl.storage.retry import RetrySettings
+
+if TYPE_CHECKING:
+    from tierctl.spark.executors.transport import Executors
+    from tierctl.spark.session.session import Session
+
+
+class _Closable(Protocol):
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=_Closable)
+
+
+@dataclass(kw_only=True)
+class Resources:
+    """Open what `request` names when it is first asked for; close it all at the end of the `with` block.
+
+    Errors that do not end the run go to `problems`, which decides the exit code of a command that reads.
+    """
+
+    request: Request
+    progress: Progress
+    problems: Problems = field(init=False)
+    _selection: Selection | None = field(default=None, init=False, repr=False)
+    _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.problems = Problems(self.progress.problem)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # Closing callbacks receive the exception, so that Spark's errors are translated there.
+        self._open.__exit__(kind, error, trace)
+
+    def _closing(self, opened: C) -> C:
+        self._open.callback(opened.close)
+        return opened
+
+    @property
+    def metadata_folder(self) -> Path:
+        """The folder that `metadata` names; UsageError if it is not given or not a folder."""
+        return folder_of("--metadata", required("--metadata", self.request.metadata))
+
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether `metadata` is a topic on a cluster."""
+        return required("--metadata", self.request.metadata).startswith("kafka:")
+
+    @property
+    def _metadata_uri(self) -> str:
+        given = required("--metadata", self.request.metadata)
+        return given if self.is_on_cluster else folder_of("--metadata", given).as_uri()
+
+    def metadata(
+        self, *, writable: bool = False, may_be_new: bool = False, make_topic: bool = False
+    ) -> RemoteLogMetadataManager:
+        """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
+
+        Raise NotFoundError for a folder without a metadata topic, unless the topic `may_be_new`: then it
+        reads as empty, and is made when `writable`. `make_topic` makes a missing topic on a cluster.
+        """
+        uri = self._metadata_uri
+        if not (may_be_new or self.is_on_cluster):
+            require_topic(self.metadata_folder)
+        return self._closing(
+            open_metadata(
+                uri,
+                state_dir=self.request.state_dir,
+                writable=writable,
+                command_config=self.request.command_config,
+                server_config=self.request.config,
+                make_topic=writable and make_topic,
+                on_torn=self.progress.note,
+                on_note=lambda note: self.progress.say(f"state directory: {note}"),
+                bulk=self._bulk_fold(),
+            )
+        )
+
+    def _bulk_fold(self) -> BulkFold | None:
+        """Return the fold on executors, which reads the topic first; None on the local engine."""
+        if not self.is_on_spark:
+            return None
+        from tierctl.spark.executors.fold import SparkFold
+
+        return SparkFold(self.executors, self.metadata_location)
+
+    def read_state(self) -> TierState:
+        """Read the state of the tier; metadata records that can't be used become problems."""
+        state = self.metadata().refresh()
+        for bad in state.quarantined:
+            source = f"__remote_log_metadata-{bad.metadata_partition}, offset {bad.metadata_offset}"
+            self.problems.report(bad.error.within(source))
+        return state
+
+    @property
+    def metadata_location(self) -> TopicLocation:
+        """Where executors find the metadata topic."""
+        command_config, config = self.request.command_config, self.request.config
+        return TopicLocation(
+            uri=self._metadata_uri,
+            command_config=None if command_config is None else str(command_config.absolute()),
+            config=None if config is None else str(config.absolute()),
+        )
+
+    def metadata_topic(self) -> MetadataTopic:
+        """Open the metadata topic for reading its records."""
+        return self._closing(
+            open_metadata_topic(
+                self._metadata_uri,
+                command_config=self.request.command_config,
+                server_config=self.request.config,
+                on_torn=self.progress.note,
+            )
+        )
+
+    @cached_property
+    def cluster(self) -> Cluster | None:
+        """The cluster that the topics are on: `bootstrap_server`, else that of `metadata`; None without."""
+        servers = self.request.bootstrap_server
+        if servers is None and (self.request.metadata or "").startswith("kafka:"):
+            servers = self.request.metadata
+        if servers is None:
+            return None
+        return self._closing(
+            Cluster.open(
+                servers, command_config=self.request.command_config, server_config=self.request.config
+            )
+        )
+
+    @cached_property
+    def remote(self) -> RemoteStorageManager:
+        """The remote tier, with the broker settings of `config`."""
+        return self.open_tier(self.tier_spec())
+
+    def open_tier(self, spec: TierSpec) -> RemoteStorageManager:
+        """Open a tier and close it with the other resources."""
+        return self._closing(open_tier(spec))
+
+    def tier_spec(
+        self, settings: Mapping[str, str] | None = None, retry: RetrySettings | None = None
+    ) -> TierSpec:
+        """Return how to open the remote tier.
+
+        `settings` are a broker's (default: those of `config`); failed calls are repeated as `retry` says
+        (default: as the settings say, and not at all for a folder).
+        """
+        uri = store_uri("--remote", required("--remote", self.request.remote))
+        if settings is None:
+            settings = read_properties(self.request.config) if self.request.config else {}
+        return TierSpec.from_settings(
+            uri,
+            settings,
+            layout=self.request.layout,
+            private_keys=private_keys_of(self.request.aiven_private_key),
+            retry=retry,
+        )
+
+    @cached_property
+    def indexes(self) -> IndexFetcher:
+        """The source of the tier's indexes; with a state directory they are kept in a bounded cache there."""
+        if self.request.state_dir is None:
+            return UncachedIndexes(self.remote)
+        return RemoteIndexCache(self.request.state_dir, self.remote)
+
+    def view(self, readable: Readable, log_start_offset: int | None = None) -> PartitionView:
+        """Return the readable records of a partition, from `log_start_offset` on if a leader states it."""
+        return PartitionView.of(
+            readable.topic_id_partition,
+            readable.cache,
+            readable.logs,
+            remote=self.remote,
+            fetcher=self.indexes,
+            report=self.problems.report,
+            log_start_offset=log_start_offset,
+        )
+
+    def logs(self) -> list[LocalLog]:
+        """Read the selected logs of the log directories; UsageError if none is given."""
+        if not self.request.log_dir:
+            raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
+        return self.logs_if_given()
+
+    def logs_if_given(self) -> list[LocalLog]:
+        """Read the selected logs of the log directories; empty if none is given."""
+        if not self.request.log_dir:
+            return []
+        logs = read_log_dirs(list(self.request.log_dir), select=self.selection_request.may_select)
+        return [log for log in logs if log.topic_id_partition in self.selection]
+
+    def topic_configs(self) -> dict[str, TopicConfig]:
+        """Read the settings by topic of `topic_configs`; empty if it is not given."""
+        return {} if self.request.topic_configs is None else read_topic_configs(self.request.topic_configs)
+
+    @property
+    def is_on_spark(self) -> bool:
+        """Whether the work is done on Spark."""
+        return self.request.engine is EngineName.SPARK
+
+    @cached_property
+    def spark(self) -> "Session":
+        """The Spark session of `master` and `spark_conf`.
+
+        UsageError for settings with which Spark can't start, EngineError if the master does not answer.
+        """
+        if not self.is_on_spark:
+            raise UsageError("this needs Spark", hint="add --engine spark")
+        from tierctl.spark.session.session import opened_session
+
+        request = self.request
+        settings = SparkSettings.of(
+            request.master,
+            request.spark_conf,
+            changes_things=request.is_mutating,
+            verbose=request.verbose,
+        )
+        return self._open.enter_context(opened_session(settings, say=self.progress.say))
+
+    @cached_property
+    def executors(self) -> "Executors":
+        """The executors of the Spark session."""
+        from tierctl.spark.executors.transport import Executors
+
+        return Executors(self.spark)
+
+    @cached_property
+    def selection_request(self) -> SelectionRequest:
+        """The topics, partitions and topic ids of the request, not yet compared with existing ones."""
+        request = self.request
+        return SelectionRequest.of(
+            topics=request.topic, partitions=request.partition, topic_ids=request.topic_id
+        )
+
+    def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
+        """Resolve the request's selection among the `known` partitions; later it is in `selection`.
+
+        NotFoundError with the nearest known names for a topic, partition or topic id that nothing has.
+        """
+        self._selection = self.selection_request.resolve(chain(*known))
+        return self._selection
+
+    @property
+    def selection(self) -> Selection:
+        """The selected user partitions; available once `resolve_selection` was called."""
+        if self._selection is None:
+            raise RuntimeError("the selection is used before it is resolved")
+        return self._selection
+
+    @cached_property
+    def now_ms(self) -> int:
+        """The time as of which to decide, read once from the clock if it is not given."""
+        return clock_ms() if self.request.now_ms is None else self.request.now_ms
+
+
+def clock_ms() -> int:
+    """Return the clock's milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def required(option: str, value: str | None) -> str:
+    """Return `value`; raise UsageError with the ways to give `option` if it is None."""
+    if value is None:
+        variable = "TIERCTL_" + option.strip("-").replace("-", "_").upper()
+        raise UsageError(
+            f"{option} is missing", hint=f"give it here, as {variable}, or in a profile of tierctl.toml"
+        )
+    return value

@@ -1,0 +1,103 @@
+"""The tier that segments are copied from, for `copy` and for `apply` of such a plan."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
+
+from tierctl.apply.copy.source import Sources
+from tierctl.apply.copy.tier_source import TierSources
+from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources
+from tierctl.errors import UsageError
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.model.progress import Progress
+from tierctl.model.uris import folder_of
+from tierctl.storage import RemoteStorageManager, TierSpec
+from tierctl.storage.spool import spool_folder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierToTierRequest(MutationRequest):
+    """A request that may copy from one tier to another.
+
+    With `from_remote`, `metadata` is the metadata topic of the tier that is copied from.
+    """
+
+    from_remote: str | None = None
+    """URI or path of the tier that is copied from."""
+    from_layout: str | None = None
+    """Layout of `from_remote`; default: the layout found there."""
+    to_metadata: str | None = None
+    """Metadata topic of `remote`, the tier that is copied to."""
+    to_command_config: Path | None = None
+    """Client properties file for `to_metadata`; default: `command_config`."""
+
+    @property
+    def target(self) -> Self:
+        """The request with `metadata` being the metadata topic of the tier that is copied to."""
+        if self.to_metadata is None:
+            return self
+        # The state directory is that of `metadata`.
+        config = self.to_command_config or self.command_config
+        return replace(self, metadata=self.to_metadata, state_dir=None, command_config=config)
+
+    @property
+    def source(self) -> Self:
+        """The request with `remote` being the tier that is copied from."""
+        return replace(self, remote=self.from_remote, layout=self.from_layout)
+
+    def require_one_source(self) -> None:
+        """Raise UsageError for fields that contradict each other or would copy a tier onto itself."""
+        if self.from_remote is None:
+            for name in ("to_metadata", "from_layout", "to_command_config"):
+                if getattr(self, name) is not None:
+                    raise UsageError(f"--{name.replace('_', '-')} goes with --from-remote")
+            return
+        if self.log_dir:
+            raise UsageError("--log-dir and --from-remote exclude each other", hint="copy from one of them")
+        if self.to_metadata is None:
+            raise UsageError(
+                "--to-metadata is missing",
+                hint="the copies need a metadata topic of their own: in that of --from-remote a broker would "
+                "take each for a second copy of the same offsets, and never delete the first",
+            )
+        if _location("--metadata", self.metadata) == _location("--to-metadata", self.to_metadata):
+            raise UsageError("--metadata and --to-metadata are the same topic", hint="name another one")
+        same_tier = _location("--from-remote", self.from_remote) == _location("--remote", self.remote)
+        if same_tier and self.from_layout == self.layout:
+            raise UsageError(
+                "--from-remote and --remote are the same tier", hint="name another one, or a layout"
+            )
+
+
+def _location(option: str, uri: str | None) -> str | None:
+    """Return `uri` in one spelling, so that two spellings of one folder are equal."""
+    if uri is None or (":" in uri.split("/", 1)[0] and not uri.startswith("file:")):
+        return uri and uri.rstrip("/")
+    return str(folder_of(option, uri).resolve())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceTier:
+    """The tier that is copied from, opened for reading; its metadata are read to their end."""
+
+    metadata: RemoteLogMetadataManager
+    remote: RemoteStorageManager
+    sources: Sources
+    spec: TierSpec
+
+
+@contextmanager
+def source_tier(request: TierToTierRequest, progress: Progress) -> Iterator[SourceTier]:
+    """Open the metadata topic and the tier that are copied from."""
+    with Resources(request=request.source, progress=progress) as resources, spool_folder() as spool:
+        metadata, remote = resources.metadata(), resources.remote
+        metadata.refresh()
+        yield SourceTier(
+            metadata=metadata,
+            remote=remote,
+            sources=TierSources(metadata, remote, spool),
+            spec=resources.tier_spec().resolved(remote),
+        )

@@ -1,0 +1,57 @@
+"""Messages and progress bars on stderr, for people."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import typer
+
+from tierctl.errors import TierctlError
+from tierctl.model.progress import Advance, Unit, no_op
+from tierctl.report.terminal import printable
+
+
+@dataclass(slots=True)
+class Console:
+    """Implement `model.Progress`: print messages on stderr, and show bars if stderr is a terminal."""
+
+    _noted: set[str] = field(default_factory=set)
+
+    def note(self, text: str) -> None:
+        """Implement `Progress.note`."""
+        if text not in self._noted:
+            self._noted.add(text)
+            self.say(f"note: {text}")
+
+    def say(self, text: str) -> None:
+        """Implement `Progress.say`."""
+        typer.echo(printable(text), err=True)
+
+    def problem(self, error: TierctlError) -> None:
+        """Implement `Progress.problem`: print the error as one that ends a run is printed."""
+        self.say(f"error: {error.message}")
+        if error.hint:
+            self.say(f"hint: {error.hint}")
+
+    @contextmanager
+    def bar(self, title: str, *, unit: Unit, total: int | None = None) -> Iterator[Advance]:
+        """Implement `Progress.bar`; without a terminal nothing is shown."""
+        if not sys.stderr.isatty():
+            yield no_op
+            return
+        from rich.console import Console as RichConsole
+        from rich.progress import (
+            BarColumn,
+            DownloadColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeRemainingColumn,
+        )
+
+        amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+        columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+        with Progress(*columns, console=RichConsole(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=total)
+            yield lambda done: bar.advance(task, done)

@@ -1,0 +1,50 @@
+"""Plans and outcomes as rows on stdout."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import typer
+
+from tierctl.plan.plan import Plan
+from tierctl.report.render import render, render_object
+
+TABLE_COLUMNS = ("action", "topic", "partition", "start_offset", "end_offset", "segment_id", "reason")
+OUTCOME_COLUMNS = ("status", *TABLE_COLUMNS[:-1], "error", "why")
+FIXED_COLUMNS = (
+    "action",
+    "reason",
+    "topic",
+    "topic_id",
+    "partition",
+    "segment_id",
+    "start_offset",
+    "end_offset",
+)
+
+
+def show_plan(plan: Plan, output: str) -> None:
+    """Print the plan: as one object in JSON, otherwise one row per step."""
+    if output == "json":
+        render_object(plan.to_json(), output)
+        return
+    rows = [step.to_json() for step in plan.steps]
+    render(rows, output, _columns(rows), table_columns=TABLE_COLUMNS)
+    if sys.stderr.isatty():
+        count = len(plan.steps)
+        typer.echo(f"{count} steps; --apply carries them out" if count else "nothing to do", err=True)
+
+
+def show_outcomes(plan: Plan, outcomes: Sequence[Mapping[str, Any]], output: str) -> None:
+    """Print the outcome of each step: beside the plan in JSON, otherwise one row per outcome."""
+    if output == "json":
+        render_object(plan.to_json() | {"outcomes": list(outcomes)}, output)
+        return
+    columns = [*_columns(outcomes), "status", "error", "why"]
+    render(outcomes, output, columns, table_columns=OUTCOME_COLUMNS)
+
+
+def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the fixed columns and then every further field of the rows, in order of appearance."""
+    found = dict.fromkeys(FIXED_COLUMNS) | {key: None for row in rows for key in row}
+    return [name for name in found if name not in {"status", "error", "why"}]
