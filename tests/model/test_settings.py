@@ -102,13 +102,12 @@ OTHER_LIBRARIES = {
 """Files that may name settings of other libraries, and why."""
 
 BEING_MOVED = {
-    "cli/mutation.py",
     "kafka/client_settings.py",
     "kafka/cluster.py",
     "kafka/server_properties.py",
     "kafka/topic_admin.py",
     "storage/index_cache.py",
-    "storage/layouts/aiven_settings.py",
+    "storage/layouts/aiven/settings.py",
     "storage/retry.py",
 }
 NAME = re.compile(r"[a-z0-9.]+[a-z0-9]")

@@ -27,13 +27,13 @@ from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress, no_op
+from tierctl.model.settings import broker
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.plan import Plan, Skip
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
 from tierctl.storage.retry import RetrySettings
 
-CUSTOM_METADATA_MAX_BYTES = "remote.log.metadata.custom.metadata.max.bytes"
 _QUARANTINED_SHOWN_MAX = 20
 
 
@@ -122,11 +122,9 @@ class Mutation:
         self, sources: Sources | None = None, *, custom_metadata_max_bytes: int | None = None
     ) -> RunOptions:
         """Return the options of a copy; `sources` are the log directories if None."""
-        setting = self.settings.get(CUSTOM_METADATA_MAX_BYTES, str(DEFAULT_MAX_BYTES))
-        try:
-            max_bytes = int(setting) if custom_metadata_max_bytes is None else custom_metadata_max_bytes
-        except ValueError:
-            raise UsageError(f"{CUSTOM_METADATA_MAX_BYTES}={setting!r} is not a whole number") from None
+        max_bytes = broker.CUSTOM_METADATA_MAX_BYTES.value(self.settings)
+        if custom_metadata_max_bytes is not None:
+            max_bytes = custom_metadata_max_bytes
         sources = LogSources(self.read_logs) if sources is None else sources
         return RunOptions(sources=sources, custom_metadata_max_bytes=max_bytes, fence=self.check_fence)
 
