@@ -8,14 +8,14 @@ from tierctl.cli.context import Context
 if TYPE_CHECKING:
     from tierctl.model import TopicIdPartition
     from tierctl.model.cluster import ClusterLog
-    from tierctl.read.partitions import Readable
+    from tierctl.read.partitions import ReadablePartition
     from tierctl.state.lineage import Lineage
 
 COLUMNS = ("topic", "topic_id", "partition", "earliest", "earliest_local", "latest_tiered", "latest")
 """By GetOffsetShell's names. latest_tiered is what the metadata say of the current lineage."""
 
 
-def offset_rows(context: Context, readable: "Iterable[Readable]") -> Iterator[dict[str, Any]]:
+def offset_rows(context: Context, readable: "Iterable[ReadablePartition]") -> Iterator[dict[str, Any]]:
     """A row of COLUMNS a partition; None where a cluster, or --log-dir, would have to say more.
 
     On a cluster also of partitions that have nothing in the tier, of the same topics and those named.
@@ -48,7 +48,7 @@ def _led(context: Context, known: "Iterable[TopicIdPartition]") -> "dict[TopicId
     return {log.topic_id_partition: log for log in cluster.logs(partitions)}
 
 
-def _of_leader(one: "Readable | None", log: "ClusterLog") -> dict[str, int | None]:
+def _of_leader(one: "ReadablePartition | None", log: "ClusterLog") -> dict[str, int | None]:
     from tierctl.state.lineage import Lineage
 
     return {
@@ -61,14 +61,14 @@ def _of_leader(one: "Readable | None", log: "ClusterLog") -> dict[str, int | Non
     }
 
 
-def _of_logs(one: "Readable") -> dict[str, int | None]:
-    from tierctl.read.replicas import choose_replica, lineage_of_segments, newest_segment
+def _of_logs(one: "ReadablePartition") -> dict[str, int | None]:
+    from tierctl.read.replicas import choose_replica, lineage_from_segments, newest_segment
     from tierctl.state.lineage import segments_in_lineage
 
     replica = choose_replica(one.logs)
     if replica is None:
         segments = list(one.cache.list_remote_log_segments())
-        lineage, newest = lineage_of_segments(segments), newest_segment(segments)
+        lineage, newest = lineage_from_segments(segments), newest_segment(segments)
         first = next(segments_in_lineage(one.cache, lineage), None)
         tiered = None if newest is None else _tiered(one, lineage, newest.end_offset + 1)
         earliest = None if first is None else first.from_offset
@@ -82,7 +82,7 @@ def _of_logs(one: "Readable") -> dict[str, int | None]:
     }
 
 
-def _tiered(one: "Readable", lineage: "Lineage", log_end_offset: int) -> int | None:
+def _tiered(one: "ReadablePartition", lineage: "Lineage", log_end_offset: int) -> int | None:
     from tierctl.state.lineage import find_highest_remote_offset
 
     highest = find_highest_remote_offset(one.cache, lineage, log_end_offset).offset

@@ -19,9 +19,9 @@ from tierctl.model.events import printed
 from tierctl.model.times import parse_time_ms
 
 if TYPE_CHECKING:
-    from tierctl.read.indexes import IndexFetcher
-    from tierctl.read.partitions import Readable
-    from tierctl.read.problems import Problems
+    from tierctl.read.index_lookup import IndexFetcher
+    from tierctl.read.partitions import ReadablePartition
+    from tierctl.read.tolerated_errors import ToleratedErrors
     from tierctl.verify.segments import Finding
 
 COLUMNS = (
@@ -161,11 +161,11 @@ def segments(
     that can't be read are reported on stderr, and the exit code is 7. With --engine spark executors read the
     metadata topic; --all is read here all the same.
     """
-    from tierctl.read.problems import Problems
+    from tierctl.read.tolerated_errors import ToleratedErrors
 
     _require(ctx)
     output = ctx.params["output"]
-    problems = Problems(show_problem)
+    problems = ToleratedErrors(show_problem)
     with Context.of(ctx) as context:
         if check:
             return _check(context, problems, output)
@@ -222,7 +222,9 @@ def _order(segment: RemoteLogSegmentMetadata) -> tuple[str, int, int, int, str, 
     )
 
 
-def _found(ctx: typer.Context, context: Context, problems: "Problems") -> Iterator[RemoteLogSegmentMetadata]:
+def _found(
+    ctx: typer.Context, context: Context, problems: "ToleratedErrors"
+) -> Iterator[RemoteLogSegmentMetadata]:
     """The segments that the options mean, in no order."""
     state = read_state(context, problems)
     chosen = [part for part in state if part.topic_id_partition in context.selection]
@@ -259,13 +261,13 @@ def _deleted(context: Context) -> Iterator[RemoteLogSegmentMetadata]:
             yield segment
 
 
-def _partitions(context: Context, problems: "Problems") -> "list[Readable]":
+def _partitions(context: Context, problems: "ToleratedErrors") -> "list[ReadablePartition]":
     from tierctl.read.partitions import tiered_partitions
 
     return tiered_partitions(read_state(context, problems), logs_if_given(context), context.selection)
 
 
-def _fetcher(context: Context) -> "Callable[[Readable], IndexFetcher | None]":
+def _fetcher(context: Context) -> "Callable[[ReadablePartition], IndexFetcher | None]":
     """Where a partition's indexes come from: nowhere without --remote, or with a name that is not legal."""
     from tierctl.read.partitions import refused
 
@@ -274,7 +276,7 @@ def _fetcher(context: Context) -> "Callable[[Readable], IndexFetcher | None]":
 
 
 def _by_time(
-    context: Context, problems: "Problems", time_ms: int
+    context: Context, problems: "ToleratedErrors", time_ms: int
 ) -> Iterator[RemoteLogSegmentMetadata | None]:
     """Of each partition the first segment of its lineage that may hold a record as late as `time_ms`."""
     from tierctl.state.lineage import segments_in_lineage
@@ -313,8 +315,8 @@ def _size_rows(found: Iterable[RemoteLogSegmentMetadata], context: Context) -> l
     return rows
 
 
-def _check(context: Context, problems: "Problems", output: options.OutputFormat) -> ExitCode:
-    from tierctl.read.leaders import believed_logs
+def _check(context: Context, problems: "ToleratedErrors", output: options.OutputFormat) -> ExitCode:
+    from tierctl.read.leader_logs import reliable_leader_logs
     from tierctl.verify.offsets import check_partition, facts_of_leader
     from tierctl.verify.segments import Severity
 
@@ -322,7 +324,7 @@ def _check(context: Context, problems: "Problems", output: options.OutputFormat)
     findings: list[Finding] = []
     readables = _partitions(context, problems)
     asked = [readable.topic_id_partition for readable in readables]
-    logs = {} if cluster is None else believed_logs(cluster, asked).logs
+    logs = {} if cluster is None else reliable_leader_logs(cluster, asked).logs
     for readable in readables:
         log = logs.get(readable.topic_id_partition)
         facts = None if log is None else facts_of_leader(readable.cache, log)

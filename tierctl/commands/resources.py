@@ -24,10 +24,10 @@ from tierctl.model.engine import EngineName
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import Progress
 from tierctl.model.uris import folder_of
-from tierctl.read.indexes import IndexFetcher, UncachedIndexes
-from tierctl.read.partitions import Readable
-from tierctl.read.problems import Problems
-from tierctl.read.view import PartitionView
+from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
+from tierctl.read.partitions import ReadablePartition
+from tierctl.read.readable_log import ReadableLog
+from tierctl.read.tolerated_errors import ToleratedErrors
 from tierctl.spark.session.settings import SparkSettings
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec, open_tier, store_uri
@@ -55,12 +55,12 @@ class Resources:
 
     request: Request
     progress: Progress
-    problems: Problems = field(init=False)
+    problems: ToleratedErrors = field(init=False)
     _selection: Selection | None = field(default=None, init=False, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.problems = Problems(self.progress.problem)
+        self.problems = ToleratedErrors(self.progress.problem)
 
     def __enter__(self) -> Self:
         return self
@@ -201,9 +201,9 @@ class Resources:
             return UncachedIndexes(self.remote)
         return RemoteIndexCache(self.request.state_dir, self.remote)
 
-    def view(self, readable: Readable, log_start_offset: int | None = None) -> PartitionView:
+    def view(self, readable: ReadablePartition, log_start_offset: int | None = None) -> ReadableLog:
         """Return the readable records of a partition, from `log_start_offset` on if a leader states it."""
-        return PartitionView.of(
+        return ReadableLog.of(
             readable.topic_id_partition,
             readable.cache,
             readable.logs,
