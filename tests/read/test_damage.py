@@ -14,7 +14,7 @@ from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 
 from tests.read import brute
-from tests.read.test_reader import leader_logs
+from tests.read.test_partition_reader import leader_logs
 from tests.read.tier import Tier, as_answers
 
 Capture = Callable[[str], Path]

@@ -32,7 +32,7 @@ def spec(tmp_path: Path) -> BenchSpec:
 def _bench(spec: BenchSpec, done: list[int] | None = None, stop: Stop | None = None) -> SideEffectContext:
     advance = [].append if done is None else done.append
     return SideEffectContext(
-        remote=spec.remote.open(), advance=advance, stop=Stop() if stop is None else stop
+        remote=open_tier(spec.remote), advance=advance, stop=Stop() if stop is None else stop
     )
 
 

@@ -108,7 +108,7 @@ def read_task(
     report_lost: ReportLost,
     from_offset: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of `task` from `from_offset` on, in offset order, with the columns of `record_columns`.
+    """Yield the records of `task` from `from_offset` on in offset order, in the columns of `record_columns`.
 
     Control records and aborted records are left out. Errors that make offsets unreadable go to `report_lost`,
     other errors of the data to `report`, and reading goes on. Memory is bounded by the bounds of
