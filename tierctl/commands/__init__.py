@@ -20,6 +20,13 @@ if TYPE_CHECKING:
         find_leaked_topics,
     )
     from tierctl.commands.mutation import MutationResult
+    from tierctl.commands.segments import (
+        PartitionOffsets,
+        SegmentsRequest,
+        SegmentsResult,
+        TopicSize,
+        segments,
+    )
     from tierctl.commands.sweep import SweepRequest, sweep
 
 __all__ = [
@@ -29,28 +36,38 @@ __all__ = [
     "LeakedTopic",
     "LeakedTopics",
     "MutationResult",
+    "PartitionOffsets",
+    "SegmentsRequest",
+    "SegmentsResult",
     "SweepRequest",
+    "TopicSize",
     "apply",
     "copy",
     "delete",
     "delete_repeatedly",
     "find_leaked_topics",
+    "segments",
     "sweep",
 ]
 
 _MODULE_OF = {
     "ApplyRequest": "apply",
-    "apply": "apply",
     "CopyRequest": "copy",
-    "copy": "copy",
     "DeleteRequest": "delete",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
+    "MutationResult": "mutation",
+    "PartitionOffsets": "segments",
+    "SegmentsRequest": "segments",
+    "SegmentsResult": "segments",
+    "SweepRequest": "sweep",
+    "TopicSize": "segments",
+    "apply": "apply",
+    "copy": "copy",
     "delete": "delete",
     "delete_repeatedly": "delete",
     "find_leaked_topics": "delete",
-    "MutationResult": "mutation",
-    "SweepRequest": "sweep",
+    "segments": "segments",
     "sweep": "sweep",
 }
 

@@ -11,15 +11,22 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl.commands.request import Request
-from tierctl.errors import UsageError
+from tierctl.errors import NotFoundError, UsageError
 from tierctl.kafka.cluster import Cluster
-from tierctl.locallog import read_log_dirs, read_properties, read_topic_configs
+from tierctl.locallog import list_partitions, read_log_dirs, read_properties, read_topic_configs
 from tierctl.metadata import open_metadata, open_metadata_topic
 from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import BulkFold
 from tierctl.metadata.topic.local_log import require_topic
 from tierctl.metadata.topic.splits import TopicLocation
-from tierctl.model import LocalLog, Selection, SelectionRequest, TopicConfig, TopicIdPartition
+from tierctl.model import (
+    LocalLog,
+    Selection,
+    SelectionRequest,
+    TopicConfig,
+    TopicIdPartition,
+    is_legal_topic_name,
+)
 from tierctl.model.engine import EngineName
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import Progress
@@ -276,6 +283,23 @@ class Resources:
         """
         self._selection = self.selection_request.resolve(chain(*known))
         return self._selection
+
+    def select_among(self, state: TierState) -> Selection:
+        """Resolve the selection among the partitions of `state`, of the log directories and of the cluster.
+
+        The cluster is asked about the named topics only, and only if the other two do not have them all.
+        """
+        asked = self.selection_request
+        at_hand: set[TopicIdPartition] = set()
+        if asked.narrows:
+            at_hand = {part.topic_id_partition for part in state} | set(list_partitions(self.request.log_dir))
+        try:
+            return self.resolve_selection(at_hand)
+        except NotFoundError:
+            if self.cluster is None:
+                raise
+        topics = self.cluster.topics({name for name in asked.topics if is_legal_topic_name(name)})
+        return self.resolve_selection(at_hand, *(topic.topic_id_partitions for topic in topics.values()))
 
     @property
     def selection(self) -> Selection:
