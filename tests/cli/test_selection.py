@@ -7,7 +7,11 @@ import pytest
 
 from tests.cli.shell import tierctl
 
-METADATA, REMOTE, LOGS = "--metadata={root}/before", "--remote={root}/before-remote", "--log-dir={root}/before"
+METADATA, REMOTE, LOGS = (
+    "--metadata={root}/before",
+    "--remote={root}/before-remote",
+    "--log-dir={root}/before",
+)
 COMMANDS = {
     "segments": ("segments", METADATA),
     "segments --all": ("segments", METADATA, "--all"),
@@ -16,6 +20,9 @@ COMMANDS = {
     "segments --check": ("segments", METADATA, REMOTE, LOGS, "--check"),
     "segments --epoch": ("segments", METADATA, "--epoch", "0", "--offset", "0"),
     "segments --time": ("segments", METADATA, "--time", "0"),
+    "verify": ("verify", METADATA),
+    "verify with a store": ("verify", METADATA, REMOTE),
+    "verify --deep": ("verify", METADATA, REMOTE, LOGS, "--deep"),
 }
 """A command line of each command that takes a selection; `{root}` is a captured cluster."""
 

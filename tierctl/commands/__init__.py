@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         segments,
     )
     from tierctl.commands.sweep import SweepRequest, sweep
+    from tierctl.commands.verify import VerifyRequest, VerifyResult, hint_of, verify
 
 __all__ = [
     "ApplyRequest",
@@ -41,13 +42,17 @@ __all__ = [
     "SegmentsResult",
     "SweepRequest",
     "TopicSize",
+    "VerifyRequest",
+    "VerifyResult",
     "apply",
     "copy",
     "delete",
     "delete_repeatedly",
     "find_leaked_topics",
+    "hint_of",
     "segments",
     "sweep",
+    "verify",
 ]
 
 _MODULE_OF = {
@@ -62,13 +67,17 @@ _MODULE_OF = {
     "SegmentsResult": "segments",
     "SweepRequest": "sweep",
     "TopicSize": "segments",
+    "VerifyRequest": "verify",
+    "VerifyResult": "verify",
     "apply": "apply",
     "copy": "copy",
     "delete": "delete",
     "delete_repeatedly": "delete",
     "find_leaked_topics": "delete",
+    "hint_of": "verify",
     "segments": "segments",
     "sweep": "sweep",
+    "verify": "verify",
 }
 
 

@@ -67,6 +67,23 @@ SEGMENT_FINDINGS = Columns(
     ("severity", "kind", "topic", "partition", "segment_id", "start_offset", "end_offset", "message"),
 )
 
+FINDINGS = Columns(
+    (
+        "severity",
+        "kind",
+        "topic",
+        "topic_id",
+        "partition",
+        "segment_id",
+        "start_offset",
+        "end_offset",
+        "key",
+        "message",
+        "hint",
+    ),
+    ("severity", "kind", "topic", "partition", "segment_id", "start_offset", "end_offset", "key", "message"),
+)
+
 
 def show_rows(items: Iterable[Any], output: str, columns: Columns) -> None:
     """Print one row per item: a mapping as it is, a segment or another dataclass by its fields."""
