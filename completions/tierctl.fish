@@ -16,7 +16,7 @@ complete -c tierctl -n __tierctl_at -f -a apply -d 'Carry out a plan of copy, sw
 complete -c tierctl -n __tierctl_at -f -a format -d 'Print the records of the metadata topic, one a line'
 complete -c tierctl -n __tierctl_at -f -a segments -d 'List remote segments, find one, sum them up, or check them'
 complete -c tierctl -n __tierctl_at -f -a fetch -d 'Print records from the tier, and with --log-dir from the local log above it'
-complete -c tierctl -n __tierctl_at -f -a verify -d 'Hold metadata, store and log directories against each other; report, never repair'
+complete -c tierctl -n __tierctl_at -f -a verify -d 'Compare metadata, store and log directories; report problems, repair nothing'
 complete -c tierctl -n __tierctl_at -f -a submit -d 'Print, or run, the spark-submit line of a command with --engine spark'
 complete -c tierctl -n __tierctl_at -f -a cache -d 'Look at, check and make flat-file caches (KIP-405)'
 complete -c tierctl -n __tierctl_at -f -a offsets -d 'Look at, check and repair _rlmm_committed_offsets'

@@ -55,7 +55,7 @@ def verify(
     threads: Threads = THREADS,
     now_ms: options.Now = None,
 ) -> ExitCode:
-    """Compare metadata, store and log directories with each other; report problems, repair nothing.
+    """Compare metadata, store and log directories; report problems, repair nothing.
 
     Exit 0 if there are no findings but information, 3 with findings, 7 if something is corrupt. The metadata
     topic is read whole. Objects that no metadata record names are searched in all of --remote. What a

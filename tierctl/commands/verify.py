@@ -80,8 +80,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
         metadata = resources.metadata()
-        known = [part.topic_id_partition for part in metadata.refresh()]
-        selection = resources.resolve_selection(known)
+        selection = resources.select_among(metadata.refresh())
         remote = None if request.remote is None else resources.remote
         if remote is None:
             progress.note("without --remote no object is examined")
@@ -171,5 +170,5 @@ def _executor_inspectors(resources: Resources, advance: Advance) -> Lookers | No
     from tierctl.spark.executors.verify import SparkLookers
 
     remote = None if resources.request.remote is None else resources.remote
-    spec = None if remote is None else resources.remote_spec(remote)
+    spec = None if remote is None else resources.tier_spec().resolved(remote)
     return SparkLookers(executors=resources.executors, remote=remote, spec=spec, advance=advance)
