@@ -11,10 +11,10 @@ from tierctl.metadata.deleted_segments import deleted_segments
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.cluster import ClusterLog
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.read.indexes import IndexFetcher
-from tierctl.read.leaders import believed_logs
-from tierctl.read.partitions import Readable, refused, tiered_partitions
-from tierctl.read.replicas import choose_replica, lineage_of_segments, newest_segment
+from tierctl.read.index_lookup import IndexFetcher
+from tierctl.read.leader_logs import reliable_leader_logs
+from tierctl.read.partitions import ReadablePartition, refused, tiered_partitions
+from tierctl.read.replicas import choose_replica, lineage_from_segments, newest_segment
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.verify.offsets import check_partition, current_lineage, facts_of_leader
 from tierctl.verify.segments import Finding, Severity
@@ -130,7 +130,7 @@ def _order(segment: RemoteLogSegmentMetadata) -> tuple[str, int, int, int, str, 
     )
 
 
-def _partitions(resources: Resources) -> list[Readable]:
+def _partitions(resources: Resources) -> list[ReadablePartition]:
     """Return the selected partitions that the metadata know, with their logs of the log directories."""
     state = resources.read_state()
     selection = resources.select_among(state)
@@ -175,7 +175,7 @@ def _segments_by_time(resources: Resources, time_ms: int) -> Iterator[RemoteLogS
         yield next((span.segment for span in spans if span.segment.max_timestamp_ms >= time_ms), None)
 
 
-def _indexes(resources: Resources, readable: Readable) -> IndexFetcher | None:
+def _indexes(resources: Resources, readable: ReadablePartition) -> IndexFetcher | None:
     """Return the source of the partition's indexes; None without a tier, or if its name is illegal."""
     has_tier = resources.request.remote is not None and refused(readable.topic_id_partition) is None
     return resources.indexes if has_tier else None
@@ -250,7 +250,7 @@ def _leader_logs(
     return {log.topic_id_partition: log for log in cluster.logs(partitions)}
 
 
-def _offsets_of_leader(readable: Readable | None, log: ClusterLog) -> _FourOffsets:
+def _offsets_of_leader(readable: ReadablePartition | None, log: ClusterLog) -> _FourOffsets:
     lineage = Lineage(log.leader_epochs)
     return (
         log.log_start_offset,
@@ -260,7 +260,7 @@ def _offsets_of_leader(readable: Readable | None, log: ClusterLog) -> _FourOffse
     )
 
 
-def _offsets_of_logs(readable: Readable) -> _FourOffsets:
+def _offsets_of_logs(readable: ReadablePartition) -> _FourOffsets:
     """Return the offsets by the partition's logs; without a log, those that the metadata imply."""
     replica = choose_replica(readable.logs)
     if replica is not None:
@@ -272,13 +272,13 @@ def _offsets_of_logs(readable: Readable) -> _FourOffsets:
             replica.high_watermark,
         )
     known = list(readable.cache.list_remote_log_segments())
-    lineage, newest = lineage_of_segments(known), newest_segment(known)
+    lineage, newest = lineage_from_segments(known), newest_segment(known)
     first = next(segments_in_lineage(readable.cache, lineage), None)
     tiered = None if newest is None else _latest_tiered(readable, lineage, newest.end_offset + 1)
     return None if first is None else first.from_offset, None, tiered, None
 
 
-def _latest_tiered(readable: Readable, lineage: Lineage, log_end_offset: int) -> int | None:
+def _latest_tiered(readable: ReadablePartition, lineage: Lineage, log_end_offset: int) -> int | None:
     highest = find_highest_remote_offset(readable.cache, lineage, log_end_offset).offset
     return highest if highest >= 0 else None
 
@@ -288,7 +288,7 @@ def _check(resources: Resources) -> list[Finding]:
     readables = _partitions(resources)
     partitions = [readable.topic_id_partition for readable in readables]
     cluster = resources.cluster
-    logs = {} if cluster is None else believed_logs(cluster, partitions).logs
+    logs = {} if cluster is None else reliable_leader_logs(cluster, partitions).logs
     findings: list[Finding] = []
     for readable in readables:
         log = logs.get(readable.topic_id_partition)
