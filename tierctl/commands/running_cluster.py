@@ -1,4 +1,4 @@
-"""A running cluster beside the commands that change things: who tiers, what leaders say, log starts."""
+"""The cluster that a mutating command runs beside: fences, the leaders' logs and settings, DeleteRecords."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,15 +21,16 @@ from tierctl.state.tier import PartitionState
 _Key = tuple[Uuid, int]
 _TASK_INTERVAL_MS = 30_000
 _BROKERS_KEPT_MS = 2_000
-"""Whether a broker tiers changes only with a restart, which takes longer than this."""
+"""How long a broker's settings are reused: they change only with a restart, which takes longer."""
 
 
 @dataclass(kw_only=True)
 class RunningCluster:
-    """The cluster that has the data, asked anew at every call.
+    """The cluster that has the user topics; each call asks the cluster again.
 
-    `topic` is the metadata topic, None when it is not on a cluster: then nobody else can write to it
-    unseen. `own_broker_ids` are those tierctl writes under.
+    `topic` is the metadata topic if it is on a cluster. It is None for a metadata topic in a folder, which
+    no other process can write to while tierctl holds its lock. Events of tierctl carry a broker id that is
+    in `own_broker_ids`. `now_ms` returns the present time.
     """
 
     cluster: Cluster
@@ -38,26 +39,27 @@ class RunningCluster:
     own_broker_ids: Collection[int]
     now_ms: Callable[[], int]
     configs: dict[str, TopicConfig] = field(default_factory=dict)
-    """Settings of the topics that `views` saw, as they were then."""
+    """Settings of the topics that `views` was called for, as read by that call."""
     _asked: dict[int, tuple[int, BrokerFacts]] = field(default_factory=dict, init=False)
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicFacts]:
-        """Topics of these names that exist; AuthenticationError when there is one we may not see.
+        """Return the existing topics among `names`; AuthenticationError if one may not be described.
 
-        Names are asked for one by one, never listed: a listing leaves out in silence what we may not see.
+        The topics are described by name, because a list of all topics leaves out those that the login may
+        not describe.
         """
         return self.cluster.topics({name for name in names if is_legal_topic_name(name)})
 
     def current_topics(self, names: Iterable[str]) -> CurrentTopics:
-        """The ids that these names have now."""
+        """Return the topic ids that these topic names have now."""
         topics = self.topics(names)
         ids = {name: frozenset({topic.topic_id}) for name, topic in topics.items()}
         return CurrentTopics(ids, is_complete=True)
 
     def check_fence(self, partitions: Collection[TopicIdPartition], *, unknown_is_safe: bool = False) -> None:
-        """SafetyRefusal when brokers may do this work themselves.
+        """Raise SafetyRefusal if brokers may copy or delete segments of `partitions` themselves.
 
-        `unknown_is_safe`: what the controller does not know, no broker works on.
+        With `unknown_is_safe`, partitions that the controller does not know pass: no broker works on them.
         """
         topics = self.topics(p.topic for p in partitions)
         if unknown_is_safe:
@@ -67,7 +69,7 @@ class RunningCluster:
             self._fence(topics, numbers).check(numbers)
 
     def check_any_open(self, partitions: Collection[TopicIdPartition]) -> None:
-        """SafetyRefusal when brokers do this work themselves on every one of `partitions`."""
+        """Raise SafetyRefusal if brokers copy or delete segments of every one of `partitions` themselves."""
         if partitions:
             topics = self.topics(p.topic for p in partitions)
             numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
@@ -82,7 +84,7 @@ class RunningCluster:
         )
 
     def brokers(self, ids: Collection[int]) -> dict[int, BrokerFacts]:
-        """Those of these brokers that are up; what one said is believed for two seconds."""
+        """Return those brokers with these `ids` that are up; answers are reused for two seconds."""
         now_ms = self.now_ms()
         known = {
             broker_id: facts
@@ -96,13 +98,14 @@ class RunningCluster:
 
     @cached_property
     def task_interval_ms(self) -> int:
-        """The longest task interval of the brokers that tell theirs, else Kafka's default."""
-        told = [broker for broker in self.cluster.brokers() if broker.tiers is not None]
+        """The longest task interval of the brokers with readable settings; Kafka's default without any."""
+        readable = [broker for broker in self.cluster.brokers() if broker.tiers is not None]
         return max(
-            (broker.task_interval_ms or _TASK_INTERVAL_MS for broker in told), default=_TASK_INTERVAL_MS
+            (broker.task_interval_ms or _TASK_INTERVAL_MS for broker in readable), default=_TASK_INTERVAL_MS
         )
 
     def _writers(self, numbers: Collection[int]) -> dict[int, dict[int, int]]:
+        """Return the other recent writers of each metadata partition: broker id to last event time in ms."""
         if self.topic is None:
             return {}
         begins, ends = self.topic.beginning_offsets(), self.topic.end_offsets()
@@ -114,7 +117,7 @@ class RunningCluster:
         return found
 
     def is_of_this_cluster(self) -> bool:
-        """Whether the metadata topic is the one that this cluster's brokers tier with."""
+        """Return whether this cluster's brokers use the metadata topic for their tiering."""
         own = self.topics([METADATA_TOPIC]).get(METADATA_TOPIC)
         if own is None or self.topic is None or own.topic_id != self.topic.topic_id:
             return False
@@ -125,7 +128,10 @@ class RunningCluster:
         parts: Collection[PartitionState],
         lineage_of_tier: Callable[[PartitionState], tuple[EpochEntry, ...]],
     ) -> ClusterViews:
-        """What the leaders of these partitions say; settings come into `configs`."""
+        """Return what retention needs of these partitions from their leaders; store settings in `configs`.
+
+        `lineage_of_tier` returns the leader epochs stored with a partition's newest remote segment.
+        """
         current = self.current_topics(part.topic_id_partition.topic for part in parts)
         there = {
             part.topic_id_partition: part
@@ -146,7 +152,7 @@ class RunningCluster:
         return ClusterViews(topics=current, views=views, unseen=unseen)
 
     def leaders(self, partitions: Collection[TopicIdPartition]) -> Leaders:
-        """What the cluster says of these partitions, and of topics of their names."""
+        """Return the leaders' logs of these partitions, and the ids and settings of their topics."""
         current = self.current_topics(p.topic for p in partitions)
         there = [p for p in partitions if current.why_not_current(p) is None]
         logs, _ = leader_logs(self.cluster, there)
@@ -158,9 +164,9 @@ class RunningCluster:
         )
 
     def _read_configs(self, partitions: Collection[TopicIdPartition]) -> dict[_Key, str]:
-        """Read the settings of these topics; why not, where they can't be read: they decide nothing.
+        """Store the settings of the partitions' topics; return a reason per partition without settings.
 
-        AuthenticationError when those of none can, for want of a right.
+        AuthenticationError if the login may not read the settings of any of the topics.
         """
         topics = {partition.topic for partition in partitions}
         errors: dict[str, TierctlError] = {}
@@ -194,26 +200,28 @@ class RunningCluster:
         return replace(view, local_only_bytes=self._local_only_bytes(view, log, config.retention_bytes))
 
     def _local_only_bytes(self, view: View, log: ClusterLog, limit_bytes: int) -> int | None:
-        """What only the leader's log holds, as far as it matters for a limit; None when nothing is copied."""
+        """Return the bytes that only the leader's log holds, up to the limit; None if nothing is copied."""
         copied = find_highest_remote_offset(view.cache, view.lineage, view.log_end_offset).offset
         if copied < 0:
             return None
         remote_bytes = distinct_bytes(tuple(view.iter_live()))
         if log.local_log_bytes is not None and remote_bytes + log.local_log_bytes <= limit_bytes:
             return log.local_log_bytes
-        # The sizes brokers tell include what is in both places, so what is above the tier is counted.
+        # A broker's log size includes segments that are also in the tier, so batches above it are counted.
         return self.cluster.batch_bytes(
             log.topic_partition, copied + 1, log.log_end_offset, bytes_max=limit_bytes
         )
 
     def raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:
-        """DeleteRecords, where the log starts lower; MetadataError unless every log starts there after it."""
+        """Raise log start offsets with DeleteRecords; MetadataError if a log then still starts lower."""
         topics = self.topics(p.topic for p in starts)
         for partition in starts:
             topic = topics.get(partition.topic)
-            # DeleteRecords goes by name: under another id it would empty somebody else's log.
+            # DeleteRecords names topics, not ids: it would delete records of a topic created again.
             if topic is None or topic.topic_id != partition.topic_id:
-                raise SafetyRefusal(f"{partition} is not the topic of that name any more", hint="plan again")
+                raise SafetyRefusal(
+                    f"{partition} was deleted or created again since the plan was made", hint="plan again"
+                )
         reached = self.cluster.delete_records({p.topic_partition: at for p, at in starts.items()})
         for partition, at in starts.items():
             if reached.get(partition.topic_partition, -1) < at:
