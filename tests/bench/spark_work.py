@@ -103,8 +103,7 @@ class Waves:
 def waves_on(spark: "SparkSession", remote: Path, sizes: tuple[int, ...], count: int) -> Waves:
     """`count` waves of each size through SparkEngine; the first ever, which starts workers, apart."""
     from pyspark import cloudpickle
-    from tierctl.spark.executors.engine import SparkEngine
-    from tierctl.spark.executors.worker import BenchSpec
+    from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
 
     # Executors have tierctl, and no tests.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -112,7 +111,7 @@ def waves_on(spark: "SparkSession", remote: Path, sizes: tuple[int, ...], count:
     tier = TierSpec(remote.as_uri())
     opened = open_tier(tier)
     context, found = SideEffectContext(remote=opened), Waves()
-    engine = SparkEngine(spark, BenchSpec(remote=tier.resolved(opened)))
+    engine = SparkEngine(Executors(spark), SideEffectContextSpec(remote=tier.resolved(opened)))
     began_s = time.perf_counter()
     engine.map(_nothing, [_piece(0)], context)
     found.first_s = time.perf_counter() - began_s

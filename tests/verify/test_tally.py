@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.model import ObjectPart
-from tierctl.spark.executors import serialization as carry
+from tierctl.spark.executors import serialization
 from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.verify.store import StoreAudit, Tally
 
@@ -35,7 +35,7 @@ def test_parts_add_up(objects: list[tuple[int, int, int]], is_aiven: bool) -> No
             name = replace(name, part=ObjectPart.MANIFEST)
         assert whole.add(name, size_bytes) == parts[places[at]].add(name, size_bytes)
     for part in parts:
-        apart.tally.absorb(carry.loads(carry.dumps(part.found())))
+        apart.tally.absorb(serialization.loads(serialization.dumps(part.found())))
     assert list(apart.suspects()) == list(whole.suspects())
     assert (apart.tally.aiven, apart.tally.kafka) == (whole.tally.aiven, whole.tally.kafka)
 

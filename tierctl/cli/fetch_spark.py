@@ -14,17 +14,17 @@ from tierctl.cli.reading import Tier, note
 from tierctl.errors import TierctlError
 
 if TYPE_CHECKING:
-    from tierctl.read.tolerated_errors import ToleratedErrors
-    from tierctl.spark.executors.fetch import Piece, Printed
+    from tierctl.read.problems import Problems
+    from tierctl.spark.executors.fetch import Output, PrintStep
 
 
-def fetch_records(ctx: typer.Context, context: Context, problems: "ToleratedErrors") -> None:
+def fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:
     """What without Spark is printed, byte for byte."""
-    from tierctl.spark.executors.fetch import Form, printed
+    from tierctl.spark.executors.fetch import TextFormat, printed
 
     tier = Tier.of(context)
     output = str(ctx.params["output"] or "jsonl")
-    form = Form(
+    form = TextFormat(
         spec=context.remote_spec(tier.remote),
         output="csv" if output == "csv" else "jsonl",
         binary=str(ctx.params["binary"]),
@@ -35,14 +35,14 @@ def fetch_records(ctx: typer.Context, context: Context, problems: "ToleratedErro
     _write(_told(found, problems), output)
 
 
-def _pieces(ctx: typer.Context, context: Context, tier: Tier) -> "Iterator[Piece]":
+def _pieces(ctx: typer.Context, context: Context, tier: Tier) -> "Iterator[PrintStep]":
     """Tasks in order; what is wrong on the way is told when its turn to be printed comes."""
-    from tierctl.read.parallel.task_planner import plan_read_tasks
-    from tierctl.read.tolerated_errors import ToleratedErrors
-    from tierctl.spark.executors.fetch import SPLIT_BYTES, Piece
+    from tierctl.read.cut import cut
+    from tierctl.read.problems import Problems
+    from tierctl.spark.executors.fetch import SPLIT_BYTES, PrintStep
 
     met: list[TierctlError] = []
-    problems = ToleratedErrors(met.append)
+    problems = Problems(met.append)
     is_committed = str(ctx.params["isolation"]) == "read_committed"
 
     def taken() -> tuple[TierctlError, ...]:
@@ -52,20 +52,20 @@ def _pieces(ctx: typer.Context, context: Context, tier: Tier) -> "Iterator[Piece
 
     try:
         for asked in asked_partitions(ctx, context, tier, problems):
-            tasks = plan_read_tasks(
+            tasks = cut(
                 asked.view,
                 *asked.reader.span(asked.start, asked.until),
                 committed_only=(tier.fetcher, problems.report) if is_committed else None,
                 split_bytes=SPLIT_BYTES,
             )
             for task in tasks:
-                yield Piece(task=task, problems=taken())
-            yield Piece(problems=taken(), note=asked.note)
+                yield PrintStep(task=task, problems=taken())
+            yield PrintStep(problems=taken(), note=asked.note)
     except TierctlError as e:
-        yield Piece(problems=taken(), ended=e)
+        yield PrintStep(problems=taken(), ended=e)
 
 
-def _told(found: "Iterator[Printed]", problems: "ToleratedErrors") -> Iterator[str]:
+def _told(found: "Iterator[Output]", problems: "Problems") -> Iterator[str]:
     """The text; what else there is to say goes to stderr."""
     for printed in found:
         for problem in printed.problems:
@@ -77,13 +77,13 @@ def _told(found: "Iterator[Printed]", problems: "ToleratedErrors") -> Iterator[s
 
 
 def _write(texts: Iterator[str], output: str) -> None:
-    from tierctl.read import record_rows
+    from tierctl.read import rows
     from tierctl.report import render
 
     out = sys.stdout
     match output:
         case "table":
-            render(_rows(texts), "table", record_rows.COLUMNS, table_columns=record_rows.TABLE_COLUMNS)
+            render(_rows(texts), "table", rows.COLUMNS, table_columns=rows.TABLE_COLUMNS)
         case "json":
             separator = "["
             for text in texts:
@@ -91,7 +91,7 @@ def _write(texts: Iterator[str], output: str) -> None:
                 separator = ","
             out.write("[]\n" if separator == "[" else "\n]\n")
         case "csv":
-            render([], "csv", record_rows.COLUMNS)
+            render([], "csv", rows.COLUMNS)
             for text in texts:
                 out.write(text)
         case _:

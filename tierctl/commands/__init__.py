@@ -20,15 +20,7 @@ if TYPE_CHECKING:
         find_leaked_topics,
     )
     from tierctl.commands.mutation import MutationResult
-    from tierctl.commands.segments import (
-        PartitionOffsets,
-        SegmentsRequest,
-        SegmentsResult,
-        TopicSize,
-        segments,
-    )
     from tierctl.commands.sweep import SweepRequest, sweep
-    from tierctl.commands.verify import VerifyRequest, VerifyResult, hint_of, verify
 
 __all__ = [
     "ApplyRequest",
@@ -37,47 +29,29 @@ __all__ = [
     "LeakedTopic",
     "LeakedTopics",
     "MutationResult",
-    "PartitionOffsets",
-    "SegmentsRequest",
-    "SegmentsResult",
     "SweepRequest",
-    "TopicSize",
-    "VerifyRequest",
-    "VerifyResult",
     "apply",
     "copy",
     "delete",
     "delete_repeatedly",
     "find_leaked_topics",
-    "hint_of",
-    "segments",
     "sweep",
-    "verify",
 ]
 
 _MODULE_OF = {
     "ApplyRequest": "apply",
+    "apply": "apply",
     "CopyRequest": "copy",
+    "copy": "copy",
     "DeleteRequest": "delete",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
-    "MutationResult": "mutation",
-    "PartitionOffsets": "segments",
-    "SegmentsRequest": "segments",
-    "SegmentsResult": "segments",
-    "SweepRequest": "sweep",
-    "TopicSize": "segments",
-    "VerifyRequest": "verify",
-    "VerifyResult": "verify",
-    "apply": "apply",
-    "copy": "copy",
     "delete": "delete",
     "delete_repeatedly": "delete",
     "find_leaked_topics": "delete",
-    "hint_of": "verify",
-    "segments": "segments",
+    "MutationResult": "mutation",
+    "SweepRequest": "sweep",
     "sweep": "sweep",
-    "verify": "verify",
 }
 
 

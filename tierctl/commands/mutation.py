@@ -289,11 +289,11 @@ class Mutation:
     def _engine(self, plan: Plan, stop: Stop) -> Engine:
         if not plan.steps or not self.resources.is_on_spark:
             return LocalEngine(self.request.threads)
-        from tierctl.spark.executors.engine import SparkEngine
-        from tierctl.spark.executors.worker import BenchSpec
+        from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
 
-        spec = BenchSpec(remote=self._tier_spec.resolved(self.remote), from_remote=self.from_remote)
-        return SparkEngine(self.resources.spark, spec, stop=stop, what=plan.command)
+        remote = self._tier_spec.resolved(self.remote)
+        spec = SideEffectContextSpec(remote=remote, source=self.from_remote)
+        return SparkEngine(self.resources.executors, spec, stop=stop, title=plan.command)
 
     @cached_property
     def remote(self) -> RemoteStorageManager:

@@ -47,7 +47,7 @@ def run_on(executors: Executors) -> RunTasks:
     """RunTasks on executors; no event travels, and nothing is shuffled but the tasks."""
 
     def run(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-        return executors.run(do_task, tasks, cost=_offsets, least_cost=LEAST_EVENTS)
+        return executors.run(do_task, tasks, cost=_offsets, min_task_cost=LEAST_EVENTS)
 
     return run
 

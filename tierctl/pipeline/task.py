@@ -22,7 +22,7 @@ from tierctl.pipeline.deletions import Deletions
 from tierctl.pipeline.tables import SCHEMAS, MetadataPartitionTables
 from tierctl.pipeline.warehouse.base import EVENTS, PartState, Warehouse, data_key
 from tierctl.pipeline.warehouse.open import WarehouseSpec
-from tierctl.spark.executors.fold import topic_at
+from tierctl.spark.executors.resources import shared_topic
 from tierctl.spark.sources.event_splits import EventSplit
 from tierctl.spark.sources.metadata_rows import batch_of
 from tierctl.state.snapshot import Thawed, freeze, thaw
@@ -80,7 +80,7 @@ class _Attempt:
         state, notes = self._thawed()
         keeper = _Events(self._folder / "events.parquet", task)
         # Its tasks of one commit share a process's connection.
-        topic = topic_at(task.location, f"{task.warehouse.uri} {task.number}")
+        topic = shared_topic(task.location, f"{task.warehouse.uri} {task.number}")
         with keeper.open():
             TopicFold(state, task.partition_count, keeper).catch_up(topic, number, task.begin, task.end)
         tables = MetadataPartitionTables(state, number, task.now_ms)

@@ -46,22 +46,12 @@ class Console:
             DownloadColumn,
             MofNCompleteColumn,
             Progress,
-            ProgressColumn,
-            SpinnerColumn,
             TextColumn,
-            TimeElapsedColumn,
             TimeRemainingColumn,
         )
 
-        columns: tuple[ProgressColumn, ...] = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn() if unit == "bytes" else MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        if total is None:
-            amount = TextColumn(f"{{task.completed:.0f}} {unit}")
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), amount, TimeElapsedColumn())
+        amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+        columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
         with Progress(*columns, console=RichConsole(stderr=True), transient=True) as bar:
             task = bar.add_task(title, total=total)
             yield lambda done: bar.advance(task, done)

@@ -8,12 +8,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import pyarrow as pa
 import pytest
-from tierctl.apply.side_effects import SideEffectContext, SideEffectInput
+from tierctl.apply.side_effects import SideEffectContext
 from tierctl.apply.stop import Stop
 from tierctl.errors import CorruptInputError, StoreWriteUnknown, TierctlError, UsageError
-from tierctl.spark.executors.engine import SparkEngine, error_of, steps
-from tierctl.spark.executors.worker import BenchSpec, Worker, error_columns
+from tierctl.spark.executors import serialization
+from tierctl.spark.executors.engine import (
+    SideEffectContextSpec,
+    SideEffectTask,
+    SparkEngine,
+    side_effect_result,
+    slices,
+)
+from tierctl.spark.executors.task import TASKS, TaskRunner
+from tierctl.spark.executors.transport import Executors, input_results
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.kafka import KafkaLayout
 
@@ -25,19 +34,21 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def spec(tmp_path: Path) -> BenchSpec:
-    return BenchSpec(remote=TierSpec(tmp_path.as_uri(), layout=KafkaLayout()))
+def spec(tmp_path: Path) -> SideEffectContextSpec:
+    return SideEffectContextSpec(remote=TierSpec(tmp_path.as_uri(), layout=KafkaLayout()))
 
 
-def _bench(spec: BenchSpec, done: list[int] | None = None, stop: Stop | None = None) -> SideEffectContext:
+def _bench(
+    spec: SideEffectContextSpec, done: list[int] | None = None, stop: Stop | None = None
+) -> SideEffectContext:
     advance = [].append if done is None else done.append
     return SideEffectContext(
         remote=open_tier(spec.remote), advance=advance, stop=Stop() if stop is None else stop
     )
 
 
-def test_answers_come_in_the_order_of_the_pieces(spark: "SparkSession", spec: BenchSpec) -> None:
-    engine, done = SparkEngine(spark, spec), []
+def test_answers_come_in_the_order_of_the_pieces(spark: "SparkSession", spec: SideEffectContextSpec) -> None:
+    engine, done = SparkEngine(Executors(spark), spec), []
     assert (engine.slots, engine.wave_size, engine.verify_on_driver) == (2, 16, False)
     answers = engine.map(doings.named, [piece(at) for at in range(30)], _bench(spec, done))
     assert [answer.custom_metadata for answer in answers] == [str(at).encode() for at in range(30)]
@@ -45,8 +56,10 @@ def test_answers_come_in_the_order_of_the_pieces(spark: "SparkSession", spec: Be
     assert all(answer.begun and answer.error is None for answer in answers)
 
 
-def test_a_piece_that_kills_its_worker_keeps_no_other(spark: "SparkSession", spec: BenchSpec) -> None:
-    engine = SparkEngine(spark, spec)
+def test_a_piece_that_kills_its_worker_keeps_no_other(
+    spark: "SparkSession", spec: SideEffectContextSpec
+) -> None:
+    engine = SparkEngine(Executors(spark), spec)
     answers = engine.map(doings.poisonous, [piece(at) for at in range(6)], _bench(spec))
     assert [at for at, answer in enumerate(answers) if answer.error is not None] == [POISON]
     error = answers[POISON].error
@@ -55,9 +68,9 @@ def test_a_piece_that_kills_its_worker_keeps_no_other(spark: "SparkSession", spe
 
 
 def test_a_wave_that_is_told_to_stop_is_cancelled(
-    spark: "SparkSession", spec: BenchSpec, tmp_path: Path
+    spark: "SparkSession", spec: SideEffectContextSpec, tmp_path: Path
 ) -> None:
-    engine, stop, marks = SparkEngine(spark, spec), Stop(), tmp_path / "marks"
+    engine, stop, marks = SparkEngine(Executors(spark), spec), Stop(), tmp_path / "marks"
     marks.mkdir()
     engine.ready()
 
@@ -80,22 +93,25 @@ def test_a_wave_that_is_told_to_stop_is_cancelled(
 def test_executors_that_cannot_work_are_known_before_anything_is_begun(spark: "SparkSession") -> None:
     remote = TierSpec("s4://bucket/folder", layout=KafkaLayout())
     with pytest.raises(UsageError, match="unknown scheme"):
-        SparkEngine(spark, BenchSpec(remote=remote)).ready()
+        SparkEngine(Executors(spark), SideEffectContextSpec(remote=remote)).ready()
 
 
-def test_speculation_is_refused(spec: BenchSpec) -> None:
+def test_speculation_is_refused(spec: SideEffectContextSpec) -> None:
     session = SimpleNamespace(conf={"spark.speculation": "true"})
     with pytest.raises(UsageError, match=r"spark\.speculation"):
-        SparkEngine(cast("SparkSession", session), spec)
+        SparkEngine(Executors(cast("SparkSession", session)), spec)
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_what_a_retried_task_failed_at_is_not_known(spec: BenchSpec, *, again: bool) -> None:
+def test_what_a_retried_task_failed_at_is_not_known(spec: SideEffectContextSpec, *, again: bool) -> None:
     """The task before it may still be at work somewhere."""
-    worker = Worker(do=doings.failing, spec=spec, again=again)
-    (row,) = next(worker(iter(steps({7: piece(7)}).to_batches()))).to_pylist()
-    assert (row["at"], row["begun"], row["message"]) == (7, True, "full")
-    assert row["error"] == ("StoreWriteUnknown" if again else "StoreWriteFailed")
+    runner = TaskRunner(function=SideEffectTask(side_effect=doings.failing, spec=spec), is_retried=again)
+    tasks = pa.table({TASKS: pa.array([pickle.dumps([(7, piece(7))])], pa.binary())})
+    (found,) = input_results(pa.Table.from_batches(runner(iter(tasks.to_batches())))).items()
+    result = side_effect_result(found[1])
+    assert result.error is not None
+    assert (found[0], result.begun, result.error.message) == (7, True, "full")
+    assert type(result.error).__name__ == ("StoreWriteUnknown" if again else "StoreWriteFailed")
 
 
 def _errors(kind: type[TierctlError] = TierctlError) -> list[type[TierctlError]]:
@@ -108,8 +124,7 @@ def test_errors_come_back_as_what_they_were(kind: type[TierctlError]) -> None:
     if issubclass(kind, CorruptInputError):
         facts |= {"expected": "2", "found": "3"}
     error = kind("what happened", **facts)
-    found = error_of({"host": "h1", **error_columns(error)})
-    assert found is not None
+    found = serialization.with_host(serialization.decoded_error(serialization.dumps(error)), "h1")
     assert (type(found), found.message, found.exit_code) == (kind, error.message, error.exit_code)
     assert found.hint == "free space; on executor h1"
 
@@ -129,10 +144,20 @@ def test_an_executor_learns_no_secret(tmp_path: Path, monkeypatch: pytest.Monkey
         TierSpec("s3://user:pass@bucket/folder").resolved(remote)
 
 
-def test_pieces_are_rows_of_a_plan() -> None:
-    pieces: dict[int, SideEffectInput] = {at: piece(at) for at in range(5)}
-    table = steps(pieces, 2)
-    assert table.column_names[:7] == [
-        *("at", "topic", "topic_id", "partition", "segment_id", "start_offset", "end_offset")
-    ]
-    assert [batch.num_rows for batch in table.to_batches()] == [3, 2]
+def test_a_task_has_consecutive_pieces() -> None:
+    """A copy that fails ends the copies of its partition that follow it in the task."""
+    assert [list(each) for each in slices(range(5), 2)] == [[0, 1, 2], [3, 4]]
+    assert [list(each) for each in slices(range(5), 9)] == [[0], [1], [2], [3], [4]]
+
+
+@pytest.mark.parametrize("sent", [b"nonsense", serialization.dumps([1]), pickle.dumps(Path("x")), b""])
+def test_what_is_no_result_is_not_known(spec: SideEffectContextSpec, sent: bytes) -> None:
+    """Nothing that an executor sends may pass for a side effect that was done."""
+    runner = TaskRunner(function=SideEffectTask(side_effect=doings.failing, spec=spec))
+    tasks = pa.table({TASKS: pa.array([pickle.dumps([(0, piece(0))])], pa.binary())})
+    rows = pa.Table.from_batches(runner(iter(tasks.to_batches()))).to_pylist()
+    for is_error in (False, True):
+        table = pa.Table.from_pylist([row | {"data": sent, "is_error": is_error} for row in rows])
+        result = side_effect_result(input_results(table)[0])
+        assert result.begun
+        assert isinstance(result.error, StoreWriteUnknown)

@@ -16,9 +16,10 @@ from tierctl.files import replace_durably
 from tierctl.metadata import open_metadata
 from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.metadata.topic.splits import TopicLocation
-from tierctl.spark.executors import serialization as carry
+from tierctl.spark.executors import serialization
 from tierctl.spark.executors.fold import SparkFold, fold_topic
-from tierctl.spark.executors.transport import SLICE_BYTES, Executors, spread
+from tierctl.spark.executors.task import SLICE_BYTES
+from tierctl.spark.executors.transport import Executors, balanced
 from tierctl.state.tier import TierState
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -169,20 +170,20 @@ class Hostile:
 )
 def test_only_facts_come_back(sent: object) -> None:
     with pytest.raises(pickle.UnpicklingError, match="does not travel"):
-        carry.loads(carry.dumps(sent))
+        serialization.loads(serialization.dumps(sent))
 
 
 def test_facts_come_back() -> None:
     facts = [TierState(), started(0), UsageError("no", hint="yes"), {"a": (1, b"2", None)}, array("q", [1])]
-    assert picture(carry.loads(carry.dumps(facts[0]))) == picture(TierState())
-    assert carry.loads(carry.dumps(facts[1])) == facts[1]
-    assert repr(carry.loads(carry.dumps(facts[2:]))) == repr(facts[2:])
+    assert picture(serialization.loads(serialization.dumps(facts[0]))) == picture(TierState())
+    assert serialization.loads(serialization.dumps(facts[1])) == facts[1]
+    assert repr(serialization.loads(serialization.dumps(facts[2:]))) == repr(facts[2:])
 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.integers(0, 1000), max_size=30), st.integers(1, 6))
 def test_pieces_are_spread_evenly(costs: list[int], slots: int) -> None:
     load = [0] * slots
-    for slot, cost in zip(spread(costs, slots), costs, strict=True):
+    for slot, cost in zip(balanced(costs, slots), costs, strict=True):
         load[slot] += max(cost, 1)
     assert max(load) - min(load) <= max([1, *costs])

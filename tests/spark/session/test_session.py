@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tierctl.errors import EngineError, TierctlError, UsageError
 from tierctl.spark.executors.jobs import collect
-from tierctl.spark.executors.progress import Tasks, watched
+from tierctl.spark.executors.progress import TaskCount, watched
 from tierctl.spark.session.failures import cause, engine_error
 from tierctl.spark.session.reachability import require_answer
 from tierctl.spark.session.session import open_session, opened_session
@@ -256,7 +256,7 @@ def test_a_master_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def slow_job(session: "SparkSession") -> list[tuple[int, int]]:
     """How far two tasks were said to be while they ran."""
-    heard: list[Tasks] = []
+    heard: list[TaskCount] = []
 
     def look(batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
         # A server of Spark Connect tells every two seconds.

@@ -1,219 +1,242 @@
-"""Side effects on the executors of Apache Spark: a wave's pieces are a DataFrame, and so are the answers."""
+"""Engine of apply that runs side effects on the executors of Apache Spark, through the transport.
 
-import pickle
-from collections.abc import Mapping, Sequence
+Executors never publish metadata. The outcome of an input is unknown if no executor returned a result, or if a
+retried attempt failed: the first attempt may still be running somewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
 
-import pyarrow as pa
-
-import tierctl
 from tierctl.apply.defaults import WAVE_SIZE
 from tierctl.apply.engine import SideEffect
-from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
+from tierctl.apply.side_effects import (
+    SideEffectContext,
+    SideEffectInput,
+    SideEffectResult,
+    SourceTier,
+    no_op,
+)
 from tierctl.apply.stop import Stop
-from tierctl.errors import CorruptInputError, StoreWriteUnknown, TierctlError, UsageError
-from tierctl.spark.executors.jobs import JobFailedError, JobStoppedError, collect, parallelism
-from tierctl.spark.executors.progress import progress
-from tierctl.spark.executors.worker import ANSWERS, GREETINGS, PIECE, BenchSpec, Greeter, Worker
+from tierctl.errors import StoreWriteUnknown, TierctlError, UsageError
+from tierctl.spark.executors.jobs import JobFailedError, JobStoppedError
+from tierctl.spark.executors.resources import shared_tier
+from tierctl.spark.executors.serialization import with_host
+from tierctl.spark.executors.task import Advance
+from tierctl.spark.executors.transport import Executors, InputResult, Tasks
+from tierctl.spark.session.settings import SPECULATION
 from tierctl.spark.session.shipping import is_connect
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tierctl.storage import TierSpec
+from tierctl.storage.spool import spool_folder
 
 P = TypeVar("P", bound=SideEffectInput)
+T = TypeVar("T")
 
-PIECES_PER_SLOT = 8
-"""Of a wave: what publishing and a job's beginning cost is then little beside the work."""
+INPUTS_PER_SLOT = 8
+"""Inputs per wave for each slot: publishing and starting a job then cost little beside the side effects."""
 
 TASKS_PER_SLOT = 4
-"""Small tasks: the last ones end together, and a lost executor takes little with it."""
+"""Tasks are small, so that the last ones end together and a lost executor loses little work."""
 
 WAVE_SIZE_MAX = 2000
-_GREETING_ROWS = 1 << 12
+
+_STOPPED = SideEffectResult(begun=True, stopped=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideEffectContextSpec:
+    """How an executor opens a SideEffectContext; `source` is the tier that segments are copied from."""
+
+    remote: TierSpec
+    source: TierSpec | None = None
+
+    @contextmanager
+    def opened(self, advance: Advance) -> Iterator[SideEffectContext]:
+        """Provide a context for one task; raise TierctlError if a tier cannot be opened on this host."""
+        remote = shared_tier(self.remote)
+        if self.source is None:
+            yield SideEffectContext(remote=remote, advance=advance)
+            return
+        with spool_folder() as spool:
+            source_tier = SourceTier(remote=shared_tier(self.source), spool=spool)
+            yield SideEffectContext(remote=remote, source_tier=source_tier, advance=advance)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideEffectTask:
+    """TaskFunction that runs one side effect on each input, with one context per task."""
+
+    side_effect: SideEffect[Any]
+    spec: SideEffectContextSpec
+
+    @contextmanager
+    def opened(self, advance: Advance) -> Iterator[Callable[[SideEffectInput], SideEffectResult]]:
+        """Implement `TaskFunction.opened`: if the context cannot be opened, every input fails, not begun."""
+        with ExitStack() as opened:
+            try:
+                context = opened.enter_context(self.spec.opened(advance))
+            except TierctlError as e:
+                failed = SideEffectResult(error=e)
+                yield lambda _: failed
+                return
+            yield partial(self.side_effect, context)
 
 
 class SparkEngine:
-    """Engine over a session of any kind, Spark Connect too: nothing but DataFrames is used.
+    """Engine on the executors of a Spark session, of Spark Connect as well.
 
-    `slots` are the tasks that run at the same time, as far as Spark says when it is first asked.
+    `title` is shown beside the progress bar of tasks. Raise UsageError if the session uses speculation.
     """
 
     def __init__(
-        self, session: "SparkSession", spec: BenchSpec, *, stop: Stop | None = None, what: str = "segments"
+        self,
+        executors: Executors,
+        spec: SideEffectContextSpec,
+        *,
+        stop: Stop | None = None,
+        title: str = "segments",
     ) -> None:
-        """`what` is shown beside the bar of tasks."""
-        self._session = session
+        self._executors = executors
         self._spec = spec
-        self._what = what
+        self._title = title
         self._stop = Stop() if stop is None else stop
-        self._slots = 0
-        _refuse_speculation(session)
+        self._is_ready = False
+        _refuse_speculation(executors)
 
     @property
     def verify_on_driver(self) -> bool:
-        """Engine.verify_on_driver: what is a folder here need not be that folder on an executor."""
-        master = str(self._session.conf.get("spark.master", ""))
-        is_here = (master == "local" or master.startswith("local[")) and not is_connect(self._session)
+        """Implement `Engine.verify_on_driver`: True for a folder, unless Spark runs in this process."""
+        session = self._executors.session
+        master = str(session.conf.get("spark.master", ""))
+        is_here = (master == "local" or master.startswith("local[")) and not is_connect(session)
         return self._spec.remote.uri.startswith("file:") and not is_here
 
     @property
     def slots(self) -> int:
-        """How many tasks run at the same time."""
+        """Return how many tasks run at the same time."""
         self.ready()
-        return max(1, self._slots)
+        return self._executors.slots if self._is_ready else 1
 
     @property
     def wave_size(self) -> int:
-        """How many segments a wave should have, so that every executor is busy."""
-        return min(max(WAVE_SIZE, self.slots * PIECES_PER_SLOT), WAVE_SIZE_MAX)
+        """Implement `Engine.wave_size`: enough segments to keep every executor busy."""
+        return min(max(WAVE_SIZE, self.slots * INPUTS_PER_SLOT), WAVE_SIZE_MAX)
 
     def ready(self) -> None:
-        """Engine.ready; once, and again after a job has failed.
+        """Implement `Engine.ready`: probe the executors once, and again after a job failed.
 
-        UsageError when executors can't work: no tierctl, another one, or a library is missing.
+        Raise UsageError if executors cannot work, because a tier cannot be opened there, a library is
+        missing, or another version of tierctl is installed.
         """
-        if self._slots:
+        if self._is_ready:
             return
-        # As many tasks as Spark makes by itself are as many as run at a time.
-        rows = self._session.range(_GREETING_ROWS)
-        greeted = rows.mapInArrow(Greeter(spec=self._spec), GREETINGS)
         try:
-            greetings = collect(greeted, stopped=self._stop.asked).to_pylist()
+            self._executors.probe(partial(_open_once, self._spec), stopped=self._stop.asked)
         except JobStoppedError:
-            # Who asks sees by itself that it was told to stop.
+            # The caller checks the same `stop` before it begins anything.
             return
-        for greeting in greetings:
-            _require_fit(greeting)
-        self._slots = len(greetings)
+        self._is_ready = True
 
-    def map(self, do: SideEffect[P], work: Sequence[P], bench: SideEffectContext) -> list[SideEffectResult]:
-        """Engine.map. What a failed job leaves unanswered is done once more, piece by piece.
+    def map(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> list[SideEffectResult]:
+        """Implement `Engine.map`. Inputs that a failed job left without a result are retried one by one.
 
-        Nothing is cleaned up by guess: a task that was lost may still be at work somewhere.
+        Nothing is cleaned up by guess: a lost task may still be running.
         """
-        pieces = dict(enumerate(work))
+        numbered = list(enumerate(inputs))
+        task = SideEffectTask(side_effect=side_effect, spec=self._spec)
         try:
-            tasks = min(len(pieces), self.slots * TASKS_PER_SLOT)
-            with parallelism(self._session, tasks), progress(self._session, self._what):
-                answers = self._answers(do, pieces, bench, tasks=tasks)
+            tasks = slices(numbered, min(len(numbered), self.slots * TASKS_PER_SLOT))
+            results = self._run(task, tasks, context, title=self._title)
         except JobStoppedError:
-            return [SideEffectResult(begun=True, stopped=True)] * len(pieces)
+            return [_STOPPED] * len(numbered)
         except JobFailedError as e:
-            self._slots = 0
-            answers = self._one_by_one(do, pieces, bench, e)
-        return [answers.get(at, _unanswered(None)) for at in pieces]
+            self._is_ready = False
+            results = self._retry_each(task, numbered, context, e)
+        return [results.get(number, _unknown(None)) for number, _ in numbered]
 
-    def _answers(
+    def _run(
         self,
-        do: SideEffect[P],
-        pieces: Mapping[int, P],
-        bench: SideEffectContext,
+        task: SideEffectTask,
+        tasks: Tasks[SideEffectInput],
+        context: SideEffectContext,
         *,
-        tasks: int = 1,
-        again: bool = False,
+        is_retried: bool = False,
+        title: str | None = None,
     ) -> dict[int, SideEffectResult]:
-        frame = self._session.createDataFrame(steps(pieces, tasks))
-        worker = Worker(do=do, spec=self._spec, again=again)
-        rows = collect(frame.mapInArrow(worker, ANSWERS), stopped=bench.stop.asked).to_pylist()
-        for row in rows:
-            bench.advance(row["done_bytes"])
-        return {row["at"]: _answer(row) for row in rows}
+        found = self._executors.run_tasks(
+            task, tasks, stopped=context.stop.asked, is_retried=is_retried, title=title
+        )
+        for result in found.values():
+            context.advance(result.processed_bytes)
+        return {number: side_effect_result(result) for number, result in found.items()}
 
-    def _one_by_one(
-        self, do: SideEffect[P], pieces: Mapping[int, P], bench: SideEffectContext, failed: JobFailedError
+    def _retry_each(
+        self,
+        task: SideEffectTask,
+        numbered: Sequence[tuple[int, SideEffectInput]],
+        context: SideEffectContext,
+        failed: JobFailedError,
     ) -> dict[int, SideEffectResult]:
-        """So that one piece that kills whoever does it does not keep the others."""
+        """Run one job per input, so that an input that kills its executor does not affect the others."""
 
-        def alone(at: int) -> dict[int, SideEffectResult]:
+        def retry(each: tuple[int, SideEffectInput]) -> dict[int, SideEffectResult]:
             try:
-                return self._answers(do, {at: pieces[at]}, bench, again=True)
+                return self._run(task, [[each]], context, is_retried=True)
             except JobStoppedError:
-                return {at: SideEffectResult(begun=True, stopped=True)}
+                return {each[0]: _STOPPED}
             except JobFailedError as e:
-                return {at: _unanswered(e)}
+                return {each[0]: _unknown(e)}
 
         try:
             slots = self.slots
         except TierctlError:
-            return {at: _unanswered(failed) for at in pieces}
+            return {number: _unknown(failed) for number, _ in numbered}
         with ThreadPoolExecutor(slots) as pool:
-            return {at: answer for found in pool.map(alone, pieces) for at, answer in found.items()}
+            return {number: result for found in pool.map(retry, numbered) for number, result in found.items()}
 
 
-def steps(pieces: Mapping[int, SideEffectInput], tasks: int = 1) -> pa.Table:
-    """A wave as a table: where it stands in the wave, which segment it is about, and the piece itself."""
-    rows = [
-        {
-            "at": at,
-            "topic": piece.metadata.topic,
-            "topic_id": str(piece.metadata.topic_id),
-            "partition": piece.metadata.partition,
-            "segment_id": str(piece.metadata.segment_id),
-            "start_offset": piece.metadata.start_offset,
-            "end_offset": piece.metadata.end_offset,
-            "segment_size_in_bytes": piece.metadata.segment_size_in_bytes,
-            PIECE: pickle.dumps(piece),
-        }
-        for at, piece in pieces.items()
-    ]
-    table = pa.Table.from_pylist(rows)
-    return pa.Table.from_batches(table.to_batches(max_chunksize=-(-len(rows) // max(1, tasks))))
+def slices(items: Sequence[T], count: int) -> list[Sequence[T]]:
+    """Cut `items` into at most `count` consecutive slices, so that a partition's segments stay in order."""
+    size = -(-len(items) // max(1, count))
+    return [items[start : start + size] for start in range(0, len(items), max(1, size))]
 
 
-def _answer(row: Mapping[str, Any]) -> SideEffectResult:
-    return SideEffectResult(
-        begun=row["begun"],
-        stopped=row["stopped"],
-        custom_metadata=row["custom_metadata"],
-        error=error_of(row),
-    )
+def side_effect_result(found: InputResult[SideEffectResult]) -> SideEffectResult:
+    """Return the result of a side effect; a failure of a retried attempt becomes StoreWriteUnknown."""
+    result = found.value
+    if not isinstance(result, SideEffectResult):
+        return _unknown(found.error)
+    if result.error is None:
+        return result
+    error = with_host(result.error, found.host)
+    if found.is_retried and not isinstance(error, StoreWriteUnknown):
+        error = StoreWriteUnknown(error.message, hint=error.hint)
+    return replace(result, error=error)
 
 
-def _unanswered(failed: JobFailedError | None) -> SideEffectResult:
-    why = "no executor answered" if failed is None else failed.message
-    hint = "run the command again" if failed is None else failed.hint
-    return SideEffectResult(
-        begun=True, error=StoreWriteUnknown(f"what became of it is not known: {why}", hint=hint)
-    )
+def _unknown(cause: TierctlError | None) -> SideEffectResult:
+    """Return the result of an input whose outcome is not known because of `cause`."""
+    why = "no executor answered" if cause is None else cause.message
+    hint = "run the command again" if cause is None else cause.hint
+    error = StoreWriteUnknown(f"what became of it is not known: {why}", hint=hint)
+    return SideEffectResult(begun=True, error=error)
 
 
-def error_of(row: Mapping[str, Any]) -> TierctlError | None:
-    """The error in columns `error`, `message` and `hint`, with the `host` where it was met."""
-    if row["error"] is None:
-        return None
-    kind = _classes(TierctlError).get(row["error"], TierctlError)
-    place = f"on executor {row['host']}"
-    hint = f"{row['hint']}; {place}" if row["hint"] else place
-    error = kind.__new__(kind)
-    TierctlError.__init__(error, row["message"], hint=hint)
-    if isinstance(error, CorruptInputError):
-        error.what, error.expected, error.found = row["message"], "", ""
-        error.at = error.source = None
-    return error
+def _open_once(spec: SideEffectContextSpec) -> None:
+    with spec.opened(no_op):
+        pass
 
 
-def _classes(root: type[TierctlError]) -> dict[str, type[TierctlError]]:
-    found = {root.__name__: root}
-    for kind in root.__subclasses__():
-        found |= _classes(kind)
-    return found
-
-
-def _require_fit(greeting: Mapping[str, Any]) -> None:
-    error = error_of(greeting)
-    if error is not None:
-        raise error
-    if greeting["version"] != tierctl.__version__:
+def _refuse_speculation(executors: Executors) -> None:
+    if str(executors.session.conf.get(SPECULATION, "false")).lower() == "true":
         raise UsageError(
-            f"executor {greeting['host']} has tierctl {greeting['version']}, not {tierctl.__version__}",
-            hint="install the same version, or none, on the executors",
-        )
-
-
-def _refuse_speculation(session: "SparkSession") -> None:
-    if str(session.conf.get("spark.speculation", "false")).lower() == "true":
-        raise UsageError(
-            "spark.speculation is on: no segment may be stored or deleted twice at a time",
-            hint="start Spark, or its Connect server, with spark.speculation=false",
+            f"{SPECULATION} is on: no segment may be stored or deleted twice at a time",
+            hint=f"start Spark, or its Connect server, with {SPECULATION}=false",
         )

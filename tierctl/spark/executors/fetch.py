@@ -1,4 +1,9 @@
-"""User records as text, read and rendered on executors by ranges of offsets, printed here in their order."""
+"""Read user records and render them as text on executors, by ranges of offsets.
+
+The driver prints the text in the order of offsets.
+"""
+
+from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Sequence
@@ -12,30 +17,30 @@ import pyarrow as pa
 
 from tierctl.errors import TierctlError
 from tierctl.model import TopicIdPartition
-from tierctl.read import record_rows
-from tierctl.read.parallel.task import ReadTask, read_task
-from tierctl.read.partition_reader import FetchedRecord
-from tierctl.read.range_reader import with_lost_offsets
+from tierctl.read import rows
+from tierctl.read.part_reader import losing
+from tierctl.read.reader import FetchedRecord
+from tierctl.read.tasks import ReadTask, read_task
 from tierctl.report import render
+from tierctl.spark.executors.resources import shared_tier
 from tierctl.spark.executors.transport import Executors
-from tierctl.spark.executors.worker import tier_of
 from tierctl.storage import TierSpec
 
 SPLIT_BYTES = 8 << 20
-"""Of a log, for one task: so much is rendered in about the time that two tasks take to begin."""
+"""The bytes of a log per task: rendered in about the time that two tasks take to start."""
 LEAST_BYTES = 2 << 20
-"""Less is rendered while a task begins."""
+"""The bytes of a log that are rendered in the time that a task takes to start."""
 TEXT_BYTES_A_TASK = 32 << 20
-"""A task that has made more stops, and another goes on there: records may be packed a thousandfold."""
+"""A task stops at this size of text and another continues: compressed records may expand a thousandfold."""
 TEXT_BYTES_A_JOB = 128 << 20
-"""Two jobs' text may wait to be printed, however long the log is."""
-PIECES_A_JOB = 1000
+"""The text of one job. The text of two jobs may be in memory, however long the log is."""
+STEPS_A_JOB = 1000
 _TEXT_PER_BYTE = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """How records are written: `output` is jsonl or csv (without header), `binary` a `record_rows.Binary`."""
+class TextFormat:
+    """How to render records: `output` is jsonl or csv (without header), `binary` one of `rows.Binary`."""
 
     spec: TierSpec
     output: str
@@ -43,10 +48,10 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """What is printed next: records of `task`, then `note`; `problems` were met while it was found.
+class PrintStep:
+    """One step of the output: the records of `task`, then `note`.
 
-    `ended` is why nothing follows.
+    `problems` were found while `task` was planned. `ended` is the error that ends the output.
     """
 
     task: ReadTask | None = None
@@ -55,8 +60,8 @@ class Piece:
     ended: TierctlError | None = None
 
 
-class Work(NamedTuple):
-    """What an executor has to do: records of `task` from `from_offset` on, `rows_max` of them (None: all)."""
+class RenderInput(NamedTuple):
+    """The records that an executor renders: those of `task` from `from_offset` on, at most `rows_max`."""
 
     task: ReadTask
     from_offset: int = 0
@@ -64,8 +69,8 @@ class Work(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Printed:
-    """Some of what is printed: lines, `rows` records in all, and what is to be said on stderr after them."""
+class Output:
+    """A part of the output: the lines of `rows` records, then the problems and the note for stderr."""
 
     text: str = ""
     rows: int = 0
@@ -74,22 +79,22 @@ class Printed:
 
 
 Rendered = tuple[bytes, int, list[TierctlError], int | None, TierctlError | None]
-"""Text, its rows, problems, where to go on (None: it is all), and the error that ended it."""
+"""Text, number of rows, problems, next offset to render (None at the end), and the error that ended it."""
 
 
-def rendered(form: Form, work: Work) -> Rendered:
-    """What an executor makes of its work; errors of the store are in it, after what was read before them."""
+def rendered(text_format: TextFormat, work: RenderInput) -> Rendered:
+    """Render the records of `work`; an error of the store is returned after the records before it."""
     text = io.StringIO()
     problems: list[tuple[TierctlError, int]] = []
     count, last_offset, next_offset, ended = 0, -1, None, None
     try:
-        for columns in _columns(form, work, problems):
+        for columns in _columns(text_format, work, problems):
             shown = columns if work.rows_max is None else columns.slice(0, work.rows_max - count)
-            _write(shown, form, work.task.topic_id_partition, text)
+            _write(shown, text_format, work.task.topic_id_partition, text)
             count += shown.num_rows
             last_offset = shown["offset"][-1].as_py()
             if count == work.rows_max:
-                # Reading is some records ahead; what was wrong with those is nobody's concern.
+                # The reader is some records ahead: problems of records that are not printed are dropped.
                 problems = [(error, first) for error, first in problems if first <= last_offset]
                 break
             if text.tell() >= TEXT_BYTES_A_TASK:
@@ -100,29 +105,31 @@ def rendered(form: Form, work: Work) -> Rendered:
     return text.getvalue().encode(), count, [error for error, _ in problems], next_offset, ended
 
 
-def _columns(form: Form, work: Work, problems: list[tuple[TierctlError, int]]) -> Iterator[pa.RecordBatch]:
-    """The records; problems come with the first offset that they may cost, -1 for none."""
+def _columns(
+    text_format: TextFormat, work: RenderInput, problems: list[tuple[TierctlError, int]]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records; add each problem to `problems` with the first offset that it may lose, or -1."""
     found = read_task(
         work.task,
-        tier_of(form.spec),
+        shared_tier(text_format.spec),
         report=lambda error: problems.append((error, -1)),
-        report_lost=lambda error, first, last: problems.append(
-            (with_lost_offsets(error, first, last), first)
-        ),
+        lose=lambda error, first, last: problems.append((losing(error, first, last), first)),
         from_offset=work.from_offset,
     )
     return (columns for columns in found if columns.num_rows)
 
 
-def _write(columns: pa.RecordBatch, form: Form, partition: TopicIdPartition, text: io.StringIO) -> None:
-    """As `render` prints them, but for csv's header."""
-    encode = record_rows.encoder(record_rows.Binary(form.binary))
-    made = (record_rows.record_row(partition, record, encode) for record in _records(columns))
-    if form.output == "csv":
+def _write(
+    columns: pa.RecordBatch, text_format: TextFormat, partition: TopicIdPartition, text: io.StringIO
+) -> None:
+    """Write records as `render` does, without the header of csv."""
+    encode = rows.encoder(rows.Binary(text_format.binary))
+    made = (rows.record_row(partition, record, encode) for record in _records(columns))
+    if text_format.output == "csv":
         header = io.StringIO()
-        render([], "csv", record_rows.COLUMNS, stream=header)
+        render([], "csv", rows.COLUMNS, stream=header)
         whole = io.StringIO()
-        render(made, "csv", record_rows.COLUMNS, stream=whole)
+        render(made, "csv", rows.COLUMNS, stream=whole)
         text.write(whole.getvalue()[len(header.getvalue()) :])
     else:
         render(made, "jsonl", stream=text)
@@ -136,28 +143,28 @@ def _records(columns: pa.RecordBatch) -> Iterator[FetchedRecord]:
 
 
 def printed(
-    executors: Executors, form: Form, pieces: Iterator[Piece], *, rows_max: int | None = None
-) -> Iterator[Printed]:
-    """The pieces' records in order, up to `rows_max`; memory here is constant, however much there is.
+    executors: Executors, text_format: TextFormat, steps: Iterator[PrintStep], *, rows_max: int | None = None
+) -> Iterator[Output]:
+    """Yield the output of `steps` in order, up to `rows_max` records; memory use is bounded.
 
-    While one job's text is printed the next one runs, unless it may not be wanted: who wants few records has
-    little more than these read. Raises what reading raised, once what comes before is printed, and
-    EngineError.
+    The next job runs while the text of a job is printed; with `rows_max` it starts only when it is needed, so
+    that little is read beyond these records. Raises errors of reading, once the records before them are
+    yielded, and EngineError.
     """
-    return _Printer(executors, form, rows_max).run(pieces)
+    return _Printer(executors, text_format, rows_max).run(steps)
 
 
 class _Printer:
-    def __init__(self, executors: Executors, form: Form, rows_max: int | None) -> None:
+    def __init__(self, executors: Executors, text_format: TextFormat, rows_max: int | None) -> None:
         self._executors = executors
-        self._form = form
+        self._format = text_format
         self._left = rows_max
         self._is_short = rows_max is not None
         self._over = Event()
         self._text_per_byte = _TEXT_PER_BYTE
 
-    def run(self, pieces: Iterator[Piece]) -> Iterator[Printed]:
-        jobs = self._jobs(pieces)
+    def run(self, steps: Iterator[PrintStep]) -> Iterator[Output]:
+        jobs = self._jobs(steps)
         with ThreadPoolExecutor(1) as pool:
             try:
                 job = next(jobs, None)
@@ -175,52 +182,56 @@ class _Printer:
             finally:
                 self._over.set()
 
-    def _jobs(self, pieces: Iterator[Piece]) -> Iterator[list[Piece]]:
-        """Pieces together worth a job; when few records are wanted, one, then twice as many each time."""
-        count = 1 if self._is_short else PIECES_A_JOB
-        job: list[Piece] = []
+    def _jobs(self, steps: Iterator[PrintStep]) -> Iterator[list[PrintStep]]:
+        """Group steps into jobs; with `rows_max` the first has one step, and each next one twice as many."""
+        count = 1 if self._is_short else STEPS_A_JOB
+        job: list[PrintStep] = []
         size = 0.0
-        for piece in pieces:
-            job.append(piece)
-            size += (piece.task.size_bytes if piece.task is not None else 0) * self._text_per_byte
+        for step in steps:
+            job.append(step)
+            size += (step.task.size_bytes if step.task is not None else 0) * self._text_per_byte
             if size >= TEXT_BYTES_A_JOB or len(job) >= count:
                 yield job
-                job, size, count = [], 0.0, min(2 * count, PIECES_A_JOB)
+                job, size, count = [], 0.0, min(2 * count, STEPS_A_JOB)
         if job:
             yield job
 
-    def _submit(self, pool: ThreadPoolExecutor, job: Sequence[Piece]) -> "Future[list[Rendered]]":
-        work = [Work(piece.task, rows_max=self._left) for piece in job if piece.task is not None]
+    def _submit(self, pool: ThreadPoolExecutor, job: Sequence[PrintStep]) -> Future[list[Rendered]]:
+        work = [RenderInput(step.task, rows_max=self._left) for step in job if step.task is not None]
         return pool.submit(self._run, work)
 
-    def _run(self, work: Sequence[Work]) -> list[Rendered]:
-        do = partial(rendered, self._form)
-        return list(
-            self._executors.run(do, work, cost=_cost, least_cost=LEAST_BYTES, stopped=self._over.is_set)
+    def _run(self, work: Sequence[RenderInput]) -> list[Rendered]:
+        found = self._executors.run(
+            partial(rendered, self._format),
+            work,
+            cost=_cost,
+            min_task_cost=LEAST_BYTES,
+            stopped=self._over.is_set,
         )
+        return list(found)
 
-    def _print(self, job: Sequence[Piece], running: "Future[list[Rendered]]") -> Iterator[Printed]:
+    def _print(self, job: Sequence[PrintStep], running: Future[list[Rendered]]) -> Iterator[Output]:
         results = iter(running.result())
-        for piece in job:
-            yield Printed(problems=piece.problems)
-            if piece.ended is not None:
-                raise piece.ended
-            if piece.task is not None:
-                yield from self._print_task(piece.task, next(results))
+        for step in job:
+            yield Output(problems=step.problems)
+            if step.ended is not None:
+                raise step.ended
+            if step.task is not None:
+                yield from self._print_task(step.task, next(results))
             if self._left == 0:
                 return
-            yield Printed(note=piece.note)
+            yield Output(note=step.note)
 
-    def _print_task(self, task: ReadTask, result: Rendered) -> Iterator[Printed]:
+    def _print_task(self, task: ReadTask, result: Rendered) -> Iterator[Output]:
         from_offset = size_bytes = 0
         while True:
             data, count, problems, next_offset, ended = result
             if self._left is not None and count > self._left:
-                # What came before it had more records than was known when its job began.
-                (result,) = self._run([Work(task, from_offset, self._left)])
+                # Earlier steps had more records than was known when this job began: render fewer.
+                (result,) = self._run([RenderInput(task, from_offset, self._left)])
                 continue
             size_bytes += len(data)
-            yield Printed(text=data.decode(), rows=count, problems=tuple(problems))
+            yield Output(text=data.decode(), rows=count, problems=tuple(problems))
             if self._left is not None:
                 self._left -= count
             if self._left == 0:
@@ -229,9 +240,9 @@ class _Printer:
                 raise ended
             if next_offset is None:
                 break
-            # One job more for what was packed so densely; all others of its job wait for it.
+            # The text of this task was too large for one job: another job continues at `next_offset`.
             from_offset = next_offset
-            (result,) = self._run([Work(task, from_offset, self._left)])
+            (result,) = self._run([RenderInput(task, from_offset, self._left)])
         self._learn(task.size_bytes, size_bytes)
 
     def _learn(self, size_bytes: int, text_bytes: int) -> None:
@@ -239,5 +250,5 @@ class _Printer:
             self._text_per_byte = max(text_bytes / size_bytes, 1.0, self._text_per_byte / 2)
 
 
-def _cost(work: Work) -> int:
+def _cost(work: RenderInput) -> int:
     return work.task.size_bytes

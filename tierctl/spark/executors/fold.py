@@ -1,17 +1,19 @@
-"""The metadata topic folded on executors: a task reads, decodes and folds whole metadata partitions."""
+"""Fold the metadata topic on executors: each task reads, decodes and folds whole metadata partitions."""
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tierctl.errors import EngineError
-from tierctl.metadata.base import MetadataTopic
 from tierctl.metadata.open import open_metadata
 from tierctl.metadata.parallel_fold import FoldedPiece, FoldPiece, fold_piece
-from tierctl.metadata.topic.splits import TopicLocation, open_topic
+from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.spark.executors.resources import shared_topic
 from tierctl.spark.executors.transport import Executors
 from tierctl.state.tier import TierState
 
@@ -19,31 +21,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST_EVENTS = 20_000
-"""Fewer are folded while a task starts."""
+"""The number of events that are folded in the time that a task takes to start."""
 
 
 class SparkFold:
-    """BulkFold on the executors of a session, which must reach the topic at `location` as the driver does."""
+    """BulkFold on executors, which must reach the topic at `location` as the driver does."""
 
     def __init__(self, executors: Executors, location: TopicLocation) -> None:
         self._executors = executors
         self._location = location
 
     def __call__(self, pieces: Sequence[FoldPiece]) -> Iterator[FoldedPiece]:
-        """BulkFold.__call__; EngineError when Spark fails."""
-        do = partial(_fold, self._location, uuid4().hex)
-        return self._executors.run(do, pieces, cost=_events, least_cost=LEAST_EVENTS)
-
-
-@lru_cache(maxsize=1)
-def topic_at(location: TopicLocation, job: str) -> MetadataTopic:
-    """The topic, opened once for all pieces of a job that a process does."""
-    del job
-    return open_topic(location)
+        """Implement `BulkFold.__call__`; raise EngineError if Spark fails."""
+        fold = partial(_fold, self._location, uuid4().hex)
+        return self._executors.run(fold, pieces, cost=_events, min_task_cost=LEAST_EVENTS)
 
 
 def _fold(location: TopicLocation, job: str, piece: FoldPiece) -> FoldedPiece:
-    done = fold_piece(topic_at(location, job), piece)
+    done = fold_piece(shared_topic(location, job), piece)
     for span in piece.spans:
         reached = done.state.read[span.metadata_partition]
         if reached < span.end:
@@ -60,16 +55,16 @@ def _events(piece: FoldPiece) -> int:
 
 
 def fold_topic(
-    spark: "SparkSession",
+    spark: SparkSession,
     uri: str,
     *,
     command_config: Path | None = None,
     server_config: Path | None = None,
     tasks_max: int | None = None,
 ) -> TierState:
-    """The state of the topic at `uri`, as reading it here would give it; nothing is kept.
+    """Return the state of the topic at `uri`, folded on executors; no state directory is used.
 
-    Raises as `open_metadata`, and EngineError.
+    Raises as `open_metadata`, and EngineError if Spark fails.
     """
     location = TopicLocation(
         uri=uri,

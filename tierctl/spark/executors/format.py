@@ -1,4 +1,6 @@
-"""The metadata topic as text, decoded and rendered on executors by ranges of offsets."""
+"""Render records of the metadata topic as text, on executors, by ranges of offsets."""
+
+from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,18 +19,21 @@ from tierctl.report.formatters.registry import load
 from tierctl.spark.executors.transport import Executors
 
 RECORDS_A_JOB = 200_000
-"""Two jobs' lines may wait to be printed, some 300 bytes each; by time, this many records' lines."""
+"""The records of one job. The lines of two jobs may wait to be printed; a line has about 300 bytes."""
 RECORDS_A_SPLIT_MIN, RECORDS_A_SPLIT_MAX = 1_000, 50_000
 LEAST_RECORDS = 10_000
-"""Fewer are rendered while a task starts."""
+"""The number of records that are rendered in the time that a task takes to start."""
 
 Spans = Mapping[int, tuple[int, int]]
-"""The offsets, from one up to another that is not included, of each metadata partition."""
+"""The offset range [start, end) of each metadata partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rendering:
-    """What is printed, and how; pages have positions where lines of several partitions are merged by time."""
+    """The records to print and their format.
+
+    With `by_time` the pages contain positions, because the caller merges the lines of all partitions by time.
+    """
 
     location: TopicLocation
     style: str
@@ -38,7 +43,7 @@ class Rendering:
 
 
 def render(rendering: Rendering, split: MetadataSplit) -> list[Page]:
-    """The lines of a split, in order of offsets; raises as the topic does."""
+    """Return the lines of a split in the order of offsets; raises as the topic reader does."""
     formatter = load(rendering.style, rendering.properties)
     printer = Printer(formatter=formatter, chosen=rendering.chosen, with_positions=rendering.by_time)
     pages, reached = [], split.start_offset
@@ -57,11 +62,11 @@ def render(rendering: Rendering, split: MetadataSplit) -> list[Page]:
 def rendered(
     executors: Executors, rendering: Rendering, spans: Spans, *, max_messages: int | None = None
 ) -> list[Iterator[Page]]:
-    """What executors print of `spans`, rendered as it is asked for; to be read as one round of `format`.
+    """Return streams of the pages of `spans`, which executors render while the streams are read.
 
-    By time a stream for each partition, which are read side by side; else one, partition after partition.
-    Who wants no more than `max_messages` lines gets them without reading far beyond. Raises what `render`
-    does, and EngineError.
+    With `rendering.by_time` there is one stream per partition, to be read side by side. Otherwise there is
+    one stream, partition after partition. With `max_messages` the first jobs are small, so that little is
+    rendered beyond these lines. The streams raise the errors of `render`, and EngineError.
     """
     if not rendering.by_time:
         return [_one_after_another(executors, rendering, spans, is_short=max_messages is not None)]
@@ -84,15 +89,20 @@ def _offsets(split: MetadataSplit) -> int:
 def _one_after_another(
     executors: Executors, rendering: Rendering, spans: Spans, *, is_short: bool
 ) -> Iterator[Page]:
-    """While one job's lines are printed the next job runs, unless its lines may not be wanted."""
+    """Yield pages; the next job runs while a job's pages are printed, unless few lines are wanted."""
     width = 2 * executors.slots
     splits = _cut(rendering, spans, RECORDS_A_SPLIT_MIN if is_short else RECORDS_A_JOB // width)
     jobs = _growing(splits, width) if is_short else _even(splits, width)
     over = Event()
 
     def pages_of(job: Sequence[MetadataSplit]) -> list[Page]:
-        do = partial(render, rendering)
-        found = executors.run(do, job, cost=_offsets, least_cost=LEAST_RECORDS, stopped=over.is_set)
+        found = executors.run(
+            partial(render, rendering),
+            job,
+            cost=_offsets,
+            min_task_cost=LEAST_RECORDS,
+            stopped=over.is_set,
+        )
         return [page for pages in found for page in pages]
 
     with ThreadPoolExecutor(1) as pool:
@@ -113,7 +123,7 @@ def _even(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[Meta
 
 
 def _growing(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[MetadataSplit]]:
-    """One, then twice as many each time, up to what a job is worth starting for."""
+    """Yield one split, then twice as many as before, up to the number that keeps all executors busy."""
     left, count = iter(splits), 1
     while job := list(islice(left, count)):
         yield job
@@ -122,10 +132,10 @@ def _growing(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[M
 
 @dataclass(frozen=True, slots=True)
 class _SideBySide:
-    """Splits of partitions that are read at the same time, each as far as it is asked for.
+    """Renders partitions that are read side by side, each only as far as its stream was read.
 
-    A partition that runs dry gets twice as much as the last time; those that are dry as well get one split
-    each by the same job.
+    When a partition has no rendered page left, a job renders the next splits of it, twice as many as the last
+    time, and one split of every other partition without pages.
     """
 
     executors: Executors
@@ -152,11 +162,7 @@ class _SideBySide:
             for n, count in counts.items()
             for _ in range(min(count, len(self.left[n])))
         ]
-        do = partial(render, self.rendering)
-        found = self.executors.run(do, job, cost=_offsets, least_cost=LEAST_RECORDS)
+        function = partial(render, self.rendering)
+        found = self.executors.run(function, job, cost=_offsets, min_task_cost=LEAST_RECORDS)
         for split, pages in zip(job, found, strict=True):
             self.ready[split.metadata_partition].extend(pages)
-
-    def _taken(self, number: int, count: int) -> list[MetadataSplit]:
-        left = self.left[number]
-        return [left.popleft() for _ in range(min(count, len(left)))]

@@ -1,4 +1,6 @@
-"""Spark jobs, watched: each can be told to stop, and its failure is an error of the tree."""
+"""Run one Spark job: it can be cancelled, and its failure is one of tierctl's errors."""
+
+from __future__ import annotations
 
 import threading
 import time
@@ -19,23 +21,23 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 _PARALLELISM = "spark.sql.leafNodeDefaultParallelism"
 CANCELLED_WAIT_S = 30.0
-"""How long a job that was cancelled may take to end before nobody waits for it any more."""
+"""How long to wait for the end of a cancelled job."""
 
 
 class JobFailedError(EngineError):
-    """A job ended without a result: what its tasks did is not known."""
+    """A job ended without a result: the effects of its tasks are not known."""
 
 
 class JobStoppedError(JobFailedError):
-    """It was told to stop."""
+    """The job was cancelled, because the run was told to stop."""
 
 
-def collect(frame: "DataFrame", *, stopped: Callable[[], bool]) -> pa.Table:
-    """The rows of `frame`; cancelled as soon as `stopped` says so. Raises JobFailedError.
+def collect(frame: DataFrame, *, stopped: Callable[[], bool]) -> pa.Table:
+    """Return the rows of `frame`; cancel the job as soon as `stopped()` is True. Raise JobFailedError.
 
-    Signals are heard meanwhile, since the job runs beside this thread.
+    The job runs on another thread, so that this thread receives signals.
     """
-    job = _begun(frame)
+    job = _started(frame)
     try:
         return _awaited(job, partial(_cancel, frame.sparkSession), stopped)
     finally:
@@ -43,7 +45,7 @@ def collect(frame: "DataFrame", *, stopped: Callable[[], bool]) -> pa.Table:
             _cancel(frame.sparkSession)
 
 
-def _awaited(job: "Future[pa.Table]", cancel: Callable[[], None], stopped: Callable[[], bool]) -> pa.Table:
+def _awaited(job: Future[pa.Table], cancel: Callable[[], None], stopped: Callable[[], bool]) -> pa.Table:
     deadline_s: float | None = None
     while not job.done():
         time.sleep(POLL_S)
@@ -51,7 +53,7 @@ def _awaited(job: "Future[pa.Table]", cancel: Callable[[], None], stopped: Calla
             continue
         if deadline_s is None:
             deadline_s = time.monotonic() + CANCELLED_WAIT_S
-        # Again and again: a job that has not begun yet can't be interrupted.
+        # Cancelled repeatedly, because Spark cannot interrupt a job that has not begun yet.
         cancel()
         if time.monotonic() > deadline_s:
             raise JobStoppedError("the job was told to stop, and did not")
@@ -67,10 +69,17 @@ def _awaited(job: "Future[pa.Table]", cancel: Callable[[], None], stopped: Calla
 
 
 @contextmanager
-def parallelism(session: "SparkSession", tasks: int) -> Iterator[None]:
-    """In the block local rows are cut into so many tasks, without a shuffle."""
+def parallelism(session: SparkSession, tasks: int) -> Iterator[None]:
+    """Let Spark split local rows into `tasks` tasks during the block, without a shuffle.
+
+    Jobs that run side by side must have one task each: the setting belongs to the session.
+    """
+    if tasks <= 1:
+        # A job with one row has one task whatever the setting is.
+        yield
+        return
     before = session.conf.get(_PARALLELISM, None)
-    session.conf.set(_PARALLELISM, str(max(1, tasks)))
+    session.conf.set(_PARALLELISM, str(tasks))
     try:
         yield
     finally:
@@ -79,7 +88,7 @@ def parallelism(session: "SparkSession", tasks: int) -> Iterator[None]:
             session.conf.set(_PARALLELISM, before)
 
 
-def _begun(frame: "DataFrame") -> "Future[pa.Table]":
+def _started(frame: DataFrame) -> Future[pa.Table]:
     job: Future[pa.Table] = Future()
 
     def run() -> None:
@@ -92,16 +101,16 @@ def _begun(frame: "DataFrame") -> "Future[pa.Table]":
     return job
 
 
-def _cancel(session: "SparkSession") -> None:
+def _cancel(session: SparkSession) -> None:
     try:
-        # All of the session's: a job that collects rows is not known by its tag (4.3).
+        # All jobs of the session, because Spark 4.3 does not tag jobs that collect rows.
         session.interruptAll()
     except Exception as e:
-        # Whoever runs the job may be gone, and it with them.
+        # The driver or the server may have ended, and the job with it.
         if not _is_of_spark(e):
             raise
 
 
 def _is_of_spark(error: BaseException) -> TypeGuard[Exception]:
-    """Whether a job failed, or its driver or server was lost."""
+    """Return True if the job failed, or if its driver or server was lost."""
     return isinstance(error, Exception) and (is_spark(error) or isinstance(error, (OSError, EOFError)))

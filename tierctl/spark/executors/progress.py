@@ -1,11 +1,15 @@
-"""How far Spark's tasks are: from the status tracker, or from what a Spark Connect server sends along.
+"""Show how many tasks of a Spark job are done.
 
 with progress(session, "listing the store"):
     frame.toArrow()
+
+The numbers come from the status tracker, or over Spark Connect from the server.
 """
 
+from __future__ import annotations
+
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,20 +26,20 @@ EVERY_S = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tasks:
-    """Those of all stages that were begun so far."""
+class TaskCount:
+    """The tasks of all stages that have begun so far."""
 
     total: int
     done: int
 
 
-Heard = Callable[[Tasks], None]
+OnTasks = Callable[[TaskCount], None]
 
 
 @contextmanager
-def progress(session: "SparkSession", what: str) -> Iterator[None]:
-    """A bar of tasks on a terminal's stderr while the block runs jobs; elsewhere nothing."""
-    with task_bar(what) as show:
+def progress(session: SparkSession, title: str) -> Iterator[None]:
+    """Show a bar of tasks while the block runs jobs, if stderr is a terminal."""
+    with task_bar(title) as show:
         if show is None:
             yield
             return
@@ -44,20 +48,20 @@ def progress(session: "SparkSession", what: str) -> Iterator[None]:
 
 
 @contextmanager
-def watched(session: "SparkSession", heard: Heard, *, every_s: float = EVERY_S) -> Iterator[None]:
-    """Tell `heard` how far the jobs of the block are, on another thread."""
-    with _told(session, heard) if is_connect(session) else _polled(session, heard, every_s):
+def watched(session: SparkSession, on_tasks: OnTasks, *, every_s: float = EVERY_S) -> Iterator[None]:
+    """Call `on_tasks` from another thread while the block runs jobs."""
+    with _reported(session, on_tasks) if is_connect(session) else _polled(session, on_tasks, every_s):
         yield
 
 
 @contextmanager
-def _polled(session: "SparkSession", heard: Heard, every_s: float) -> Iterator[None]:
+def _polled(session: SparkSession, on_tasks: OnTasks, every_s: float) -> Iterator[None]:
     tracker = session.sparkContext.statusTracker()
     before, is_over = set(tracker.getActiveStageIds()), threading.Event()
 
     def poll() -> None:
         stages: dict[int, tuple[int, int]] = {}
-        # A session that ends meanwhile ends this too.
+        # The end of the session ends this thread too.
         with suppress(EngineError), failures(None):
             while not is_over.wait(every_s):
                 active = set(tracker.getActiveStageIds()) - before
@@ -65,20 +69,20 @@ def _polled(session: "SparkSession", heard: Heard, every_s: float) -> Iterator[N
                     info = tracker.getStageInfo(stage)
                     if info is not None:
                         stages[stage] = (info.numCompletedTasks, info.numTasks)
-                # One that is not active any more is done.
+                # A stage that is no longer active is done.
                 stages |= {
                     stage: (total, total) for stage, (_, total) in stages.items() if stage not in active
                 }
                 if stages:
-                    heard(_sum(stages.values()))
+                    on_tasks(_sum(stages.values()))
 
     with _thread(poll, is_over):
         yield
 
 
 @contextmanager
-def _thread(work: Callable[[], None], is_over: threading.Event) -> Iterator[None]:
-    thread = threading.Thread(target=work, name="spark-progress", daemon=True)
+def _thread(target: Callable[[], None], is_over: threading.Event) -> Iterator[None]:
+    thread = threading.Thread(target=target, name="spark-progress", daemon=True)
     thread.start()
     try:
         yield
@@ -88,10 +92,10 @@ def _thread(work: Callable[[], None], is_over: threading.Event) -> Iterator[None
 
 
 @contextmanager
-def _told(session: "SparkSession", heard: Heard) -> Iterator[None]:
+def _reported(session: SparkSession, on_tasks: OnTasks) -> Iterator[None]:
     def on_progress(*, stages: Any, **_: Any) -> None:
         if stages:
-            heard(_sum((stage.num_completed_tasks, stage.num_tasks) for stage in stages))
+            on_tasks(_sum((stage.num_completed_tasks, stage.num_tasks) for stage in stages))
 
     handler: Any = on_progress
     session.registerProgressHandler(handler)
@@ -101,6 +105,6 @@ def _told(session: "SparkSession", heard: Heard) -> Iterator[None]:
         session.removeProgressHandler(handler)
 
 
-def _sum(stages: Any) -> Tasks:
+def _sum(stages: Iterable[tuple[int, int]]) -> TaskCount:
     pairs = list(stages)
-    return Tasks(done=sum(done for done, _ in pairs), total=sum(total for _, total in pairs))
+    return TaskCount(done=sum(done for done, _ in pairs), total=sum(total for _, total in pairs))

@@ -1,39 +1,44 @@
-"""Pieces of reading done on executors by a plain function; what comes of each, in the order of the pieces.
+"""The one way to send work to executors: a function and its inputs go out, results or errors come back.
 
-    for result in Executors(spark).run(check, pieces): ...
+    for result in Executors(spark).run(check, inputs): ...
 
-Written on DataFrames only, so that it runs on Spark Connect as well.
+`run` is for functions that only read. Side effects use `run_tasks`, which also tells which inputs an earlier
+attempt may have processed. Only the DataFrame API is used, so that it works over Spark Connect as well.
 """
+
+from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import pyarrow as pa
 
 from tierctl.errors import EngineError, TierctlError
 from tierctl.spark.executors.jobs import collect, parallelism
+from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, no_check, require_usable
 from tierctl.spark.executors.progress import progress
-from tierctl.spark.executors.serialization import dumps, loads
+from tierctl.spark.executors.serialization import decoded_error, decoded_result
+from tierctl.spark.executors.task import RESULTS_DDL, TASKS, PlainFunction, TaskFunction, TaskRunner
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Work = TypeVar("Work")
+Input = TypeVar("Input")
 Result = TypeVar("Result")
 
-SLICE_BYTES = 8 << 20
-"""What comes of a piece travels in rows of so many bytes, however large it is."""
+_TASKS_PER_SLOT = 2
+# Enough rows for Spark to create as many tasks as it runs at a time.
+_PROBE_ROWS = 1 << 12
 
-_TASKS_A_SLOT = 2
-_ROWS_TO_COUNT = 1 << 12
-_RESULT = pa.schema([("number", pa.int32()), ("is_error", pa.bool_()), ("data", pa.binary())])
-_RESULT_DDL = "number INT, is_error BOOLEAN, data BINARY"
+Tasks = Sequence[Sequence[tuple[int, Input]]]
+"""The inputs of each task, every input with its number."""
 
 
-def _alike(_work: object) -> int:
+def _equal_cost(_input: object) -> int:
     return 1
 
 
@@ -41,109 +46,167 @@ def _never() -> bool:
     return False
 
 
-@dataclass(slots=True)
-class Executors:
-    """A session's executors, for reading: what they do may be done twice, and changes nothing.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputResult(Generic[Result]):
+    """The result of one input: `value`, or the `error` that the function raised.
 
-    `tasks_max` is how many tasks a job has at most; default: twice as many as run at a time.
+    `is_retried` is True if an earlier attempt may have processed the input, and may still be running.
+    `processed_bytes` is what the function reported, `host` the executor's host name.
     """
 
-    session: "SparkSession"
+    value: Result | None = None
+    error: TierctlError | None = None
+    is_retried: bool = False
+    processed_bytes: int = 0
+    host: str = ""
+
+
+@dataclass(slots=True)
+class Executors:
+    """The executors of a Spark session.
+
+    `tasks_max` limits the tasks of one `run`; the default is twice the number that run at a time.
+    """
+
+    session: SparkSession
     tasks_max: int | None = None
     _slots: int = field(default=0, init=False)
 
     @property
     def slots(self) -> int:
-        """How many tasks run at a time, as far as Spark says when it is first asked."""
-        if not self._slots:
-            rows = self.session.range(_ROWS_TO_COUNT).mapInArrow(_one_row, "n INT")
-            self._slots = max(1, collect(rows, stopped=_never).num_rows)
+        """Return how many tasks run at a time, by a probe at the first call."""
+        return self._slots or self.probe()
+
+    def probe(self, check: Callable[[], None] = no_check, *, stopped: Callable[[], bool] = _never) -> int:
+        """Call `check` on every executor, and return how many tasks run at a time.
+
+        Raise the error of `check`, UsageError for an executor with another version of tierctl, and
+        EngineError if the job fails or is cancelled because `stopped` returned True.
+        """
+        frame = self.session.range(_PROBE_ROWS).mapInArrow(ProbeExecutor(check), PROBES_DDL)
+        probes = collect(frame, stopped=stopped).to_pylist()
+        for each in probes:
+            require_usable(each)
+        self._slots = max(1, len(probes))
         return self._slots
 
     def run(
         self,
-        do: Callable[[Work], Result],
-        pieces: Sequence[Work],
+        function: Callable[[Input], Result],
+        inputs: Sequence[Input],
         *,
-        cost: Callable[[Work], int] = _alike,
-        least_cost: int = 1,
+        cost: Callable[[Input], int] = _equal_cost,
+        min_task_cost: int = 1,
         stopped: Callable[[], bool] = _never,
     ) -> Iterator[Result]:
-        """What `do` makes of each piece; both are pickled, so `do` is a function that a module has by name.
+        """Yield the result of `function` for each input, in the order of `inputs`.
 
-        A task does several pieces, which cost `least_cost` together at least, and all cost about the same.
-        What `do` returns is facts only, see `carry`; a TierctlError it raises is raised here when its piece's
-        turn comes. EngineError when the job fails, or is cancelled since `stopped` says so. All results are
-        held until the last is there.
+        Spark may call `function` twice for an input, so it must only read. It must be importable by name, and
+        its results must be of the classes that `serialization` decodes. Inputs are combined into tasks of
+        about equal cost, and of at least `min_task_cost`. Raise the TierctlError that `function` raised when
+        its input is reached, and EngineError if the job fails or is cancelled because `stopped` returned
+        True. All results are in memory before the first is yielded.
         """
-        if not pieces:
+        if not inputs:
             return
-        costs = [cost(piece) for piece in pieces]
-        tasks = min(len(pieces), -(-sum(costs) // least_cost))
-        if tasks > 1:
-            tasks = min(tasks, self.tasks_max or _TASKS_A_SLOT * self.slots)
-        work: list[list[tuple[int, Work]]] = [[] for _ in range(max(tasks, 1))]
-        for number, slot in enumerate(spread(costs, len(work))):
-            work[slot].append((number, pieces[number]))
-        rows = pa.table({"work": pa.array([pickle.dumps(each) for each in work], pa.binary())})
-        with parallelism(self.session, len(work)), progress(self.session, "reading"):
-            frame = self.session.createDataFrame(rows).mapInArrow(_Job(do), _RESULT_DDL)
-            results = collect(frame, stopped=stopped)
-        yield from _in_order(results, len(pieces))
+        tasks = self._tasks(inputs, [cost(each) for each in inputs], min_task_cost)
+        runner = TaskRunner(function=PlainFunction(function))
+        results = self._collect(runner, tasks, stopped=stopped, title="reading")
+        rows = _rows_by_number(results)
+        for number in range(len(inputs)):
+            if number not in rows:
+                raise EngineError(f"Spark returned no result for input {number} of {len(inputs)}")
+            # Decoded one at a time: the results together may be large.
+            result = _input_result(results, rows[number])
+            if result.error is not None:
+                raise result.error
+            yield cast("Result", result.value)
+
+    def _tasks(self, inputs: Sequence[Input], costs: Sequence[int], min_task_cost: int) -> Tasks[Input]:
+        count = min(len(inputs), -(-sum(costs) // min_task_cost))
+        if count > 1:
+            count = min(count, self.tasks_max or _TASKS_PER_SLOT * self.slots)
+        tasks: list[list[tuple[int, Input]]] = [[] for _ in range(max(count, 1))]
+        for number, task in enumerate(balanced(costs, len(tasks))):
+            tasks[task].append((number, inputs[number]))
+        return tasks
+
+    def run_tasks(
+        self,
+        function: TaskFunction[Input, Result],
+        tasks: Tasks[Input],
+        *,
+        stopped: Callable[[], bool] = _never,
+        is_retried: bool = False,
+        title: str | None = None,
+    ) -> dict[int, InputResult[Result]]:
+        """Run one Spark job with the given tasks, and return the results by the number of their input.
+
+        An input without an entry has no known outcome. `is_retried` states that an earlier job may have
+        processed the inputs. With `title` a terminal shows the progress of the tasks. Raise JobFailedError if
+        the job fails, and JobStoppedError if it is cancelled because `stopped` returned True.
+        """
+        runner = TaskRunner(function=function, is_retried=is_retried)
+        results = self._collect(runner, tasks, stopped=stopped, title=title)
+        return input_results(results)
+
+    def _collect(
+        self, runner: TaskRunner, tasks: Tasks[Any], *, stopped: Callable[[], bool], title: str | None
+    ) -> pa.Table:
+        """Return the rows of RESULTS of one Spark job."""
+        rows = pa.table({TASKS: pa.array([pickle.dumps(task) for task in tasks], pa.binary())})
+        bar = nullcontext() if title is None else progress(self.session, title)
+        with parallelism(self.session, len(tasks)), bar:
+            frame = self.session.createDataFrame(rows).mapInArrow(runner, RESULTS_DDL)
+            return collect(frame, stopped=stopped)
 
 
-def spread(costs: Sequence[int], slots: int) -> list[int]:
-    """A slot for each piece so that the slots cost about the same: the dearest first, to the idlest."""
-    load = [(0, slot) for slot in range(slots)]
+def balanced(costs: Sequence[int], tasks: int) -> list[int]:
+    """Return a task for each input so that the tasks cost about the same.
+
+    The most expensive inputs are assigned first, each to the task with the lowest cost so far.
+    """
+    load = [(0, task) for task in range(tasks)]
     heapify(load)
     chosen = [0] * len(costs)
-    for piece in sorted(range(len(costs)), key=lambda number: -costs[number]):
-        cost, slot = load[0]
-        chosen[piece] = slot
-        heapreplace(load, (cost + max(costs[piece], 1), slot))
+    for number in sorted(range(len(costs)), key=lambda each: -costs[each]):
+        cost, task = load[0]
+        chosen[number] = task
+        heapreplace(load, (cost + max(costs[number], 1), task))
     return chosen
 
 
-@dataclass(frozen=True, slots=True)
-class _Job:
-    """What an executor runs: rows of work in, rows of results out."""
-
-    do: Callable[..., object]
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for row in batch.column("work"):
-                for number, piece in pickle.loads(row.as_py()):
-                    yield from self._done(number, piece)
-
-    def _done(self, number: int, piece: object) -> Iterator[pa.RecordBatch]:
-        try:
-            is_error, data = False, dumps(self.do(piece))
-        except TierctlError as e:
-            is_error, data = True, dumps(e)
-        for at in range(0, len(data), SLICE_BYTES):
-            part = data[at : at + SLICE_BYTES]
-            yield pa.RecordBatch.from_pydict(
-                {"number": [number], "is_error": [is_error], "data": [part]}, schema=_RESULT
-            )
+def input_results(results: pa.Table) -> dict[int, InputResult[Any]]:
+    """Return the results in `results`, rows of RESULTS, by the number of their input."""
+    return {number: _input_result(results, rows) for number, rows in _rows_by_number(results).items()}
 
 
-def _in_order(results: pa.Table, count: int) -> Iterator[Result]:
-    """The pieces' results; the rows of one follow each other."""
-    rows: list[list[int]] = [[] for _ in range(count)]
+def _rows_by_number(results: pa.Table) -> dict[int, list[int]]:
+    # The rows of one input are in order, but rows of other inputs may be between them.
+    rows: dict[int, list[int]] = {}
     for row, number in enumerate(results.column("number").to_pylist()):
-        rows[number].append(row)
-    errors, data = results.column("is_error"), results.column("data")
-    for number, own in enumerate(rows):
-        if not own:
-            raise EngineError(f"Spark gave no result for piece {number} of {count}")
-        found = loads(b"".join(data[row].as_py() for row in own))
-        if errors[own[0]].as_py():
-            raise found
-        yield found
+        rows.setdefault(number, []).append(row)
+    return rows
 
 
-def _one_row(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for _ in batches:
-        pass
-    yield pa.RecordBatch.from_pydict({"n": pa.array([1], pa.int32())})
+def _input_result(results: pa.Table, rows: Sequence[int]) -> InputResult[Any]:
+    def fact(name: str) -> Any:
+        return results.column(name)[rows[0]].as_py()
+
+    data = b"".join(results.column("data")[row].as_py() for row in rows)
+    value: Any = None
+    error: TierctlError | None = None
+    try:
+        if fact("is_error"):
+            error = decoded_error(data)
+        else:
+            value = decoded_result(data)
+    except EngineError as e:
+        error = e
+    return InputResult(
+        value=value,
+        error=error,
+        is_retried=fact("is_retried"),
+        processed_bytes=fact("processed_bytes"),
+        host=fact("host"),
+    )

@@ -12,9 +12,9 @@ import numpy as np
 from tierctl.errors import EngineError
 from tierctl.metadata.deleted_segments import deleted_segment_ids
 from tierctl.metadata.topic.splits import TopicLocation
-from tierctl.spark.executors.fold import LEAST_EVENTS, topic_at
-from tierctl.spark.executors.transport import Executors, Work
-from tierctl.spark.executors.worker import tier_of
+from tierctl.spark.executors.fold import LEAST_EVENTS
+from tierctl.spark.executors.resources import shared_tier, shared_topic
+from tierctl.spark.executors.transport import Executors, Input
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.storage import TierSpec
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
@@ -59,7 +59,7 @@ class ListedPart:
 def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
     """List one folder; RemoteStorageError when the store fails."""
     tally, others, count = Tally(part.expected), [], 0
-    for listed in tier_of(spec).list_objects(part.folder):
+    for listed in shared_tier(spec).list_objects(part.folder):
         count += 1
         name = segment_object_name(listed.key)
         if name is None or not tally.add(name, listed.size_bytes):
@@ -69,7 +69,7 @@ def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
 
 def look(spec: TierSpec | None, piece: Piece) -> list[Finding]:
     """What is wrong with a piece; raises as `Look.findings`."""
-    remote = None if spec is None else tier_of(spec)
+    remote = None if spec is None else shared_tier(spec)
     with ExitStack() as held:
         spool = None
         if isinstance(piece, SegmentsPiece):
@@ -114,7 +114,7 @@ class SparkLookers:
         listed = (
             found
             for job in jobs
-            for found in self.executors.run(do, job, cost=_listing_us, least_cost=_LEAST_US)
+            for found in self.executors.run(do, job, cost=_listing_us, min_task_cost=_LEAST_US)
         )
         for each in listing:
             if isinstance(each, RemoteObject):
@@ -142,7 +142,7 @@ class SparkLookers:
         """Lookers.findings: a task looks at several pieces."""
         do = partial(look, self.spec)
         for job in _jobs(pieces, _segments_of):
-            yield from self.executors.run(do, job, cost=_looking_us, least_cost=_LEAST_US)
+            yield from self.executors.run(do, job, cost=_looking_us, min_task_cost=_LEAST_US)
 
 
 def _by_topic(keys: Iterable[PartitionKey]) -> dict[str, list[PartitionKey]]:
@@ -161,8 +161,8 @@ def _keys_in(folder: str, keys: Mapping[str, list[PartitionKey]]) -> list[Partit
     return [key for key in keys.get(topic_id, ()) if partition in {None, key[1]}]
 
 
-def _jobs(pieces: Iterable[Work], segments: Callable[[Work], int]) -> Iterator[list[Work]]:
-    job: list[Work] = []
+def _jobs(pieces: Iterable[Input], segments: Callable[[Input], int]) -> Iterator[list[Input]]:
+    job: list[Input] = []
     count = 0
     for piece in pieces:
         job.append(piece)
@@ -195,7 +195,7 @@ def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapp
     found = SegmentIds()
     pieces = [(number, end) for number, end in sorted(end_offsets.items()) if end]
     do = partial(_deleted_in, location, uuid4().hex)
-    for part in executors.run(do, pieces, cost=_events, least_cost=LEAST_EVENTS):
+    for part in executors.run(do, pieces, cost=_events, min_task_cost=LEAST_EVENTS):
         ids = part.as_words()
         ids = ids[found.find_many(ids) < 0]
         found.extend(ids, np.ones(len(ids), dtype=bool))
@@ -204,7 +204,7 @@ def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapp
 
 def _deleted_in(location: TopicLocation, job: str, piece: tuple[int, int]) -> SegmentIds:
     number, end = piece
-    return deleted_segment_ids(topic_at(location, job), {number: end})
+    return deleted_segment_ids(shared_topic(location, job), {number: end})
 
 
 def _events(piece: tuple[int, int]) -> int:

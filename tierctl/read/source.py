@@ -81,7 +81,7 @@ class RemoteSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalSegmentFile:
+class LocalFile:
     """A segment of a broker's log directory."""
 
     segment: LocalSegment
