@@ -1,13 +1,15 @@
 """How results are shown: rows on stdout in the chosen format, and the exit code."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from tierctl.cli.options import OutputFormat
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
+from tierctl.report import render
 from tierctl.report.console import Console
 
 if TYPE_CHECKING:
@@ -31,6 +33,17 @@ class Display:
 def display_of(ctx: typer.Context) -> Display:
     """Return the display options of a command line."""
     return request_of(Display, ctx)
+
+
+def show_rows(
+    ctx: typer.Context,
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    *,
+    table_columns: Sequence[str] | None = None,
+) -> None:
+    """Print `rows` on stdout in the format of `--output`; `table_columns` are those of a table, if fewer."""
+    render(rows, display_of(ctx).output, columns, table_columns=table_columns)
 
 
 def show_mutation(ctx: typer.Context, result: "MutationResult") -> int:

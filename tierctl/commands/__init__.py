@@ -20,6 +20,16 @@ if TYPE_CHECKING:
         find_leaked_topics,
     )
     from tierctl.commands.mutation import MutationResult
+    from tierctl.commands.offsets import (
+        OffsetsCheck,
+        OffsetsRepair,
+        OffsetsRequest,
+        OffsetStep,
+        RepairOffsetsRequest,
+        check_offsets,
+        repair_offsets,
+        show_offsets,
+    )
     from tierctl.commands.sweep import SweepRequest, sweep
 
 __all__ = [
@@ -29,28 +39,44 @@ __all__ = [
     "LeakedTopic",
     "LeakedTopics",
     "MutationResult",
+    "OffsetStep",
+    "OffsetsCheck",
+    "OffsetsRepair",
+    "OffsetsRequest",
+    "RepairOffsetsRequest",
     "SweepRequest",
     "apply",
+    "check_offsets",
     "copy",
     "delete",
     "delete_repeatedly",
     "find_leaked_topics",
+    "repair_offsets",
+    "show_offsets",
     "sweep",
 ]
 
 _MODULE_OF = {
     "ApplyRequest": "apply",
-    "apply": "apply",
     "CopyRequest": "copy",
-    "copy": "copy",
     "DeleteRequest": "delete",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
+    "MutationResult": "mutation",
+    "OffsetStep": "offsets",
+    "OffsetsCheck": "offsets",
+    "OffsetsRepair": "offsets",
+    "OffsetsRequest": "offsets",
+    "RepairOffsetsRequest": "offsets",
+    "SweepRequest": "sweep",
+    "apply": "apply",
+    "check_offsets": "offsets",
+    "copy": "copy",
     "delete": "delete",
     "delete_repeatedly": "delete",
     "find_leaked_topics": "delete",
-    "MutationResult": "mutation",
-    "SweepRequest": "sweep",
+    "repair_offsets": "offsets",
+    "show_offsets": "offsets",
     "sweep": "sweep",
 }
 

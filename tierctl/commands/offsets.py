@@ -1,0 +1,224 @@
+"""`offsets`: read, check and repair a `_rlmm_committed_offsets` file of tierctl or of a broker."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources
+from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
+from tierctl.files import broker_kept_out, exclusive, replace_durably
+from tierctl.metadata.cache_files.files import CacheFile, cache_files, read_cache
+from tierctl.metadata.committed_offsets import (
+    Finding,
+    against_caches,
+    against_log,
+    against_snapshots,
+    lowest,
+)
+from tierctl.metadata.state_dir.directory import LOCK
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.wire.files import committed_offsets
+from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
+
+FILE_NAME = "_rlmm_committed_offsets"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRequest(Request):
+    """A request about one file of committed offsets, and about the caches in `state_dir` and `log_dir`."""
+
+    file: Path | None = None
+    """Default: the first `_rlmm_committed_offsets` in `state_dir` and `log_dir`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOffsetsRequest(OffsetsRequest):
+    """A request to replace unsafe offsets in the file; it only plans unless `apply` is true."""
+
+    set_offset: Sequence[str] = ()
+    """Offsets to set, as `PARTITION=OFFSET`."""
+    force: bool = False
+    """Allow `set_offset` to raise an offset: the events between both offsets are then never read."""
+    apply: bool = False
+    """Write the file; otherwise nothing changes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsCheck:
+    """The offsets of a file that can lose segments, in the order of their metadata partitions."""
+
+    findings: Sequence[Finding]
+
+    @property
+    def exit_code(self) -> int:
+        """7 if there is a finding."""
+        return ExitCode.CORRUPT if self.findings else ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetStep:
+    """One change to a file of committed offsets.
+
+    `action` is `lower`, `raise`, `drop` (remove the entry) or `start_over` (the old file is unreadable).
+    """
+
+    action: str
+    metadata_partition: int | None
+    from_offset: int | None
+    to_offset: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsRepair:
+    """The changes of a repair, in the order of their metadata partitions."""
+
+    steps: Sequence[OffsetStep]
+    is_applied: bool
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether there are changes that were only planned."""
+        return bool(self.steps) and not self.is_applied
+
+
+def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> CommittedOffsets:  # noqa: ARG001
+    """Read the file. Raise NotFoundError if there is none, CorruptInputError if it is damaged."""
+    return _read(_path(request))
+
+
+def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> OffsetsCheck:
+    """Compare the offsets of the file with the caches and, if `metadata` is given, with the metadata topic.
+
+    Raise NotFoundError if there is no file, CorruptInputError if it is damaged.
+    """
+    committed = _read(_path(request)).offsets
+    with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        return OffsetsCheck(findings=_findings(resources, committed))
+
+
+def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = None) -> OffsetsRepair:
+    """Plan to lower each unsafe offset and to set those of `set_offset`; with `apply` write the file.
+
+    The old file is kept as .bak. Raise SafetyRefusal if an offset would rise without `force` or if a broker
+    runs on the file's folder, LockedError if another tierctl works there.
+    """
+    path = _path(request)
+    try:
+        before: Mapping[int, int] = _read(path).offsets
+        damage = None
+    except CorruptInputError as error:
+        before, damage = {}, error
+    with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        findings = _findings(resources, before)
+    after, steps = _plan(request, findings, before)
+    if damage is not None:
+        start_over = OffsetStep(
+            action="start_over",
+            metadata_partition=None,
+            from_offset=None,
+            to_offset=None,
+            reason=damage.message,
+        )
+        steps.insert(0, start_over)
+    if request.apply and steps:
+        _write(path, after)
+    return OffsetsRepair(steps=steps, is_applied=request.apply)
+
+
+def _plan(
+    request: RepairOffsetsRequest, findings: Sequence[Finding], before: Mapping[int, int]
+) -> tuple[dict[int, int], list[OffsetStep]]:
+    """Return the offsets after the repair, and one step for each change to `before`."""
+    reasons = {finding.metadata_partition: finding.problem for finding in findings}
+    targets = lowest(findings)
+    for partition, offset in map(_partition_and_offset, request.set_offset):
+        if offset > before.get(partition, -1) and not request.force:
+            raise SafetyRefusal(
+                f"--set {partition}={offset} raises the offset from {before.get(partition, 'none')}",
+                hint="the events between both offsets would never be read; --force raises it nevertheless",
+            )
+        targets[partition], reasons[partition] = offset, "--set"
+    after = dict(before)
+    steps = []
+    for partition, target in sorted(targets.items()):
+        old = after.pop(partition, None)
+        if target is not None:
+            after[partition] = target
+        if target != old:
+            steps.append(
+                OffsetStep(
+                    action="drop" if target is None else "raise" if target > (old or -1) else "lower",
+                    metadata_partition=partition,
+                    from_offset=old,
+                    to_offset=target,
+                    reason=reasons[partition],
+                )
+            )
+    return dict(sorted(after.items())), steps
+
+
+def _partition_and_offset(text: str) -> tuple[int, int]:
+    partition, equals, offset = text.partition("=")
+    if not equals or not partition.isdigit() or not offset.isdigit():
+        raise UsageError(f"--set {text}: expected PARTITION=OFFSET", hint="as 3=4711")
+    return int(partition), int(offset)
+
+
+def _findings(resources: Resources, committed: Mapping[int, int]) -> list[Finding]:
+    caches = _caches(resources)
+    findings = list(against_snapshots(caches, committed))
+    if resources.request.metadata is not None:
+        topic = resources.metadata_topic()
+        findings += against_log(topic, committed)
+        if resources.request.state_dir is not None:
+            findings += against_caches(topic, caches, committed)
+    return sorted(findings, key=lambda finding: finding.metadata_partition)
+
+
+def _caches(resources: Resources) -> list[CacheFile]:
+    """Read the caches of the state directory and the log directories; report each unreadable one."""
+    caches = []
+    for folder in _folders(resources.request):
+        for path in cache_files(folder):
+            try:
+                caches.append(read_cache(path))
+            except CorruptInputError as error:
+                resources.progress.say(f"unreadable: {error.message}")
+    return caches
+
+
+def _folders(request: Request) -> list[Path]:
+    return [*([] if request.state_dir is None else [request.state_dir]), *request.log_dir]
+
+
+def _path(request: OffsetsRequest) -> Path:
+    """Return the file that `request` names; raise NotFoundError if it does not exist."""
+    path = request.file
+    if path is None:
+        folders = _folders(request)
+        if not folders:
+            raise UsageError("no offsets are named", hint="name FILE, --state-dir or --log-dir")
+        files = [folder / FILE_NAME for folder in folders]
+        path = next((file for file in files if file.exists()), files[0])
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such file")
+    return path
+
+
+def _read(path: Path) -> CommittedOffsets:
+    try:
+        return committed_offsets.read(path.read_bytes())
+    except CorruptInputError as error:
+        raise error.within(str(path)) from None
+
+
+def _write(path: Path, offsets: Mapping[int, int]) -> None:
+    """Replace the file in its own form; an unreadable file is replaced in Kafka's form."""
+    with broker_kept_out(path.parent), exclusive(path.parent, LOCK):
+        form = OffsetsForm.CHECKPOINT
+        with suppress(CorruptInputError):
+            form = _read(path).form
+        replace_durably(path, committed_offsets.write(offsets, form), backup=True)
