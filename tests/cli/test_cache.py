@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.wire.files import flatfile
 from tierctl.wire.files import remote_log_snapshot as snapshot
+from tierctl.wire.files.remoteindex import RemoteIndex, RollPolicy
 from tierctl.wire.metadata import decode
 
 from tests.cli.shell import Ran, tierctl
@@ -337,3 +339,71 @@ def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str
     ran = tierctl("cache", *args, cwd=tmp_path)
     assert (ran.code, ran.out) == (code, "")
     assert message in ran.err
+
+
+@pytest.fixture
+def remote_index(tmp_path: Path) -> list[Path]:
+    """The two `.remoteindex` files of a partition with five segments, in a broker's log directory."""
+    folder = tmp_path / "log" / "orders-3"
+    folder.mkdir(parents=True)
+    index = RemoteIndex.build([7, 100, 256, 4000, 9000], policy=RollPolicy(max_entries=3))
+    for file in index.files:
+        (folder / file.name).write_bytes(file.encode())
+    return [folder / file.name for file in index.files]
+
+
+def test_show_prints_remote_indexes(remote_index: list[Path]) -> None:
+    header, *entries = cache("show", remote_index[0])
+    assert (header["form"], header["topic"], header["partition"]) == ("remoteindex", "orders", 3)
+    assert {entry["type"] for entry in entries} == {"RemoteIndexEntry"}
+    assert [(entry["position"], entry["start_offset"]) for entry in entries] == [(0, 7), (4, 100), (8, 256)]
+    both = cache("show", "--log-dir", remote_index[0].parent.parent)
+    assert [row["start_offset"] for row in both if row["type"] != "Header"] == [7, 100, 256, 4000, 9000]
+
+
+def test_verify_checks_remote_indexes(remote_index: list[Path]) -> None:
+    rows = cache("verify", "--log-dir", remote_index[0].parent.parent)
+    assert [(row["status"], row["form"], row["entries"]) for row in rows] == [
+        ("ok", "remoteindex", 3),
+        ("ok", "remoteindex", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "position", "intact"),
+    [
+        (struct.pack(">iii", 0, 93, 249)[:-1], 8, [7, 100]),
+        (struct.pack(">iii", 0, 93, 93), 8, [7, 100]),
+        (struct.pack(">iii", 0, -93, 249) + b"\1", 4, [7]),
+        (struct.pack(">ii", 1, 93), 0, []),
+    ],
+)
+def test_damaged_remote_indexes_have_a_position(
+    data: bytes, position: int, intact: list[int], remote_index: list[Path]
+) -> None:
+    file = remote_index[0]
+    file.write_bytes(data)
+    (finding,) = cache("verify", file, code=7)
+    assert (finding["status"], finding["position"]) == ("corrupt", position)
+    rows = cache("show", file, code=7)
+    assert (rows[-1]["position"], rows[-1]["type"]) == (position, None)
+    assert [row["start_offset"] for row in rows if row["type"] == "RemoteIndexEntry"] == intact
+
+
+def test_a_remote_index_that_overlaps_the_next_file_is_found(remote_index: list[Path]) -> None:
+    remote_index[0].write_bytes(struct.pack(">iii", 0, 3993, 4100))
+    bad, good = cache("verify", *remote_index, code=7)
+    assert (bad["status"], bad["position"], good["status"]) == ("corrupt", 4, "ok")
+    assert "offsets below 4000" in bad["detail"]
+
+
+def test_a_file_whose_name_is_no_offset_is_no_remote_index(remote_index: list[Path]) -> None:
+    other = remote_index[0].rename(remote_index[0].with_name("x.remoteindex"))
+    (finding,) = cache("verify", other, code=7)
+    assert "OFFSET.remoteindex" in finding["detail"]
+
+
+def test_remote_indexes_are_not_compacted(remote_index: list[Path]) -> None:
+    ran = tierctl("cache", "compact", remote_index[0])
+    assert (ran.code, "a .remoteindex file is not compacted" in ran.err) == (2, True)
+    assert cache("compact", "--log-dir", remote_index[0].parent.parent) == []

@@ -10,6 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tierctl.commands.apply import ApplyRequest, apply
+    from tierctl.commands.cache import (
+        BuildCacheRequest,
+        CacheBuild,
+        CacheCompaction,
+        CacheRequest,
+        CacheRows,
+        CompactCacheRequest,
+        build_cache,
+        compact_cache,
+        show_cache,
+        verify_cache,
+    )
     from tierctl.commands.copy import CopyRequest, copy
     from tierctl.commands.delete import (
         DeleteRequest,
@@ -34,6 +46,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApplyRequest",
+    "BuildCacheRequest",
+    "CacheBuild",
+    "CacheCompaction",
+    "CacheRequest",
+    "CacheRows",
+    "CompactCacheRequest",
     "CopyRequest",
     "DeleteRequest",
     "LeakedTopic",
@@ -46,18 +64,28 @@ __all__ = [
     "RepairOffsetsRequest",
     "SweepRequest",
     "apply",
+    "build_cache",
     "check_offsets",
+    "compact_cache",
     "copy",
     "delete",
     "delete_repeatedly",
     "find_leaked_topics",
     "repair_offsets",
+    "show_cache",
     "show_offsets",
     "sweep",
+    "verify_cache",
 ]
 
 _MODULE_OF = {
     "ApplyRequest": "apply",
+    "BuildCacheRequest": "cache",
+    "CacheBuild": "cache",
+    "CacheCompaction": "cache",
+    "CacheRequest": "cache",
+    "CacheRows": "cache",
+    "CompactCacheRequest": "cache",
     "CopyRequest": "copy",
     "DeleteRequest": "delete",
     "LeakedTopic": "delete",
@@ -70,14 +98,18 @@ _MODULE_OF = {
     "RepairOffsetsRequest": "offsets",
     "SweepRequest": "sweep",
     "apply": "apply",
+    "build_cache": "cache",
     "check_offsets": "offsets",
+    "compact_cache": "cache",
     "copy": "copy",
     "delete": "delete",
     "delete_repeatedly": "delete",
     "find_leaked_topics": "delete",
     "repair_offsets": "offsets",
+    "show_cache": "cache",
     "show_offsets": "offsets",
     "sweep": "sweep",
+    "verify_cache": "cache",
 }
 
 

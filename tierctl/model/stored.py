@@ -4,10 +4,18 @@ The file's header names the partition, so these carry no topic.
 """
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import ClassVar
 
 from tierctl.model.ids import Uuid
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
+
+
+class HeaderForm(StrEnum):
+    """The header of a flat file: with the topic's name, or without it as in early revisions of the KIP."""
+
+    NAMED = "named"
+    UNNAMED = "unnamed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Flat-file caches of every form, tierctl's own and brokers': read, check, compact, rewrite and build them.
+"""Read, check, compact, rewrite and build cache files of tierctl and of brokers.
 
-Used by the `cache` and `offsets` commands.
+Used by the commands `cache` and `offsets`; each module exports its functions itself.
 """

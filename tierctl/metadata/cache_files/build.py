@@ -1,4 +1,4 @@
-"""Caches made from the metadata topic."""
+"""Build flat files from the state that the metadata topic gives, and list those of a state directory."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,7 +17,7 @@ _NO_EPOCH = -1
 
 
 def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
-    """A row for each cache that a state directory vouches for."""
+    """Yield one row for each cache file that the manifest of the state directory `folder` lists."""
     for name, entry in sorted(Manifest.loads((folder / MANIFEST).read_bytes()).caches.items()):
         partition = partition_of(name)
         if partition is not None:
@@ -34,9 +34,10 @@ def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def flat_files(parts: Iterable[PartitionState], folder: Path, *, named: bool) -> list[dict[str, Any]]:
-    """Writes a flat file of the KIP for each user partition; a row for each.
+    """Write KIP-405's flat file of each user partition to `folder`; return one row for each.
 
-    CorruptInputError for a topic whose name can't be part of a path. Raises OSError.
+    `named` chooses the header with the topic's name. Raise CorruptInputError for a topic whose name can't
+    be part of a path, or OSError.
     """
     PLAIN.make_folder(folder.absolute())
     return [_flat_file(part, folder, named=named) for part in parts]
@@ -75,7 +76,8 @@ def _records(part: PartitionState) -> Iterator[StoredRecord]:
 
 
 def _stored(segment: RemoteLogSegmentMetadata) -> StoredSegment:
-    # Kafka's events have a broker where the KIP's have its epoch: that of the last record is the nearest.
+    # KIP-405's record has the leader's epoch where Kafka's events have a broker id: the nearest value is the
+    # epoch of the segment's last record.
     last_epoch = max((epoch for epoch, _ in segment.segment_leader_epochs), default=_NO_EPOCH)
     return StoredSegment(
         segment_id=segment.segment_id,

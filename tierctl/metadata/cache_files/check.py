@@ -1,31 +1,43 @@
-"""What can be wrong with a cache beyond its bytes."""
+"""Find what is wrong with a cache file: damaged bytes, entries of other partitions, wrong order or name."""
 
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.cache_files.files import CacheFile, manifest_of, vouched
+from tierctl.metadata.cache_files.files import (
+    CacheFile,
+    Form,
+    RemoteIndexEntry,
+    listed_in_manifest,
+    manifest_of,
+)
 from tierctl.metadata.state_dir.cache_file import load_cache, partition_of
 from tierctl.model import RemoteLogSegmentMetadataSnapshot
 from tierctl.model.stored import StoredValue
+from tierctl.wire.files import remoteindex
 from tierctl.wire.metadata import decode
 
 
 def findings(file: CacheFile) -> Iterator[CorruptInputError]:
-    """Damage of its bytes, entries that are somebody else's, offsets that fall, a name that lies.
+    """Yield each problem of a cache file; a good file has none.
 
-    A state directory's cache is held against what its manifest vouches for, and no further.
+    Problems are bytes that can't be decoded, entries of another partition, metadata offsets that do not
+    rise, a file name that contradicts the header, content that differs from a state directory's manifest,
+    and a `.remoteindex` file that overlaps the next one. Of a state directory's file only the entries that
+    its manifest lists are checked.
     """
-    trusted = vouched(file)
-    yield from trusted.errors
+    listed = listed_in_manifest(file)
+    yield from listed.errors
     yield from _name(file)
-    yield from _values(trusted)
+    yield from _values(listed)
     yield from _manifest(file)
+    if file.form is Form.REMOTE_INDEX:
+        yield from _overlap(file)
 
 
 def missing(folder: Path) -> Iterator[CorruptInputError]:
-    """Caches that a state directory vouches for and doesn't have."""
+    """Yield an error for each file that a state directory's manifest lists and the directory lacks."""
     for name in sorted(manifest_of(folder).caches):
         if not (folder / name).exists():
             yield CorruptInputError("state directory", expected=f"cache {name}", found="no such file")
@@ -42,6 +54,28 @@ def _manifest(file: CacheFile) -> Iterator[CorruptInputError]:
         yield error
 
 
+def _overlap(file: CacheFile) -> Iterator[CorruptInputError]:
+    """Yield an error if the file has offsets of the partition's next `.remoteindex` file."""
+    names = (path.name for path in file.path.parent.glob(f"*{remoteindex.SUFFIX}"))
+    bases = sorted(base for base in map(remoteindex.parse_name, names) if base is not None)
+    starts = [
+        (e.position, e.record.start_offset) for e in file.entries if isinstance(e.record, RemoteIndexEntry)
+    ]
+    following = next((base for base in bases if starts and base > starts[0][1]), None)
+    if following is None:
+        return
+    for position, start_offset in starts:
+        if start_offset >= following:
+            yield CorruptInputError(
+                "remote index",
+                expected=f"offsets below {following}, where the next file begins",
+                found=str(start_offset),
+                at=position,
+                source=str(file.path),
+            )
+            return
+
+
 def _name(file: CacheFile) -> Iterator[CorruptInputError]:
     named = partition_of(file.path.name)
     if named is None:
@@ -49,7 +83,7 @@ def _name(file: CacheFile) -> Iterator[CorruptInputError]:
     if (named.topic_id, named.topic) != (file.topic_id, file.topic or named.topic):
         yield CorruptInputError(
             "header",
-            expected=f"{named.topic_id}:{named.topic}, as the file is called",
+            expected=f"{named.topic_id}:{named.topic}, as the file's name says",
             found=f"{file.topic_id}:{file.topic}",
             at=0,
             source=str(file.path),

@@ -1,4 +1,4 @@
-"""Leaving out of a cache what no answer depends on any more."""
+"""Compact a cache file: leave out the entries on which no query's answer depends."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -27,22 +27,27 @@ _GONE = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """A cache's new bytes; `body` are those behind the header, of `kept` entries."""
+    """The content of a compacted cache file."""
 
     data: bytes
     body: bytes
+    """The part of `data` after the header."""
     kept: int
+    """Entries in `body`."""
 
 
 def compacted(file: CacheFile) -> Compacted:
-    """The same cache without segments that are gone, each kept segment once where one entry says it all.
+    """Return `file` without deleted segments, and with one entry per segment where the form allows it.
 
-    Raises CorruptInputError for a cache that can't be read to its last byte: nothing is dropped unseen.
+    Raise CorruptInputError if an entry can't be decoded, because it might be one that must be kept; raise
+    UsageError for a form that is not compacted.
     """
     for error in file.errors:
         raise error.within(str(file.path))
     if file.form is Form.SNAPSHOT:
         return _snapshot(file)
+    if file.form is Form.REMOTE_INDEX:
+        raise UsageError(f"{file.path}: a .remoteindex file is not compacted", hint="name cache files only")
     records = [entry.record for entry in file.entries if isinstance(entry.record, StoredRecord)]
     values = [record for record in records if isinstance(record, StoredValue)]
     if values and len(values) != len(records):
@@ -74,7 +79,7 @@ def _snapshot(file: CacheFile) -> Compacted:
 
 
 def _stored(records: Iterable[StoredRecord]) -> list[StoredRecord]:
-    """The last entry of each segment that is not gone, and the partition's last state."""
+    """Return the last entry of each segment that is not deleted, and the partition's last delete state."""
     segments: dict[Uuid, StoredRecord] = {}
     states: list[StoredRecord] = []
     for record in records:
@@ -89,7 +94,7 @@ def _stored(records: Iterable[StoredRecord]) -> list[StoredRecord]:
 
 @dataclass(slots=True)
 class _Segment:
-    """A segment's events as far as leaving them out is concerned."""
+    """The first event of a segment and its last state."""
 
     first: RemoteLogSegmentMetadata
     state: RemoteLogSegmentState
@@ -103,10 +108,11 @@ _Segments = dict[Uuid, _Segment]
 
 
 def _values(values: Sequence[StoredValue]) -> list[StoredRecord]:
-    """The events of live segments, and of gone ones that an answer still depends on.
+    """Return the events of live segments, and of deleted segments on which an answer still depends.
 
-    What depends on gone segments (the highest offset of an epoch; a segment they once hid) is not guessed:
-    a choice stands only when the cache answers as before.
+    A deleted segment can decide the highest offset of an epoch, or have replaced another segment. Therefore
+    a choice of events is accepted only if every query has the same answer as before; otherwise more deleted
+    segments are kept, and in the end all events.
     """
     events = [decode(value.value) for value in values]
     segments = _segments(events)
@@ -115,7 +121,7 @@ def _values(values: Sequence[StoredValue]) -> list[StoredRecord]:
     ids = {each for each, segment in segments.items() if segment.is_live} | _highest(segments)
     for wider in (set[Uuid](), _near_live_ones(segments)):
         ids |= wider
-        # The last event stays: it says how far the cache goes.
+        # The last event stays, because its offset states how far the metadata topic was consumed.
         rows = [i for i, event in enumerate(events) if i == last or _segment_id(event) in {None, *ids}]
         if _answers([events[i] for i in rows]) == before:
             return [values[i] for i in rows]
@@ -137,7 +143,7 @@ def _segment_id(event: MetadataEvent) -> Uuid | None:
 
 
 def _highest(segments: _Segments) -> set[Uuid]:
-    """The segment with the highest offset of each leader epoch."""
+    """Return the id of the segment with the highest end offset of each leader epoch."""
     best: dict[int, tuple[int, Uuid]] = {}
     for segment_id, segment in segments.items():
         for epoch, _ in segment.first.segment_leader_epochs:
@@ -147,7 +153,7 @@ def _highest(segments: _Segments) -> set[Uuid]:
 
 
 def _near_live_ones(segments: _Segments) -> set[Uuid]:
-    """Gone segments that share offsets with a live one."""
+    """Return the ids of segments that share offsets with a live segment."""
     live = sorted((s.first.start_offset, s.first.end_offset) for s in segments.values() if s.is_live)
     starts = [start for start, _ in live]
     furthest = list(accumulate((end for _, end in live), max))
@@ -160,7 +166,11 @@ def _near_live_ones(segments: _Segments) -> set[Uuid]:
 
 
 def _answers(events: Sequence[MetadataEvent]) -> object:
-    """Everything a broker asks a cache: segments, by epoch, highest offsets, what holds an offset."""
+    """Return the answers to all queries that a broker makes, from the state after `events`.
+
+    Per partition: its delete state, the listed segments (also by epoch), the highest offset of each epoch,
+    and the segment that holds the first and the last offset of each epoch of each segment.
+    """
     state = TierState()
     for offset, event in enumerate(events):
         try:

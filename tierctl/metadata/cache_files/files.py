@@ -1,4 +1,4 @@
-"""Flat-file caches of every kind as one thing: tierctl's own, the KIP's, and Kafka 3's snapshots."""
+"""Read a cache file of any form: tierctl's own, KIP-405's flat file, Kafka 3's snapshot, `.remoteindex`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -9,34 +9,49 @@ from typing import Any
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.state_dir.cache_file import SUFFIX, partition_of
 from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
-from tierctl.model import MetadataEvent, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import MetadataEvent, TopicPartition, Uuid
 from tierctl.model.events import dialect_of, printed
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
-from tierctl.wire.files import flatfile
+from tierctl.wire.files import flatfile, remoteindex
 from tierctl.wire.files import remote_log_snapshot as snapshot
+from tierctl.wire.files.remoteindex import RemoteIndexFile
 from tierctl.wire.metadata import decode
 
 SNAPSHOT_NAME = "remote_log_snapshot"
 
 
 class Form(StrEnum):
-    """What a cache file is."""
+    """The format of a cache file."""
 
     NAMED = "named"
+    """A flat file whose header has the topic's name."""
     UNNAMED = "unnamed"
+    """A flat file of early revisions of KIP-405, whose header has only the topic id."""
     SNAPSHOT = "snapshot"
+    """Kafka 3's `remote_log_snapshot`."""
+    REMOTE_INDEX = "remoteindex"
+    """`.remoteindex` of KIP-405's early design: the start offsets of a partition's remote segments."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteIndexEntry:
+    """One entry of a `.remoteindex` file: the start offset of a remote segment."""
+
+    start_offset: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One entry: `position` is the byte of its type, `record` None when `error` says why."""
+    """One entry of a cache file, or the reason why it can't be decoded."""
 
     position: int
-    record: StoredRecord | MetadataEvent | None
+    """The position in the file of the byte that states the entry's type, or of its first byte."""
+    record: StoredRecord | MetadataEvent | RemoteIndexEntry | None
+    """None if `error` is set."""
     error: CorruptInputError | None
 
     def fields(self) -> dict[str, Any]:
-        """The entry as JSON-ready fields, its type among them."""
+        """Return the entry as JSON-ready fields; `type` is one of them."""
         match self.record:
             case None:
                 return {"type": None, "error": str(self.error)}
@@ -44,31 +59,32 @@ class Entry:
                 return _value_fields(self.record)
             case StoredSegment() | StoredPartitionState():
                 return _stored_fields(self.record)
+            case RemoteIndexEntry(start_offset):
+                return {"type": "RemoteIndexEntry", "start_offset": start_offset}
         return printed(self.record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheFile:
-    """A cache as far as it can be read; `torn` says why it ends before the file does.
-
-    `partition` is whose cache it is, as far as names and header tell; `metadata_partition` is None where the
-    file doesn't say it. `metadata_topic_offset` is -1 for a snapshot of 0 bytes, which is an empty one.
-    """
+    """The readable part of a cache file."""
 
     path: Path
     form: Form
     topic: str | None
+    """Topic, id and partition are None where neither the header nor the file's path states them."""
     topic_id: Uuid | None
     partition: int | None
     metadata_partition: int | None
     metadata_topic_offset: int
+    """The last metadata offset that the header states; -1 if it states none."""
     entries: tuple[Entry, ...]
     size_bytes: int
     torn: CorruptInputError | None
+    """Why the bytes after the last entry can't be read; None if the file was read to its end."""
 
     @property
     def errors(self) -> Iterator[CorruptInputError]:
-        """What is wrong with its bytes."""
+        """Yield the error of each entry that can't be decoded, and `torn`."""
         for entry in self.entries:
             if entry.error is not None:
                 yield entry.error
@@ -77,12 +93,12 @@ class CacheFile:
 
     @property
     def last_offset(self) -> int:
-        """The last metadata offset it holds: what its entries say, else its header."""
+        """The last metadata offset that the file covers: of its entries, else of its header."""
         offsets = [e.record.metadata_offset for e in self.entries if isinstance(e.record, StoredValue)]
         return max(offsets, default=self.metadata_topic_offset)
 
     def header(self) -> dict[str, Any]:
-        """The header as JSON-ready fields."""
+        """Return the facts that apply to the whole file as JSON-ready fields."""
         return {
             "position": 0,
             "type": "Header",
@@ -96,16 +112,24 @@ class CacheFile:
 
 
 def cache_files(folder: Path) -> list[Path]:
-    """The caches in a state directory, or in a broker's log directory."""
+    """Return the flat files and snapshots in a state directory, or in a broker's log directory."""
     return sorted(
         [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*/{SNAPSHOT_NAME}"), *folder.glob(SNAPSHOT_NAME)]
     )
 
 
+def remote_index_files(folder: Path) -> list[Path]:
+    """Return the `.remoteindex` files in a broker's log directory, or in a partition's folder."""
+    pattern = f"*{remoteindex.SUFFIX}"
+    return sorted([*folder.glob(f"*/{pattern}"), *folder.glob(pattern)])
+
+
 def read_cache(path: Path) -> CacheFile:
-    """The file at `path`; CorruptInputError when not even its header can be read. Raises OSError."""
+    """Read the file at `path`. Raise CorruptInputError if its header can't be read, or OSError."""
     data = path.read_bytes()
     try:
+        if path.suffix == remoteindex.SUFFIX:
+            return _remote_index(path, data)
         if path.name == SNAPSHOT_NAME or _is_snapshot(data):
             return _snapshot(path, data)
         return _flat(path, data)
@@ -114,7 +138,7 @@ def read_cache(path: Path) -> CacheFile:
 
 
 def _is_snapshot(data: bytes) -> bool:
-    """Whether a file of another name can only be a snapshot: it reads as one, and not as a flat file."""
+    """Return whether a file of any name decodes as a snapshot and does not decode as a flat file."""
     if not data.startswith(b"\0\0\0"):
         return False
     try:
@@ -161,7 +185,44 @@ def _snapshot(path: Path, data: bytes) -> CacheFile:
     )
 
 
+def _remote_index(path: Path, data: bytes) -> CacheFile:
+    """Decode a `.remoteindex` file up to its first damaged entry, which becomes `torn`."""
+    owner = _owner(path)
+    index, torn = _readable_remote_index(path.name, data)
+    return CacheFile(
+        path=path,
+        form=Form.REMOTE_INDEX,
+        topic=None if owner is None else owner.topic,
+        topic_id=None,
+        partition=None if owner is None else owner.partition,
+        metadata_partition=None,
+        metadata_topic_offset=-1,
+        entries=tuple(
+            Entry(position=number * remoteindex.ENTRY_SIZE, record=RemoteIndexEntry(start), error=None)
+            for number, start in enumerate(index.start_offsets)
+        ),
+        size_bytes=len(data),
+        torn=torn,
+    )
+
+
+def _readable_remote_index(name: str, data: bytes) -> tuple[RemoteIndexFile, CorruptInputError | None]:
+    """Return the entries before the first damage, and that damage.
+
+    Raise CorruptInputError if the name or the first entry is wrong.
+    """
+    damage = None
+    while True:
+        try:
+            return RemoteIndexFile.decode(name, data), damage
+        except CorruptInputError as error:
+            if not error.at:
+                raise
+            damage, data = error, data[: error.at]
+
+
 def _owner(path: Path) -> TopicPartition | None:
+    """Return the partition whose folder the file is in; None if the folder has no partition's name."""
     topic, dash, number = path.absolute().parent.name.rpartition("-")
     return TopicPartition(topic, int(number)) if dash and topic and number.isdigit() else None
 
@@ -182,15 +243,11 @@ def _stored_fields(record: StoredSegment | StoredPartitionState) -> dict[str, An
     return fields
 
 
-def owner_of(file: CacheFile) -> TopicIdPartition | None:
-    """Whose cache it is, when names and header tell all of it."""
-    if file.topic is None or file.topic_id is None or file.partition is None:
-        return None
-    return TopicIdPartition(file.topic_id, file.topic, file.partition)
-
-
 def manifest_of(folder: Path) -> Manifest:
-    """What a state directory vouches for; nothing in another folder. Raises CorruptInputError, OSError."""
+    """Read the manifest of a state directory; it is empty for any other folder.
+
+    Raise CorruptInputError if it is damaged, or OSError.
+    """
     path = folder / MANIFEST
     if not path.is_file():
         return Manifest(topic_id=None, metadata_partitions=0)
@@ -200,8 +257,12 @@ def manifest_of(folder: Path) -> Manifest:
         raise error.within(str(path)) from None
 
 
-def vouched(file: CacheFile) -> CacheFile:
-    """A state directory's cache as far as it is vouched for: what a crash left behind that is passed over."""
+def listed_in_manifest(file: CacheFile) -> CacheFile:
+    """Return the file with only the entries that the manifest of its state directory lists.
+
+    Entries after them are what a crash left behind; tierctl ignores them. A file that no manifest lists is
+    returned as it is.
+    """
     entry = manifest_of(file.path.parent).caches.get(file.path.name)
     if entry is None:
         return file

@@ -1,4 +1,4 @@
-"""Putting a compacted cache in the place of the old one."""
+"""Replace cache files by their compacted content."""
 
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -9,7 +9,7 @@ from typing import Any
 from tierctl.errors import CorruptInputError
 from tierctl.files import broker_kept_out, exclusive, replace_durably
 from tierctl.metadata.cache_files.compact import Compacted, compacted
-from tierctl.metadata.cache_files.files import manifest_of, read_cache, vouched
+from tierctl.metadata.cache_files.files import listed_in_manifest, manifest_of, read_cache
 from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.wire.crc import crc32c
@@ -17,17 +17,19 @@ from tierctl.wire.crc import crc32c
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewrite:
-    """What is to become of one cache; `compacted` is None when it stays as it is, for `reason`."""
+    """The plan for one cache file."""
 
     path: Path
     reason: str
+    """Why the file is compacted or kept."""
     entries: int | None = None
     size_bytes: int = 0
     compacted: Compacted | None = None
+    """The new content; None if the file is kept as it is."""
     is_damaged: bool = False
 
     def row(self) -> dict[str, Any]:
-        """The plan's row."""
+        """Return the plan as JSON-ready fields."""
         new = self.compacted
         return {
             "action": "keep" if new is None else "compact",
@@ -41,10 +43,13 @@ class Rewrite:
 
 
 def plan_rewrite(path: Path) -> Rewrite:
-    """Whether a cache can be smaller; reads it, changes nothing. Raises OSError."""
+    """Read the cache file at `path` and plan its compaction; change nothing.
+
+    Raise UsageError for a form that is not compacted, or OSError.
+    """
     size_bytes = path.stat().st_size
     try:
-        cache = vouched(read_cache(path))
+        cache = listed_in_manifest(read_cache(path))
         new = compacted(cache)
     except CorruptInputError as error:
         return Rewrite(path=path, reason=error.message, size_bytes=size_bytes, is_damaged=True)
@@ -56,9 +61,9 @@ def plan_rewrite(path: Path) -> Rewrite:
 
 
 def rewrite(plans: Iterable[Rewrite]) -> None:
-    """Replace the caches, each whole or not at all; the old ones are kept as .bak.
+    """Replace each cache file atomically; the old files are kept as .bak.
 
-    Raises SafetyRefusal beside a running broker, LockedError beside another tierctl, OSError.
+    Raise SafetyRefusal if a broker runs on the folder, LockedError if another tierctl works there, OSError.
     """
     by_folder: dict[Path, list[Rewrite]] = {}
     for plan in plans:
@@ -66,7 +71,7 @@ def rewrite(plans: Iterable[Rewrite]) -> None:
     for folder, mine in by_folder.items():
         with ExitStack() as held:
             held.enter_context(exclusive(folder, LOCK))
-            # A snapshot lies in a partition's folder, below the log directory that a broker locks.
+            # A snapshot is in a partition's folder; the broker locks the log directory above that folder.
             for locked in (folder, folder.parent):
                 held.enter_context(broker_kept_out(locked))
             _replace(folder, mine)
@@ -80,7 +85,8 @@ def _replace(folder: Path, plans: Iterable[Rewrite]) -> None:
         replace_durably(plan.path, plan.compacted.data, backup=True)
         entry = manifest.caches.get(plan.path.name)
         if entry is not None:
-            # Cache first: until the manifest vouches for it, a crash means reading this partition anew.
+            # The cache is written first: after a crash its CRC differs from the manifest's, and the next run
+            # reads this partition from the metadata topic again.
             new = replace(entry, events=plan.compacted.kept, crc=crc32c(plan.compacted.body))
             manifest.caches[plan.path.name] = new
             replace_durably(folder / MANIFEST, manifest.dumps())

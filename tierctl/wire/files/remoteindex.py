@@ -21,6 +21,7 @@ SUFFIX = ".remoteindex"
 _NAME = re.compile(r"(?P<base>[0-9]{1,20})\.remoteindex\Z")
 _NAME_DIGITS = 14
 _ENTRY = struct.Struct(">i")
+ENTRY_SIZE = _ENTRY.size
 _RELATIVE_MAX = (1 << 31) - 1
 _OFFSET_MAX = (1 << 63) - 1
 
