@@ -1,22 +1,27 @@
-"""`tierctl pipeline`: the metadata topic as tables."""
+"""`tierctl pipeline`: options and output of `run` and `plan`."""
 
-import os
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tierctl import commands
 from tierctl.cli import options
-from tierctl.cli.context import Context
+from tierctl.cli.display import display_of, show_rows
+from tierctl.cli.request import request_of
 from tierctl.cli.taking import takes
-from tierctl.errors import ExitCode, UsageError
+from tierctl.errors import ExitCode
 from tierctl.model.engine import EngineName
+from tierctl.report import render
+from tierctl.report.console import Console
 
 if TYPE_CHECKING:
-    from tierctl.pipeline.run import Pipeline, PipelineRun, Progress, RunTasks
+    from tierctl.commands import PipelineCommit
 
 _SIZE = "What is planned for"
-COLUMNS = ("commit", "metadata_partitions", "offsets", "events", "warehouse")
+_PREDICTED = ("what", "value", "unit", "from")
+_COMMITTED = ("commit", "metadata_partitions", "offsets", "events", "warehouse")
 
 Warehouse = Annotated[
     str | None,
@@ -105,7 +110,7 @@ MetadataPartitions = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Adds `pipeline` and its commands."""
+    """Add `pipeline` and its commands."""
     group = typer.Typer(no_args_is_help=True, help="The metadata topic as tables of Parquet.")
     group.command("run")(run)
     group.command("plan")(plan)
@@ -118,9 +123,9 @@ def run(
     warehouse: Warehouse = None,
     follow: Follow = False,
     interval_s: Interval = 10,
-    now: options.Now = None,
+    now_ms: options.Now = None,
     engine: Engine = EngineName.SPARK,
-) -> ExitCode:
+) -> int:
     """Bring the tables up to the metadata topic's end: events, segments, partitions and anomalies.
 
     Each is a folder of Parquet files that any reader opens. `events` has every record, unreadable ones too;
@@ -128,17 +133,14 @@ def run(
     in metadata alone. A run reads on from the last commit. It can be killed at any point: the next one comes
     to the same tables. Two runs on one warehouse: one gets it, the other exits 6.
     """
-    with Context.of(ctx) as context:
-        if follow and context.is_on_spark:
-            from tierctl.pipeline.follow import refuse_connect
+    output = options.OutputFormat.JSONL if follow else display_of(ctx).output
 
-            refuse_connect(ctx.params["master"] or os.environ.get("SPARK_REMOTE", ""))
-        pipeline = _pipeline(context, warehouse)
-        with pipeline.opened() as opened:
-            if follow:
-                _follow(context, opened, pipeline, interval_s)
-            else:
-                _show(opened.step(), pipeline, ctx.params["output"])
+    def show(commit: "PipelineCommit") -> None:
+        render([asdict(commit)], output, _COMMITTED)
+        sys.stdout.flush()
+
+    request = request_of(commands.RunPipelineRequest, ctx)
+    commands.run_pipeline(request, Console(), on_commit=show)
     return ExitCode.OK
 
 
@@ -150,73 +152,11 @@ def plan(
     deleted_segments: Deleted = 0,
     executor_cores: Cores = 1,
     metadata_partitions: MetadataPartitions = 50,
-) -> ExitCode:
+) -> int:
     """Predict what a tier of this size takes, from costs that were measured on a small machine.
 
     A prediction, no measurement: nothing is read, and no cluster was tried.
     """
-    from tierctl.pipeline.cost import MEASURED_BY, MEASURED_ON, Cluster, predictions
-    from tierctl.report import render
-
-    cluster = Cluster(
-        segments=segments,
-        deleted=deleted_segments,
-        executors=executors,
-        cores=executor_cores,
-        metadata_partitions=metadata_partitions,
-    )
-    typer.echo(f"a prediction, not a measurement: from costs measured on {MEASURED_ON}", err=True)
-    typer.echo(f"by {MEASURED_BY}", err=True)
-    render(predictions(cluster), ctx.params["output"], ("what", "value", "unit", "from"))
+    rows = commands.plan_pipeline(request_of(commands.PlanPipelineRequest, ctx), Console())
+    show_rows(ctx, rows, _PREDICTED)
     return ExitCode.OK
-
-
-def _follow(context: Context, opened: "PipelineRun", pipeline: "Pipeline", interval_s: int) -> None:
-    from tierctl.pipeline.follow import follow_here, follow_on
-
-    def told(done: "Progress") -> None:
-        _show(done, pipeline, options.OutputFormat.JSONL)
-        sys.stdout.flush()
-
-    if context.is_on_spark:
-        follow_on(context.spark(), pipeline.location, opened, told, interval_s=interval_s)
-    else:
-        follow_here(opened, told, interval_s=interval_s)
-
-
-def _pipeline(context: Context, warehouse: str | None) -> "Pipeline":
-    from tierctl.pipeline.run import Pipeline
-    from tierctl.pipeline.warehouse.open import WarehouseSpec
-    from tierctl.storage import store_uri
-
-    if warehouse is None:
-        raise UsageError("--warehouse is missing", hint="a folder, or s3://bucket/folder")
-    if not context.is_on_cluster:
-        from tierctl.metadata.topic.local_log import require_topic
-
-        require_topic(context.metadata_folder)
-    return Pipeline(
-        location=context.metadata_location,
-        warehouse=WarehouseSpec.of(store_uri("--warehouse", warehouse)),
-        clock_ms=lambda: context.now_ms,
-        run_tasks=_run_tasks(context),
-    )
-
-
-def _run_tasks(context: Context) -> "RunTasks":
-    from tierctl.pipeline.run import run_here, run_on
-
-    return run_on(context.executors()) if context.is_on_spark else run_here
-
-
-def _show(done: "Progress", pipeline: "Pipeline", output: str) -> None:
-    from tierctl.report import render
-
-    row = {
-        "commit": done.commit,
-        "metadata_partitions": done.parts,
-        "offsets": done.offsets,
-        "events": done.rows,
-        "warehouse": pipeline.warehouse.uri,
-    }
-    render([row], output, COLUMNS)

@@ -20,7 +20,7 @@ def request_of(kind: type[R], ctx: typer.Context, **more: object) -> R:
     Raise UsageError for options of Spark that are typed without `--engine spark`.
     """
     given: Mapping[str, Any] = ctx.params
-    if given.get("engine", EngineName.LOCAL) is not EngineName.SPARK:
+    if given.get("engine") is EngineName.LOCAL:
         # A profile may have them for other runs, so only typed options are an error.
         for name in ("master", "spark_conf"):
             if is_typed(ctx, name):

@@ -42,6 +42,14 @@ if TYPE_CHECKING:
         repair_offsets,
         show_offsets,
     )
+    from tierctl.commands.pipeline import (
+        PipelineCommit,
+        PlanPipelineRequest,
+        RunPipelineRequest,
+        plan_pipeline,
+        run_pipeline,
+    )
+    from tierctl.commands.submit import SubmitLine, SubmitRequest, submit
     from tierctl.commands.sweep import SweepRequest, sweep
 
 __all__ = [
@@ -61,7 +69,12 @@ __all__ = [
     "OffsetsCheck",
     "OffsetsRepair",
     "OffsetsRequest",
+    "PipelineCommit",
+    "PlanPipelineRequest",
     "RepairOffsetsRequest",
+    "RunPipelineRequest",
+    "SubmitLine",
+    "SubmitRequest",
     "SweepRequest",
     "apply",
     "build_cache",
@@ -71,9 +84,12 @@ __all__ = [
     "delete",
     "delete_repeatedly",
     "find_leaked_topics",
+    "plan_pipeline",
     "repair_offsets",
+    "run_pipeline",
     "show_cache",
     "show_offsets",
+    "submit",
     "sweep",
     "verify_cache",
 ]
@@ -95,7 +111,12 @@ _MODULE_OF = {
     "OffsetsCheck": "offsets",
     "OffsetsRepair": "offsets",
     "OffsetsRequest": "offsets",
+    "PipelineCommit": "pipeline",
+    "PlanPipelineRequest": "pipeline",
     "RepairOffsetsRequest": "offsets",
+    "RunPipelineRequest": "pipeline",
+    "SubmitLine": "submit",
+    "SubmitRequest": "submit",
     "SweepRequest": "sweep",
     "apply": "apply",
     "build_cache": "cache",
@@ -105,9 +126,12 @@ _MODULE_OF = {
     "delete": "delete",
     "delete_repeatedly": "delete",
     "find_leaked_topics": "delete",
+    "plan_pipeline": "pipeline",
     "repair_offsets": "offsets",
+    "run_pipeline": "pipeline",
     "show_cache": "cache",
     "show_offsets": "offsets",
+    "submit": "submit",
     "sweep": "sweep",
     "verify_cache": "cache",
 }

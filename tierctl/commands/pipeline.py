@@ -1,0 +1,133 @@
+"""`pipeline`: bring tables of the metadata topic up to date, and predict what that takes."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources, clock_ms
+from tierctl.errors import UsageError
+from tierctl.metadata.topic.local_log import require_topic
+from tierctl.model.engine import EngineName
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.uris import remote_uri_of
+from tierctl.pipeline import run as pipeline_run
+from tierctl.pipeline.cost import MEASURED_BY, MEASURED_ON, Cluster, predictions
+from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
+from tierctl.pipeline.run import Pipeline, run_here, run_on
+from tierctl.pipeline.warehouse.open import WarehouseSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPipelineRequest(Request):
+    """A request to bring the tables in `warehouse` up to the end of the metadata topic."""
+
+    warehouse: str | None = None
+    """URI or path of the folder of the tables."""
+    follow: bool = False
+    """Continue with new events until the process is stopped."""
+    interval_s: int = 10
+    """With `follow`, the shortest time between two commits."""
+    engine: EngineName = EngineName.SPARK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanPipelineRequest:
+    """A request to predict the time and the memory that a tier of this size takes."""
+
+    segments: int
+    """Live segments of the tier."""
+    executors: int
+    """Spark's executors."""
+    deleted_segments: int = 0
+    """Deleted segments whose events are still in the metadata topic."""
+    executor_cores: int = 1
+    metadata_partitions: int = 50
+    """Partitions of the metadata topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineCommit:
+    """The state of the tables after a run: the number of their last commit, and the events new in it."""
+
+    commit: int
+    metadata_partitions: int
+    """Metadata partitions that had new events; 0 if the run made no commit."""
+    offsets: int
+    events: int
+    warehouse: str
+
+
+OnCommit = Callable[[PipelineCommit], object]
+
+
+def run_pipeline(
+    request: RunPipelineRequest, progress: Progress | None = None, *, on_commit: OnCommit | None = None
+) -> PipelineCommit:
+    """Commit the new events of the metadata topic to the tables; return the last commit.
+
+    With `follow`, `on_commit` receives each new commit until the process or Spark's stream is stopped;
+    otherwise it receives the last commit. A run that was killed has no effect on the tables: the next run
+    continues after the last commit. Raise LockedError if another run has the warehouse, SafetyRefusal if it
+    has the tables of another metadata topic.
+    """
+    with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        if request.follow and resources.is_on_spark:
+            refuse_connect(request.master or os.environ.get("SPARK_REMOTE", ""))
+        pipeline = _pipeline(request, resources)
+
+        def report(done: pipeline_run.Progress) -> None:
+            if on_commit is not None:
+                on_commit(_commit(pipeline, done))
+
+        with pipeline.opened() as opened:
+            if not request.follow:
+                done = opened.step()
+                report(done)
+                return _commit(pipeline, done)
+            if resources.is_on_spark:
+                spark, location = resources.spark, pipeline.location
+                follow_on(spark, location, opened, report, interval_s=request.interval_s)
+            else:
+                follow_here(opened, report, interval_s=request.interval_s)
+            return _commit(pipeline, pipeline_run.Progress(opened.latest.number))
+
+
+def _commit(pipeline: Pipeline, done: pipeline_run.Progress) -> PipelineCommit:
+    return PipelineCommit(
+        commit=done.commit,
+        metadata_partitions=done.parts,
+        offsets=done.offsets,
+        events=done.rows,
+        warehouse=pipeline.warehouse.uri,
+    )
+
+
+def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
+    if request.warehouse is None:
+        raise UsageError("--warehouse is missing", hint="a folder, or s3://bucket/folder")
+    if not resources.is_on_cluster:
+        require_topic(resources.metadata_folder)
+    return Pipeline(
+        location=resources.metadata_location,
+        warehouse=WarehouseSpec.of(remote_uri_of("--warehouse", request.warehouse)),
+        # Not `resources.now_ms`, which reads the clock once: each commit of `follow` has its own time.
+        clock_ms=lambda: clock_ms() if request.now_ms is None else request.now_ms,
+        run_tasks=run_on(resources.executors) if resources.is_on_spark else run_here,
+    )
+
+
+def plan_pipeline(request: PlanPipelineRequest, progress: Progress | None = None) -> Sequence[dict[str, Any]]:
+    """Return predictions as rows of `what`, `value`, `unit` and `from`; nothing is read or measured."""
+    size = Cluster(
+        segments=request.segments,
+        deleted=request.deleted_segments,
+        executors=request.executors,
+        cores=request.executor_cores,
+        metadata_partitions=request.metadata_partitions,
+    )
+    progress = progress or SilentProgress()
+    progress.say(f"a prediction, not a measurement: from costs measured on {MEASURED_ON}")
+    progress.say(f"by {MEASURED_BY}")
+    return list(predictions(size))

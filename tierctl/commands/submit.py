@@ -1,0 +1,122 @@
+"""`submit`: run a tierctl command by spark-submit, or return the line that does."""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Never
+
+from tierctl.files import replace_durably
+from tierctl.model.progress import Progress
+from tierctl.spark.session.jvm import QUIET_LOGS
+from tierctl.spark.session.settings import SparkSettings
+from tierctl.spark.session.shipping import archive
+from tierctl.spark.session.submit import DeployMode, Submission, program
+
+_SCRIPT = "tierctl-main.py"
+_LOG_SETTINGS = "log4j2.properties"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitRequest:
+    """A request to run `command` on a Spark cluster; it is only prepared unless `run` is true."""
+
+    command: Sequence[str]
+    """The command of tierctl with its options; `--engine spark` must be one of them."""
+    is_mutating: bool = True
+    """Whether the command may change a tier: then Spark must not run a task twice at the same time."""
+    master: str | None = None
+    """`yarn`, `k8s://https://host:port` or `spark://host:port`."""
+    deploy_mode: DeployMode = DeployMode.CLIENT
+    run: bool = False
+    """Replace this process by spark-submit."""
+    num_executors: int | None = None
+    executor_cores: int | None = None
+    executor_memory: str | None = None
+    """With a unit, as `4g`."""
+    driver_memory: str | None = None
+    """With a unit, as `2g`."""
+    python_archive: str | None = None
+    """A packed Python environment that the driver and the executors unpack and use."""
+    container_image: str | None = None
+    """The image of the driver and the executors on Kubernetes."""
+    submit_dir: Path | None = None
+    """The folder of the files that spark-submit is given; default: ~/.cache/tierctl."""
+    spark_conf: Sequence[str] = ()
+    """Spark settings as `KEY=VALUE`; never a credential."""
+    verbose: bool = False
+    """Whether Spark's own log is shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmitLine:
+    """The command line of spark-submit."""
+
+    words: Sequence[str]
+    script: str
+    """The word after which the tierctl command begins."""
+
+
+def submit(request: SubmitRequest, progress: Progress | None = None) -> SubmitLine:  # noqa: ARG001
+    """Write the files that spark-submit needs and return its command line; with `run`, become spark-submit.
+
+    Raise UsageError for a master or settings that spark-submit would refuse, and for credentials.
+    """
+    folder = request.submit_dir or _default_folder()
+    script = str(folder / _SCRIPT)
+    settings = SparkSettings.of(request.master, request.spark_conf, changes_things=request.is_mutating)
+    submission = Submission(
+        settings=settings,
+        deploy_mode=request.deploy_mode,
+        command=request.command,
+        main=script,
+        package=str(folder / archive().name),
+        python_archive=request.python_archive,
+        container_image=request.container_image,
+        resources=_resources(request),
+    )
+    words = [program(), *submission.words()]
+    _write_files(folder)
+    if request.run:
+        _become(words, None if request.verbose else folder / _LOG_SETTINGS)
+    return SubmitLine(words=words, script=script)
+
+
+def _resources(request: SubmitRequest) -> dict[str, str]:
+    """Return the options of spark-submit that have a field in `request`, without their dashes."""
+    given = {
+        "num-executors": request.num_executors,
+        "executor-cores": request.executor_cores,
+        "executor-memory": request.executor_memory,
+        "driver-memory": request.driver_memory,
+    }
+    return {name: str(value) for name, value in given.items() if value is not None}
+
+
+def _default_folder() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "tierctl"
+
+
+def _write_files(folder: Path) -> None:
+    """Write the script, the tierctl package and the log settings; leave files with the same content alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    script = resources.files("tierctl.spark.session").joinpath("driver.py").read_bytes()
+    package = archive()
+    contents = {_SCRIPT: script, package.name: package.read_bytes(), _LOG_SETTINGS: QUIET_LOGS.encode()}
+    for name, content in contents.items():
+        file = folder / name
+        if not file.is_file() or file.read_bytes() != content:
+            replace_durably(file, content)
+
+
+def _become(words: Sequence[str], log_settings: Path | None) -> Never:
+    """Replace this process by spark-submit, which then receives signals and sets output and exit code."""
+    env = dict(os.environ)
+    if log_settings is not None:
+        option = f"-Dlog4j2.configurationFile={log_settings.absolute().as_uri()}"
+        env["SPARK_SUBMIT_OPTS"] = f"{option} {env.get('SPARK_SUBMIT_OPTS', '')}".strip()
+    sys.stdout.flush()
+    os.execve(words[0], list(words), env)
