@@ -123,7 +123,7 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
         raise UsageError("where to?", hint="name --state-dir or --out, one of them")
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         state = resources.metadata().refresh()
-        selection = resources.selection
+        selection = resources.resolve_selection(part.topic_id_partition for part in state)
         for bad in state.quarantined:
             resources.progress.say(
                 f"not complete: metadata partition {bad.metadata_partition}: {bad.error.message}"

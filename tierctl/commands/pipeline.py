@@ -11,12 +11,12 @@ from tierctl.errors import UsageError
 from tierctl.metadata.topic.local_log import require_topic
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.uris import remote_uri_of
 from tierctl.pipeline import run as pipeline_run
 from tierctl.pipeline.cost import MEASURED_BY, MEASURED_ON, Cluster, predictions
 from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
 from tierctl.pipeline.run import Pipeline, run_here, run_on
 from tierctl.pipeline.warehouse.open import WarehouseSpec
+from tierctl.storage import store_uri
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
         require_topic(resources.metadata_folder)
     return Pipeline(
         location=resources.metadata_location,
-        warehouse=WarehouseSpec.of(remote_uri_of("--warehouse", request.warehouse)),
+        warehouse=WarehouseSpec.of(store_uri("--warehouse", request.warehouse)),
         # Not `resources.now_ms`, which reads the clock once: each commit of `follow` has its own time.
         clock_ms=lambda: clock_ms() if request.now_ms is None else request.now_ms,
         run_tasks=run_on(resources.executors) if resources.is_on_spark else run_here,
