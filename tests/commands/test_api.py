@@ -1,11 +1,17 @@
-"""The Python API: names of use cases are functions, whichever module is imported first."""
+"""The Python API: names of use cases are functions, and the example of the README runs."""
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from tierctl import commands
+from tierctl.commands import CopyRequest, copy
 
 from tests.cli.shell import environment
+
+README = Path(__file__).parent.parent.parent / "README.md"
 
 IMPORTS = [
     "from tierctl.commands import SweepRequest, sweep",
@@ -36,3 +42,34 @@ def test_every_exported_name_is_there() -> None:
         [sys.executable, "-c", code], check=True, env=environment(), capture_output=True, text=True
     )
     assert done.stdout == "True\n"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'swep'"):
+        _ = commands.swep
+
+
+def test_the_example_of_the_readme_runs(
+    capture_copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The example sweeps what `copy` of the README's first run left in the folders `metadata` and `tier`."""
+    (example,) = re.findall(r"```python\n(from pathlib.*?)```", README.read_text(), re.DOTALL)
+    assert "from tierctl.commands import SweepRequest, sweep\n" in example
+    monkeypatch.chdir(capture_copy)
+    (capture_copy / "topics.properties").write_text("bills.retention.bytes=2000000\n")
+    copied = copy(CopyRequest(metadata="metadata", remote="tier", log_dir=[Path("broker")], apply=True))
+    assert copied.exit_code == 0
+    exec(compile(example, str(README), "exec"), {})
+    deleted = [
+        line for line in capsys.readouterr().out.splitlines() if line.endswith("retention.bytes 2000000")
+    ]
+    assert deleted[0].split(":")[1].startswith("bills-0 0 599 ")
+    assert len(deleted) > 5
+
+
+@pytest.fixture
+def capture_copy(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """A folder with a copy of the captured log directory `broker`."""
+    source: Path = request.getfixturevalue("capture")("untiered-broker")
+    (tmp_path / "broker").symlink_to(source / "local")
+    return tmp_path

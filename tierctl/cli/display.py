@@ -11,6 +11,7 @@ from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.report import render
 from tierctl.report.console import Console
+from tierctl.report.plans import show_outcomes, show_plan
 
 if TYPE_CHECKING:
     from tierctl.apply.outcome import Outcome
@@ -48,8 +49,6 @@ def show_rows(
 
 def show_mutation(ctx: typer.Context, result: "MutationResult") -> int:
     """Print the plan or the outcomes on stdout, failures also on stderr; return the exit code."""
-    from tierctl.report.plans import show_outcomes, show_plan
-
     display = display_of(ctx)
     if result.outcomes is None:
         show_plan(result.plan, display.output)
