@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tierctl.errors import SafetyRefusal
-from tierctl.locallog import read_log_dirs
+from tierctl.locallog import read_log_dirs, read_topic_configs
 from tierctl.model import (
     EpochEntry,
     RemoteLogSegmentMetadata,
@@ -251,13 +251,13 @@ def test_nothing_off_lineage_goes_unless_asked_for(capture: Capture) -> None:
     assert not planned(plan) & LOSERS
 
 
-def test_what_the_brokers_leak_goes_when_asked_for(capture: Capture) -> None:
+def test_segments_that_brokers_leak_are_deleted_once_their_epochs_are_gone(capture: Capture) -> None:
     root = capture("unclean-leader")
     after = read_state(root / "after/broker-1")
     logs = read_log_dirs([root / "after/broker-1", root / "after/broker-2"])
     now_ms = max(s.event_timestamp_ms for s in segments_of(after).values())
-    assert plan_retention(after, logs, UNCLEAN_CONFIGS, now_ms=now_ms).steps == ()
-    plan = plan_retention(after, logs, UNCLEAN_CONFIGS, now_ms=now_ms, unreferenced_epochs=True)
+    # They lie wholly below the log start, and the checkpoint lacks their epochs.
+    plan = plan_retention(after, logs, UNCLEAN_CONFIGS, now_ms=now_ms)
     assert planned(plan) == LOSERS
     assert {s.details["breach"] for s in plan.steps} == {"unreferenced_epochs"}
 
@@ -306,3 +306,51 @@ def test_removes_a_deleted_topic_and_nothing_else(capture: Capture) -> None:
         key for key, s in deleted.items() if s.topic == "shortlived"
     }
     assert {s.topic for s in plan.steps} == {"shortlived"}
+
+
+def _lines(file: Path) -> dict[str, str]:
+    """Lines of `topic-partition start end segment-id epochs`, by segment id."""
+    return {line.split()[3]: line.split()[0] for line in file.read_text().splitlines()}
+
+
+def test_retention_across_an_epoch_deletes_what_the_broker_deleted(capture: Capture) -> None:
+    """DeleteRecords, retention.bytes and retention.ms moved the log start past the ends of epochs."""
+    root = capture("delete-across-epoch")
+    state, logs = read_state(root / "before"), read_log_dirs([root / "before"])
+    configs = read_topic_configs(root / "topics.properties")
+    now_ms = int((root / "now_ms").read_text())
+    plan = plan_retention(state, logs, configs, now_ms=now_ms)
+    own = {str(step.segment_id) for step in plan.steps if step.topic != "both"}
+    assert own == _lines(root / "deleted.txt").keys()
+
+
+def test_where_brokers_delete_more_than_the_limit_the_segments_stay_and_it_is_said(capture: Capture) -> None:
+    root = capture("delete-across-epoch")
+    state, logs = read_state(root / "before"), read_log_dirs([root / "before"])
+    configs = read_topic_configs(root / "topics.properties")
+    plan = plan_retention(state, logs, configs, now_ms=int((root / "now_ms").read_text()))
+    own = {str(step.segment_id) for step in plan.steps if step.topic == "both"}
+    by_broker = _lines(root / "deleted-over-retention.txt").keys()
+    kept = by_broker - own
+    assert own < by_broker
+    assert [state_of(state, segment_id).start_offset for segment_id in kept] == [506]
+    [note] = [skip.reason for skip in plan.skipped if skip.topic == "both"]
+    assert "1 more segments (offsets 506 to 589) are kept, as retention.bytes=1363148 allows" in note
+
+
+def state_of(state: TierState, segment_id: str) -> RemoteLogSegmentMetadata:
+    return segments_of(state)[segment_id]
+
+
+@pytest.mark.parametrize("partition", ["ledger-0", "ledger-2", "ledger-4"])
+def test_a_sweep_killed_between_the_log_start_and_the_deletes_goes_on(
+    capture: Capture, partition: str
+) -> None:
+    """The log start was raised and the checkpoint cut, and nothing was deleted yet: as in `before`."""
+    root = capture("delete-across-epoch")
+    state = read_state(root / "before")
+    named = TopicPartition.parse(partition)
+    logs = [log for log in read_log_dirs([root / "before"]) if log.topic_partition == named]
+    plan = plan_retention(state, logs, {}, now_ms=int((root / "now_ms").read_text()))
+    wanted = {key for key, where in _lines(root / "deleted.txt").items() if where == partition}
+    assert planned(plan) == wanted

@@ -32,7 +32,9 @@ def _diverged() -> list[RemoteLogSegmentMetadata]:
         (200, ((0, 0), (4, 150), (5, 350)), {"unreferenced_epochs": True}, [1, 4]),
         (200, ((0, 0), (4, 150), (5, 350)), {"off_lineage": True}, [1, 4, 2, 3]),
         # The log has forgotten them: what diverged can't be told from what was deleted.
-        (200, ((4, 200), (5, 350)), {}, [4]),
+        # By default those go that lie wholly below the log start, as brokers delete them.
+        (200, ((4, 200), (5, 350)), {}, [4, 1, 2]),
+        (199, ((4, 199), (5, 350)), {}, [1]),
         (200, ((4, 200), (5, 350)), {"unreferenced_epochs": True}, [4, 1, 2, 3]),
         (200, ((4, 200), (5, 350)), {"off_lineage": True}, [4, 1, 2, 3]),
     ],

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicPartition
 from tierctl.plan.copy import plan_copy
-from tierctl.plan.plan import Plan
+from tierctl.plan.plan import Plan, Step
 from tierctl.plan.sweep import plan_retention
 from tierctl.state.tier import TierState
 
@@ -247,7 +247,7 @@ def test_retention_never(world: World) -> None:
         if s.state is S.DELETE_SEGMENT_STARTED:
             continue
         assert s.end_offset < world.log.log_end_offset
-        assert _is_of_known_lineage(s, world.log), "off the lineage"
+        assert _is_of_known_lineage(s, world.log) or _is_unreferenced(s, step, world.log), "off the lineage"
         _check_breach(world, step.details, s)
     _check_prefix(world, plan, by_id)
     _check_size(world, plan, by_id)
@@ -269,12 +269,22 @@ def _is_of_known_lineage(s: RemoteLogSegmentMetadata, log: LocalLog) -> bool:
     )
 
 
+def _is_unreferenced(s: RemoteLogSegmentMetadata, step: Step, log: LocalLog) -> bool:
+    """Brokers delete segments below the log start whose epochs have all left the checkpoint."""
+    log_start = max(step.details.get("new_log_start_offset", 0), log.log_start_offset)
+    return (
+        s.end_offset < log_start and max(e for e, _ in s.segment_leader_epochs) < log.leader_epochs[0].epoch
+    )
+
+
 def _check_breach(world: World, details: object, s: RemoteLogSegmentMetadata) -> None:
     assert isinstance(details, dict)
     if details["breach"] == "retention.ms":
         assert 0 < s.max_timestamp_ms < NOW_MS - world.config.retention_ms
     elif details["breach"] == "retention.bytes":
         assert details["excess_bytes"] >= s.segment_size_in_bytes
+    elif details["breach"] == "unreferenced_epochs":
+        assert max(epoch for epoch, _ in s.segment_leader_epochs) < details["earliest_epoch"]
     else:
         assert details["breach"] == "log_start_offset"
         assert s.end_offset < details["new_log_start_offset"]

@@ -133,7 +133,8 @@ UnreferencedEpochs = Annotated[
     bool,
     typer.Option(
         "--unreferenced-epochs",
-        help="Also delete segments of epochs older than any the log knows.",
+        help="Also delete segments above the log start whose leader epochs are all older than the log's "
+        "earliest one. Those below the log start are deleted in any case.",
         rich_help_panel=DECIDE,
     ),
 ]

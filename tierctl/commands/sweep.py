@@ -33,7 +33,7 @@ class SweepRequest(MutationRequest):
     off_lineage: bool = False
     """Also delete segments that diverged from the lineage, once its start has passed their epochs."""
     unreferenced_epochs: bool = False
-    """Also delete segments of epochs older than any that the log knows."""
+    """Also delete segments above the log start whose epochs are all older than the log's earliest one."""
     max_deletes: int | None = None
     """Segments that a run may delete; default 10,000."""
     max_fraction: float | None = None

@@ -1,4 +1,4 @@
-"""Segments that no part of the current lineage refers to; they go only when somebody asks for it."""
+"""Deletes of segments whose leader epochs the log no longer refers to."""
 
 from collections.abc import Collection, Iterator
 
@@ -9,26 +9,40 @@ from tierctl.plan.steps import delete_step
 
 
 def orphan_steps(
-    view: View, log_start_offset: int, taken: Collection[Uuid | None], *, off_lineage: bool
+    view: View,
+    log_start_offset: int,
+    taken: Collection[Uuid | None],
+    *,
+    off_lineage: bool = False,
+    unreferenced_epochs: bool = False,
 ) -> list[Step]:
-    """Finished segments all of whose epochs are older than the earliest the log will know.
+    """Return deletes of finished segments whose epochs are all older than the log's earliest epoch.
 
-    That is RLMExpirationTask's clean-up of unreferenced segments, which runs after the log start has moved to
-    `log_start_offset` and the epochs below it are forgotten. Those of epochs the log has forgotten already
-    always go ("unreferenced_epochs": whether they diverged can't be told any more); with `off_lineage` also
-    those whose epochs the log still knows, and knows to have diverged.
+    RLMExpirationTask deletes these segments after the log start has moved to `log_start_offset` and the
+    epochs below it have left the leader-epoch checkpoint. Two kinds are told apart:
+
+    - "unreferenced_epochs": the checkpoint lacks the epochs already, so it can't show whether the segment
+      diverged. It is deleted by default if it lies wholly below the log start, otherwise only with
+      `unreferenced_epochs` or `off_lineage`.
+    - "off_lineage": the checkpoint has the epochs and shows that the segment diverged. It is deleted only
+      with `off_lineage`.
+
+    Segments whose id is in `taken` have a step already.
     """
     earliest = view.lineage.truncate_from_start(log_start_offset).earliest
     if earliest is None:
         return []
     steps = []
     for segment, breach in _orphans(view, earliest.epoch):
-        # What is of the lineage and has such epochs lies below the log start, and is taken already.
-        if segment.segment_id in taken or (breach == "off_lineage" and not off_lineage):
+        is_wanted = off_lineage or (
+            breach == "unreferenced_epochs" and (unreferenced_epochs or segment.end_offset < log_start_offset)
+        )
+        # A segment of the lineage with such epochs lies below the log start and is in `taken`.
+        if segment.segment_id in taken or not is_wanted:
             continue
         facts = {"breach": breach, "earliest_epoch": earliest.epoch, **view.decided_in}
         if log_start_offset > view.known_log_start_offset:
-            # They are unreferenced only once the log starts there.
+            # The epochs leave the checkpoint only when the log starts there.
             facts["new_log_start_offset"] = log_start_offset
         reason = f"{_WORDS[breach]}: its epochs are older than {earliest.epoch}, the log's earliest"
         steps.append(delete_step(segment, reason, **facts))

@@ -57,8 +57,40 @@ def expire(view: View, config: TopicConfig, now_ms: int) -> Expiry:
     for segment in _below(view, log_start_offset):
         if segment.segment_id not in steps:
             steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
+    notes += _deleted_by_brokers_only(view, config, live, covered)
     ordered = sorted(steps.values(), key=lambda s: (s.start_offset or 0, s.segment_id or ""))
     return Expiry(steps=_chained(ordered), log_start_offset=log_start_offset, notes=tuple(notes))
+
+
+def _deleted_by_brokers_only(
+    view: View, config: TopicConfig, live: Iterable[RemoteLogSegmentMetadata], expired_to: int | None
+) -> list[str]:
+    """Return a note if brokers would delete more segments by size than retention.bytes allows.
+
+    Kafka 3.9 to 4.4 count the segments below the log start towards the size, and do not subtract them when
+    they are deleted (RemoteLogManager.buildRetentionSizeData). `expired_to` is the last offset that this run
+    deletes by a limit.
+    """
+    if config.retention_bytes < 0 or view.local_only_bytes is None:
+        return []
+    below_bytes = sum(s.segment_size_in_bytes for s in _below(view, view.log_start_offset))
+    segments = tuple(live)
+    excess_bytes = view.local_only_bytes + distinct_bytes(segments) + below_bytes - config.retention_bytes
+    more: list[RemoteLogSegmentMetadata] = []
+    for segment in segments:
+        if excess_bytes < segment.segment_size_in_bytes:
+            break
+        excess_bytes -= segment.segment_size_in_bytes
+        if expired_to is None or segment.end_offset > expired_to:
+            more.append(segment)
+    if not below_bytes or not more:
+        return []
+    note = (
+        f"{len(more)} more segments (offsets {more[0].start_offset} to {more[-1].end_offset}) are kept, as "
+        f"{topic.RETENTION_BYTES.name}={config.retention_bytes} allows; brokers would delete them, because "
+        f"they count the {below_bytes} bytes below the log start towards the limit"
+    )
+    return [note]
 
 
 def _chained(steps: Sequence[Step]) -> tuple[Step, ...]:

@@ -63,9 +63,10 @@ def plan_retention(
     Settings that `configs` lacks are no limit. `log_start_offsets` raises log starts as DeleteRecords does.
     `lineages` serves partitions without a log at hand: the entries of the newest finished segment's
     leader-epoch index; retention.bytes deletes nothing there. With `cluster` its leaders say what logs say
-    else: `logs` and `lineages` count for nothing. `unreferenced_epochs` also deletes segments
-    of epochs older than any the log knows, `off_lineage` those and the ones that diverged, once the log
-    start has passed their epochs. Steps that move the log start say so in `new_log_start_offset`: it moves
+    else: `logs` and `lineages` count for nothing. Segments wholly below the log start whose epochs are all
+    older than the checkpoint's first entry are deleted, too. `unreferenced_epochs` also deletes such segments
+    that reach above the log start, `off_lineage` those and the ones that diverged, once the log start has
+    passed their epochs. Steps that move the log start say so in `new_log_start_offset`: it moves
     there before anything is deleted.
 
     Raises SafetyRefusal when the clock is more than five minutes behind the newest event, and UsageError
@@ -211,9 +212,13 @@ def _expired(request: _Request, view: View) -> tuple[list[Step], Sequence[str]]:
     except RemoteResourceNotFound as e:
         return [], (f"nothing expires: {e.message}",)
     steps = list(expiry.steps)
-    if request.off_lineage or request.unreferenced_epochs:
-        taken = {step.segment_id for step in steps}
-        steps += orphan_steps(view, expiry.log_start_offset, taken, off_lineage=request.off_lineage)
+    steps += orphan_steps(
+        view,
+        expiry.log_start_offset,
+        {step.segment_id for step in steps},
+        off_lineage=request.off_lineage,
+        unreferenced_epochs=request.unreferenced_epochs,
+    )
     notes = list(expiry.notes)
     if config is None:
         notes.append("no settings are known for this topic: neither time nor size expires anything")
