@@ -80,7 +80,7 @@ complete -c tierctl -n '__tierctl_at sweep' -l topic-configs -r -F -d 'Topic set
 complete -c tierctl -n '__tierctl_at sweep' -l now -x -d 'Decide as of this time, in milliseconds since 1970. Default: the clock.'
 complete -c tierctl -n '__tierctl_at sweep' -l log-start-offset -x -d 'Raise a partition\'s log start offset, as DeleteRecords does. Repeatable.'
 complete -c tierctl -n '__tierctl_at sweep' -l off-lineage -d 'Also delete segments that diverged from the lineage, once its start has passed their epochs.'
-complete -c tierctl -n '__tierctl_at sweep' -l unreferenced-epochs -d 'Also delete segments of epochs older than any the log knows.'
+complete -c tierctl -n '__tierctl_at sweep' -l unreferenced-epochs -d 'Also delete segments above the log start whose leader epochs are all older than the log\'s earliest one. Those below the log start are deleted in any case.'
 complete -c tierctl -n '__tierctl_at sweep' -l max-deletes -x -d 'Segments a run may delete; more stop it before the first, with exit code 8. Default: 10000.'
 complete -c tierctl -n '__tierctl_at sweep' -l max-fraction -x -d 'Share of a partition\'s segments a run may delete, where it has 20 or more. Default: 0.5.'
 complete -c tierctl -n '__tierctl_at sweep' -l output -s o -x -a 'table json jsonl csv' -d 'Format of what goes to stdout.'
