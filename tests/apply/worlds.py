@@ -12,9 +12,9 @@ from typing import Any
 from tierctl.metadata import open_metadata
 from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
-from tierctl.model.events import printed
 from tierctl.state.tier import TierState
 from tierctl.storage import TierSpec, open_tier
+from tierctl.wire.metadata.json_fields import json_fields
 
 LINKED_FROM_BYTES = 1 << 18
 KAFKAS = {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
@@ -156,7 +156,7 @@ def segments_of(metadata: Path) -> list[dict[str, Any]]:
     finally:
         manager.close()
     found = [
-        {name: value for name, value in printed(segment).items() if name not in OF_AN_ATTEMPT}
+        {name: value for name, value in json_fields(segment).items() if name not in OF_AN_ATTEMPT}
         for segment in segments
     ]
     return sorted(found, key=lambda facts: (facts["topic"], facts["partition"], facts["start_offset"]))

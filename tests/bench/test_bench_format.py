@@ -8,9 +8,9 @@ import pytest
 from tierctl.report.formatters.base import Records
 from tierctl.report.formatters.registry import load
 from tierctl.wire.metadata import decode
-from tierctl.wire.metadata.text import to_string
 
 from tests.conftest import vectors
+from tests.wire.metadata.java_text import to_string
 
 pytestmark = pytest.mark.benchmark(timer=time.process_time)
 

@@ -17,7 +17,6 @@ from tierctl.metadata.cache_files.compact import compacted
 from tierctl.metadata.cache_files.files import CacheFile, read_cache
 from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.model import MetadataEvent, RemoteLogSegmentState
-from tierctl.model.events import printed
 from tierctl.model.stored import StoredValue
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
@@ -25,6 +24,7 @@ from tierctl.wire.files import flatfile
 from tierctl.wire.files import remote_log_snapshot as snapshot
 from tierctl.wire.files.remoteindex import RemoteIndex, RollPolicy
 from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.json_fields import json_fields
 
 from tests.cli.shell import Ran, tierctl
 from tests.conftest import DATA, vectors
@@ -252,7 +252,7 @@ def _answers(events: list[MetadataEvent]) -> object:
         (
             part.topic_id_partition,
             part.delete_state,
-            sorted(str(printed(s)) for s in part.cache.list_remote_log_segments()),
+            sorted(str(json_fields(s)) for s in part.cache.list_remote_log_segments()),
             [
                 (
                     epoch,

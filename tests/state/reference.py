@@ -1,7 +1,7 @@
 """Kafka's cache written down with dictionaries, to hold the columnar one against."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tierctl.errors import IllegalEventError, RemoteResourceNotFound
 from tierctl.model import (
@@ -40,6 +40,20 @@ class _EpochState:
     def floor(self, offset: int) -> Uuid | None:
         start = max((start for start in self.offsets if start <= offset), default=None)
         return None if start is None else self.offsets[start]
+
+
+def updated(
+    metadata: RemoteLogSegmentMetadata, update: RemoteLogSegmentMetadataUpdate
+) -> RemoteLogSegmentMetadata:
+    """RemoteLogSegmentMetadata.createWithUpdates: state, time, writer and custom metadata change."""
+    return replace(
+        metadata,
+        state=update.state,
+        event_timestamp_ms=update.event_timestamp_ms,
+        broker_id=update.broker_id,
+        leader_epoch=update.leader_epoch,
+        custom_metadata=update.custom_metadata,
+    )
 
 
 class ReferenceCache:
@@ -92,7 +106,7 @@ class ReferenceCache:
             raise IllegalEventError(
                 f"update of segment {update.segment_id}", expected="a later state", found=update.state
             )
-        self._apply(existing.with_update(update))
+        self._apply(updated(existing, update))
         return True
 
     def _apply(self, metadata: RemoteLogSegmentMetadata) -> None:

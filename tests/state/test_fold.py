@@ -29,6 +29,7 @@ from tierctl.wire.metadata import decode, decode_column, encode
 from tests.conftest import vectors
 from tests.state.histories import ORDERS, S, finished, histories, regular_histories, started, updated
 from tests.state.reference import ReferenceCache
+from tests.state.reference import updated as with_update
 
 P = RemotePartitionDeleteState
 EVERYTHING_AT_ONCE = 1
@@ -169,7 +170,7 @@ def kept_by_a_cache_that_keeps(events: Sequence[MetadataEvent]) -> dict[Uuid, Re
             continue
         if taken:
             is_add = isinstance(event, RemoteLogSegmentMetadata)
-            last[event.segment_id] = event if is_add else known.with_update(event)
+            last[event.segment_id] = event if is_add else with_update(known, event)
     return last
 
 

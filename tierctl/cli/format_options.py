@@ -17,7 +17,7 @@ from tierctl.model import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
 )
-from tierctl.model.events import FIELD_ORDER
+from tierctl.wire.metadata.schema import FIELD_NAMES
 
 _STYLE = "How a record is written"
 _INPUT = "What is read"
@@ -41,7 +41,7 @@ class Order(StrEnum):
 
 
 _POSITION = ("metadata_partition", "metadata_offset", "timestamp_ms")
-COLUMNS = (*FIELD_ORDER, "dialect", *_POSITION, "error", "value")
+COLUMNS = (*FIELD_NAMES, "dialect", *_POSITION, "error", "value")
 TABLE_COLUMNS = (
     *_POSITION,
     *("type", "topic", "partition", "segment_id", "start_offset", "end_offset", "state", "error"),

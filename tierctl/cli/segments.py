@@ -15,8 +15,8 @@ from tierctl.cli.segment_offsets import offset_rows
 from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.model.events import printed
 from tierctl.model.times import parse_time_ms
+from tierctl.wire.metadata.json_fields import json_fields
 
 if TYPE_CHECKING:
     from tierctl.read.indexes import IndexFetcher
@@ -207,7 +207,7 @@ def _render(
 
 def segment_row(segment: RemoteLogSegmentMetadata) -> dict[str, Any]:
     """A segment as a row of COLUMNS; what its dialect does not have is None."""
-    shown = printed(segment)
+    shown = json_fields(segment)
     return {name: shown.get(name) for name in COLUMNS}
 
 

@@ -13,7 +13,6 @@ from tierctl.report.formatters.json_lines import FIELDS, JsonFormatter
 from tierctl.report.formatters.kafka import KafkaFormatter
 from tierctl.report.formatters.kip import KipFormatter
 from tierctl.report.formatters.text import Named, Template
-from tierctl.wire.metadata.arrow_types import EVENT_TYPES
 from tierctl.wire.metadata.schema import (
     METADATA_RECORDS,
     Array,
@@ -95,9 +94,8 @@ def _schemas(name: str, records: tuple[RecordSchema, ...]) -> str:
 
 def _schema(record: RecordSchema) -> str:
     flexible = "true" if record.flexible else "false"
-    event = next(event for event in EVENT_TYPES if event is record.event)
     return (
-        f"new Schema({record.api_key}, {_text(record.name)}, {_text(event.type)}, {flexible},"
+        f"new Schema({record.api_key}, {_text(record.name)}, {_text(record.event.type)}, {flexible},"
         f" {_struct(record.body)}, {_list(map(_rule, record.rules))})"
     )
 

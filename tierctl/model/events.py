@@ -4,10 +4,9 @@ Names are those of the JSON, the columns and the tables everywhere. A field that
 does not have is None: kip405 records carry a leader epoch where Kafka's carry a broker id.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 from tierctl.model.ids import TopicIdPartition, Uuid
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -64,17 +63,6 @@ class RemoteLogSegmentMetadata(_Event):
     txn_index_empty: bool = False
     unknown_tags: UnknownTags = ()
     nested_tags: NestedTags = ()
-
-    def with_update(self, update: "RemoteLogSegmentMetadataUpdate") -> Self:
-        """RemoteLogSegmentMetadata.createWithUpdates: state, time, writer and custom metadata change."""
-        return replace(
-            self,
-            state=update.state,
-            event_timestamp_ms=update.event_timestamp_ms,
-            broker_id=update.broker_id,
-            leader_epoch=update.leader_epoch,
-            custom_metadata=update.custom_metadata,
-        )
 
     def epoch_end_offset(self, epoch: int) -> int:
         """Last offset (inclusive) that `epoch` may have in this segment: the next epoch's start less one."""
@@ -140,54 +128,7 @@ MetadataEvent = (
     | RemoteLogSegmentMetadataSnapshot
 )
 
-# In the order of the golden vectors' `fields`, which is also the order of columns and JSON keys.
-FIELD_ORDER = (
-    "topic",
-    "topic_id",
-    "partition",
-    "segment_id",
-    "start_offset",
-    "end_offset",
-    "broker_id",
-    "leader_epoch",
-    "epoch",
-    "max_timestamp_ms",
-    "event_timestamp_ms",
-    "segment_leader_epochs",
-    "segment_size_in_bytes",
-    "custom_metadata",
-    "state",
-    "txn_index_empty",
-    "type",
-)
-
-_PRINTED: dict[str, Callable[[Any], Any]] = {
-    "custom_metadata": lambda value: None if value is None else value.hex(),
-    "segment_leader_epochs": lambda value: [list(pair) for pair in value],
-    "topic_id": str,
-    "segment_id": str,
-    "state": str,
-}
-
-# None in these means "this dialect has no such field", so they are left out of the printed form.
-_DIALECT_FIELDS = frozenset({"broker_id", "leader_epoch", "epoch"})
-_KAFKA_ONLY_FIELDS = frozenset({"custom_metadata", "txn_index_empty"})
-
 
 def dialect_of(event: MetadataEvent) -> Dialect:
     """Which dialect the event was written in: only Kafka's has a broker id."""
     return Dialect.KIP405 if getattr(event, "broker_id", None) is None else Dialect.KAFKA
-
-
-def printed(event: MetadataEvent) -> dict[str, Any]:
-    """The event as JSON-ready fields: ids as base64url, custom metadata as hex, states by name."""
-    kip405 = dialect_of(event) is Dialect.KIP405
-    out: dict[str, Any] = {}
-    for name in FIELD_ORDER:
-        if not hasattr(event, name) or (kip405 and name in _KAFKA_ONLY_FIELDS):
-            continue
-        value = getattr(event, name)
-        if value is None and name in _DIALECT_FIELDS:
-            continue
-        out[name] = _PRINTED[name](value) if name in _PRINTED else value
-    return out

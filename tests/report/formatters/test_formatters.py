@@ -9,13 +9,14 @@ import pyarrow as pa
 import pytest
 from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.model.events import dialect_of, printed
+from tierctl.model.events import dialect_of
 from tierctl.report.formatters.base import Records
 from tierctl.report.formatters.registry import load, names
 from tierctl.wire.metadata import decode, decode_column, encode
-from tierctl.wire.metadata.text import to_string
+from tierctl.wire.metadata.json_fields import json_fields
 
 from tests.conftest import vectors
+from tests.wire.metadata.java_text import to_string
 
 SERDE = ("serde-kafka.jsonl", "serde-kip405.jsonl")
 
@@ -83,7 +84,7 @@ def test_json_is_the_golden_fields(name: str) -> None:
             "timestamp_ms": 1_700_000_000_000 + i,
         }
         assert json.loads(line) == golden[i]["fields"] | extra
-        assert list(json.loads(line)) == [*printed(event), *extra]
+        assert list(json.loads(line)) == [*json_fields(event), *extra]
 
 
 def _of_type(name: str, wanted: str) -> tuple[bytes, dict[str, Any]]:

@@ -14,11 +14,11 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.events import printed
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
 from tierctl.wire.files import flatfile
 from tierctl.wire.files.flatfile import FlatFileHeader
 from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.json_fields import json_fields
 
 FLAT = {name: (DATA / "vectors" / f"flat-{name}.flat").read_bytes() for name in ("named", "unnamed", "empty")}
 
@@ -65,7 +65,7 @@ def test_a_golden_flat_file_is_read_and_written_back(name: str) -> None:
     assert file.header.topic == expected.get("topic")
     assert file.header.topic_id == expected["topic_id"]
     assert file.header.metadata_topic_offset == expected["metadata_topic_offset"]
-    found = [printed(entry.record) | {"position": entry.position} for entry in file.entries]  # type: ignore[arg-type]
+    found = [json_fields(entry.record) | {"position": entry.position} for entry in file.entries]  # type: ignore[arg-type]
     assert found == expected["entries"]
     assert flatfile.write(file.header, file.records) == FLAT[name]
     appended = flatfile.encode_header(file.header) + b"".join(map(flatfile.encode_entry, file.records))

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.conftest import DATA
+from tests.wire.metadata.java_text import to_string
 from tests.wire.metadata.samples import golden
 from tierctl.errors import CorruptInputError
 from tierctl.model import (
@@ -14,7 +15,6 @@ from tierctl.model import (
 )
 from tierctl.wire.files import remote_log_snapshot as snapshot
 from tierctl.wire.metadata import decode, encode
-from tierctl.wire.metadata.text import to_string
 
 SNAPSHOT = (DATA / "vectors/kafka-3.6/remote_log_snapshot").read_bytes()
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.support.kafka import KafkaRelease
+from tests.wire.metadata.java_text import to_string
 from tests.wire.metadata.samples import golden
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.metadata import decode
-from tierctl.wire.metadata.text import to_string
 
 SEED = 20_240_917
 VALUES = 4_000

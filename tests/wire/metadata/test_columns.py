@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from tests.wire.metadata.samples import columns, golden
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadataUpdate, Uuid
-from tierctl.model.events import FIELD_ORDER, dialect_of
+from tierctl.model.events import dialect_of
 from tierctl.wire.metadata import decode, decode_column, encode
 from tierctl.wire.metadata import decode_columns as columns_module
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, UUID
 from tierctl.wire.metadata.encode_columns import encode_column, event_at
+from tierctl.wire.metadata.schema import FIELD_NAMES
 
 COPIES = 30
 """How often a value is repeated where many of one shape are wanted."""
@@ -30,7 +31,7 @@ def expected_row(value: bytes | None) -> dict[str, Any]:
         event = decode(value)
     except CorruptInputError as error:
         return row | {"error": str(error)}
-    row |= {name: getattr(event, name) for name in FIELD_ORDER if hasattr(event, name)}
+    row |= {name: getattr(event, name) for name in FIELD_NAMES if hasattr(event, name)}
     if row["segment_leader_epochs"] is not None:
         row["segment_leader_epochs"] = [list(pair) for pair in row["segment_leader_epochs"]]
     tags = [("", event.unknown_tags), *event.nested_tags]

@@ -8,8 +8,9 @@ from tests.conftest import vectors
 from tests.wire.metadata.samples import ANY_BYTES, EVENTS, KAFKA_EVENTS, KIP405_EVENTS, golden
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate
-from tierctl.model.events import dialect_of, printed
+from tierctl.model.events import dialect_of
 from tierctl.wire.metadata import decode, encode
+from tierctl.wire.metadata.json_fields import json_fields
 
 SEGMENT = next(v for v in golden("kafka") if v[1] == 0 and v[-1] == 0 and len(v) < 200)
 UPDATE = next(v for v in golden("kafka") if v[1] == 1)
@@ -20,7 +21,7 @@ def test_golden_values_decode_and_encode_byte_for_byte(dialect: str) -> None:
     for row in vectors(f"serde-{dialect}.jsonl"):
         value = bytes.fromhex(row["hex"])
         event = decode(value)
-        assert printed(event) == row["fields"]
+        assert json_fields(event) == row["fields"]
         assert dialect_of(event) == dialect
         assert decode(value, dialect) == event
         assert encode(event, dialect) == value

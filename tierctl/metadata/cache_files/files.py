@@ -10,12 +10,13 @@ from tierctl.errors import CorruptInputError
 from tierctl.metadata.state_dir.cache_file import SUFFIX, partition_of
 from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
 from tierctl.model import MetadataEvent, TopicPartition, Uuid
-from tierctl.model.events import dialect_of, printed
-from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
+from tierctl.model.events import dialect_of
+from tierctl.model.stored import StoredRecord, StoredValue
 from tierctl.wire.files import flatfile, remoteindex
 from tierctl.wire.files import remote_log_snapshot as snapshot
 from tierctl.wire.files.remoteindex import RemoteIndexFile
 from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.json_fields import json_fields
 
 SNAPSHOT_NAME = "remote_log_snapshot"
 
@@ -57,11 +58,9 @@ class Entry:
                 return {"type": None, "error": str(self.error)}
             case StoredValue():
                 return _value_fields(self.record)
-            case StoredSegment() | StoredPartitionState():
-                return _stored_fields(self.record)
             case RemoteIndexEntry(start_offset):
                 return {"type": "RemoteIndexEntry", "start_offset": start_offset}
-        return printed(self.record)
+        return json_fields(self.record)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,14 +232,7 @@ def _value_fields(stored: StoredValue) -> dict[str, Any]:
         event = decode(stored.value)
     except CorruptInputError as error:
         return {"type": None, "error": str(error), "value": stored.value.hex()} | where
-    return printed(event) | {"dialect": str(dialect_of(event))} | where
-
-
-def _stored_fields(record: StoredSegment | StoredPartitionState) -> dict[str, Any]:
-    fields = {name: getattr(record, name) for name in record.__slots__} | {"type": record.type}
-    if isinstance(record, StoredSegment):
-        fields["segment_leader_epochs"] = [list(pair) for pair in record.segment_leader_epochs]
-    return fields
+    return json_fields(event) | {"dialect": str(dialect_of(event))} | where
 
 
 def manifest_of(folder: Path) -> Manifest:

@@ -20,9 +20,8 @@ _BAD_VALUE_BYTES_MAX = 1024
 class Records:
     """Consecutive records of one metadata partition as columns of equal length.
 
-    `events` is what `tierctl.wire.metadata.values.decode_column` made of `values`: the columns of
-    `tierctl.model.events.FIELD_ORDER`, `dialect`, and `error`, which is null when the value is good. A value
-    is null for a tombstone, and for bytes that held no readable record, whose `error` says so.
+    `events` is the result of `tierctl.wire.metadata.decode_column(values)`; its `error` is null if the value
+    is good. A value is null for a tombstone, and for bytes without a readable record, which have an `error`.
     `timestamps_ms` is null where it is not known.
     """
 

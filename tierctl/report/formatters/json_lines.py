@@ -15,35 +15,14 @@ from tierctl.model.events import Dialect
 from tierctl.report.formatters.base import Record, Records, as_array, json_text
 from tierctl.report.formatters.shaped import POSITION, ShapedFormatter, no_properties
 from tierctl.report.formatters.text import Template, hex_text, mapped, pairs_text, template
-
-_PARTITION = ("topic", "topic_id", "partition")
-_SEGMENT = (*_PARTITION, "segment_id", "start_offset", "end_offset")
-_SIZES = ("max_timestamp_ms", "event_timestamp_ms", "segment_leader_epochs", "segment_size_in_bytes")
-_KAFKA_SEGMENT = ("broker_id", *_SIZES, "custom_metadata", "state", "txn_index_empty")
+from tierctl.wire.metadata.schema import METADATA_RECORDS, field_names
 
 FIELDS: dict[tuple[str, Dialect], tuple[str, ...]] = {
-    ("RemoteLogSegmentMetadata", Dialect.KAFKA): (*_SEGMENT, *_KAFKA_SEGMENT),
-    ("RemoteLogSegmentMetadata", Dialect.KIP405): (*_SEGMENT, "leader_epoch", *_SIZES, "state"),
-    ("RemoteLogSegmentMetadataUpdate", Dialect.KAFKA): (
-        *_PARTITION,
-        *("segment_id", "broker_id", "event_timestamp_ms", "custom_metadata", "state"),
-    ),
-    ("RemoteLogSegmentMetadataUpdate", Dialect.KIP405): (
-        *_PARTITION,
-        *("segment_id", "leader_epoch", "event_timestamp_ms", "state"),
-    ),
-    ("RemotePartitionDeleteMetadata", Dialect.KAFKA): (
-        *_PARTITION,
-        "broker_id",
-        "event_timestamp_ms",
-        "state",
-    ),
-    ("RemotePartitionDeleteMetadata", Dialect.KIP405): (*_PARTITION, "epoch", "event_timestamp_ms", "state"),
-    ("RemoteLogSegmentMetadataSnapshot", Dialect.KAFKA): (
-        *("segment_id", "start_offset", "end_offset"),
-        *_KAFKA_SEGMENT,
-    ),
+    (record.event.type, dialect): field_names(record)
+    for dialect, records in METADATA_RECORDS.items()
+    for record in records
 }
+"""The fields of each type of event in each dialect, in the order in which they are printed."""
 _QUOTED = frozenset({"topic_id", "segment_id", "state", "type", "dialect"})
 _POSITION = ("metadata_partition", "metadata_offset", "timestamp_ms")
 

@@ -9,41 +9,31 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.metadata.topic.splits import MetadataSplit, read_chunks
-from tierctl.model.events import FIELD_ORDER
 from tierctl.report.formatters.text import id_text
 from tierctl.spark.sources.event_splits import EventSplit
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, joined
 from tierctl.wire.metadata import decode_column
-from tierctl.wire.metadata.arrow_types import UuidType
+from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, UuidType
+from tierctl.wire.metadata.schema import FIELD_NAMES
 
 EPOCH = pa.struct([("leader_epoch", pa.int32()), ("offset", pa.int64())])
-_TYPES = {
-    "topic": pa.string(),
-    "topic_id": pa.string(),
-    "partition": pa.int32(),
-    "segment_id": pa.string(),
-    "start_offset": pa.int64(),
-    "end_offset": pa.int64(),
-    "broker_id": pa.int32(),
-    "leader_epoch": pa.int32(),
-    "epoch": pa.int32(),
-    "max_timestamp_ms": pa.int64(),
-    "event_timestamp_ms": pa.int64(),
-    "segment_leader_epochs": pa.list_(pa.field("element", EPOCH)),
-    "segment_size_in_bytes": pa.int32(),
-    "custom_metadata": pa.binary(),
-    "state": pa.string(),
-    "txn_index_empty": pa.bool_(),
-    "type": pa.string(),
-}
+
+
+def _spark_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type that a column of decoded events has in Spark."""
+    if isinstance(kind, UuidType) or pa.types.is_dictionary(kind):
+        return pa.string()
+    return pa.list_(pa.field("element", EPOCH)) if pa.types.is_list(kind) else kind
+
+
 SCHEMA = pa.schema(
     [
         ("metadata_partition", pa.int32()),
         ("metadata_offset", pa.int64()),
         ("timestamp_ms", pa.int64()),
         ("timestamp", pa.timestamp("us", "UTC")),
-        *((name, _TYPES[name]) for name in FIELD_ORDER),
+        *((name, _spark_type(EVENT_SCHEMA.field(name).type)) for name in FIELD_NAMES),
         ("dialect", pa.string()),
         ("error", pa.string()),
         ("value", pa.binary()),
@@ -179,7 +169,7 @@ def _epochs(column: pa.Array) -> pa.Array:
     starts = column.offsets.to_numpy()
     mask = column.is_null() if column.null_count else None
     return pa.ListArray.from_arrays(
-        pa.array(starts - starts[0]), pairs, type=_TYPES["segment_leader_epochs"], mask=mask
+        pa.array(starts - starts[0]), pairs, type=SCHEMA.field("segment_leader_epochs").type, mask=mask
     )
 
 

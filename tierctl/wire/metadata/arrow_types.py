@@ -1,25 +1,28 @@
-"""The columns of decoded metadata events."""
+"""The Arrow schema of decoded metadata events, derived from the records' schema."""
 
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 
-from tierctl.model.events import (
-    Dialect,
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataSnapshot,
-    RemoteLogSegmentMetadataUpdate,
-    RemotePartitionDeleteMetadata,
-)
+from tierctl.model.events import Dialect
 from tierctl.model.ids import Uuid
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierctl.wire.metadata.schema import (
+    EVENT_FIELDS,
+    EVENT_TYPES,
+    KAFKA_RECORDS,
+    Field,
+    Fixed,
+    Flag,
+    Variable,
+)
 
 
 class UuidScalar(pa.ExtensionScalar):  # type: ignore[misc]
-    """An id that prints as Kafka's base64url."""
+    """A scalar of UuidType; its Python value is the model's Uuid."""
 
     def as_py(self, **_options: Any) -> Uuid | None:
-        """The id, or None."""
+        """Return the id; None for null."""
         return None if self.value is None else Uuid.from_bytes(self.value.as_py())
 
 
@@ -36,7 +39,7 @@ class UuidType(pa.ExtensionType):  # type: ignore[misc]
         return b""
 
     @classmethod
-    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> "UuidType":
+    def __arrow_ext_deserialize__(cls, _storage: pa.DataType, _serialized: bytes) -> Self:
         return cls()
 
     def __arrow_ext_scalar_class__(self) -> type[UuidScalar]:
@@ -46,42 +49,47 @@ class UuidType(pa.ExtensionType):  # type: ignore[misc]
 UUID = UuidType()
 pa.register_extension_type(UUID)
 
-STATE_NAMES: tuple[RemoteLogSegmentState | RemotePartitionDeleteState, ...] = (
-    *RemoteLogSegmentState,
-    *RemotePartitionDeleteState,
+_States = RemoteLogSegmentState | RemotePartitionDeleteState
+STATE_NAMES: tuple[_States, ...] = tuple(
+    dict.fromkeys(state for record in KAFKA_RECORDS for state in record.states or ())
 )
-EVENT_TYPES = (
-    RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
-    RemotePartitionDeleteMetadata,
-    RemoteLogSegmentMetadataSnapshot,
-)
-TYPE_NAMES = tuple(event.type for event in EVENT_TYPES)
+TYPE_NAMES: tuple[str, ...] = tuple(event.type for event in EVENT_TYPES)
 DIALECT_NAMES = tuple(Dialect)
 NAME = pa.dictionary(pa.int8(), pa.string())
 TAG = pa.struct([("place", pa.string()), ("tag", pa.int64()), ("data", pa.binary())])
 
+_TYPES: dict[Fixed | Variable, pa.DataType] = {
+    Fixed.INT8: pa.int8(),
+    Fixed.INT32: pa.int32(),
+    Fixed.INT64: pa.int64(),
+    Fixed.UUID: UUID,
+    Variable.STRING: pa.string(),
+    Variable.BYTES: pa.binary(),
+    Variable.NULLABLE_BYTES: pa.binary(),
+}
+
+
+def _column_type(field: Field | Flag) -> pa.DataType:
+    """Return the type of a field's column; an array is a list of lists, one inner list per element."""
+    if isinstance(field, Flag):
+        return pa.bool_()
+    if field.states is not None:
+        return NAME
+    if isinstance(field.kind, Fixed | Variable):
+        return _TYPES[field.kind]
+    return pa.list_(pa.list_(pa.int64()))
+
+
 EVENT_SCHEMA = pa.schema(
     [
-        ("topic", pa.string()),
-        ("topic_id", UUID),
-        ("partition", pa.int32()),
-        ("segment_id", UUID),
-        ("start_offset", pa.int64()),
-        ("end_offset", pa.int64()),
-        ("broker_id", pa.int32()),
-        ("leader_epoch", pa.int32()),
-        ("epoch", pa.int32()),
-        ("max_timestamp_ms", pa.int64()),
-        ("event_timestamp_ms", pa.int64()),
-        ("segment_leader_epochs", pa.list_(pa.list_(pa.int64()))),
-        ("segment_size_in_bytes", pa.int32()),
-        ("custom_metadata", pa.binary()),
-        ("state", NAME),
-        ("txn_index_empty", pa.bool_()),
+        *((field.name, _column_type(field)) for field in EVENT_FIELDS),
         ("type", NAME),
         ("dialect", NAME),
         ("unknown_tags", pa.list_(TAG)),
         ("error", pa.string()),
     ]
 )
+"""One row per record. A column that the record's type or dialect does not have is null.
+
+A row whose value cannot be decoded has only an `error`; a tombstone has only nulls.
+"""

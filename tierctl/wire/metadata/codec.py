@@ -1,8 +1,8 @@
-"""The scalar codec: one record's bytes to its event and back, driven by `wire.schema`.
+"""The scalar codec: decodes the bytes of one record to its event and encodes events, as its schema says.
 
-A schema is turned once into a list of steps; consecutive fields of fixed width become one `struct` call.
-With a trace, the same steps also report where each field's payload lay; every other byte of the value
-(counts, lengths, null marks, tags) is structural. The columnar codec learns its shapes from that.
+Each schema is turned once into a list of steps; consecutive fields of fixed width become one `struct` call.
+With a trace, the steps also report the position of each field's payload; all other bytes of the value
+(counts, lengths, null marks, tags) are structural. The columnar codec learns byte layouts from traces.
 """
 
 import struct
@@ -12,17 +12,21 @@ from typing import Any, NamedTuple, Protocol
 
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.model.ids import Uuid
-from tierctl.wire.metadata.schema import Array, Field, Fixed, RecordSchema, Struct, Variable
+from tierctl.wire.metadata.schema import Array, Field, Fixed, RecordSchema, Struct, Variable, leaf_fields
 from tierctl.wire.metadata.tags import Tags, Values, read_tags, write_tags
 from tierctl.wire.primitives import read_uvarint, take, truncated, write_uvarint
 
 
 class Span(NamedTuple):
-    """Where a field's payload lies; `element` is its index within an array, -1 outside of one."""
+    """The position of a field's payload.
+
+    Within an array, `array` is the array's name and `element` the index of the element.
+    """
 
     field: Field
     position: int
     width: int
+    array: str | None = None
     element: int = -1
 
 
@@ -30,7 +34,11 @@ Trace = list[Span]
 
 
 class _Step(Protocol):
-    """Part of a record. `decode` returns the next position; `encode` appends to `out`."""
+    """Decode and encode one part of a record.
+
+    `decode` reads from `pos`, adds to `values` and returns the next position; `encode` appends to `out`. Both
+    add the spans of the part's fields to `trace` unless it is None.
+    """
 
     def decode(self, buf: bytes, pos: int, values: Values, trace: Trace | None) -> int: ...
 
@@ -38,7 +46,7 @@ class _Step(Protocol):
 
 
 class _FixedField:
-    """A field within a run: where it starts, and how its raw value becomes the event's and back."""
+    """A field of a run: its offset in the run, and the conversion between raw values and event values."""
 
     def __init__(self, field: Field, offset: int) -> None:
         assert isinstance(field.kind, Fixed)
@@ -67,7 +75,7 @@ class _FixedField:
 
 
 class _FixedRun:
-    """Consecutive fields of fixed width."""
+    """The step for consecutive fields of fixed width."""
 
     def __init__(self, fields: list[Field]) -> None:
         self._fields: list[_FixedField] = []
@@ -110,11 +118,11 @@ class _FixedRun:
 
     def _does_not_fit(self, values: Mapping[str, Any]) -> UsageError:
         shown = ", ".join(f"{f.field.name}={values[f.field.name]!r}" for f in self._fields)
-        return UsageError(f"can't be written: one of {shown} is missing or out of its range")
+        return UsageError(f"cannot be written: one of {shown} is missing or out of its range")
 
 
 class _Length:
-    """A length before bytes or elements; `None` is null. Compact: length + 1 as uvarint."""
+    """Read and write the length before bytes or elements; None is null. Compact: length + 1 as uvarint."""
 
     def __init__(self, *, flexible: bool, width: int) -> None:
         self._flexible = flexible
@@ -145,7 +153,7 @@ _MAX_STRING_BYTES = 0x7FFF
 
 
 class _VariableField:
-    """A string or bytes, with the length before it."""
+    """The step for a string or bytes with the length before the payload."""
 
     def __init__(self, field: Field, *, flexible: bool) -> None:
         self._field = field
@@ -183,7 +191,7 @@ class _VariableField:
     def encode(self, values: Mapping[str, Any], out: bytearray, trace: Trace | None) -> None:
         value = values[self._field.name]
         if value is None and not self._nullable:
-            raise UsageError(f"{self._field.name} can't be null")
+            raise UsageError(f"{self._field.name} cannot be null")
         raw = None if value is None else value.encode("utf-8") if self._is_string else value
         if raw is not None and self._is_string and len(raw) > _MAX_STRING_BYTES:
             raise UsageError(f"{self._field.name} is too long: {len(raw)} bytes")
@@ -195,7 +203,7 @@ class _VariableField:
 
 
 class _Elements:
-    """An array of structs of fixed width; the event holds a tuple of tuples."""
+    """The step for an array of structs of fixed width; the event holds it as a tuple of tuples."""
 
     def __init__(self, field: Field, array: Array, *, flexible: bool) -> None:
         self._field = field
@@ -223,7 +231,7 @@ class _Elements:
             if self._flexible:
                 at = read_tags(buf, at, (), f"{name}.{i}", values)
             if trace is not None:
-                trace.extend(span._replace(element=i) for span in spans or ())
+                trace.extend(span._replace(array=name, element=i) for span in spans or ())
         values[name] = tuple(found)
         return at
 
@@ -236,7 +244,7 @@ class _Elements:
             if self._flexible:
                 write_tags((), f"{name}.{i}", values, out)
             if trace is not None:
-                trace.extend(span._replace(element=i) for span in spans or ())
+                trace.extend(span._replace(array=name, element=i) for span in spans or ())
 
 
 def _steps(body: Struct, place: str, *, flexible: bool) -> list[_Step]:
@@ -267,7 +275,7 @@ def _steps(body: Struct, place: str, *, flexible: bool) -> list[_Step]:
 
 
 class RecordCodec:
-    """One schema's codec. The bytes it reads and writes are the record's body, without any frame."""
+    """Decode and encode records of one schema; the bytes are the record's body, without the frame."""
 
     def __init__(self, schema: RecordSchema) -> None:
         self.schema = schema
@@ -275,7 +283,7 @@ class RecordCodec:
         self._names: Callable[[Any], Values] = _attributes(schema)
 
     def decode(self, buf: bytes, pos: int = 0, trace: Trace | None = None) -> Any:
-        """The event in `buf` from `pos` to its end, exactly; CorruptInputError otherwise."""
+        """Decode the event in the bytes of `buf` from `pos` to the end; raise CorruptInputError."""
         values: Values = {}
         at = pos
         for step in self._steps:
@@ -299,7 +307,7 @@ class RecordCodec:
         return CorruptInputError(name, expected=expected, found=str(getattr(event, name)), at=position)
 
     def encode(self, event: Any, out: bytearray | None = None, trace: Trace | None = None) -> bytes:
-        """The event's bytes after those in `out`; UsageError for values it can't hold."""
+        """Return `out` followed by the event's bytes; raise UsageError for a value that does not fit."""
         out = bytearray() if out is None else out
         values = self._names(event)
         for step in self._steps:
@@ -311,15 +319,8 @@ class RecordCodec:
 
 
 def _attributes(schema: RecordSchema) -> Callable[[Any], Values]:
-    """Reads what the schema names off an event."""
-    names = [*_names(schema.body), *(f.name for f in schema.body.flags)]
+    """Return a function that reads the attributes named by the schema from an event."""
+    names = [field.name for field in leaf_fields(schema.body)] + [flag.name for flag in schema.body.flags]
     if schema.flexible:
         names += ["unknown_tags", "nested_tags"]
     return lambda event: {name: getattr(event, name) for name in names}
-
-
-def _names(body: Struct) -> list[str]:
-    out = []
-    for field in body.fields:
-        out.extend(_names(field.kind) if isinstance(field.kind, Struct) else [field.name])
-    return out

@@ -1,4 +1,4 @@
-"""The columnar codec: a whole Arrow column of metadata values to a table, and back."""
+"""The columnar decoder: a whole Arrow column of metadata values to a table of events."""
 
 from collections.abc import Iterator
 
@@ -8,31 +8,33 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
 from tierctl.wire.metadata.codec import Trace
-from tierctl.wire.metadata.event_table import Array, EventSink, Rows, gather
-from tierctl.wire.metadata.value_shapes import Shape, shape_of
+from tierctl.wire.metadata.event_table import EventTableBuilder, NdArray, Rows, gather
+from tierctl.wire.metadata.value_layouts import ValueLayout, layout_of
 from tierctl.wire.metadata.values import decode, decode_traced
 
-# A piece becomes one chunk of the table.
+# Each piece of the column becomes one chunk of the table.
 _PIECE_ROWS = 1 << 20
 _PIECE_BYTES = 1 << 30
-# Rows looked at together: what is gathered of them should stay in the processor's cache.
+# Rows that are decoded together: their bytes should fit in the processor's cache.
 _BLOCK_ROWS = 4096
-# Below this many rows the scalar codec is as fast as learning a shape.
+# For fewer rows, the scalar codec is as fast as learning a layout.
 _FEW_ROWS = 8
-_MAX_POOR_SHAPES = 16
+# After so many layouts that few rows have, the rest of a block is decoded by the scalar codec.
+_POOR_LAYOUTS_MAX = 16
 
 
 def decode_column(values: pa.Array | pa.ChunkedArray) -> pa.Table:
-    """The events of a binary column as a table of EVENT_SCHEMA, row for row.
+    """Decode a binary column to a table of EVENT_SCHEMA with the same rows.
 
-    A value that can't be decoded gives nulls and an `error`; a null value (a tombstone) nulls only.
+    The row of a value that cannot be decoded has only an `error`; the row of a null value (a tombstone) has
+    only nulls.
     """
     tables = [_decode_piece(piece) for piece in _pieces(values)]
     return pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
 
 
 def _pieces(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
-    """The column in arrays of bounded size, so that 32-bit offsets do for what is made of each."""
+    """Yield the column as arrays of bounded size, so that 32-bit offsets suffice for the columns of each."""
     chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     chunked = chunked.cast(pa.large_binary())
     for start in range(0, len(chunked), _PIECE_ROWS):
@@ -50,18 +52,18 @@ def _of_bounded_bytes(piece: pa.Array) -> Iterator[pa.Array]:
 
 
 def _decode_piece(piece: pa.Array) -> pa.Table:
-    sink = EventSink(len(piece))
+    table = EventTableBuilder(len(piece))
     _, offsets_buffer, data_buffer = piece.buffers()
     offsets = np.frombuffer(offsets_buffer, "i8")[piece.offset : piece.offset + len(piece) + 1]
     data = np.frombuffer(data_buffer or b"", "u1")
     rows = np.flatnonzero(piece.is_valid().to_numpy(zero_copy_only=False))
     for length, same in _by_length(np.diff(offsets), rows):
-        _LengthGroup(sink, data, offsets[:-1], length).decode(same)
-    return sink.table()
+        _LengthGroup(table, data, offsets[:-1], length).decode(same)
+    return table.table()
 
 
-def _by_length(lengths: Array, rows: Rows) -> Iterator[tuple[int, Rows]]:
-    """Rows of each length, in order of rows."""
+def _by_length(lengths: NdArray, rows: Rows) -> Iterator[tuple[int, Rows]]:
+    """Yield each length of the values in `rows`, and the rows of that length, ascending."""
     given = lengths[rows]
     narrow = given.astype("u2") if len(given) and given.max() <= 0xFFFF else given
     ordered = np.argsort(narrow, kind="stable")
@@ -72,14 +74,14 @@ def _by_length(lengths: Array, rows: Rows) -> Iterator[tuple[int, Rows]]:
 
 
 class _LengthGroup:
-    """Values of one length: shapes are learned from rows that none of those known matches."""
+    """Decode values of one length; learn a layout from each row that no known layout matches."""
 
-    def __init__(self, sink: EventSink, data: Array, starts: Array, length: int) -> None:
-        self._sink = sink
+    def __init__(self, table: EventTableBuilder, data: NdArray, starts: NdArray, length: int) -> None:
+        self._table = table
         self._data = data
         self._starts = starts
         self._length = length
-        self._shapes: list[Shape] = []
+        self._layouts: list[ValueLayout] = []
 
     def decode(self, rows: Rows) -> None:
         for start in range(0, len(rows), _BLOCK_ROWS):
@@ -89,53 +91,53 @@ class _LengthGroup:
             else:
                 self._block(block, gather(self._data, self._starts[block], self._length))
 
-    def _block(self, rows: Rows, values: Array) -> None:
-        for shape in self._shapes:
-            rows, values = self._put_matching(shape, rows, values)
+    def _block(self, rows: Rows, values: NdArray) -> None:
+        for layout in self._layouts:
+            rows, values = self._put_matching(layout, rows, values)
             if not len(rows):
                 return
         learned_little = 0
-        while len(rows) >= _FEW_ROWS and learned_little < _MAX_POOR_SHAPES:
+        while len(rows) >= _FEW_ROWS and learned_little < _POOR_LAYOUTS_MAX:
             before = len(rows)
             rows, values = self._learn(rows, values)
             learned_little += before - len(rows) < _FEW_ROWS
         self._one_by_one(rows)
 
-    def _learn(self, rows: Rows, values: Array) -> tuple[Rows, Array]:
-        """Decodes the first row, and all that have its shape; returns the rows that are left."""
+    def _learn(self, rows: Rows, values: NdArray) -> tuple[Rows, NdArray]:
+        """Decode the first row and all rows with the same layout; return the other rows and their values."""
         value = values[0].tobytes()
         trace: Trace = []
         try:
             event = decode_traced(value, None, trace)
         except CorruptInputError as error:
-            self._sink.put_error(int(rows[0]), str(error))
+            self._table.put_error(int(rows[0]), str(error))
             return rows[1:], values[1:]
-        shape = shape_of(value, event, trace)
-        if shape is None:
-            self._sink.put_event(int(rows[0]), event)
+        layout = layout_of(value, event, trace)
+        if layout is None:
+            self._table.put_event(int(rows[0]), event)
             return rows[1:], values[1:]
         before = len(rows)
-        rows, values = self._put_matching(shape, rows, values)
+        rows, values = self._put_matching(layout, rows, values)
         if before - len(rows) >= _FEW_ROWS:
-            self._shapes.append(shape)
+            self._layouts.append(layout)
         return rows, values
 
-    def _put_matching(self, shape: Shape, rows: Rows, values: Array) -> tuple[Rows, Array]:
-        same = shape.matches(values)
+    def _put_matching(self, layout: ValueLayout, rows: Rows, values: NdArray) -> tuple[Rows, NdArray]:
+        same = layout.matches(values)
         if same.all():
-            self._put(shape, rows, values)
+            self._put(layout, rows, values)
             return rows[:0], values[:0]
         if same.any():
-            self._put(shape, rows[same], values[same])
+            self._put(layout, rows[same], values[same])
             return rows[~same], values[~same]
         return rows, values
 
-    def _put(self, shape: Shape, rows: Rows, values: Array) -> None:
-        columns, good = shape.columns(values)
+    def _put(self, layout: ValueLayout, rows: Rows, values: NdArray) -> None:
+        columns, good = layout.columns(values)
         if not good.all():
             self._one_by_one(rows[~good])
             rows, columns = rows[good], {name: column[good] for name, column in columns.items()}
-        self._sink.put(rows, shape.kind, columns)
+        self._table.put(rows, layout.kind, columns)
 
     def _one_by_one(self, rows: Rows) -> None:
         for row in rows.tolist():
@@ -143,6 +145,6 @@ class _LengthGroup:
             try:
                 event = decode(self._data[start : start + self._length].tobytes())
             except CorruptInputError as error:
-                self._sink.put_error(row, str(error))
+                self._table.put_error(row, str(error))
             else:
-                self._sink.put_event(row, event)
+                self._table.put_event(row, event)

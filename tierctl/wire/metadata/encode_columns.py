@@ -1,8 +1,8 @@
-"""A table of events back to the column of values it was decoded from, and single rows of it to events.
+"""The columnar encoder: a table of events to the column of values, and single rows of it to events.
 
-Rows with the same nulls, lengths and flags have the same shape (wire/shapes.py): one of them is written by
-the scalar codec and serves as the template for the rest. Rows with tags, and rows whose numbers don't fit,
-take the scalar path.
+Rows with the same null columns, lengths and flags have the same byte layout: the scalar codec encodes one of
+them, and its bytes are the template of the others. Rows with tags, and rows with numbers that do not fit, are
+encoded by the scalar codec.
 """
 
 from dataclasses import fields
@@ -12,26 +12,36 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import UsageError
-from tierctl.model.events import MetadataEvent, RemotePartitionDeleteMetadata, dialect_of
-from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
-from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, EVENT_TYPES, STATE_NAMES, UUID
+from tierctl.model.events import MetadataEvent, dialect_of
+from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, STATE_NAMES, UUID
 from tierctl.wire.metadata.codec import Trace
-from tierctl.wire.metadata.event_table import FIXED_COLUMNS, Array, Rows, gather, scatter
-from tierctl.wire.metadata.value_shapes import EPOCHS, Shape, shape_of
+from tierctl.wire.metadata.event_table import (
+    ARRAY_COLUMNS,
+    BYTES_COLUMNS,
+    FIXED_COLUMNS,
+    FLAG_COLUMNS,
+    STATE_COLUMNS,
+    NdArray,
+    Rows,
+    gather,
+    scatter,
+)
+from tierctl.wire.metadata.schema import KAFKA_RECORDS
+from tierctl.wire.metadata.value_layouts import ValueLayout, layout_of
 from tierctl.wire.metadata.values import encode, encode_traced
 
 _BATCH_ROWS = 1 << 20
 _BLOCK_ROWS = 4096
 _FEW_ROWS = 8
-_MAX_BINARY_BYTES = (1 << 31) - 1
-_INT32 = np.iinfo("i4")
+_BINARY_BYTES_MAX = (1 << 31) - 1
+_RECORDS = {record.event.type: record for record in KAFKA_RECORDS}
 
 
 def encode_column(table: pa.Table) -> pa.Array:
-    """The values of a table of EVENT_SCHEMA, row for row; null where a row holds no event.
+    """Encode a table of EVENT_SCHEMA to a column of values with the same rows; null for a row without event.
 
-    A binary array, or a large one when the values have 2 GiB or more. Raises UsageError for a row that the
-    format can't hold.
+    The result is a binary array, or a large binary array if the values have 2 GiB or more. Raise UsageError
+    for a row that the format cannot hold.
     """
     table = table.select(EVENT_SCHEMA.names)
     if table.schema != EVENT_SCHEMA:
@@ -42,29 +52,31 @@ def encode_column(table: pa.Table) -> pa.Array:
     ]
     if not pieces:
         return pa.array([], pa.binary())
-    fits = sum(piece.nbytes for piece in pieces) <= _MAX_BINARY_BYTES
+    fits = sum(piece.nbytes for piece in pieces) <= _BINARY_BYTES_MAX
     return pa.concat_arrays([piece.cast(pa.binary()) for piece in pieces] if fits else pieces)
 
 
 def event_at(table: pa.Table, row: int) -> MetadataEvent | None:
-    """One row as an event; None for a tombstone or a row that failed."""
+    """Return one row of a table of EVENT_SCHEMA as an event; None for a tombstone or a row with an error."""
     values = {name: table.column(name)[row].as_py() for name in EVENT_SCHEMA.names}
     if values["type"] is None:
         return None
-    event = next(event for event in EVENT_TYPES if event.type == values["type"])
+    record = _RECORDS[values["type"]]
     values.update(_tags(values["unknown_tags"] or []))
-    values[EPOCHS] = tuple(tuple(pair) for pair in values[EPOCHS] or ())
-    states = RemotePartitionDeleteState if event is RemotePartitionDeleteMetadata else RemoteLogSegmentState
-    try:
-        values["state"] = states(values["state"])
-    except ValueError:
-        raise UsageError(f"row {row}: {values['state']!r} is no state of a {event.type}") from None
-    made: MetadataEvent = event(**{f.name: values[f.name] for f in fields(event)})
-    return made
+    for name in ARRAY_COLUMNS:
+        values[name] = tuple(tuple(element) for element in values[name] or ())
+    if record.states is not None:
+        try:
+            values["state"] = record.states(values["state"])
+        except ValueError:
+            found = f"{values['state']!r} is no state of a {record.event.type}"
+            raise UsageError(f"row {row}: {found}") from None
+    event: MetadataEvent = record.event(**{f.name: values[f.name] for f in fields(record.event)})
+    return event
 
 
 def _tags(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """The column's tags as an event's `unknown_tags` and `nested_tags`."""
+    """Return the tags of one row as an event's `unknown_tags` and `nested_tags`."""
     places: dict[str, list[tuple[int, bytes]]] = {}
     for row in rows:
         places.setdefault(row["place"], []).append((row["tag"], row["data"]))
@@ -73,7 +85,7 @@ def _tags(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class _Encoder:
-    """One batch: its columns as NumPy arrays, and the values made so far."""
+    """Encode one batch: its columns as NumPy arrays, and the values encoded so far."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -81,20 +93,22 @@ class _Encoder:
         columns = {name: _only_chunk(table.column(name)) for name in table.column_names}
         self._nulls = {name: _mask(column.is_null()) for name, column in columns.items()}
         self._fixed = {
-            name: _fixed(columns[name], form) for name, form in FIXED_COLUMNS.items() if name != "state"
+            name: _state_codes(columns[name]) if name in STATE_COLUMNS else _fixed(columns[name], form)
+            for name, form in FIXED_COLUMNS.items()
         }
-        self._fixed["state"] = _state_codes(columns["state"])
-        self._txn = _mask(columns["txn_index_empty"].fill_null(False))
+        self._flags = [_mask(columns[name].fill_null(False)) for name in FLAG_COLUMNS]
         self._types = _indices(columns["type"])
-        self._items = {name: _bytes_items(columns[name]) for name in ("topic", "custom_metadata")}
-        epochs, self._has_pairs = _epoch_items(columns[EPOCHS])
-        self._items[EPOCHS] = epochs
+        self._items = {name: _bytes_items(columns[name]) for name in BYTES_COLUMNS}
+        self._is_regular = True
+        for name, array in ARRAY_COLUMNS.items():
+            self._items[name], is_regular = _array_items(columns[name], len(array.element.fields))
+            self._is_regular &= is_regular
         self._lengths = np.zeros(self._rows, np.int64)
-        self._parts: list[tuple[Rows, Array]] = []
+        self._parts: list[tuple[Rows, NdArray]] = []
 
     def values(self) -> pa.Array:
-        """The batch as a large binary array."""
-        for rows in self._same_shape():
+        """Return the batch's values as a large binary array."""
+        for rows in self._rows_by_layout():
             for start in range(0, len(rows), _BLOCK_ROWS):
                 self._block(rows[start : start + _BLOCK_ROWS])
         offsets = np.zeros(self._rows + 1, np.int64)
@@ -107,12 +121,14 @@ class _Encoder:
         buffers = [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)]
         return pa.Array.from_buffers(pa.large_binary(), self._rows, buffers)
 
-    def _same_shape(self) -> list[Rows]:
-        """Rows that hold an event, by what decides the shape."""
+    def _rows_by_layout(self) -> list[Rows]:
+        """Return the rows that hold an event, grouped by the facts that determine the byte layout."""
         nulls = np.zeros(self._rows, np.int64)
         for i, name in enumerate(EVENT_SCHEMA.names):
             nulls |= self._nulls[name].astype(np.int64) << i
-        code = _factorized(nulls * 2 + self._txn)
+        code = _factorized(nulls)
+        for flag in self._flags:
+            code = 2 * code + flag
         for part in (self._types, *(widths for _, widths, _ in self._items.values())):
             code = _factorized(code * (int(part.max(initial=0)) + 2) + part + 1)
         given = np.flatnonzero(~self._nulls["type"])
@@ -122,41 +138,47 @@ class _Encoder:
 
     def _block(self, rows: Rows) -> None:
         event = event_at(self._table, int(rows[0]))
-        shape, template = None, b""
-        if event is not None and self._has_pairs and len(rows) >= _FEW_ROWS:
+        layout, template = None, b""
+        if event is not None and self._is_regular and len(rows) >= _FEW_ROWS:
             trace: Trace = []
             template = encode_traced(event, dialect_of(event), trace)
-            shape = None if event.unknown_tags or event.nested_tags else shape_of(template, event, trace)
-        if shape is None:
+            has_tags = event.unknown_tags or event.nested_tags
+            layout = None if has_tags else layout_of(template, event, trace)
+        if layout is None:
             self._one_by_one(rows)
         else:
-            self._fill(rows, shape, template)
+            self._fill(rows, layout, template)
 
-    def _fill(self, rows: Rows, shape: Shape, template: bytes) -> None:
-        values = np.empty((len(rows), shape.length), "u1")
+    def _fill(self, rows: Rows, layout: ValueLayout, template: bytes) -> None:
+        values = np.empty((len(rows), layout.length), "u1")
         values[:] = np.frombuffer(template, "u1")
-        row_fields = values.view(shape.layout)[:, 0]
-        fits: Array = np.full(len(rows), True)
-        for name in shape.layout.names or ():
-            if name == EPOCHS:
-                fits = fits & self._fill_epochs(rows, row_fields[EPOCHS])
-            elif name == "state":
-                row_fields[name] = self._fixed[name][rows] - np.int8(shape.first_state)
+        row_fields = values.view(layout.fields)[:, 0]
+        fits: NdArray = np.full(len(rows), True)
+        for name in layout.fields.names or ():
+            if name in ARRAY_COLUMNS:
+                fits = fits & self._fill_array(rows, name, row_fields[name])
+            elif name in STATE_COLUMNS:
+                row_fields[name] = self._fixed[name][rows] - np.int8(layout.first_state)
             else:
                 row_fields[name] = self._fixed[name][rows]
-        for name, (position, width) in shape.texts.items():
+        for name, (position, width) in layout.texts.items():
             starts, _, items = self._items[name]
             values[:, position : position + width] = gather(items, starts[rows], width)
-        fits = fits & shape.columns(values)[1]
+        fits = fits & layout.columns(values)[1]
         self._one_by_one(rows[~fits])
         self._add(rows[fits], values if fits.all() else values[fits])
 
-    def _fill_epochs(self, rows: Rows, epochs: Array) -> Array:
-        starts, _, items = self._items[EPOCHS]
-        pairs = gather(items, starts[rows], 2 * epochs.shape[1]).reshape(len(rows), -1, 2)
-        epochs["epoch"], epochs["offset"] = pairs[..., 0], pairs[..., 1]
-        fits = (pairs[..., 0] >= _INT32.min) & (pairs[..., 0] <= _INT32.max)
-        return np.asarray(fits.all(axis=1))
+    def _fill_array(self, rows: Rows, name: str, elements: NdArray) -> NdArray:
+        """Write an array's numbers into `elements`; return which rows have numbers that fit the fields."""
+        starts, _, items = self._items[name]
+        inner = elements.dtype.names or ()
+        count = elements.shape[1]
+        numbers = gather(items, starts[rows], len(inner) * count).reshape(len(rows), count, len(inner))
+        fits: NdArray = np.full(len(rows), True)
+        for i, field in enumerate(inner):
+            elements[field] = numbers[..., i]
+            fits &= (elements[field] == numbers[..., i]).all(axis=1)
+        return fits
 
     def _one_by_one(self, rows: Rows) -> None:
         for row in rows.tolist():
@@ -165,7 +187,7 @@ class _Encoder:
                 value = encode(event, dialect_of(event))
                 self._add(np.array([row], np.intp), np.frombuffer(value, "u1").reshape(1, -1))
 
-    def _add(self, rows: Rows, values: Array) -> None:
+    def _add(self, rows: Rows, values: NdArray) -> None:
         self._lengths[rows] = values.shape[1]
         self._parts.append((rows, values))
 
@@ -174,30 +196,30 @@ def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _mask(array: pa.Array) -> Array:
-    mask: Array = array.to_numpy(zero_copy_only=False)
+def _mask(array: pa.Array) -> NdArray:
+    mask: NdArray = array.to_numpy(zero_copy_only=False)
     return mask
 
 
-def _fixed(array: pa.Array, form: str) -> Array:
-    """The values of a column of one width; what lies under nulls has no meaning."""
+def _fixed(array: pa.Array, form: str) -> NdArray:
+    """Return the values of a column of fixed width; the value of a null is undefined."""
     storage = array.storage if array.type == UUID else array
     buffer = storage.buffers()[1] or b""
     return np.frombuffer(buffer, form)[storage.offset : storage.offset + len(storage)]
 
 
-def _indices(array: pa.DictionaryArray) -> Array:
+def _indices(array: pa.DictionaryArray) -> NdArray:
     return _fixed(array.indices.fill_null(-1), "i1").astype(np.int64)
 
 
-def _state_codes(array: pa.DictionaryArray) -> Array:
+def _state_codes(array: pa.DictionaryArray) -> NdArray:
     names = array.dictionary.to_pylist()
     codes = [STATE_NAMES.index(name) if name in STATE_NAMES else -1 for name in names]
     return np.array([*codes, -1], "i1")[_indices(array)]
 
 
-_Items = tuple[Array, Array, Array]
-"""Start and number of a row's items (-1 for null), and the items of all rows."""
+_Items = tuple[NdArray, NdArray, NdArray]
+"""The start and the number of each row's items (-1 for null), and the items of all rows."""
 
 
 def _bytes_items(array: pa.Array) -> _Items:
@@ -208,20 +230,19 @@ def _bytes_items(array: pa.Array) -> _Items:
     return offsets[:-1], widths, np.frombuffer(data or b"", "u1")
 
 
-def _epoch_items(array: pa.ListArray) -> tuple[_Items, bool]:
-    """The items of all pairs, and whether they are pairs."""
+def _array_items(array: pa.ListArray, width: int) -> tuple[_Items, bool]:
+    """Return the items of a column of arrays, and whether all elements have `width` numbers, none null."""
     inner = array.values
     outer_offsets = array.offsets.to_numpy(zero_copy_only=False)
     inner_offsets = inner.offsets.to_numpy(zero_copy_only=False)
     starts = inner_offsets[outer_offsets].astype(np.int64)
     widths = np.where(_mask(array.is_null()), -1, np.diff(starts))
-    are_pairs = (
-        not inner.null_count and not inner.values.null_count and bool((np.diff(inner_offsets) == 2).all())
-    )
-    return (starts[:-1], widths, inner.values.to_numpy(zero_copy_only=False)), are_pairs
+    has_nulls = inner.null_count or inner.values.null_count
+    is_regular = not has_nulls and bool((np.diff(inner_offsets) == width).all())
+    return (starts[:-1], widths, inner.values.to_numpy(zero_copy_only=False)), is_regular
 
 
-def _factorized(values: Array) -> Array:
-    """Small numbers in the place of `values`, equal where they are."""
-    codes: Array = pa.array(values).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+def _factorized(values: NdArray) -> NdArray:
+    """Replace `values` by small numbers that are equal where the values are equal."""
+    codes: NdArray = pa.array(values).dictionary_encode().indices.to_numpy(zero_copy_only=False)
     return codes.astype(np.int64)

@@ -1,7 +1,7 @@
-"""The table of decoded events while it is being filled, shape by shape, in any order of rows.
+"""Builds the table of decoded events from groups of rows, in any order of rows.
 
-Everything that is the same for all rows of one kind (type, dialect, which columns are null, lengths, tags)
-is kept once a kind; a row holds the number of its kind.
+Facts that all rows of a group share (type, dialect, null columns, lengths, flags, tags) are stored once per
+group, as an `EventKind`; a row holds the number of its kind.
 """
 
 from collections.abc import Mapping
@@ -15,77 +15,101 @@ from numpy.lib.stride_tricks import sliding_window_view
 from tierctl.model.events import MetadataEvent, dialect_of
 from tierctl.model.ids import Uuid
 from tierctl.wire.metadata.arrow_types import DIALECT_NAMES, EVENT_SCHEMA, STATE_NAMES, TYPE_NAMES, UUID
+from tierctl.wire.metadata.schema import EVENT_FIELDS, Array, Field, Fixed, Flag, Variable
 
-Array = npt.NDArray[Any]
+NdArray = npt.NDArray[Any]
 Rows = npt.NDArray[np.intp]
 
-NOTHING = -1
-_FORMATS = {UUID: "V16", pa.int32(): "i4", pa.int64(): "i8"}
-FIXED_COLUMNS = {f.name: _FORMATS[f.type] for f in EVENT_SCHEMA if f.type in _FORMATS} | {"state": "i1"}
-VARIABLE_COLUMNS = {"topic": "u1", "custom_metadata": "u1", "segment_leader_epochs": "i8"}
+NULL = -1
+_FORMATS = {Fixed.INT8: "i1", Fixed.INT32: "i4", Fixed.INT64: "i8", Fixed.UUID: "V16"}
+_FIELDS = [field for field in EVENT_FIELDS if isinstance(field, Field)]
+
+FIXED_COLUMNS: dict[str, str] = {
+    field.name: _FORMATS[field.kind] for field in _FIELDS if isinstance(field.kind, Fixed)
+}
+"""The NumPy format of each column of fixed width; a state is its index in STATE_NAMES."""
+ARRAY_COLUMNS: dict[str, Array] = {
+    field.name: field.kind for field in _FIELDS if isinstance(field.kind, Array)
+}
+BYTES_COLUMNS = tuple(field.name for field in _FIELDS if isinstance(field.kind, Variable))
+VARIABLE_COLUMNS: dict[str, str] = {
+    field.name: "i8" if isinstance(field.kind, Array) else "u1"
+    for field in _FIELDS
+    if isinstance(field.kind, Variable | Array)
+}
+"""The NumPy format of the items of each column of variable length: bytes, or the numbers of an array."""
+STATE_COLUMNS = tuple(field.name for field in _FIELDS if field.states is not None)
+FLAG_COLUMNS = tuple(field.name for field in EVENT_FIELDS if isinstance(field, Flag))
 _STATE_CODES = {str(name): code for code, name in enumerate(STATE_NAMES)}
 
 Tags = tuple[tuple[str, int, bytes], ...]
 
 
-class Kind(NamedTuple):
-    """What rows have in common. A width is in items of the column, NOTHING for null."""
+class EventKind(NamedTuple):
+    """The facts that all rows of a group share.
+
+    `present` names the columns of fixed width that are not null. `widths` are the numbers of items in
+    VARIABLE_COLUMNS, and `flags` the values (0 or 1) of FLAG_COLUMNS; NULL is null.
+    """
 
     type_code: int
     dialect_code: int
     present: frozenset[str]
-    """Fixed columns that are not null."""
     widths: tuple[int, ...]
-    """Of VARIABLE_COLUMNS, in order."""
-    txn_index_empty: int
+    flags: tuple[int, ...]
     tags: Tags
 
 
-def kind_of(event: MetadataEvent) -> Kind:
-    """The kind of rows that `event` belongs to."""
+def kind_of(event: MetadataEvent) -> EventKind:
+    """Return the kind of the rows that `event` belongs to."""
     given = {name for name in EVENT_SCHEMA.names if getattr(event, name, None) is not None}
-    txn = getattr(event, "txn_index_empty", None)
     tags = [("", tag, data) for tag, data in event.unknown_tags]
     tags += [(place, tag, data) for place, kept in event.nested_tags for tag, data in kept]
-    return Kind(
+    items = (_items(event, name) for name in VARIABLE_COLUMNS)
+    return EventKind(
         TYPE_NAMES.index(event.type),
         DIALECT_NAMES.index(dialect_of(event)),
         frozenset(given & FIXED_COLUMNS.keys()),
-        tuple(len(items[0]) if (items := _items(event, name)) else NOTHING for name in VARIABLE_COLUMNS),
-        NOTHING if txn is None else int(txn),
+        tuple(NULL if item is None else len(item) for item in items),
+        tuple(int(getattr(event, name)) if name in given else NULL for name in FLAG_COLUMNS),
         tuple(tags),
     )
 
 
-def _items(event: MetadataEvent, name: str) -> tuple[Array] | None:
-    """A variable column's items in one event; None for null."""
+def _items(event: MetadataEvent, name: str) -> NdArray | None:
+    """Return the items of a variable column in one event; None for null."""
     value = getattr(event, name, None)
     if value is None:
         return None
-    if name == "segment_leader_epochs":
-        return (np.array(value, "i8").reshape(-1),)
-    return (np.frombuffer(value.encode("utf-8") if isinstance(value, str) else value, "u1"),)
+    if name in ARRAY_COLUMNS:
+        return np.array(value, "i8").reshape(-1)
+    return np.frombuffer(value.encode("utf-8") if isinstance(value, str) else value, "u1")
 
 
 def _raw(value: Any) -> Any:
+    """Return a value as its column holds it."""
     if isinstance(value, Uuid):
         return np.void(value.bytes)
     return _STATE_CODES[value] if isinstance(value, str) else value
 
 
-class EventSink:
-    """Columns of `rows` events; rows that nothing is put into stay null."""
+class EventTableBuilder:
+    """Build a table of EVENT_SCHEMA with a given number of rows; rows that are never put are null."""
 
     def __init__(self, rows: int) -> None:
         self._rows = rows
-        self._kinds: dict[Kind, int] = {}
-        self._kind = np.full(rows, NOTHING, np.int32)
+        self._kinds: dict[EventKind, int] = {}
+        self._kind = np.full(rows, NULL, np.int32)
         self._fixed = {name: np.zeros(rows, form) for name, form in FIXED_COLUMNS.items()}
-        self._parts: dict[str, list[tuple[Rows, Array]]] = {name: [] for name in VARIABLE_COLUMNS}
+        self._parts: dict[str, list[tuple[Rows, NdArray]]] = {name: [] for name in VARIABLE_COLUMNS}
         self._errors: dict[int, str] = {}
 
-    def put(self, rows: Rows, kind: Kind, columns: Mapping[str, Array]) -> None:
-        """Rows of one kind: fixed columns of len(rows), variable ones as a matrix of a row a row."""
+    def put(self, rows: Rows, kind: EventKind, columns: Mapping[str, NdArray]) -> None:
+        """Set `rows` of one kind.
+
+        A column of fixed width has one value per row; one of variable length is a matrix with the items of
+        one row per row.
+        """
         self._kind[rows] = self._kinds.setdefault(kind, len(self._kinds))
         for name, values in columns.items():
             if name in self._parts:
@@ -94,60 +118,67 @@ class EventSink:
                 self._fixed[name][rows] = values
 
     def put_event(self, row: int, event: MetadataEvent) -> None:
-        """One row."""
+        """Set one row to an event."""
         kind = kind_of(event)
         columns: dict[str, Any] = {name: _raw(getattr(event, name)) for name in kind.present}
         for name in VARIABLE_COLUMNS:
-            if items := _items(event, name):
-                columns[name] = items[0].reshape(1, -1)
+            items = _items(event, name)
+            if items is not None:
+                columns[name] = items.reshape(1, -1)
         self.put(np.array([row], np.intp), kind, columns)
 
     def put_error(self, row: int, error: str) -> None:
-        """A row that can't be decoded."""
+        """Set one row to the error of a value that cannot be decoded."""
         self._errors[row] = error
 
     def table(self) -> pa.Table:
-        """Everything put so far, as a table of EVENT_SCHEMA."""
+        """Return the table of all rows."""
         columns = {
-            "topic": self._bytes("topic", pa.string()),
-            "custom_metadata": self._bytes("custom_metadata", pa.binary()),
-            "segment_leader_epochs": self._epochs(),
-            "state": self._names(self._fixed["state"], STATE_NAMES),
             "type": self._names(self._by_kind([k.type_code for k in self._kinds], "i1"), TYPE_NAMES),
             "dialect": self._names(self._by_kind([k.dialect_code for k in self._kinds], "i1"), DIALECT_NAMES),
-            "txn_index_empty": self._txn_index_empty(),
             "unknown_tags": self._tags(),
             "error": self._error_column(),
         }
-        arrays = [
-            columns[f.name] if f.name in columns else self._numbers(f.name, f.type) for f in EVENT_SCHEMA
-        ]
+        arrays = [columns[f.name] if f.name in columns else self._column(f) for f in EVENT_SCHEMA]
         return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
 
-    def _by_kind(self, values: list[Any], form: str) -> Array:
-        """A value for each row by its kind; the row without one takes the last, which is zero."""
+    def _column(self, field: pa.Field) -> pa.Array:
+        """Return the column of one of EVENT_FIELDS."""
+        if field.name in STATE_COLUMNS:
+            return self._names(self._fixed[field.name], STATE_NAMES)
+        if field.name in FIXED_COLUMNS:
+            return self._fixed_column(field.name, field.type)
+        if field.name in ARRAY_COLUMNS:
+            return self._array_column(field.name, field.type)
+        if field.name in FLAG_COLUMNS:
+            return self._flag_column(field.name)
+        return self._bytes_column(field.name, field.type)
+
+    def _by_kind(self, values: list[Any], form: str) -> NdArray:
+        """Return `values[kind]` of each row; 0 for a row without a kind, whose NULL is the last index."""
         return np.array([*values, 0], form)[self._kind]
 
-    def _numbers(self, name: str, kind: pa.DataType) -> pa.Array:
+    def _fixed_column(self, name: str, kind: pa.DataType) -> pa.Array:
         is_given = self._by_kind([name in k.present for k in self._kinds], "?")
         storage = pa.binary(16) if kind == UUID else kind
         array = _from_numpy(storage, self._fixed[name], is_given)
         return pa.ExtensionArray.from_storage(UUID, array) if kind == UUID else array
 
-    def _names(self, codes: Array, names: tuple[str, ...]) -> pa.Array:
-        indices = _from_numpy(pa.int8(), codes, self._kind != NOTHING)
+    def _names(self, codes: NdArray, names: tuple[str, ...]) -> pa.Array:
+        indices = _from_numpy(pa.int8(), codes, self._kind != NULL)
         return pa.DictionaryArray.from_arrays(indices, pa.array(map(str, names), pa.string()))
 
-    def _txn_index_empty(self) -> pa.Array:
-        values = self._by_kind([k.txn_index_empty for k in self._kinds], "i1")
-        is_given = self._by_kind([k.txn_index_empty != NOTHING for k in self._kinds], "?")
+    def _flag_column(self, name: str) -> pa.Array:
+        index = FLAG_COLUMNS.index(name)
+        values = self._by_kind([k.flags[index] for k in self._kinds], "i1")
+        is_given = self._by_kind([k.flags[index] != NULL for k in self._kinds], "?")
         return pa.array(values == 1, pa.bool_(), mask=~is_given)
 
-    def _items(self, name: str) -> tuple[Array, Array, Array]:
-        """Offsets, items and validity of a variable column."""
+    def _items(self, name: str) -> tuple[NdArray, NdArray, NdArray]:
+        """Return the offsets, the items and the validity of a variable column."""
         index = list(VARIABLE_COLUMNS).index(name)
         widths = self._by_kind([k.widths[index] for k in self._kinds], "i8")
-        is_given = (self._kind != NOTHING) & (widths != NOTHING)
+        is_given = (self._kind != NULL) & (widths != NULL)
         offsets = np.zeros(self._rows + 1, np.int64)
         np.cumsum(np.where(is_given, widths, 0), out=offsets[1:])
         items = np.empty(offsets[-1], VARIABLE_COLUMNS[name])
@@ -155,17 +186,17 @@ class EventSink:
             scatter(items, offsets[rows], matrix)
         return offsets, items, is_given
 
-    def _bytes(self, name: str, kind: pa.DataType) -> pa.Array:
+    def _bytes_column(self, name: str, kind: pa.DataType) -> pa.Array:
         offsets, items, is_given = self._items(name)
         buffers = [_bitmap(is_given), pa.py_buffer(offsets.astype("i4")), pa.py_buffer(items)]
         return pa.Array.from_buffers(kind, self._rows, buffers)
 
-    def _epochs(self) -> pa.Array:
-        offsets, items, is_given = self._items("segment_leader_epochs")
-        pairs = np.arange(0, len(items) + 1, 2, dtype="i4")
-        inner = pa.ListArray.from_arrays(pa.array(pairs), pa.array(items))
-        buffers = [_bitmap(is_given), pa.py_buffer((offsets // 2).astype("i4"))]
-        kind = EVENT_SCHEMA.field("segment_leader_epochs").type
+    def _array_column(self, name: str, kind: pa.DataType) -> pa.Array:
+        offsets, items, is_given = self._items(name)
+        width = len(ARRAY_COLUMNS[name].element.fields)
+        elements = np.arange(0, len(items) + 1, width, dtype="i4")
+        inner = pa.ListArray.from_arrays(pa.array(elements), pa.array(items))
+        buffers = [_bitmap(is_given), pa.py_buffer((offsets // width).astype("i4"))]
         return pa.Array.from_buffers(kind, self._rows, buffers, children=[inner])
 
     def _tags(self) -> pa.Array:
@@ -182,24 +213,24 @@ class EventSink:
         return pa.array([self._errors.get(row) for row in range(self._rows)], pa.string())
 
 
-def scatter(items: Array, starts: Array, matrix: Array) -> None:
-    """Writes each row of `matrix` into `items` at its start, one copy a row."""
+def scatter(items: NdArray, starts: NdArray, matrix: NdArray) -> None:
+    """Copy row i of `matrix` into `items` at index `starts[i]`, with one copy per row."""
     width = matrix.shape[1]
     if width and len(matrix):
         sliding_window_view(items, width, writeable=True)[starts] = matrix
 
 
-def gather(items: Array, starts: Array, width: int) -> Array:
-    """A matrix of the `width` items from each start, one copy a row."""
+def gather(items: NdArray, starts: NdArray, width: int) -> NdArray:
+    """Return a matrix whose row i has the `width` items from index `starts[i]`, with one copy per row."""
     if not width or not len(starts):
         return np.empty((len(starts), width), items.dtype)
-    taken: Array = sliding_window_view(items, width)[starts]
-    return taken
+    rows: NdArray = sliding_window_view(items, width)[starts]
+    return rows
 
 
-def _bitmap(is_given: Array) -> pa.Buffer | None:
+def _bitmap(is_given: NdArray) -> pa.Buffer | None:
     return None if is_given.all() else pa.py_buffer(np.packbits(is_given, bitorder="little"))
 
 
-def _from_numpy(kind: pa.DataType, values: Array, is_given: Array) -> pa.Array:
+def _from_numpy(kind: pa.DataType, values: NdArray, is_given: NdArray) -> pa.Array:
     return pa.Array.from_buffers(kind, len(values), [_bitmap(is_given), pa.py_buffer(values)])

@@ -1,11 +1,14 @@
-"""The records tierctl reads and writes, as data.
+"""The layouts of the records that tierctl reads and writes, as data.
 
-This is the only description of their layout: the scalar codec (wire/codec.py), the columnar one
-(wire/columns.py) and the formatter in Java (formatter/describe.py) all read it. Sources: Apache Kafka's
-storage/src/main/resources/message/*.json for the kafka dialect, KIP-405's "Message Format" for kip405 and
-"Internal flat-file store format" for what is stored. Field names are those of the events in `tierctl.model`.
+This is the only description of these layouts: the scalar codec, the columnar codec, the JSON fields, the
+columns of `format` and of the Spark source, and the formatter in Java all derive from it. To add a field, add
+it to the table below, to the records that have it, and to their dataclasses in `tierctl.model.events`.
+
+Sources: Apache Kafka's storage/src/main/resources/message/*.json for the kafka dialect, KIP-405's "Message
+Format" for the kip405 dialect and "Internal flat-file store format" for the flat-file store.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -20,9 +23,11 @@ from tierctl.model.events import (
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.model.stored import StoredPartitionState, StoredSegment, StoredValue
 
+States = type[RemoteLogSegmentState] | type[RemotePartitionDeleteState]
+
 
 class Fixed(Enum):
-    """Types of one width; the value is the `struct` code, big-endian."""
+    """Types of one width; the value is the code of the `struct` module, big-endian."""
 
     INT8 = "b"
     INT32 = "i"
@@ -31,7 +36,7 @@ class Fixed(Enum):
 
 
 class Variable(Enum):
-    """Types whose length precedes them: compact (length + 1 as uvarint) in flexible records."""
+    """Types with a length before the payload; in flexible records the length is compact (length + 1)."""
 
     STRING = "string"
     BYTES = "bytes"
@@ -40,16 +45,16 @@ class Variable(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field; `states` names the enum whose ids an INT8 holds."""
+    """One field. An INT8 field with `states` holds the id of a member of that enum."""
 
     name: str
     kind: "Fixed | Variable | Struct | Array"
-    states: type[RemoteLogSegmentState] | type[RemotePartitionDeleteState] | None = None
+    states: States | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A tagged bool that is written only when it is true."""
+    """A tagged bool field, which is written only if it is true."""
 
     name: str
     tag: int
@@ -65,16 +70,16 @@ class Struct:
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """A counted sequence; events hold it as a tuple of tuples."""
+    """A sequence with its length before it; an event holds it as a tuple of tuples."""
 
     element: Struct
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a decoded event must fulfil: `field`, the one to blame, is not below `least`.
+    """A condition on a decoded event: the value of `field` is at least `least`.
 
-    `least` is a number or another field's name; None asks only that the field is not empty.
+    `least` is a number or the name of another field; with None, the value must not be empty.
     """
 
     field: str
@@ -82,7 +87,7 @@ class Rule:
     least: int | str | None = None
 
     def holds(self, event: Any) -> Any:
-        """Whether the event fulfils it; row by row when the event's fields are columns."""
+        """Return whether `event` satisfies the rule; an array of bools if its fields are columns."""
         value = getattr(event, self.field)
         if self.least is None:
             return bool(value)
@@ -91,42 +96,63 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSchema:
-    """One record: version 0 of `api_key`. `flexible` records are compact and carry tagged fields."""
+    """The layout of version 0 of one record; `flexible` records have compact lengths and tagged fields."""
 
     api_key: int
     name: str
-    event: type
+    event: type[Any]
     body: Struct
     flexible: bool
     rules: tuple[Rule, ...] = ()
 
+    @property
+    def states(self) -> States | None:
+        """Return the enum of the record's `state` field; None if it has none."""
+        return next((field.states for field in leaf_fields(self.body) if field.states), None)
 
-_TOPIC_ID_PARTITION = Struct(
-    (
-        Field("topic", Variable.STRING),
-        Field("topic_id", Fixed.UUID),
-        Field("partition", Fixed.INT32),
-    )
+
+def leaf_fields(body: Struct) -> Iterator[Field]:
+    """Yield the fields of a struct and of its nested structs, in wire order."""
+    for field in body.fields:
+        if isinstance(field.kind, Struct):
+            yield from leaf_fields(field.kind)
+        else:
+            yield field
+
+
+EVENT_FIELDS: tuple[Field | Flag, ...] = (
+    _TOPIC := Field("topic", Variable.STRING),
+    _TOPIC_ID := Field("topic_id", Fixed.UUID),
+    _PARTITION := Field("partition", Fixed.INT32),
+    _SEGMENT_ID := Field("segment_id", Fixed.UUID),
+    _START_OFFSET := Field("start_offset", Fixed.INT64),
+    _END_OFFSET := Field("end_offset", Fixed.INT64),
+    _BROKER_ID := Field("broker_id", Fixed.INT32),
+    _LEADER_EPOCH := Field("leader_epoch", Fixed.INT32),
+    _EPOCH := Field("epoch", Fixed.INT32),
+    _MAX_TIMESTAMP := Field("max_timestamp_ms", Fixed.INT64),
+    _EVENT_TIMESTAMP := Field("event_timestamp_ms", Fixed.INT64),
+    _LEADER_EPOCHS := Field(
+        "segment_leader_epochs",
+        Array(Struct((Field("epoch", Fixed.INT32), Field("offset", Fixed.INT64)))),
+    ),
+    _SIZE := Field("segment_size_in_bytes", Fixed.INT32),
+    _CUSTOM_METADATA := Field("custom_metadata", Variable.NULLABLE_BYTES),
+    _STATE := Field("state", Fixed.INT8, RemoteLogSegmentState),
+    # Written since Kafka 4.0 (KAFKA-16780).
+    _TXN_INDEX_EMPTY := Flag("txn_index_empty", 0),
 )
-_SEGMENT_ID = Struct(
-    (Field("topic_id_partition", _TOPIC_ID_PARTITION), Field("segment_id", Fixed.UUID)),
-)
-_EPOCHS = Field(
-    "segment_leader_epochs",
-    Array(Struct((Field("epoch", Fixed.INT32), Field("offset", Fixed.INT64)))),
-)
-_OFFSETS = (Field("start_offset", Fixed.INT64), Field("end_offset", Fixed.INT64))
-_TIMES = (Field("max_timestamp_ms", Fixed.INT64), Field("event_timestamp_ms", Fixed.INT64))
-_SIZE = Field("segment_size_in_bytes", Fixed.INT32)
-_CUSTOM = Field("custom_metadata", Variable.NULLABLE_BYTES)
-_STATE = Field("state", Fixed.INT8, RemoteLogSegmentState)
+"""The table of the fields of metadata events; its order is that of columns and JSON keys everywhere."""
+
+# The same column as `_STATE`, with the states of a partition's deletion.
 _DELETE_STATE = Field("state", Fixed.INT8, RemotePartitionDeleteState)
-_EVENT_TIME = Field("event_timestamp_ms", Fixed.INT64)
-_BROKER = Field("broker_id", Fixed.INT32)
-_LEADER_EPOCH = Field("leader_epoch", Fixed.INT32)
 
-# Written since Kafka 4.0 (KAFKA-16780).
-_TXN_INDEX_EMPTY = Flag("txn_index_empty", 0)
+FIELD_NAMES = (*(field.name for field in EVENT_FIELDS), "type")
+"""The names of the columns and JSON keys that metadata events have, in order."""
+
+_TOPIC_ID_PARTITION = Field("topic_id_partition", Struct((_TOPIC, _TOPIC_ID, _PARTITION)))
+_REMOTE_LOG_SEGMENT_ID = Field("remote_log_segment_id", Struct((_TOPIC_ID_PARTITION, _SEGMENT_ID)))
+_TIMES = (_MAX_TIMESTAMP, _EVENT_TIMESTAMP)
 
 # Kafka's constructors throw for these, so no broker can use such a record.
 _HAS_EPOCHS = Rule("segment_leader_epochs", "at least one leader epoch")
@@ -136,37 +162,56 @@ _SEGMENT_RULES = (
     _HAS_EPOCHS,
 )
 
-_SNAPSHOT_FIELDS = (*_OFFSETS, _BROKER, *_TIMES, _EPOCHS, _SIZE, _CUSTOM, _STATE)
-_STORED_FIELDS = (*_OFFSETS, _LEADER_EPOCH, *_TIMES, _EPOCHS, _SIZE, _STATE)
+_SNAPSHOT_FIELDS = (
+    _START_OFFSET,
+    _END_OFFSET,
+    _BROKER_ID,
+    *_TIMES,
+    _LEADER_EPOCHS,
+    _SIZE,
+    _CUSTOM_METADATA,
+    _STATE,
+)
+_STORED_FIELDS = (
+    _START_OFFSET,
+    _END_OFFSET,
+    _LEADER_EPOCH,
+    *_TIMES,
+    _LEADER_EPOCHS,
+    _SIZE,
+    _STATE,
+)
+
+SEGMENT_RECORD = RecordSchema(
+    api_key=0,
+    name="RemoteLogSegmentMetadataRecord",
+    event=RemoteLogSegmentMetadata,
+    body=Struct((_REMOTE_LOG_SEGMENT_ID, *_SNAPSHOT_FIELDS), (_TXN_INDEX_EMPTY,)),
+    flexible=True,
+    rules=_SEGMENT_RULES,
+)
 
 KAFKA_RECORDS = (
-    RecordSchema(
-        api_key=0,
-        name="RemoteLogSegmentMetadataRecord",
-        event=RemoteLogSegmentMetadata,
-        body=Struct((Field("remote_log_segment_id", _SEGMENT_ID), *_SNAPSHOT_FIELDS), (_TXN_INDEX_EMPTY,)),
-        flexible=True,
-        rules=_SEGMENT_RULES,
-    ),
+    SEGMENT_RECORD,
     RecordSchema(
         api_key=1,
         name="RemoteLogSegmentMetadataUpdateRecord",
         event=RemoteLogSegmentMetadataUpdate,
-        body=Struct((Field("remote_log_segment_id", _SEGMENT_ID), _BROKER, _EVENT_TIME, _CUSTOM, _STATE)),
+        body=Struct((_REMOTE_LOG_SEGMENT_ID, _BROKER_ID, _EVENT_TIMESTAMP, _CUSTOM_METADATA, _STATE)),
         flexible=True,
     ),
     RecordSchema(
         api_key=2,
         name="RemotePartitionDeleteMetadataRecord",
         event=RemotePartitionDeleteMetadata,
-        body=Struct((Field("topic_id_partition", _TOPIC_ID_PARTITION), _BROKER, _EVENT_TIME, _DELETE_STATE)),
+        body=Struct((_TOPIC_ID_PARTITION, _BROKER_ID, _EVENT_TIMESTAMP, _DELETE_STATE)),
         flexible=True,
     ),
     RecordSchema(
         api_key=3,
         name="RemoteLogSegmentMetadataSnapshotRecord",
         event=RemoteLogSegmentMetadataSnapshot,
-        body=Struct((Field("segment_id", Fixed.UUID), *_SNAPSHOT_FIELDS), (_TXN_INDEX_EMPTY,)),
+        body=Struct((_SEGMENT_ID, *_SNAPSHOT_FIELDS), (_TXN_INDEX_EMPTY,)),
         flexible=True,
         rules=(_HAS_EPOCHS,),
     ),
@@ -177,7 +222,7 @@ KIP405_RECORDS = (
         api_key=0,
         name="RemoteLogSegmentMetadataRecord",
         event=RemoteLogSegmentMetadata,
-        body=Struct((Field("remote_log_segment_id", _SEGMENT_ID), *_STORED_FIELDS)),
+        body=Struct((_REMOTE_LOG_SEGMENT_ID, *_STORED_FIELDS)),
         flexible=False,
         rules=_SEGMENT_RULES,
     ),
@@ -185,34 +230,28 @@ KIP405_RECORDS = (
         api_key=1,
         name="RemoteLogSegmentMetadataUpdateRecord",
         event=RemoteLogSegmentMetadataUpdate,
-        body=Struct((Field("remote_log_segment_id", _SEGMENT_ID), _LEADER_EPOCH, _EVENT_TIME, _STATE)),
+        body=Struct((_REMOTE_LOG_SEGMENT_ID, _LEADER_EPOCH, _EVENT_TIMESTAMP, _STATE)),
         flexible=False,
     ),
     RecordSchema(
         api_key=2,
         name="DeletePartitionStateRecord",
         event=RemotePartitionDeleteMetadata,
-        body=Struct(
-            (
-                Field("topic_id_partition", _TOPIC_ID_PARTITION),
-                Field("epoch", Fixed.INT32),
-                _EVENT_TIME,
-                _DELETE_STATE,
-            )
-        ),
+        body=Struct((_TOPIC_ID_PARTITION, _EPOCH, _EVENT_TIMESTAMP, _DELETE_STATE)),
         flexible=False,
     ),
 )
 
 METADATA_RECORDS = {Dialect.KAFKA: KAFKA_RECORDS, Dialect.KIP405: KIP405_RECORDS}
+EVENT_TYPES: tuple[type[Any], ...] = tuple(record.event for record in KAFKA_RECORDS)
 
-# The flat-file store's entry types. 0 and 1 are the KIP's; 100 is tierctl's own (see wire/flatfile.py).
+# The entry types of the flat-file store: 0 and 1 are the KIP's, 100 is tierctl's own.
 STORED_RECORDS = (
     RecordSchema(
         api_key=0,
         name="RemoteLogSegmentMetadataRecordStored",
         event=StoredSegment,
-        body=Struct((Field("segment_id", Fixed.UUID), *_STORED_FIELDS)),
+        body=Struct((_SEGMENT_ID, *_STORED_FIELDS)),
         flexible=False,
         rules=_SEGMENT_RULES,
     ),
@@ -220,7 +259,7 @@ STORED_RECORDS = (
         api_key=1,
         name="DeletePartitionStateRecord",
         event=StoredPartitionState,
-        body=Struct((Field("epoch", Fixed.INT32), _EVENT_TIME, _DELETE_STATE)),
+        body=Struct((_EPOCH, _EVENT_TIMESTAMP, _DELETE_STATE)),
         flexible=False,
     ),
     RecordSchema(
@@ -237,3 +276,9 @@ STORED_RECORDS = (
         flexible=False,
     ),
 )
+
+
+def field_names(record: RecordSchema) -> tuple[str, ...]:
+    """Return the names of the record's fields and flags in the order of FIELD_NAMES."""
+    names = {field.name for field in leaf_fields(record.body)} | {flag.name for flag in record.body.flags}
+    return tuple(name for name in FIELD_NAMES if name in names)
