@@ -17,7 +17,8 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE",
-        help="Cache files: tierctl's .rlmcache, flat files of KIP-405, Kafka 3's remote_log_snapshot.",
+        help="Cache files: tierctl's .rlmcache, KIP-405's flat files, Kafka 3's remote_log_snapshot; show "
+        "and verify also read .remoteindex files.",
         show_default=False,
     ),
 ]
@@ -50,7 +51,7 @@ Out = Annotated[
     typer.Option(
         "--out",
         metavar="DIR",
-        help="Write flat files of KIP-405 there, instead of a state directory's caches.",
+        help="Write flat files of KIP-405 to this folder instead of the files of a state directory.",
         rich_help_panel=options.WHERE,
     ),
 ]
@@ -58,7 +59,8 @@ Header = Annotated[
     HeaderForm,
     typer.Option(
         "--header",
-        help="With --out: with the topic's name in the header, or as early revisions of the KIP without.",
+        help="With --out: whether the header has the topic's name (named) or not, as in early revisions of "
+        "KIP-405 (unnamed).",
         rich_help_panel=options.SHOW,
     ),
 ]
@@ -66,7 +68,7 @@ Header = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add `cache` and its commands."""
-    group = typer.Typer(no_args_is_help=True, help="Look at, check and make flat-file caches (KIP-405).")
+    group = typer.Typer(no_args_is_help=True, help="Show, verify, build and compact cache files (KIP-405).")
     group.command("show")(show)
     group.command("verify")(verify)
     group.command("build")(build)
@@ -76,9 +78,9 @@ def register(app: typer.Typer) -> None:
 
 @takes(..., options.folders, options.rows)
 def show(ctx: typer.Context, files: Files = None) -> int:
-    """Print the header and every entry of caches, with the byte where each lies.
+    """Print the header and every entry of cache files, with their byte positions.
 
-    An entry that can't be read has its row too, and the exit code is 7.
+    An entry that can't be read has a row with the error, and the exit code is 7.
     """
     result = commands.show_cache(request_of(commands.CacheRequest, ctx), Console())
     show_rows(ctx, result.rows, _SHOWN, table_columns=_SHOWN_IN_TABLE)
@@ -87,9 +89,9 @@ def show(ctx: typer.Context, files: Files = None) -> int:
 
 @takes(..., options.folders, options.rows)
 def verify(ctx: typer.Context, files: Files = None) -> int:
-    """Read every byte of caches and say what is wrong, and where.
+    """Read every byte of cache files, and print what is wrong and where.
 
-    A good cache has one row, a bad one a row for each finding; the exit code is then 7.
+    A good file has one row, a bad file one row for each problem; the exit code is then 7.
     """
     result = commands.verify_cache(request_of(commands.CacheRequest, ctx), Console())
     show_rows(ctx, result.rows, _VERIFIED)
@@ -98,10 +100,10 @@ def verify(ctx: typer.Context, files: Files = None) -> int:
 
 @takes(options.metadata_topic, options.state, ..., options.selection, options.rows)
 def build(ctx: typer.Context, out: Out = None, header: Header = HeaderForm.NAMED) -> int:
-    """Make caches from the metadata topic: a state directory's, or with --out flat files of KIP-405.
+    """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
 
-    The KIP's entries have no room for broker ids, custom metadata and transaction marks; what has its name
-    is kept as .bak.
+    The entries of flat files have no fields for broker ids, custom metadata and transaction indexes. Files
+    of the same names are kept as .bak.
     """
     result = commands.build_cache(request_of(commands.BuildCacheRequest, ctx), Console())
     show_rows(ctx, result.rows, _BUILT)
@@ -110,9 +112,9 @@ def build(ctx: typer.Context, out: Out = None, header: Header = HeaderForm.NAMED
 
 @takes(..., options.folders, options.applying, options.rows)
 def compact(ctx: typer.Context, files: Files = None) -> int:
-    """Leave out of caches what no answer depends on: segments that are gone, entries said again later.
+    """Remove entries that no query needs: deleted segments, and entries that later entries replace.
 
-    The old file is kept as .bak. A cache with damage is left as it is, and the exit code is 7.
+    The old file is kept as .bak. A damaged file is not changed, and the exit code is 7.
     """
     result = commands.compact_cache(request_of(commands.CompactCacheRequest, ctx), Console())
     show_rows(ctx, (each.row() for each in result.rewrites), _COMPACTED)

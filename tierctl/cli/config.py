@@ -1,12 +1,12 @@
-"""Settings from tierctl.toml: named profiles, as kubectl's contexts.
+"""Read option values from tierctl.toml, which has named profiles like the contexts of kubectl.
 
-    profile = "staging"            # the one in use when --profile is not given
+    profile = "staging"            # the profile in use if --profile is not given
 
     [profiles.staging]
     metadata = "file:///var/lib/kafka/data"
     log-dir = ["/var/lib/kafka/data"]
 
-A profile's keys are option names, with - or _. What the command line or the environment says wins.
+The keys of a profile are option names, with - or _. The command line and the environment override them.
 """
 
 import difflib
@@ -19,20 +19,21 @@ from typing import Any
 from tierctl.errors import UsageError
 
 FILE_NAME = "tierctl.toml"
-_ABOUT_SETTINGS = frozenset({"profile", "config_file", "verbose"})
+_CHOOSE_PROFILE = frozenset({"profile", "config_file", "verbose"})
 
 
 def default_config_files(environ: Mapping[str, str]) -> list[Path]:
-    """Where tierctl.toml is looked for, in this order; a missing HOME only shortens the list."""
+    """Return the paths at which tierctl.toml is searched, in order; without HOME the list is shorter."""
     home = environ.get("HOME")
     base = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
     return [Path(FILE_NAME), *([Path(base) / "tierctl" / FILE_NAME] if base else [])]
 
 
 def load_profile(file: Path, name: str | None) -> dict[str, Any]:
-    """The settings of a profile, keyed by option names with underscores; UsageError for a bad file.
+    """Return the values of a profile by option name, with underscores. Raise UsageError for a bad file.
 
-    Without `name` it is the one the file's `profile` names, else `default`, else nothing.
+    If `name` is None, the key `profile` of the file names the profile; without that key it is the profile
+    `default`, which may be missing.
     """
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -54,7 +55,7 @@ def load_profile(file: Path, name: str | None) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class Settings:
-    """Which file and profile are meant, and what it says, read at the first question only."""
+    """The values of the profile in use; the file is read when the first value is asked for."""
 
     option_names: Collection[str]
     environ: Mapping[str, str]
@@ -64,7 +65,7 @@ class Settings:
     _values: dict[str, Any] | None = field(default=None, init=False)
 
     def get(self, option: str) -> Any:
-        """The profile's value of an option, None when it says nothing."""
+        """Return the profile's value of an option; None if it has none."""
         if self._values is None:
             self._values = self._load()
         return self._values.get(option)
@@ -91,7 +92,7 @@ def _did_you_mean(key: str, names: Collection[str]) -> str | None:
 
 
 def _as_typed(file: Path, key: str, value: Any) -> Any:
-    """Scalars as the command line would give them, so that one conversion serves both."""
+    """Return numbers as text, as on the command line, so that typer converts both in the same way."""
     if isinstance(value, list):
         return [_as_typed(file, key, item) for item in value]
     if isinstance(value, bool):
@@ -102,10 +103,10 @@ def _as_typed(file: Path, key: str, value: Any) -> Any:
 
 
 class Defaults(Mapping[str, Any]):
-    """What typer asks for an option's default, or for the defaults of a group's command.
+    """The mapping in which typer looks up the default of an option, or the defaults of a command in a group.
 
-    `keys` are the profile's names of a command's options. A group's own options have no defaults: which
-    file and profile are meant can't come from the profile.
+    `keys` maps parameter names of a command to names in the profile. The options of a group itself have no
+    defaults here: they choose the file and the profile.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class Defaults(Mapping[str, Any]):
         if self._commands:
             return self._commands[name]
         key = self._keys[name]
-        value = None if key in _ABOUT_SETTINGS else self._settings.get(key)
+        value = None if key in _CHOOSE_PROFILE else self._settings.get(key)
         if value is None:
             raise KeyError(name)
         return value

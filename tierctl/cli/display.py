@@ -1,4 +1,4 @@
-"""How results are shown: rows on stdout in the chosen format, and the exit code."""
+"""Print results on stdout in the format of --output, and choose the exit code."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Display:
-    """The options that say how a result is shown."""
+    """The options about output."""
 
     output: OutputFormat = OutputFormat.TABLE
     detailed_exitcode: bool = False

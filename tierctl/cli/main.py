@@ -1,4 +1,4 @@
-"""The command line: puts the commands together, and turns every end of a run into an exit code."""
+"""The entry point: build the command tree, run one command line, and return its exit code."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ _PIPE_CLOSED = 128 + signal.SIGPIPE
 
 
 class Signalled(BaseException):
-    """A signal asks the process to end; as an exception it lets locks and temporary files be released."""
+    """A signal asks the process to end; an exception, so that locks and temporary files are released."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -105,7 +105,7 @@ def _root(
 
 
 def build() -> Any:
-    """The whole command tree, ready to parse; imports no heavy library."""
+    """Return the command tree, ready to parse a command line; import no heavy library."""
     app = typer.Typer(
         name="tierctl",
         no_args_is_help=True,
@@ -123,27 +123,27 @@ def build() -> Any:
     for command in everything(root):
         for param in command.params:
             _finish(param)
-        # Typer makes this one late and calls it a <bool>.
+        # Typer creates the help option on first use, with the metavar <bool>.
         command.get_help_option(typer.Context(command, help_option_names=_HELP)).metavar = ""
     return root
 
 
 def everything(command: Any) -> Iterator[Any]:
-    """The program, its groups and its commands."""
+    """Yield `command` itself, and every group and command below it."""
     yield command
     for child in getattr(command, "commands", {}).values():
         yield from everything(child)
 
 
 def key_of(option: Any) -> str:
-    """An option's name in tierctl.toml, and behind TIERCTL_ in the environment: --log-dir is log_dir."""
+    """Return the key of an option in tierctl.toml, and after TIERCTL_ in the environment: log_dir."""
     long = next(name for name in option.opts if name.startswith("--"))
     return str(long.removeprefix("--").replace("-", "_"))
 
 
 def _finish(param: Any) -> None:
     if param.param_type_name == "argument":
-        # Its metavar says what it is; typer would add <list[Path]>.
+        # The metavar is enough; typer would add <list[Path]>.
         param.display_type_rich = _nothing
         return
     if param.name != "version":
@@ -154,11 +154,11 @@ def _finish(param: Any) -> None:
 
 
 def _nothing(ctx: Any) -> None:
-    """No type."""
+    """Show no type."""
 
 
 def leaves(command: Any) -> Iterator[Any]:
-    """The commands that do something, groups left out."""
+    """Yield every command below `command`, without groups."""
     return (each for each in everything(command) if not hasattr(each, "commands"))
 
 
@@ -176,7 +176,7 @@ def _defaults(command: Any, settings: Settings) -> Defaults:
 
 
 def _fail(settings: Settings, message: str, hint: str | None) -> None:
-    # The traceback comes first: what a person reads last is what happened and what to do.
+    # The traceback comes first, so that message and hint are the last lines on the screen.
     if settings.verbose:
         traceback.print_exc()
     typer.echo(f"error: {printable(message)}", err=True)
@@ -185,7 +185,7 @@ def _fail(settings: Settings, message: str, hint: str | None) -> None:
 
 
 def _usage_message(error: Any) -> str:
-    # Without arguments typer has printed the help already, and has no message.
+    # If a command line is empty, typer has already printed the help, and the error has no message.
     if hasattr(error, "possibilities") or not error.message:
         return str(error.message)
     return str(error.format_message()).replace("Value error, ", "")
@@ -204,7 +204,7 @@ def _path(ctx: Any) -> str:
 
 
 def run(args: Sequence[str]) -> int:
-    """Runs one command line and returns its exit code; only here are errors caught broadly."""
+    """Run one command line and return its exit code; no other function catches every exception."""
     root = build()
     names = {key_of(option) for command in leaves(root) for option in _options(command)}
     settings = Settings(option_names=names, environ=os.environ)
@@ -219,7 +219,7 @@ def run(args: Sequence[str]) -> int:
 
 
 def _exit_code(error: BaseException, settings: Settings) -> int:
-    """The exit code of how a run ended, once what there is to say is said."""
+    """Print the message of the error that ended a run, and return the exit code."""
     message, hint = _what_happened(error)
     if message:
         _fail(settings, message, hint)
@@ -236,7 +236,7 @@ def _exit_code(error: BaseException, settings: Settings) -> int:
 
 
 def _what_happened(error: BaseException) -> tuple[str, str | None]:
-    """Message and hint; no message when there is nothing to say."""
+    """Return message and hint of an error; the message is empty if nothing is to be printed."""
     match error:
         case TierctlError():
             return error.message, error.hint
@@ -250,7 +250,7 @@ def _what_happened(error: BaseException) -> tuple[str, str | None]:
 
 
 def _file_error_code(error: OSError) -> ExitCode:
-    """A path that is not there or not ours is the operator's to mend; a full or failing disk may pass."""
+    """Return an exit code that tells wrong paths, which the operator must correct, from failing disks."""
     match error:
         case FileNotFoundError():
             return ExitCode.NOT_FOUND
@@ -270,7 +270,7 @@ def main() -> Never:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _on_signal)
     for stream in (sys.stdout, sys.stderr):
-        # A locale that can't spell a character must not end a run.
+        # A character that the locale can't encode must not end a run.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     if _COMPLETE in os.environ:
@@ -281,7 +281,7 @@ def main() -> Never:
     except BrokenPipeError:
         code = _PIPE_CLOSED
     if code == _PIPE_CLOSED:
-        # The interpreter flushes once more at exit: what nobody reads goes nowhere.
+        # The interpreter flushes again at exit: without a reader that would fail, too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
@@ -289,7 +289,7 @@ def main() -> Never:
 def _complete() -> Never:
     from typer.completion import get_completion_inspect_parameters
 
-    # Typer teaches the shells' protocols to its parser when asked for the options it would install.
+    # This call has a side effect: it registers the completion classes of the shells.
     get_completion_inspect_parameters()
     build().main(prog_name="tierctl", complete_var=_COMPLETE)
     sys.exit(ExitCode.OK)

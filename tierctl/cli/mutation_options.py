@@ -1,4 +1,4 @@
-"""Options of the commands that change things, beside those every command shares."""
+"""Options of the commands that may change a tier, in addition to those of every command."""
 
 from pathlib import Path
 from typing import Annotated
@@ -40,7 +40,7 @@ BrokerId = Annotated[
         "--broker-id",
         metavar="ID",
         min=-1,
-        help="Written into events as their author; -1 is no broker's.",
+        help="Broker id in published events; -1 stands for no broker.",
         show_default=True,
         rich_help_panel=HOW,
     ),
@@ -50,7 +50,7 @@ Override = Annotated[
     typer.Option(
         "--override",
         metavar="NAME=VALUE",
-        help="A broker setting, before what --config says: remote.log.manager.task.retry.backoff.ms (500), "
+        help="A broker setting that overrides --config: remote.log.manager.task.retry.backoff.ms (500), "
         "remote.log.manager.task.retry.backoff.max.ms (30000), remote.log.manager.task.retry.jitter (0.2), "
         "remote.log.metadata.custom.metadata.max.bytes (128). Repeatable.",
         rich_help_panel=HOW,
@@ -62,7 +62,7 @@ Attempts = Annotated[
         "--attempts",
         metavar="N",
         min=1,
-        help="How often a call to the store is tried before the segment fails.",
+        help="Attempts of each call to the store before the segment fails.",
         show_default=True,
         rich_help_panel=HOW,
     ),
@@ -71,8 +71,8 @@ AllowLiveBrokers = Annotated[
     bool,
     typer.Option(
         "--allow-live-brokers",
-        help="Go on although brokers may do the same work: one runs on a --log-dir, or tiers a partition "
-        "on the cluster.",
+        help="Continue although brokers may do the same work: a broker runs on a --log-dir, or the cluster "
+        "tiers a partition.",
         rich_help_panel=APPLY,
     ),
 ]
@@ -80,8 +80,8 @@ AllowMissingObjects = Annotated[
     bool,
     typer.Option(
         "--allow-missing-objects",
-        help="Go on although the tier has no object of finished segments, since they are known to be lost. "
-        "Without it such a tier is taken for the wrong one.",
+        help="Continue although the tier has no object of finished segments, because they are known to be "
+        "lost. Without this option tierctl treats such a tier as the wrong one.",
         rich_help_panel=APPLY,
     ),
 ]
@@ -89,7 +89,7 @@ CreateMetadataTopic = Annotated[
     bool,
     typer.Option(
         "--create-metadata-topic",
-        help="Make __remote_log_metadata when the cluster has none, with --config's "
+        help="Create __remote_log_metadata if the cluster has none, with --config's "
         "remote.log.metadata.topic.* settings (50 partitions, 3 replicas).",
         rich_help_panel=HOW,
     ),
@@ -108,7 +108,7 @@ CleanDangling = Annotated[
     bool,
     typer.Option(
         "--clean-dangling",
-        help="Also delete what copies begun over 24 hours ago and never finished have left.",
+        help="Also delete the objects of copies that began over 24 hours ago and never finished.",
         rich_help_panel=DECIDE,
     ),
 ]
@@ -144,7 +144,7 @@ MaxDeletes = Annotated[
         "--max-deletes",
         metavar="N",
         min=0,
-        help="Segments a run may delete; more stop it before the first, with exit code 8. Default: 10000.",
+        help="Segments that a run may delete; a plan with more ends with exit code 8. Default: 10000.",
         rich_help_panel=DECIDE,
     ),
 ]
@@ -155,7 +155,7 @@ MaxFraction = Annotated[
         metavar="F",
         min=0,
         max=1,
-        help="Share of a partition's segments a run may delete, where it has 20 or more. Default: 0.5.",
+        help="Share of a partition's segments that a run may delete, if it has 20 or more. Default: 0.5.",
         rich_help_panel=DECIDE,
     ),
 ]
@@ -171,8 +171,8 @@ Find = Annotated[
     bool,
     typer.Option(
         "--find",
-        help="Which topic ids the metadata have and the cluster's controller does not know. "
-        "With --mark these are marked.",
+        help="List the topic ids that the metadata have and the cluster's controller does not know. "
+        "With --mark they are marked.",
         rich_help_panel=DECIDE,
     ),
 ]
@@ -191,7 +191,7 @@ Interval = Annotated[
         "--interval",
         metavar="[MS]",
         min=1,
-        help="Run again and again, this long after the last run has ended. Without a value: "
+        help="Repeat the run, this long after the last run has ended. Without a value: "
         "3600000, the default of remote.partition.remover.task.interval.ms.",
         rich_help_panel=HOW,
     ),
@@ -205,7 +205,7 @@ FromRemote = Annotated[
     typer.Option(
         "--from-remote",
         metavar="URI",
-        help="Copy from this tier, which --metadata is about, rather than from log directories.",
+        help="Copy from this tier, which --metadata describes, instead of from log directories.",
         rich_help_panel=FROM_TIER,
     ),
 ]
@@ -213,7 +213,7 @@ FromLayout = Annotated[
     options.Layout | None,
     typer.Option(
         "--from-layout",
-        help="Names of the objects in --from-remote. Default: what is there.",
+        help="Layout of --from-remote. Default: the layout found there.",
         rich_help_panel=FROM_TIER,
     ),
 ]
@@ -231,7 +231,7 @@ ToCommandConfig = Annotated[
     typer.Option(
         "--to-command-config",
         metavar="FILE",
-        help="As --command-config, for --to-metadata. Default: --command-config.",
+        help="Like --command-config, for --to-metadata. Default: --command-config.",
         rich_help_panel=FROM_TIER,
     ),
 ]
@@ -250,4 +250,4 @@ def changing(
     attempts: Attempts = ATTEMPTS,
     override: Override = None,
 ) -> None:
-    """How a plan is shown or carried out."""
+    """Group: how a plan is printed or carried out."""

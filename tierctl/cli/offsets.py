@@ -32,7 +32,7 @@ Set = Annotated[
     typer.Option(
         "--set",
         metavar="PARTITION=OFFSET",
-        help="Set this offset; raising one needs --force. Repeatable.",
+        help="Set this offset; to raise it, add --force. Repeatable.",
         rich_help_panel=options.APPLY,
     ),
 ]
@@ -40,7 +40,7 @@ Force = Annotated[
     bool,
     typer.Option(
         "--force",
-        help="Raise offsets too. What lies below a raised offset is never read: segments may be lost.",
+        help="Allow --set to raise offsets. Events below them are then never read: segments may be lost.",
         rich_help_panel=options.APPLY,
     ),
 ]
@@ -48,7 +48,7 @@ Force = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add `offsets` and its commands."""
-    group = typer.Typer(no_args_is_help=True, help=f"Look at, check and repair {_NAME}.")
+    group = typer.Typer(no_args_is_help=True, help=f"Show, check and repair {_NAME}.")
     for command in (show, check, repair):
         group.command(command.__name__)(command)
     app.add_typer(group, name="offsets")
@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
 @takes(..., options.folders, options.rows)
 def show(ctx: typer.Context, file: File = None) -> None:
-    """Print the last consumed offset of each metadata partition, and in which form the file is."""
+    """Print the last consumed offset of each metadata partition, and the form of the file."""
     found = commands.show_offsets(request_of(commands.OffsetsRequest, ctx), Console())
     rows = (dict(zip(_SHOWN, (*entry, str(found.form)), strict=True)) for entry in found.offsets.items())
     show_rows(ctx, rows, _SHOWN)
@@ -64,9 +64,9 @@ def show(ctx: typer.Context, file: File = None) -> None:
 
 @takes(..., options.metadata_topic, options.folders, options.rows)
 def check(ctx: typer.Context, file: File = None) -> int:
-    """Say which offsets would lose segments: beyond the log's end, or ahead of what caches hold.
+    """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
-    The caches are those of --state-dir and --log-dir. With a finding the exit code is 7.
+    The caches are those in --state-dir and --log-dir. If an offset is printed, the exit code is 7.
     """
     result = commands.check_offsets(request_of(commands.OffsetsRequest, ctx), Console())
     show_rows(ctx, map(asdict, result.findings), _CHECKED)
@@ -75,9 +75,10 @@ def check(ctx: typer.Context, file: File = None) -> int:
 
 @takes(options.metadata_topic, options.folders, ..., options.applying, options.rows)
 def repair(ctx: typer.Context, file: File = None, set_offset: Set = None, force: Force = False) -> int:
-    """Lower offsets to what is safe, by the findings of check and by --set.
+    """Lower offsets to safe values, which are those of `check` and of --set.
 
-    A lower offset costs time: what follows it is read once more. The old file is kept as .bak.
+    The events after a lowered offset are read again, which takes time and does no harm. The old file is kept
+    as .bak.
     """
     result = commands.repair_offsets(request_of(commands.RepairOffsetsRequest, ctx), Console())
     show_rows(ctx, map(asdict, result.steps), _REPAIRED)

@@ -21,7 +21,7 @@ RUN = "Where the work is done"
 
 
 class OutputFormat(StrEnum):
-    """How rows are printed on stdout."""
+    """The format of the rows on stdout."""
 
     TABLE = "table"
     JSON = "json"
@@ -30,7 +30,7 @@ class OutputFormat(StrEnum):
 
 
 class Layout(StrEnum):
-    """How a segment's objects are named in the tier."""
+    """The layout of a tier: names and encoding of a segment's objects."""
 
     KAFKA = "kafka"
     AIVEN = "aiven"
@@ -51,7 +51,7 @@ BootstrapServer = Annotated[
     typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        help="The cluster the topics are on. Default: that of --metadata kafka://...",
+        help="The cluster of the topics. Default: the cluster of --metadata kafka://...",
         rich_help_panel=WHERE,
     ),
 ]
@@ -69,8 +69,8 @@ ServerProperties = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="A broker's server.properties: its remote.log.metadata.* and rlmm.config.* settings for the "
-        "metadata topic, and where a command says so its other settings.",
+        help="A broker's server.properties: remote.log.metadata.* and rlmm.config.* apply to the metadata "
+        "topic, and other settings where a command says so.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -88,9 +88,9 @@ RemoteLayout = Annotated[
     Layout | None,
     typer.Option(
         "--layout",
-        help="What a segment's objects are: kafka as LocalTieredStorage has them, aiven as Aiven's plugin, "
-        "with the rsm.config.* of --config. Default: what is there, else kafka for folders and aiven for "
-        "other stores.",
+        help="Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in Aiven's "
+        "plugin with the rsm.config.* settings of --config. Default: the layout found in the tier, otherwise "
+        "kafka for folders and aiven for other stores.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -99,8 +99,8 @@ AivenPrivateKeys = Annotated[
     typer.Option(
         "--aiven-private-key",
         metavar="[ID=]FILE",
-        help="Private key (RSA, PEM) that opens segments which Aiven's plugin encrypted; those that --config "
-        "names need not be given. Repeatable.",
+        help="Private key (RSA, PEM) for segments that Aiven's plugin encrypted, in addition to the keys "
+        "that --config names. Repeatable.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -119,7 +119,7 @@ TopicConfigs = Annotated[
         "--topic-configs",
         metavar="FILE",
         help="Topic settings as properties: <topic>.retention.bytes=... "
-        "They never override a cluster: a topic it knows has the settings it has there.",
+        "They never override the settings of a topic on a cluster.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -128,7 +128,7 @@ StateDir = Annotated[
     typer.Option(
         "--state-dir",
         metavar="DIR",
-        help="Keeps what was read, so that the next run reads only what is new.",
+        help="Directory that keeps the state, so that the next run reads only new events.",
         rich_help_panel=WHERE,
     ),
 ]
@@ -159,13 +159,13 @@ Now = Annotated[
 Output = Annotated[
     OutputFormat,
     typer.Option(
-        "--output", "-o", help="Format of what goes to stdout.", show_default=True, rich_help_panel=SHOW
+        "--output", "-o", help="Format of the rows on stdout.", show_default=True, rich_help_panel=SHOW
     ),
 ]
 Apply = Annotated[
     bool,
     typer.Option(
-        "--apply", help="Do it. Without this the plan is printed, nothing changes.", rich_help_panel=APPLY
+        "--apply", help="Carry out the plan. Without this option it is only printed.", rich_help_panel=APPLY
     ),
 ]
 PlanOut = Annotated[
@@ -180,15 +180,15 @@ PlanOut = Annotated[
 DetailedExitcode = Annotated[
     bool,
     typer.Option(
-        "--detailed-exitcode", help="Exit 9 when the plan has something to do.", rich_help_panel=APPLY
+        "--detailed-exitcode", help="Exit with 9 if the plan has something to do.", rich_help_panel=APPLY
     ),
 ]
 Engine = Annotated[
     EngineName,
     typer.Option(
         "--engine",
-        help="local: threads of this process. spark: executors of Apache Spark; the deciding, and what is "
-        "written to the metadata topic, stay here.",
+        help="local: threads of this process. spark: executors of Apache Spark; decisions and writes to the "
+        "metadata topic stay in this process.",
         show_default=True,
         rich_help_panel=RUN,
     ),
@@ -199,7 +199,7 @@ Master = Annotated[
         "--master",
         metavar="URL",
         help="With --engine spark: local[N], spark://host:port, yarn, k8s://..., or sc://host:port for Spark "
-        "Connect. Default: what spark-submit or Spark's configuration say, else local[*].",
+        "Connect. Default: the master of spark-submit or of Spark's configuration, otherwise local[*].",
         rich_help_panel=RUN,
     ),
 ]
@@ -208,7 +208,7 @@ SparkConf = Annotated[
     typer.Option(
         "--spark-conf",
         metavar="KEY=VALUE",
-        help="With --engine spark: a setting of Spark; never a credential. Repeatable.",
+        help="With --engine spark: a Spark setting, never a credential. Repeatable.",
         rich_help_panel=RUN,
     ),
 ]
@@ -217,7 +217,7 @@ SparkConf = Annotated[
 def metadata_topic(
     metadata: Metadata = None, command_config: CommandConfig = None, config: ServerProperties = None
 ) -> None:
-    """The metadata topic."""
+    """Group: the metadata topic."""
 
 
 def where(
@@ -229,35 +229,35 @@ def where(
     layout: RemoteLayout = None,
     log_dir: LogDirs = None,
 ) -> None:
-    """The metadata topic, the cluster, the tier and the logs."""
+    """Group: the metadata topic, the cluster, the tier and the log directories."""
 
 
 def private_keys(aiven_private_key: AivenPrivateKeys = None) -> None:
-    """What opens encrypted segments."""
+    """Group: keys of encrypted segments."""
 
 
 def state(state_dir: StateDir = None) -> None:
-    """What was read before."""
+    """Group: the state directory."""
 
 
 def folders(state_dir: StateDir = None, log_dir: LogDirs = None) -> None:
-    """Where flat files lie."""
+    """Group: the folders with flat files."""
 
 
 def selection(topic: Topics = None, partition: Partitions = None, topic_id: TopicIds = None) -> None:
-    """The partitions that are meant."""
+    """Group: the selected partitions."""
 
 
 def rows(output: Output = OutputFormat.TABLE) -> None:
-    """How rows are printed."""
+    """Group: the format of rows."""
 
 
 def applying(detailed_exitcode: DetailedExitcode = False, apply: Apply = False) -> None:
-    """A plan that is shown or carried out."""
+    """Group: whether a plan is carried out, and the exit code of a plan."""
 
 
 def is_typed(ctx: Any, name: str) -> bool:
-    """Whether an option was given on the command line, rather than by the environment or a profile."""
+    """Return whether an option was given on the command line, not by the environment or a profile."""
     source = ctx.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
@@ -269,4 +269,4 @@ def ended(ctx: typer.Context, *, pending: bool) -> ExitCode:
 
 
 def engine(engine: Engine = EngineName.LOCAL, master: Master = None, spark_conf: SparkConf = None) -> None:
-    """Where the work is done."""
+    """Group: the engine."""

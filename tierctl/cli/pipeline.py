@@ -19,7 +19,7 @@ from tierctl.report.console import Console
 if TYPE_CHECKING:
     from tierctl.commands import PipelineCommit
 
-_SIZE = "What is planned for"
+_SIZE = "Size"
 _PREDICTED = ("what", "value", "unit", "from")
 _COMMITTED = ("commit", "metadata_partitions", "offsets", "events", "warehouse")
 
@@ -28,8 +28,8 @@ Warehouse = Annotated[
     typer.Option(
         "--warehouse",
         metavar="URI",
-        help="Where the tables are: file:///dir or a plain path, which executors must reach as well, or "
-        "s3://bucket/folder. Other stores have no way to make a commit once only.",
+        help="The folder of the tables: file:///dir or a plain path, which executors must reach as well, or "
+        "s3://bucket/folder. Other stores can't make sure that a commit is made only once.",
         rich_help_panel=options.WHERE,
     ),
 ]
@@ -38,9 +38,9 @@ Follow = Annotated[
     typer.Option(
         "--follow",
         "-f",
-        help="Go on until stopped, with a commit for each micro-batch of Structured Streaming; with --engine "
-        "local the topic is looked at again and again. Not on Spark Connect: there the server would have to "
-        "hold the warehouse. A JSON line for each commit.",
+        help="Continue until stopped, with one commit per micro-batch of Structured Streaming; with --engine "
+        "local tierctl polls the topic. Not on Spark Connect, where the server would have to hold the "
+        "warehouse. Prints one JSON line per commit.",
         rich_help_panel=options.RUN,
     ),
 ]
@@ -50,7 +50,7 @@ Interval = Annotated[
         "--interval-s",
         metavar="S",
         min=1,
-        help="With --follow: the least time between two commits.",
+        help="With --follow: the shortest time between two commits.",
         show_default=True,
         rich_help_panel=options.RUN,
     ),
@@ -59,7 +59,7 @@ Engine = Annotated[
     EngineName,
     typer.Option(
         "--engine",
-        help="spark: a task a metadata partition. local: all of it in this process.",
+        help="spark: one task per metadata partition. local: all of them in this process.",
         show_default=True,
         rich_help_panel=options.RUN,
     ),
@@ -76,7 +76,7 @@ Deleted = Annotated[
         "--deleted-segments",
         metavar="N",
         min=0,
-        help="Deleted ones whose events the metadata topic still has.",
+        help="Deleted segments whose events the metadata topic still has.",
         show_default=True,
         rich_help_panel=_SIZE,
     ),
@@ -91,7 +91,7 @@ Cores = Annotated[
         "--executor-cores",
         metavar="N",
         min=1,
-        help="Cores of each.",
+        help="Cores of each executor.",
         show_default=True,
         rich_help_panel=_SIZE,
     ),
@@ -102,7 +102,7 @@ MetadataPartitions = Annotated[
         "--metadata-partitions",
         metavar="N",
         min=1,
-        help="Partitions of the metadata topic: more executors than these have nothing to do.",
+        help="Partitions of the metadata topic; executors beyond this number have nothing to do.",
         show_default=True,
         rich_help_panel=_SIZE,
     ),
@@ -111,7 +111,7 @@ MetadataPartitions = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add `pipeline` and its commands."""
-    group = typer.Typer(no_args_is_help=True, help="The metadata topic as tables of Parquet.")
+    group = typer.Typer(no_args_is_help=True, help="Write the metadata topic to tables in Parquet.")
     group.command("run")(run)
     group.command("plan")(plan)
     app.add_typer(group, name="pipeline")
@@ -126,12 +126,12 @@ def run(
     now_ms: options.Now = None,
     engine: Engine = EngineName.SPARK,
 ) -> int:
-    """Bring the tables up to the metadata topic's end: events, segments, partitions and anomalies.
+    """Bring the tables up to the end of the metadata topic: events, segments, partitions and anomalies.
 
-    Each is a folder of Parquet files that any reader opens. `events` has every record, unreadable ones too;
-    `segments` those not yet deleted; `partitions` sizes, offsets and counts; `anomalies` what verify finds
-    in metadata alone. A run reads on from the last commit. It can be killed at any point: the next one comes
-    to the same tables. Two runs on one warehouse: one gets it, the other exits 6.
+    Each table is a folder of Parquet files. `events` has every record, unreadable ones too; `segments` has
+    those not yet deleted; `partitions` has sizes, offsets and counts; `anomalies` has what verify finds in
+    metadata alone. A run continues after the last commit. It can be killed at any point: the next run comes
+    to the same tables. While one run has a warehouse, another run ends with exit code 6.
     """
     output = options.OutputFormat.JSONL if follow else display_of(ctx).output
 
@@ -153,9 +153,9 @@ def plan(
     executor_cores: Cores = 1,
     metadata_partitions: MetadataPartitions = 50,
 ) -> int:
-    """Predict what a tier of this size takes, from costs that were measured on a small machine.
+    """Predict time and memory for a tier of this size, from costs that were measured on a small machine.
 
-    A prediction, no measurement: nothing is read, and no cluster was tried.
+    This is a prediction: nothing is read, and no cluster was measured.
     """
     rows = commands.plan_pipeline(request_of(commands.PlanPipelineRequest, ctx), Console())
     show_rows(ctx, rows, _PREDICTED)

@@ -1,4 +1,4 @@
-"""From the options of a command line to the request of a use case."""
+"""Build the request of a use case from the options of a command line."""
 
 from collections.abc import Mapping
 from dataclasses import fields

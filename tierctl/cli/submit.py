@@ -15,7 +15,7 @@ from tierctl.model.engine import EngineName
 from tierctl.report.console import Console
 from tierctl.spark.session.submit import DeployMode
 
-_RESOURCES = "What it gets"
+_RESOURCES = "Resources"
 _HINT = "after --, as in: tierctl submit --master yarn -- sweep --metadata ..."
 
 Command = Annotated[
@@ -36,24 +36,40 @@ Mode = Annotated[
         show_default=True,
     ),
 ]
-Run = Annotated[bool, typer.Option("--run", help="Run it. Without this the line is printed.")]
+Run = Annotated[
+    bool, typer.Option("--run", help="Run spark-submit. Without this option the line is printed.")
+]
 NumExecutors = Annotated[
     int | None,
     typer.Option(
-        "--num-executors", metavar="N", min=1, help="YARN and Kubernetes.", rich_help_panel=_RESOURCES
+        "--num-executors",
+        metavar="N",
+        min=1,
+        help="Number of executors, on YARN and Kubernetes.",
+        rich_help_panel=_RESOURCES,
     ),
 ]
 ExecutorCores = Annotated[
     int | None,
-    typer.Option("--executor-cores", metavar="N", min=1, help="Tasks at a time.", rich_help_panel=_RESOURCES),
+    typer.Option(
+        "--executor-cores",
+        metavar="N",
+        min=1,
+        help="Tasks that an executor runs at the same time.",
+        rich_help_panel=_RESOURCES,
+    ),
 ]
 ExecutorMemory = Annotated[
     str | None,
-    typer.Option("--executor-memory", metavar="SIZE", help="As 4g.", rich_help_panel=_RESOURCES),
+    typer.Option(
+        "--executor-memory", metavar="SIZE", help="Memory of an executor, as 4g.", rich_help_panel=_RESOURCES
+    ),
 ]
 DriverMemory = Annotated[
     str | None,
-    typer.Option("--driver-memory", metavar="SIZE", help="As 2g.", rich_help_panel=_RESOURCES),
+    typer.Option(
+        "--driver-memory", metavar="SIZE", help="Memory of the driver, as 2g.", rich_help_panel=_RESOURCES
+    ),
 ]
 PythonArchive = Annotated[
     str | None,
@@ -61,7 +77,7 @@ PythonArchive = Annotated[
         "--python-archive",
         metavar="FILE",
         help="A packed environment (venv-pack, conda-pack) with tierctl's libraries, which driver and "
-        "executors unpack and run. Default: the interpreter they have; on a standalone cluster this one.",
+        "executors unpack and use. Default: the interpreter there; on a standalone cluster this interpreter.",
         rich_help_panel=_RESOURCES,
     ),
 ]
@@ -79,7 +95,7 @@ SubmitDir = Annotated[
     typer.Option(
         "--submit-dir",
         metavar="DIR",
-        help="Where the files are kept that the line names: tierctl as a zip, and the script. "
+        help="Folder for the files that the line names: tierctl as a zip, and the script. "
         "Default: ~/.cache/tierctl.",
     ),
 ]
@@ -107,11 +123,12 @@ def submit(
 ) -> int:
     """Print, or run, the spark-submit line of a command with --engine spark.
 
-    The line has tierctl itself, the interpreter and the resources; never a credential. Files and folders that
-    the command names are those of the machine where the driver runs, as are environment and tierctl.toml.
+    The line names tierctl itself, the interpreter and the resources, and never has a credential. Files and
+    folders that the command names are those of the machine on which the driver runs, and so are the
+    environment and tierctl.toml.
 
-    Lines for a standalone cluster are tried against a real one; those for YARN and Kubernetes against
-    spark-submit itself, up to where it asks for the cluster: they were not run on one.
+    Lines for a standalone cluster and for YARN are tested on small clusters. Lines for Kubernetes are tested
+    with spark-submit up to the point where it connects to the cluster.
     """
     words, is_mutating = _checked(ctx, command or [])
     request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)

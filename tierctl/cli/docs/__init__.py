@@ -1,4 +1,4 @@
-"""Man pages and completions, generated from the commands.
+"""Generate man pages and completions from the commands.
 
-`python -m tierctl.cli.docs` writes them.
+`python -m tierctl.cli.docs.write` writes the files; other packages use nothing of this one.
 """

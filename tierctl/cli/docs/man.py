@@ -1,4 +1,4 @@
-"""Man pages in roff, one for the program and one a command."""
+"""Generate man pages in roff: one for the program, one for each group and command."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -23,18 +23,18 @@ _EXIT_CODES = (
 
 
 def page(node: Node) -> str:
-    """The page of one node."""
+    """Return the man page of one command as roff."""
     lines = [*_head(node), *_synopsis(node), *_description(node), *_commands(node), *_options(node)]
     return "\n".join([*lines, *_settings(), *_exit_status(), *_see_also(node)]) + "\n"
 
 
 def name(node: Node) -> str:
-    """The page's name, without section: tierctl-cache-show."""
+    """Return the name of a man page without its section, as tierctl-cache-show."""
     return "-".join(("tierctl", *node.path))
 
 
 def _text(text: str) -> str:
-    """Text that roff takes as text."""
+    """Return `text` with escapes, so that roff prints it unchanged."""
     escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
     return f"\\&{escaped}" if escaped.startswith((".", "\\(aq")) else escaped
 
@@ -133,6 +133,6 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def pages(root: Node) -> dict[str, str]:
-    """Every page by file name."""
+    """Return every man page by file name."""
     nodes: Sequence[Node] = list(root.walk())
     return {f"{name(node)}.1": page(node) for node in nodes}

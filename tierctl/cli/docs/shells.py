@@ -1,4 +1,4 @@
-"""Completion scripts that know the commands by heart: pressing tab starts no Python."""
+"""Generate completion scripts that contain all commands and options, so that they start no Python."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ _NO_PARENTHESES = re.compile(r"[\[\]:()]")
 
 
 def scripts(root: Node) -> dict[str, str]:
-    """Every script by file name."""
+    """Return every completion script by file name."""
     return {"tierctl.bash": _bash(root), "_tierctl": _zsh(root), "tierctl.fish": _fish(root)}
 
 

@@ -1,4 +1,4 @@
-"""The commands as facts, for man pages and completions."""
+"""Describe the command tree as data, for man pages and completions."""
 
 import inspect
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ _FILES = frozenset({"FILE", "DIR", "URI"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option or argument; `choices` are its values where they are few, `default` is None for none."""
+    """One option or argument of a command; `choices` is empty if any value is allowed."""
 
     names: tuple[str, ...]
     metavar: str
@@ -24,18 +24,18 @@ class Option:
 
     @property
     def is_flag(self) -> bool:
-        """Whether it takes no value."""
+        """Whether the option has no value."""
         return not self.metavar
 
     @property
     def takes_file(self) -> bool:
-        """Whether its value is a path."""
+        """Whether the value is a path."""
         return self.metavar in _FILES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The program, a group or a command; `path` is what is typed after tierctl."""
+    """The program, a group or a command; `path` are the words after `tierctl`."""
 
     path: tuple[str, ...]
     help: str
@@ -49,14 +49,14 @@ class Node:
         return self.help.partition("\n")[0].removesuffix(".")
 
     def walk(self) -> Iterator["Node"]:
-        """This one and everything below."""
+        """Yield this node, and every group and command below it."""
         yield self
         for child in self.children:
             yield from child.walk()
 
 
 def tree(command: Any, path: tuple[str, ...] = ()) -> Node:
-    """What `main.build` put together."""
+    """Return the description of `command`, which `main.build` returned or which is below that."""
     ctx = typer.Context(command, info_name=" ".join(("tierctl", *path)))
     params = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
     return Node(
@@ -74,7 +74,7 @@ def _option(param: Any, ctx: typer.Context) -> Option:
     is_flag = bool(getattr(param, "is_flag", False))
     choices = () if is_flag else tuple(item.value for item in param.shell_complete(ctx, ""))
     return Option(
-        # The parser keeps the names of --help in a set: without an order of ours pages change by chance.
+        # The parser keeps the names of --help in a set: unsorted, the pages would differ between runs.
         names=(*sorted(param.opts, key=lambda name: not name.startswith("--")), *param.secondary_opts),
         metavar="" if is_flag else _metavar(param, choices),
         help=" ".join((param.help or "").split()),

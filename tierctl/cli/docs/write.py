@@ -1,4 +1,4 @@
-"""Writes completions/ and man/ from the commands: `python -m tierctl.cli.docs.write [DIR]`."""
+"""Write completions/ and man/: `python -m tierctl.cli.docs.write [DIR]`."""
 
 import sys
 from pathlib import Path
@@ -10,14 +10,14 @@ from tierctl.cli.main import build
 
 
 def files() -> dict[Path, str]:
-    """Every file, by its path within the project."""
+    """Return the text of every file by its path in the project."""
     root = tree(build())
     completions = {Path("completions", name): text for name, text in docs_shells.scripts(root).items()}
     return completions | {Path("man", name): text for name, text in docs_man.pages(root).items()}
 
 
 def write(folder: Path) -> None:
-    """Write every file below `folder`, and take away pages of commands that are gone."""
+    """Write every file below `folder`, and delete the man pages of commands that no longer exist."""
     wanted = files()
     for room in {path.parent for path in wanted}:
         (folder / room).mkdir(parents=True, exist_ok=True)
