@@ -14,7 +14,7 @@ from tierctl.cli.fetch_options import BinaryForm
 from tierctl.cli.main import run
 from tierctl.metadata import open_metadata
 from tierctl.model import IsolationLevel, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
-from tierctl.read.rows import COLUMNS, Binary, encoder
+from tierctl.read.record_rows import COLUMNS, Binary, encoder
 from tierctl.wire.files.indexes import OffsetIndex
 
 from tests.read import brute

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from tierctl.cli.main import run
-from tierctl.cli.segments import COLUMNS
 from tierctl.metadata import open_metadata_topic
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from tierctl.report.rows import SEGMENTS
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -50,7 +50,7 @@ def test_live_segments_are_those_in_the_bucket(capture: Capture, capsys: Capture
         (f"{r['topic']}-{r['partition']}-{r['topic_id']}", f"{r['start_offset']:020d}-{r['segment_id']}")
         for r in found
     } == in_bucket
-    assert all(tuple(r) == COLUMNS for r in found)
+    assert all(tuple(r) == SEGMENTS.names for r in found)
     order = [(r["topic"], r["partition"], r["start_offset"], r["event_timestamp_ms"]) for r in found]
     assert order == sorted(order)
 

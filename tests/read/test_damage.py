@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
+from tierctl.read.index_lookup import rebuilt_indexes
 from tierctl.read.index_rows import index_rows
-from tierctl.read.indexes import rebuilt_indexes
-from tierctl.read.source import RemoteSegment
+from tierctl.read.segment_bytes import RemoteSegment
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 
 from tests.read import brute
-from tests.read.test_reader import logs_of
+from tests.read.test_partition_reader import leader_logs
 from tests.read.tier import Tier, as_answers
 
 Capture = Callable[[str], Path]
@@ -128,7 +128,7 @@ def seeks(segment: RemoteLogSegmentMetadata) -> list[int]:
 
 
 def check_seeks(tier: Tier, topic: str, segment: RemoteLogSegmentMetadata) -> None:
-    expected = [r.answer for r in brute.visible(brute.decode_files(logs_of(tier, topic, 0)))]
+    expected = [r.answer for r in brute.visible(brute.decode_files(leader_logs(tier, topic, 0)))]
     for offset in seeks(segment):
         wanted = [a for a in expected if offset <= a[0] < offset + 5]
         assert as_answers(tier.reader(topic).read(offset, offset + 5)) == wanted
@@ -168,7 +168,7 @@ def test_a_damaged_offset_index_costs_nothing_and_is_reported(
 
 
 def check_times(tier: Tier, topic: str, step: int = 41) -> None:
-    records = brute.decode_files(logs_of(tier, topic, 0))
+    records = brute.decode_files(leader_logs(tier, topic, 0))
     reader = tier.reader(topic)
     first, last = records[0].timestamp_ms, max(r.timestamp_ms for r in records)
     for timestamp_ms in [first - 1, *range(first, last + 1, max((last - first) // step, 1)), last, last + 1]:

@@ -17,9 +17,9 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.read.indexes import UncachedIndexes
-from tierctl.read.reader import PartitionReader
-from tierctl.read.view import PartitionView
+from tierctl.read.index_lookup import UncachedIndexes
+from tierctl.read.partition_reader import PartitionReader
+from tierctl.read.readable_log import ReadableLog
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.wire.batches.record_batch import ControlType, Record, encode_batch, encode_end_transaction_marker
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
@@ -183,7 +183,7 @@ class World:
     def reader(self) -> PartitionReader:
         fetcher = UncachedIndexes(self.store)  # type: ignore[arg-type]
         report = self.problems.append
-        view = PartitionView.of(
+        view = ReadableLog.of(
             TIP,
             self.cache,
             [],

@@ -10,9 +10,9 @@ import pyarrow as pa
 from tierctl.errors import TierctlError
 from tierctl.locallog import read_log_dirs
 from tierctl.model import IsolationLevel, LocalLog, RemoteLogSegmentMetadata
-from tierctl.read.indexes import IndexFetcher, UncachedIndexes
-from tierctl.read.reader import FetchedRecord, PartitionReader
-from tierctl.read.view import PartitionView
+from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
+from tierctl.read.partition_reader import FetchedRecord, PartitionReader
+from tierctl.read.readable_log import ReadableLog
 from tierctl.state.fold import fold
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.storage import TierSpec, open_tier
@@ -60,10 +60,10 @@ class Tier:
             p for p in self.state if (p.topic_id_partition.topic, p.topic_id_partition.partition) == wanted
         )
 
-    def view(self, topic: str, partition: int = 0) -> PartitionView:
+    def view(self, topic: str, partition: int = 0) -> ReadableLog:
         part = self.partition(topic, partition)
         remote = open_tier(TierSpec(self.remote_folder.as_uri()))
-        return PartitionView.of(
+        return ReadableLog.of(
             part.topic_id_partition,
             part.cache,
             [log for log in self.logs if log.topic_id_partition == part.topic_id_partition],
@@ -78,7 +78,7 @@ class Tier:
         partition: int = 0,
         *,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-        fetcher: Callable[[PartitionView], IndexFetcher] | None = None,
+        fetcher: Callable[[ReadableLog], IndexFetcher] | None = None,
     ) -> PartitionReader:
         view = self.view(topic, partition)
         indexes = UncachedIndexes(view.remote) if fetcher is None else fetcher(view)

@@ -137,7 +137,7 @@ def test_only_what_is_asked_for(
 def test_without_a_store_metadata_and_logs_are_held_against_each_other(tier: Spoilt, verify: Verify) -> None:
     said = verify(tier.metadata, None, "--log-dir", tier.metadata)
     assert (said.code, said.findings) == (0, [])
-    assert "without --remote no object is looked at" in said.err
+    assert "without --remote no object is examined" in said.err
     without(".log")(tier)
     assert verify(tier.metadata, None).code == 0
     assert verify(tier.metadata, tier.remote).code == 3

@@ -17,10 +17,10 @@ from tierctl.model import IsolationLevel
 from tierctl.model.times import parse_time_ms
 
 if TYPE_CHECKING:
-    from tierctl.read.partitions import Readable
-    from tierctl.read.problems import Problems
-    from tierctl.read.reader import PartitionReader
-    from tierctl.read.view import PartitionView
+    from tierctl.read.partition_reader import PartitionReader
+    from tierctl.read.partitions import ReadablePartition
+    from tierctl.read.readable_log import ReadableLog
+    from tierctl.read.tolerated_errors import ToleratedErrors
 
 _EARLIEST = "earliest"
 
@@ -52,10 +52,10 @@ def fetch(
     leader epochs: those of the logs, else those of the newest remote segment. What can't be read is
     reported on stderr, the rest goes on, and the exit code is 7 (damage) or 10 (missing).
     """
-    from tierctl.read.problems import Problems
+    from tierctl.read.tolerated_errors import ToleratedErrors
 
     _check(ctx)
-    problems = Problems(show_problem)
+    problems = ToleratedErrors(show_problem)
     with Context.of(ctx) as context:
         if raw_segment is not None or index is not None:
             from tierctl.cli.fetch_objects import fetch_object
@@ -87,14 +87,14 @@ def _check(ctx: typer.Context) -> None:
         raise UsageError("--out is for --raw-segment, --index and --auxiliary-state", hint="redirect stdout")
 
 
-def chosen_partitions(context: Context, problems: "Problems") -> Iterator["Readable"]:
+def chosen_partitions(context: Context, problems: "ToleratedErrors") -> Iterator["ReadablePartition"]:
     """The partitions that the options mean; those with an illegal name are a problem."""
-    from tierctl.read.leaders import now_called
+    from tierctl.read.leader_logs import with_current_topic_ids
     from tierctl.read.partitions import readable_partitions, refused
 
     state = read_state(context, problems)
     by_name = bool(context.topic) and not context.topic_id
-    selection = now_called(context.selection, context.cluster()) if by_name else context.selection
+    selection = with_current_topic_ids(context.selection, context.cluster()) if by_name else context.selection
     for found in readable_partitions(state, logs_if_given(context), selection, by_name=by_name):
         refusal = refused(found.topic_id_partition)
         if refusal is None:
@@ -107,7 +107,7 @@ def chosen_partitions(context: Context, problems: "Problems") -> Iterator["Reada
 class Asked:
     """A partition, opened, and the offsets of it that the options mean; `until` None is its end."""
 
-    view: "PartitionView"
+    view: "ReadableLog"
     reader: "PartitionReader"
     start: int
     until: int | None
@@ -125,15 +125,15 @@ class Asked:
 
 
 def asked_partitions(
-    ctx: typer.Context, context: Context, tier: Tier, problems: "Problems"
+    ctx: typer.Context, context: Context, tier: Tier, problems: "ToleratedErrors"
 ) -> Iterator[Asked]:
     """The partitions that the options mean, with those of their records that they mean."""
-    from tierctl.read.leaders import log_start_on
-    from tierctl.read.reader import PartitionReader
+    from tierctl.read.leader_logs import leader_log_start
+    from tierctl.read.partition_reader import PartitionReader
 
     cluster = context.cluster()
     for readable in chosen_partitions(context, problems):
-        view = tier.view(readable, problems, log_start_on(cluster, readable.topic_id_partition))
+        view = tier.view(readable, problems, leader_log_start(cluster, readable.topic_id_partition))
         isolation = IsolationLevel(ctx.params["isolation"])
         reader = PartitionReader(view, tier.fetcher, problems.report, isolation=isolation)
         start = _start(ctx, view, reader)
@@ -141,29 +141,29 @@ def asked_partitions(
             yield Asked(view, reader, start, _until(ctx, reader, start))
 
 
-def _fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:
-    from tierctl.read import rows
+def _fetch_records(ctx: typer.Context, context: Context, problems: "ToleratedErrors") -> None:
+    from tierctl.read import record_rows
     from tierctl.report import render
 
     tier = Tier.of(context)
-    encode = rows.encoder(rows.Binary(ctx.params["binary"]))
+    encode = record_rows.encoder(record_rows.Binary(ctx.params["binary"]))
 
     def every() -> Iterator[dict[str, Any]]:
         for asked in asked_partitions(ctx, context, tier, problems):
             for record in asked.reader.read(asked.start, asked.until):
-                yield rows.record_row(asked.view.topic_id_partition, record, encode)
+                yield record_rows.record_row(asked.view.topic_id_partition, record, encode)
             if asked.note is not None:
                 note(asked.note)
 
     render(
         islice(every(), ctx.params["max_records"]),
         ctx.params["output"] or options.OutputFormat.JSONL,
-        rows.COLUMNS,
-        table_columns=rows.TABLE_COLUMNS,
+        record_rows.COLUMNS,
+        table_columns=record_rows.TABLE_COLUMNS,
     )
 
 
-def _start(ctx: typer.Context, view: "PartitionView", reader: "PartitionReader") -> int | None:
+def _start(ctx: typer.Context, view: "ReadableLog", reader: "PartitionReader") -> int | None:
     """Where to begin; None when no record is as late as --from-time."""
     if ctx.params["from_time"] is not None:
         found = reader.offset_for_time(parse_time_ms(ctx.params["from_time"]))
@@ -171,7 +171,7 @@ def _start(ctx: typer.Context, view: "PartitionView", reader: "PartitionReader")
     return offset_of(ctx.params["offset"], view)
 
 
-def offset_of(text: str, view: "PartitionView") -> int:
+def offset_of(text: str, view: "ReadableLog") -> int:
     """The offset an operator named; UsageError when it is none."""
     local_start = view.local_start_offset
     named = {

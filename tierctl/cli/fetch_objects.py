@@ -15,13 +15,13 @@ from tierctl.errors import NotFoundError, RemoteResourceNotFound, UsageError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata, Uuid
 
 if TYPE_CHECKING:
-    from tierctl.read.partitions import Readable
-    from tierctl.read.problems import Problems
+    from tierctl.read.partitions import ReadablePartition
+    from tierctl.read.tolerated_errors import ToleratedErrors
 
 _COPY_BYTES = 1 << 20
 
 
-def fetch_object(ctx: typer.Context, context: Context, problems: "Problems") -> None:
+def fetch_object(ctx: typer.Context, context: Context, problems: "ToleratedErrors") -> None:
     """A segment's log or one of its indexes: raw, or an index decoded with --output."""
     index = ctx.params["index"]
     output = ctx.params["output"]
@@ -45,7 +45,7 @@ def fetch_object(ctx: typer.Context, context: Context, problems: "Problems") -> 
 
 
 def _segment(
-    ctx: typer.Context, context: Context, tier: Tier, problems: "Problems"
+    ctx: typer.Context, context: Context, tier: Tier, problems: "ToleratedErrors"
 ) -> RemoteLogSegmentMetadata:
     """The segment of --raw-segment, else the remote one that answers for --offset."""
     text = ctx.params["raw_segment"]
@@ -62,7 +62,7 @@ def _segment(
 
 
 def _segment_at(
-    ctx: typer.Context, context: Context, tier: Tier, problems: "Problems"
+    ctx: typer.Context, context: Context, tier: Tier, problems: "ToleratedErrors"
 ) -> RemoteLogSegmentMetadata:
     readable = _only(list(chosen_partitions(context, problems)), "--index without --raw-segment")
     view = tier.view(readable, problems)
@@ -75,7 +75,7 @@ def _segment_at(
     return segment
 
 
-def _only(found: "list[Readable]", option: str) -> "Readable":
+def _only(found: "list[ReadablePartition]", option: str) -> "ReadablePartition":
     if len(found) != 1:
         raise UsageError(
             f"{option} is about one partition, {len(found)} are chosen",
@@ -86,8 +86,8 @@ def _only(found: "list[Readable]", option: str) -> "Readable":
 
 def _index_data(segment: RemoteLogSegmentMetadata, index_type: IndexType, tier: Tier) -> bytes:
     """The index as stored; an offset or time index that is missing is built again from the segment."""
-    from tierctl.read.indexes import rebuilt_indexes
-    from tierctl.read.source import RemoteSegment
+    from tierctl.read.index_lookup import rebuilt_indexes
+    from tierctl.read.segment_bytes import RemoteSegment
 
     try:
         with tier.remote.fetch_index(segment, index_type) as stream:
@@ -100,9 +100,9 @@ def _index_data(segment: RemoteLogSegmentMetadata, index_type: IndexType, tier: 
     return offsets.data if index_type is IndexType.OFFSET else times.data
 
 
-def fetch_auxiliary_state(ctx: typer.Context, context: Context, problems: "Problems") -> None:
+def fetch_auxiliary_state(ctx: typer.Context, context: Context, problems: "ToleratedErrors") -> None:
     """Prints a follower's auxiliary state; with --out writes the files it would have, too."""
-    from tierctl.read.follower_state import fetch_auxiliary, write_auxiliary
+    from tierctl.read.follower_files import fetch_follower_state, write_follower_files
     from tierctl.report import render_object
 
     if ctx.params["output"] is options.OutputFormat.CSV:
@@ -110,9 +110,9 @@ def fetch_auxiliary_state(ctx: typer.Context, context: Context, problems: "Probl
     tier = Tier.of(context)
     readable = _only(list(chosen_partitions(context, problems)), "--auxiliary-state")
     view = tier.view(readable, problems)
-    found = fetch_auxiliary(view, tier.fetcher, ctx.params["auxiliary_state"])
+    found = fetch_follower_state(view, tier.fetcher, ctx.params["auxiliary_state"])
     if ctx.params["out"] is not None:
-        write_auxiliary(found, ctx.params["out"])
+        write_follower_files(found, ctx.params["out"])
     render_object(found.to_json(), ctx.params["output"] or options.OutputFormat.JSON)
 
 

@@ -14,11 +14,11 @@ from tierctl.cli.reading import Tier, note
 from tierctl.errors import TierctlError
 
 if TYPE_CHECKING:
-    from tierctl.read.problems import Problems
+    from tierctl.read.tolerated_errors import ToleratedErrors
     from tierctl.spark.executors.fetch import Output, PrintStep
 
 
-def fetch_records(ctx: typer.Context, context: Context, problems: "Problems") -> None:
+def fetch_records(ctx: typer.Context, context: Context, problems: "ToleratedErrors") -> None:
     """What without Spark is printed, byte for byte."""
     from tierctl.spark.executors.fetch import TextFormat, printed
 
@@ -37,12 +37,12 @@ def fetch_records(ctx: typer.Context, context: Context, problems: "Problems") ->
 
 def _pieces(ctx: typer.Context, context: Context, tier: Tier) -> "Iterator[PrintStep]":
     """Tasks in order; what is wrong on the way is told when its turn to be printed comes."""
-    from tierctl.read.cut import cut
-    from tierctl.read.problems import Problems
+    from tierctl.read.parallel.task_planner import plan_read_tasks
+    from tierctl.read.tolerated_errors import ToleratedErrors
     from tierctl.spark.executors.fetch import SPLIT_BYTES, PrintStep
 
     met: list[TierctlError] = []
-    problems = Problems(met.append)
+    problems = ToleratedErrors(met.append)
     is_committed = str(ctx.params["isolation"]) == "read_committed"
 
     def taken() -> tuple[TierctlError, ...]:
@@ -52,7 +52,7 @@ def _pieces(ctx: typer.Context, context: Context, tier: Tier) -> "Iterator[Print
 
     try:
         for asked in asked_partitions(ctx, context, tier, problems):
-            tasks = cut(
+            tasks = plan_read_tasks(
                 asked.view,
                 *asked.reader.span(asked.start, asked.until),
                 committed_only=(tier.fetcher, problems.report) if is_committed else None,
@@ -65,7 +65,7 @@ def _pieces(ctx: typer.Context, context: Context, tier: Tier) -> "Iterator[Print
         yield PrintStep(problems=taken(), ended=e)
 
 
-def _told(found: "Iterator[Output]", problems: "Problems") -> Iterator[str]:
+def _told(found: "Iterator[Output]", problems: "ToleratedErrors") -> Iterator[str]:
     """The text; what else there is to say goes to stderr."""
     for printed in found:
         for problem in printed.problems:
@@ -77,13 +77,13 @@ def _told(found: "Iterator[Output]", problems: "Problems") -> Iterator[str]:
 
 
 def _write(texts: Iterator[str], output: str) -> None:
-    from tierctl.read import rows
+    from tierctl.read import record_rows
     from tierctl.report import render
 
     out = sys.stdout
     match output:
         case "table":
-            render(_rows(texts), "table", rows.COLUMNS, table_columns=rows.TABLE_COLUMNS)
+            render(_rows(texts), "table", record_rows.COLUMNS, table_columns=record_rows.TABLE_COLUMNS)
         case "json":
             separator = "["
             for text in texts:
@@ -91,7 +91,7 @@ def _write(texts: Iterator[str], output: str) -> None:
                 separator = ","
             out.write("[]\n" if separator == "[" else "\n]\n")
         case "csv":
-            render([], "csv", rows.COLUMNS)
+            render([], "csv", record_rows.COLUMNS)
             for text in texts:
                 out.write(text)
         case _:

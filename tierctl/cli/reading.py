@@ -11,10 +11,10 @@ from tierctl.report.terminal import printable
 
 if TYPE_CHECKING:
     from tierctl.model import LocalLog
-    from tierctl.read.indexes import IndexFetcher
-    from tierctl.read.partitions import Readable
-    from tierctl.read.problems import Problems
-    from tierctl.read.view import PartitionView
+    from tierctl.read.index_lookup import IndexFetcher
+    from tierctl.read.partitions import ReadablePartition
+    from tierctl.read.readable_log import ReadableLog
+    from tierctl.read.tolerated_errors import ToleratedErrors
     from tierctl.state.tier import TierState
     from tierctl.storage.base import RemoteStorageManager
 
@@ -31,7 +31,7 @@ def note(text: str) -> None:
     typer.echo(f"note: {printable(text)}", err=True)
 
 
-def read_state(context: Context, problems: "Problems") -> "TierState":
+def read_state(context: Context, problems: "ToleratedErrors") -> "TierState":
     """The state of the tier; metadata records that can't be used are problems."""
     state = context.metadata().refresh()
     for quarantined in state.quarantined:
@@ -57,7 +57,7 @@ class Tier:
     @classmethod
     def of(cls, context: Context) -> "Tier":
         """With --state-dir indexes are kept there, in a cache of bounded size."""
-        from tierctl.read.indexes import UncachedIndexes
+        from tierctl.read.index_lookup import UncachedIndexes
         from tierctl.storage.index_cache import RemoteIndexCache
 
         remote = context.remote()
@@ -66,12 +66,12 @@ class Tier:
         return cls(remote, RemoteIndexCache(context.state_dir, remote))
 
     def view(
-        self, readable: "Readable", problems: "Problems", log_start_offset: int | None = None
-    ) -> "PartitionView":
+        self, readable: "ReadablePartition", problems: "ToleratedErrors", log_start_offset: int | None = None
+    ) -> "ReadableLog":
         """What there is to read of a partition, from `log_start_offset` on if a leader says so."""
-        from tierctl.read.view import PartitionView
+        from tierctl.read.readable_log import ReadableLog
 
-        return PartitionView.of(
+        return ReadableLog.of(
             readable.topic_id_partition,
             readable.cache,
             readable.logs,

@@ -13,9 +13,9 @@ from tierctl.plan.copy_from_tier import plan_copy_from_tier
 from tierctl.plan.dangling_copies import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.plan import Plan, Skip
 from tierctl.plan.preconditions import INTERNAL_TOPICS
-from tierctl.read.indexes import UncachedIndexes
+from tierctl.read.index_lookup import UncachedIndexes
 from tierctl.read.partitions import refused
-from tierctl.read.replicas import lineage_of_tier
+from tierctl.read.replicas import tier_lineage
 from tierctl.state.tier import TierState
 
 
@@ -123,9 +123,7 @@ def _plan_from_tier(run: Mutation, source: SourceTier, *, clean_dangling: bool) 
     fetcher = UncachedIndexes(source.remote)
     state = source.metadata.state
     lineages = {
-        part.topic_id_partition.key: lineage_of_tier(
-            part.cache, fetcher, lambda e: run.progress.say(e.message)
-        )
+        part.topic_id_partition.key: tier_lineage(part.cache, fetcher, lambda e: run.progress.say(e.message))
         for part in state
         if part.topic_id_partition in run.resources.selection and refused(part.topic_id_partition) is None
     }

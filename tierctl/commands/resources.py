@@ -11,23 +11,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl.commands.request import Request
-from tierctl.errors import UsageError
+from tierctl.errors import NotFoundError, UsageError
 from tierctl.kafka.cluster import Cluster
-from tierctl.locallog import read_log_dirs, read_properties, read_topic_configs
+from tierctl.locallog import list_partitions, read_log_dirs, read_properties, read_topic_configs
 from tierctl.metadata import open_metadata, open_metadata_topic
 from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import BulkFold
 from tierctl.metadata.topic.local_log import require_topic
 from tierctl.metadata.topic.splits import TopicLocation
-from tierctl.model import LocalLog, Selection, SelectionRequest, TopicConfig, TopicIdPartition
+from tierctl.model import (
+    LocalLog,
+    Selection,
+    SelectionRequest,
+    TopicConfig,
+    TopicIdPartition,
+    is_legal_topic_name,
+)
 from tierctl.model.engine import EngineName
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import Progress
 from tierctl.model.uris import folder_of
-from tierctl.read.indexes import IndexFetcher, UncachedIndexes
-from tierctl.read.partitions import Readable
-from tierctl.read.problems import Problems
-from tierctl.read.view import PartitionView
+from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
+from tierctl.read.partitions import ReadablePartition
+from tierctl.read.readable_log import ReadableLog
+from tierctl.read.tolerated_errors import ToleratedErrors
 from tierctl.spark.session.settings import SparkSettings
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec, open_tier, store_uri
@@ -55,12 +62,12 @@ class Resources:
 
     request: Request
     progress: Progress
-    problems: Problems = field(init=False)
+    problems: ToleratedErrors = field(init=False)
     _selection: Selection | None = field(default=None, init=False, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.problems = Problems(self.progress.problem)
+        self.problems = ToleratedErrors(self.progress.problem)
 
     def __enter__(self) -> Self:
         return self
@@ -201,9 +208,9 @@ class Resources:
             return UncachedIndexes(self.remote)
         return RemoteIndexCache(self.request.state_dir, self.remote)
 
-    def view(self, readable: Readable, log_start_offset: int | None = None) -> PartitionView:
+    def view(self, readable: ReadablePartition, log_start_offset: int | None = None) -> ReadableLog:
         """Return the readable records of a partition, from `log_start_offset` on if a leader states it."""
-        return PartitionView.of(
+        return ReadableLog.of(
             readable.topic_id_partition,
             readable.cache,
             readable.logs,
@@ -276,6 +283,23 @@ class Resources:
         """
         self._selection = self.selection_request.resolve(chain(*known))
         return self._selection
+
+    def select_among(self, state: TierState) -> Selection:
+        """Resolve the selection among the partitions of `state`, of the log directories and of the cluster.
+
+        The cluster is asked about the named topics only, and only if the other two do not have them all.
+        """
+        asked = self.selection_request
+        at_hand: set[TopicIdPartition] = set()
+        if asked.narrows:
+            at_hand = {part.topic_id_partition for part in state} | set(list_partitions(self.request.log_dir))
+        try:
+            return self.resolve_selection(at_hand)
+        except NotFoundError:
+            if self.cluster is None:
+                raise
+        topics = self.cluster.topics({name for name in asked.topics if is_legal_topic_name(name)})
+        return self.resolve_selection(at_hand, *(topic.topic_id_partitions for topic in topics.values()))
 
     @property
     def selection(self) -> Selection:

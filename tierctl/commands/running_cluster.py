@@ -14,7 +14,7 @@ from tierctl.plan.fencing import TASK_INTERVALS, Fence, is_known, leaders_of
 from tierctl.plan.leader_views import ClusterViews, Leaders, knows_log_start, view_of_leader
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention_view import View, distinct_bytes
-from tierctl.read.leaders import logs_of
+from tierctl.read.leader_logs import leader_logs
 from tierctl.state.lineage import find_highest_remote_offset
 from tierctl.state.tier import PartitionState
 
@@ -141,7 +141,7 @@ class RunningCluster:
         unseen = self._read_configs(there)
         asked = [partition for partition in there if partition.key not in unseen]
         views: dict[_Key, View] = {}
-        logs, silent = logs_of(self.cluster, asked)
+        logs, silent = leader_logs(self.cluster, asked)
         unseen |= {partition.key: reason for partition, reason in silent.items()}
         brokers = self.brokers({log.leader for log in logs.values()})
         for partition, log in logs.items():
@@ -155,7 +155,7 @@ class RunningCluster:
         """Return the leaders' logs of these partitions, and the ids and settings of their topics."""
         current = self.current_topics(p.topic for p in partitions)
         there = [p for p in partitions if current.why_not_current(p) is None]
-        logs, _ = logs_of(self.cluster, there)
+        logs, _ = leader_logs(self.cluster, there)
         return Leaders(
             topics=current,
             configs=self.cluster.topic_configs(current.ids),

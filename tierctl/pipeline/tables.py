@@ -8,8 +8,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.model import RemoteLogSegmentState
-from tierctl.read.partitions import Readable
-from tierctl.read.replicas import lineage_of_segments
+from tierctl.read.partitions import ReadablePartition
+from tierctl.read.replicas import lineage_from_segments
 from tierctl.report.formatters.text import id_text
 from tierctl.spark.sources.metadata_rows import EPOCH
 from tierctl.spark.sources.metadata_rows import SCHEMA as EVENT_SCHEMA
@@ -205,7 +205,7 @@ class PartitionTables:
         if self._in_order:
             starts = self._live.column("starts")[finished]
             return int(starts.min()) if len(starts) else None
-        lineage = lineage_of_segments(cache.list_remote_log_segments())
+        lineage = lineage_from_segments(cache.list_remote_log_segments())
         first = next(segments_in_lineage(cache, lineage), None)
         return None if first is None else first.from_offset
 
@@ -214,7 +214,9 @@ class PartitionTables:
         whose, cache = self._part.topic_id_partition, self._part.cache
         yield from verify_partition_delete(self._part)
         if not self._in_order:
-            yield from check_partition(Readable(whose, cache, ()), None, _nothing, now_ms=self._now_ms)
+            yield from check_partition(
+                ReadablePartition(whose, cache, ()), None, _nothing, now_ms=self._now_ms
+            )
             return
         columns, live = self._live.columns, self._live
         unfinished = [columns.metadata(row) for row in live.rows[live.states != _FINISHED].tolist()]

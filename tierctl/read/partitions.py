@@ -17,7 +17,7 @@ class Chosen(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Readable:
+class ReadablePartition:
     """A user partition with what is known of it; `logs` are its replicas', which may be none."""
 
     topic_id_partition: TopicIdPartition
@@ -27,7 +27,7 @@ class Readable:
 
 def readable_partitions(
     state: TierState, logs: Sequence[LocalLog], chosen: Chosen, *, by_name: bool
-) -> list[Readable]:
+) -> list[ReadablePartition]:
     """The chosen partitions that have anything to read, by topic and number.
 
     `by_name` says that a topic was named and no id: then logs that were never tiered count too, and of
@@ -53,11 +53,13 @@ def refused(partition: TopicIdPartition) -> SafetyRefusal | None:
     )
 
 
-def tiered_partitions(state: TierState, logs: Sequence[LocalLog], chosen: Chosen) -> list[Readable]:
+def tiered_partitions(state: TierState, logs: Sequence[LocalLog], chosen: Chosen) -> list[ReadablePartition]:
     """The chosen partitions of the tier's metadata, readable or not, by topic, id and number."""
     replicas = _by_key(logs)
     return [
-        Readable(part.topic_id_partition, part.cache, tuple(replicas.get(part.topic_id_partition.key, ())))
+        ReadablePartition(
+            part.topic_id_partition, part.cache, tuple(replicas.get(part.topic_id_partition.key, ()))
+        )
         for part in state
         if part.topic_id_partition in chosen
     ]
@@ -81,19 +83,19 @@ def _of_logs(
     state: TierState,
     replicas: Mapping[tuple[Uuid, int], list[LocalLog]],
     chosen: Chosen,
-) -> list[Readable]:
+) -> list[ReadablePartition]:
     """Partitions of the logs that the tier has never heard of."""
     return [
-        Readable(logs[0].topic_id_partition, RemoteLogMetadataCache(), tuple(logs))
+        ReadablePartition(logs[0].topic_id_partition, RemoteLogMetadataCache(), tuple(logs))
         for key, logs in replicas.items()
         if key not in state.partitions and logs[0].topic_id_partition in chosen
     ]
 
 
 def _only_current(
-    found: list[Readable], replicas: Mapping[tuple[Uuid, int], list[LocalLog]]
-) -> list[Readable]:
-    named: dict[tuple[str, int], list[Readable]] = {}
+    found: list[ReadablePartition], replicas: Mapping[tuple[Uuid, int], list[LocalLog]]
+) -> list[ReadablePartition]:
+    named: dict[tuple[str, int], list[ReadablePartition]] = {}
     for one in found:
         named.setdefault((one.topic_id_partition.topic, one.topic_id_partition.partition), []).append(one)
     current = []

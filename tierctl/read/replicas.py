@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import IndexType, LocalLog, RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.read.indexes import IndexFetcher, Report
+from tierctl.read.index_lookup import IndexFetcher, Report
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -60,7 +60,7 @@ def newest_segment(segments: Iterable[RemoteLogSegmentMetadata]) -> RemoteLogSeg
     )
 
 
-def lineage_of_tier(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
+def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
     """The lineage up to the newest readable segment, from its leader-epoch index.
 
     When that is missing or damaged, which is reported, it is put together from the segments' own epochs.
@@ -78,11 +78,11 @@ def lineage_of_tier(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report
     except CorruptInputError as e:
         report(e.within(source))
     except RemoteResourceNotFound:
-        return lineage_of_segments(cache.list_remote_log_segments())
-    return lineage_of_segments(cache.list_remote_log_segments())
+        return lineage_from_segments(cache.list_remote_log_segments())
+    return lineage_from_segments(cache.list_remote_log_segments())
 
 
-def lineage_of_segments(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:
+def lineage_from_segments(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:
     """The lineage that the epochs of readable segments add up to.
 
     From the latest epoch back, an epoch is of the lineage when it begins before the later ones do.

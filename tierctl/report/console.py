@@ -46,12 +46,22 @@ class Console:
             DownloadColumn,
             MofNCompleteColumn,
             Progress,
+            ProgressColumn,
+            SpinnerColumn,
             TextColumn,
+            TimeElapsedColumn,
             TimeRemainingColumn,
         )
 
-        amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
-        columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
+        columns: tuple[ProgressColumn, ...] = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            DownloadColumn() if unit == "bytes" else MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
+        if total is None:
+            amount = TextColumn(f"{{task.completed:.0f}} {unit}")
+            columns = (SpinnerColumn(), TextColumn("{task.description}"), amount, TimeElapsedColumn())
         with Progress(*columns, console=RichConsole(stderr=True), transient=True) as bar:
             task = bar.add_task(title, total=total)
             yield lambda done: bar.advance(task, done)

@@ -7,8 +7,8 @@ from typing import assert_never
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
 from tierctl.model import LocalLog, LocalSegment, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.read.indexes import UncachedIndexes
-from tierctl.read.partitions import Readable
+from tierctl.read.index_lookup import UncachedIndexes
+from tierctl.read.partitions import ReadablePartition
 from tierctl.state.lineage import Lineage
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.spool import SpooledSegment, spooled
@@ -29,7 +29,7 @@ class PartitionPiece:
     What is wrong with them is told when `tells_indexes`; else somebody looks at all their bytes.
     """
 
-    readable: Readable
+    readable: ReadablePartition
     now_ms: int
     facts: PartitionFacts | None = None
     has_store: bool = False
@@ -78,7 +78,7 @@ class Look:
 
 
 def pieces_of(
-    readable: Readable,
+    readable: ReadablePartition,
     *,
     now_ms: int,
     facts: PartitionFacts | None,
@@ -103,7 +103,7 @@ def pieces_of(
 
 
 def _segments(
-    segments: Sequence[RemoteLogSegmentMetadata], readable: Readable, odd: Sequence[Uuid] | set[Uuid]
+    segments: Sequence[RemoteLogSegmentMetadata], readable: ReadablePartition, odd: Sequence[Uuid] | set[Uuid]
 ) -> SegmentsPiece:
     ids = frozenset(s.segment_id for s in segments if s.segment_id in odd)
     return SegmentsPiece(segments=tuple(segments), logs=readable.logs, odd=ids)

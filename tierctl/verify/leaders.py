@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import TopicIdPartition, Uuid, is_legal_topic_name
-from tierctl.read.leaders import LeaderLogs, believed_logs
-from tierctl.read.partitions import Readable
+from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
+from tierctl.read.partitions import ReadablePartition
 from tierctl.state.tier import TierState
 from tierctl.verify.metadata import KnownTopics
 from tierctl.verify.offsets import PartitionFacts, check_partition, facts_of_leader
@@ -52,19 +52,19 @@ class LeaderSide:
         return KnownTopics(ids, complete=True)
 
     def ask(
-        self, readables: Sequence[Readable]
+        self, readables: Sequence[ReadablePartition]
     ) -> tuple[dict[TopicIdPartition, PartitionFacts], Iterator[Finding]]:
         """Facts of the partitions whose leader can be believed, and findings about the others.
 
         To be asked after the metadata were read: the log is never behind its tier.
         """
-        told = believed_logs(self.cluster, [readable.topic_id_partition for readable in readables])
+        told = reliable_leader_logs(self.cluster, [readable.topic_id_partition for readable in readables])
         return _facts(told, readables), _unseen(told)
 
     def confirmed(
         self,
         doubtful: Doubtful,
-        readables: Callable[[Collection[TopicIdPartition]], Sequence[Readable]],
+        readables: Callable[[Collection[TopicIdPartition]], Sequence[ReadablePartition]],
         now_ms: int,
     ) -> Iterator[Finding]:
         """The doubtful findings that are still there when the leader is asked first and the metadata after.
@@ -73,7 +73,7 @@ class LeaderSide:
         """
         if not doubtful.findings:
             return
-        told = believed_logs(self.cluster, sorted(doubtful.findings))
+        told = reliable_leader_logs(self.cluster, sorted(doubtful.findings))
         again = readables(doubtful.findings)
         facts = _facts(told, again)
         for readable in again:
@@ -84,7 +84,9 @@ class LeaderSide:
                 yield from (f for f in found if f.kind in _PASSING and _identity(f) in before)
 
 
-def _facts(told: LeaderLogs, readables: Sequence[Readable]) -> dict[TopicIdPartition, PartitionFacts]:
+def _facts(
+    told: LeaderLogs, readables: Sequence[ReadablePartition]
+) -> dict[TopicIdPartition, PartitionFacts]:
     return {
         readable.topic_id_partition: facts_of_leader(readable.cache, told.logs[readable.topic_id_partition])
         for readable in readables
@@ -95,7 +97,7 @@ def _facts(told: LeaderLogs, readables: Sequence[Readable]) -> dict[TopicIdParti
 def _unseen(told: LeaderLogs) -> Iterator[Finding]:
     for partition, reason in told.leaderless.items():
         yield finding_of(partition, _K.UNSEEN_LEADER, Severity.WARNING, reason)
-    for partition, reason in told.forgetful.items():
+    for partition, reason in told.start_unknown.items():
         yield finding_of(partition, _K.UNSEEN_LEADER, Severity.INFO, reason)
 
 

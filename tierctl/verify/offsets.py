@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tierctl.model.cluster import ClusterLog
-from tierctl.read.indexes import IndexFetcher, Report
-from tierctl.read.partitions import Readable
+from tierctl.read.index_lookup import IndexFetcher, Report
+from tierctl.read.partitions import ReadablePartition
 from tierctl.read.replicas import (
     Replica,
     choose_replica,
-    lineage_of_segments,
-    lineage_of_tier,
+    lineage_from_segments,
     newest_segment,
+    tier_lineage,
 )
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
@@ -38,7 +38,7 @@ class PartitionFacts:
 
 
 def check_partition(
-    readable: Readable,
+    readable: ReadablePartition,
     fetcher: IndexFetcher | None,
     report: Report,
     *,
@@ -64,7 +64,7 @@ def check_partition(
     yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
 
 
-def _facts(readable: Readable, fetcher: IndexFetcher | None, report: Report) -> PartitionFacts:
+def _facts(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> PartitionFacts:
     replica = choose_replica(readable.logs)
     if replica is None:
         lineage = current_lineage(readable, fetcher, report)
@@ -72,17 +72,17 @@ def _facts(readable: Readable, fetcher: IndexFetcher | None, report: Report) -> 
     return PartitionFacts(offsets=offsets_of(readable, replica), log=_facts_of_log(replica))
 
 
-def current_lineage(readable: Readable, fetcher: IndexFetcher | None, report: Report) -> Lineage:
+def current_lineage(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> Lineage:
     """The lineage of the logs, else as the tier knows it: from the segments' own epochs without a store."""
     replica = choose_replica(readable.logs)
     if replica is not None:
         return replica.lineage
     if fetcher is not None:
-        return lineage_of_tier(readable.cache, fetcher, report)
-    return lineage_of_segments(readable.cache.list_remote_log_segments())
+        return tier_lineage(readable.cache, fetcher, report)
+    return lineage_from_segments(readable.cache.list_remote_log_segments())
 
 
-def offsets_of(readable: Readable, replica: Replica) -> Offsets:
+def offsets_of(readable: ReadablePartition, replica: Replica) -> Offsets:
     """KIP-405's five offsets of a partition."""
     log = replica.log
     lineage = replica.lineage
@@ -129,7 +129,7 @@ def _facts_of_log(replica: Replica) -> LogFacts:
     )
 
 
-def _facts_of_tier(readable: Readable, lineage: Lineage) -> LogFacts | None:
+def _facts_of_tier(readable: ReadablePartition, lineage: Lineage) -> LogFacts | None:
     first = next(segments_in_lineage(readable.cache, lineage), None)
     newest = newest_segment(readable.cache.list_remote_log_segments())
     if first is None or newest is None:

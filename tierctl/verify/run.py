@@ -9,7 +9,7 @@ from typing import Protocol, TypeVar
 
 from tierctl.files import TEMP_SUFFIX
 from tierctl.model import LocalLog, SegmentObjectName, TopicIdPartition, Uuid
-from tierctl.read.partitions import Chosen, Readable, refused, tiered_partitions
+from tierctl.read.partitions import Chosen, ReadablePartition, refused, tiered_partitions
 from tierctl.state.tier import TierState
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.key_parser import is_temporary, segment_object_name
@@ -172,7 +172,7 @@ class Verification:
             return self.lookers.unaccounted(tally)
         return _watched(remote.list_objects(), self.advance)
 
-    def _partitions(self, readables: Sequence[Readable]) -> Iterator[Finding]:
+    def _partitions(self, readables: Sequence[ReadablePartition]) -> Iterator[Finding]:
         if self.leaders is None:
             for found in self._looked_at(self._pieces(readables, {})):
                 yield from found
@@ -184,13 +184,13 @@ class Verification:
             yield from (finding for finding in found if not doubtful.take(finding))
         yield from self.leaders.confirmed(doubtful, self._now, self.now_ms)
 
-    def _now(self, partitions: Collection[TopicIdPartition]) -> list[Readable]:
+    def _now(self, partitions: Collection[TopicIdPartition]) -> list[ReadablePartition]:
         """These partitions, as the metadata have them by now."""
         readables = tiered_partitions(self.refresh(), self.logs, self.selection)
         return [readable for readable in readables if readable.topic_id_partition in partitions]
 
     def _pieces(
-        self, readables: Sequence[Readable], facts: Mapping[TopicIdPartition, PartitionFacts]
+        self, readables: Sequence[ReadablePartition], facts: Mapping[TopicIdPartition, PartitionFacts]
     ) -> Iterator[Piece]:
         segments_a_piece = 0 if self.deep is None else 1
         if self.deep is not None and self.lookers is not None:

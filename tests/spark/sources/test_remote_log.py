@@ -10,7 +10,7 @@ import pytest
 from tierctl.spark import register
 
 from tests.read import brute
-from tests.read.test_reader import logs_of
+from tests.read.test_partition_reader import logs_of
 from tests.read.tier import Tier
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from tierctl.errors import TierctlError
 from tierctl.model import TopicIdPartition
-from tierctl.read import rows
-from tierctl.read.part_reader import losing
-from tierctl.read.reader import FetchedRecord
-from tierctl.read.tasks import ReadTask, read_task
+from tierctl.read import record_rows
+from tierctl.read.parallel.task import ReadTask, read_task
+from tierctl.read.partition_reader import FetchedRecord
+from tierctl.read.range_reader import with_lost_offsets
 from tierctl.report import render
 from tierctl.spark.executors.resources import shared_tier
 from tierctl.spark.executors.transport import Executors
@@ -40,7 +40,7 @@ _TEXT_PER_BYTE = 4.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextFormat:
-    """How to render records: `output` is jsonl or csv (without header), `binary` one of `rows.Binary`."""
+    """How to render records: `output` is jsonl or csv (without header), `binary` a `record_rows.Binary`."""
 
     spec: TierSpec
     output: str
@@ -113,7 +113,9 @@ def _columns(
         work.task,
         shared_tier(text_format.spec),
         report=lambda error: problems.append((error, -1)),
-        lose=lambda error, first, last: problems.append((losing(error, first, last), first)),
+        report_lost=lambda error, first, last: problems.append(
+            (with_lost_offsets(error, first, last), first)
+        ),
         from_offset=work.from_offset,
     )
     return (columns for columns in found if columns.num_rows)
@@ -123,13 +125,13 @@ def _write(
     columns: pa.RecordBatch, text_format: TextFormat, partition: TopicIdPartition, text: io.StringIO
 ) -> None:
     """Write records as `render` does, without the header of csv."""
-    encode = rows.encoder(rows.Binary(text_format.binary))
-    made = (rows.record_row(partition, record, encode) for record in _records(columns))
+    encode = record_rows.encoder(record_rows.Binary(text_format.binary))
+    made = (record_rows.record_row(partition, record, encode) for record in _records(columns))
     if text_format.output == "csv":
         header = io.StringIO()
-        render([], "csv", rows.COLUMNS, stream=header)
+        render([], "csv", record_rows.COLUMNS, stream=header)
         whole = io.StringIO()
-        render(made, "csv", rows.COLUMNS, stream=whole)
+        render(made, "csv", record_rows.COLUMNS, stream=whole)
         text.write(whole.getvalue()[len(header.getvalue()) :])
     else:
         render(made, "jsonl", stream=text)

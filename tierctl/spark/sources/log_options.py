@@ -11,7 +11,7 @@ from tierctl.model import IsolationLevel, Selection, Uuid
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.times import parse_time_ms
 from tierctl.model.uris import folder_of
-from tierctl.read.cut import SPLIT_BYTES
+from tierctl.read.parallel.task_planner import SPLIT_BYTES
 from tierctl.storage import LAYOUTS, store_uri
 
 _NAMES = frozenset(

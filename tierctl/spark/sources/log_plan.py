@@ -12,13 +12,13 @@ from tierctl.metadata import open_metadata
 from tierctl.metadata.topic.local_log import require_topic
 from tierctl.model import IsolationLevel
 from tierctl.model.uris import folder_of
-from tierctl.read.cut import cut
-from tierctl.read.indexes import IndexFetcher, UncachedIndexes
-from tierctl.read.leaders import log_start_on, now_called
-from tierctl.read.partitions import Readable, readable_partitions, refused
-from tierctl.read.reader import PartitionReader
-from tierctl.read.tasks import ReadTask, Times
-from tierctl.read.view import PartitionView
+from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
+from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
+from tierctl.read.parallel.task import ReadTask, TimestampRange
+from tierctl.read.parallel.task_planner import plan_read_tasks
+from tierctl.read.partition_reader import PartitionReader
+from tierctl.read.partitions import ReadablePartition, readable_partitions, refused
+from tierctl.read.readable_log import ReadableLog
 from tierctl.spark.sources.log_options import LogOptions, Mode
 from tierctl.spark.sources.log_rows import PARTITION_COLUMNS, SCHEMA, LogTask, tell
 from tierctl.spark.sources.predicates import Predicate, mask_of
@@ -89,7 +89,7 @@ class _Plan:
         selection = options.selection
         by_name = bool(selection.topics) and not selection.topic_ids
         if by_name:
-            selection = now_called(selection, cluster)
+            selection = with_current_topic_ids(selection, cluster)
         logs = read_log_dirs(list(options.log_dirs)) if options.log_dirs else []
         logs = [log for log in logs if log.topic_id_partition in selection]
         for readable in readable_partitions(state, logs, selection, by_name=by_name):
@@ -97,27 +97,27 @@ class _Plan:
                 continue
             refusal = refused(readable.topic_id_partition)
             if refusal is None:
-                start = log_start_on(cluster, readable.topic_id_partition)
+                start = leader_log_start(cluster, readable.topic_id_partition)
                 yield from self._tasks_of(self._view(readable, start))
             else:
                 self._grave(refusal)
 
-    def _tasks_of(self, view: PartitionView) -> Iterator[ReadTask]:
+    def _tasks_of(self, view: ReadableLog) -> Iterator[ReadTask]:
         options, window = self._options, self._window
         reader = PartitionReader(view, self._fetcher, self._report, isolation=options.isolation)
         span = self._span(view, reader)
         if span is None:
             return
         is_committed = options.isolation is IsolationLevel.READ_COMMITTED
-        yield from cut(
+        yield from plan_read_tasks(
             view,
             *span,
             committed_only=(self._fetcher, self._report) if is_committed else None,
-            times=Times(first_ms=window.first_ms, last_ms=window.last_ms, late_ms=options.late_ms),
+            times=TimestampRange(first_ms=window.first_ms, last_ms=window.last_ms, late_ms=options.late_ms),
             split_bytes=options.bytes_per_task,
         )
 
-    def _span(self, view: PartitionView, reader: PartitionReader) -> tuple[int, int] | None:
+    def _span(self, view: ReadableLog, reader: PartitionReader) -> tuple[int, int] | None:
         """[start, end) of the offsets; None when there are none."""
         low, high = self._window.offsets
         start, end = max(view.log_start_offset, low), min(reader.end_offset, high + 1)
@@ -133,14 +133,14 @@ class _Plan:
             end = end if later is None else min(end, later.offset)
         return (start, end) if start < end else None
 
-    def _is_asked_for(self, readable: Readable) -> bool:
+    def _is_asked_for(self, readable: ReadablePartition) -> bool:
         partition = readable.topic_id_partition
         asked = [each for each in self._predicates if each.column in PARTITION_COLUMNS]
         mask = mask_of(asked, lambda name: pa.array([getattr(partition, name)], SCHEMA.field(name).type))
         return mask is None or bool(mask.true_count)
 
-    def _view(self, readable: Readable, log_start_offset: int | None) -> PartitionView:
-        return PartitionView.of(
+    def _view(self, readable: ReadablePartition, log_start_offset: int | None) -> ReadableLog:
+        return ReadableLog.of(
             readable.topic_id_partition,
             readable.cache,
             readable.logs,

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.errors import TierctlError
-from tierctl.read.tasks import ReadTask, read_task
+from tierctl.read.parallel.task import ReadTask, read_task
 from tierctl.spark.executors.resources import shared_tier
 from tierctl.spark.sources.log_options import Mode
 from tierctl.spark.sources.predicates import Predicate, mask_of
@@ -65,7 +65,7 @@ def rows_of(task: LogTask) -> Iterator[pa.RecordBatch]:
     if task.read is None:
         return
     remote = shared_tier(task.spec)
-    for found in read_task(task.read, remote, report=errors.report, lose=errors.lose):
+    for found in read_task(task.read, remote, report=errors.report, report_lost=errors.lose):
         yield from errors.rows()
         yield from _rows(task, found)
     yield from errors.rows()

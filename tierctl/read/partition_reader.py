@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from tierctl.errors import NotFoundError
 from tierctl.model import IsolationLevel
-from tierctl.read.aborted import AbortedTransactions
-from tierctl.read.indexes import Indexes, IndexFetcher, Report
-from tierctl.read.part_reader import PieceReader
-from tierctl.read.view import PartitionView, Piece
+from tierctl.read.aborted_transactions import AbortedTransactions
+from tierctl.read.index_lookup import Indexes, IndexFetcher, Report
+from tierctl.read.range_reader import RangeReader
+from tierctl.read.readable_log import ReadableLog, SegmentRange
 from tierctl.wire.batches.record_batch import Header
 
 
@@ -42,7 +42,7 @@ class PartitionReader:
 
     def __init__(
         self,
-        view: PartitionView,
+        view: ReadableLog,
         fetcher: IndexFetcher,
         report: Report,
         *,
@@ -51,7 +51,7 @@ class PartitionReader:
         self._view = view
         self._report = report
         self._indexes = Indexes(fetcher, report)
-        self._pieces = PieceReader(view.lineage, self._indexes, report)
+        self._pieces = RangeReader(view.lineage, self._indexes, report)
         self._committed_only = isolation is IsolationLevel.READ_COMMITTED
 
     @cached_property
@@ -62,7 +62,7 @@ class PartitionReader:
         """
         if not self._committed_only or self._view.stable_is_known:
             return None
-        pieces = self._view.pieces(self._view.log_start_offset)
+        pieces = self._view.segment_ranges(self._view.log_start_offset)
         return AbortedTransactions(pieces, self._indexes, self._report).first_open_offset()
 
     @property
@@ -95,7 +95,7 @@ class PartitionReader:
         That is Kafka's ListOffsets by timestamp: in offset order, control records included.
         """
         start = self._view.log_start_offset if from_offset is None else from_offset
-        for piece in self._view.pieces(start):
+        for piece in self._view.segment_ranges(start):
             if piece.from_offset >= self.end_offset:
                 return None
             if piece.max_timestamp_ms is not None and piece.max_timestamp_ms < timestamp_ms:
@@ -118,21 +118,21 @@ class PartitionReader:
         )
 
     def _records(self, start: int, end: int) -> Iterator[FetchedRecord]:
-        pieces = self._view.pieces(start)
+        pieces = self._view.segment_ranges(start)
         aborted = AbortedTransactions(pieces, self._indexes, self._report)
         expected = start
         for piece in pieces:
             if expected >= end:
                 return
             if piece.from_offset > expected:
-                self._report(self._view.hole(expected, min(piece.from_offset, end)))
+                self._report(self._view.missing_offsets(expected, min(piece.from_offset, end)))
             yield from self._records_of(piece, max(piece.from_offset, start), end, aborted)
             expected = piece.to_offset + 1
         if expected < end:
-            self._report(self._view.hole(expected, end))
+            self._report(self._view.missing_offsets(expected, end))
 
     def _records_of(
-        self, piece: Piece, first: int, end: int, aborted: AbortedTransactions
+        self, piece: SegmentRange, first: int, end: int, aborted: AbortedTransactions
     ) -> Iterator[FetchedRecord]:
         last = min(piece.to_offset, end - 1)
         for batch in self._pieces.batches(piece, first, last):

@@ -24,7 +24,7 @@ TIERED = [
 ]
 
 
-def logs_of(tier: Tier, topic: str, partition: int) -> list[Path]:
+def leader_logs(tier: Tier, topic: str, partition: int) -> list[Path]:
     """The .log objects of a partition's readable segments."""
     readable = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
     return [tier.object(s, ".log") for s in tier.segments(topic, partition) if s.state is readable]
@@ -36,7 +36,7 @@ def test_every_record_of_every_remote_segment(
 ) -> None:
     root = capture("tiered-cluster")
     tier = Tier.of(root / stage, root / f"{stage}-remote")
-    expected = brute.visible(brute.decode_files(logs_of(tier, topic, partition)))
+    expected = brute.visible(brute.decode_files(leader_logs(tier, topic, partition)))
 
     found = list(tier.reader(topic, partition).read())
 
@@ -55,7 +55,7 @@ def test_the_local_log_goes_on_where_the_tier_ends(
     tier = Tier.of(root / stage, root / f"{stage}-remote", root / stage)
     view = tier.view(topic, partition)
     local = sorted((root / stage / f"{topic}-{partition}").glob("*.log"))
-    everything = brute.visible(brute.decode_files(logs_of(tier, topic, partition) + local))
+    everything = brute.visible(brute.decode_files(leader_logs(tier, topic, partition) + local))
     expected = [r.answer for r in everything if view.log_start_offset <= r.offset < view.end_offset]
 
     assert as_answers(tier.reader(topic, partition).read()) == expected
@@ -162,7 +162,7 @@ def test_read_committed_leaves_out_what_was_aborted(
 ) -> None:
     metadata, remote, local = (capture(name) / folder for folder in folders)
     tier = Tier.of(metadata, remote, local)
-    files = logs_of(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
+    files = leader_logs(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
     everything = brute.decode_files(files)
     expected = brute.committed(everything)
     assert len(expected) < len(brute.visible(everything))
@@ -180,7 +180,7 @@ def test_read_committed_from_any_offset(
     """A seek into an aborted transaction, whose marker may lie in a later segment, shows none of it."""
     metadata, remote, local = (capture(name) / folder for folder in folders)
     tier = Tier.of(metadata, remote, local)
-    files = logs_of(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
+    files = leader_logs(tier, topic, 0) + sorted((local / f"{topic}-0").glob("*.log"))
     expected = [r.answer for r in brute.committed(brute.decode_files(files))]
     reader = tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED)
     starts = [s.start_offset for s in tier.segments(topic)]
@@ -197,7 +197,7 @@ def test_read_committed_of_the_tier_alone_ends_where_it_can_not_know(
 ) -> None:
     metadata, remote, _ = (capture(name) / folder for folder in folders)
     tier = Tier.of(metadata, remote)
-    everything = brute.decode_files(logs_of(tier, topic, 0))
+    everything = brute.decode_files(leader_logs(tier, topic, 0))
     reader = tier.reader(topic, isolation=IsolationLevel.READ_COMMITTED)
 
     assert as_answers(reader.read()) == [r.answer for r in brute.committed(everything)]

@@ -11,7 +11,7 @@ from tierctl.plan.fencing import is_known
 from tierctl.plan.leader_views import knows_log_start
 
 
-def now_called(selection: Selection, cluster: Cluster | None) -> Selection:
+def with_current_topic_ids(selection: Selection, cluster: Cluster | None) -> Selection:
     """The selection, of several topics with one name only the one that a cluster has now."""
     topics = {} if cluster is None else cluster.topics(selection.topics)
     if topics.keys() < selection.topics:
@@ -28,31 +28,31 @@ class LeaderLogs:
 
     logs: Mapping[TopicIdPartition, ClusterLog]
     leaderless: Mapping[TopicIdPartition, str]
-    forgetful: Mapping[TopicIdPartition, str]
+    start_unknown: Mapping[TopicIdPartition, str]
 
 
-def believed_logs(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> LeaderLogs:
+def reliable_leader_logs(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> LeaderLogs:
     """What the leaders of these partitions say of their logs, where they know where those start.
 
     All are asked together.
     """
     topics = cluster.topics({p.topic for p in partitions if is_legal_topic_name(p.topic)})
     there = [partition for partition in partitions if is_known(topics, partition)]
-    logs, leaderless = logs_of(cluster, there)
+    logs, leaderless = leader_logs(cluster, there)
     brokers = {broker.broker_id: broker for broker in cluster.brokers({log.leader for log in logs.values()})}
     configs = {topic: _config(cluster, topic) for topic in {partition.topic for partition in logs}}
     believed: dict[TopicIdPartition, ClusterLog] = {}
-    forgetful: dict[TopicIdPartition, str] = {}
+    start_unknown: dict[TopicIdPartition, str] = {}
     for partition, log in logs.items():
         if knows_log_start(brokers.get(log.leader), configs[partition.topic]):
             believed[partition] = log
         else:
             reason = f"its leader, broker {log.leader}, tiers no more and forgot where the log starts"
-            forgetful[partition] = reason
-    return LeaderLogs(believed, leaderless, forgetful)
+            start_unknown[partition] = reason
+    return LeaderLogs(believed, leaderless, start_unknown)
 
 
-def logs_of(
+def leader_logs(
     cluster: Cluster, partitions: Sequence[TopicIdPartition]
 ) -> tuple[dict[TopicIdPartition, ClusterLog], dict[TopicIdPartition, str]]:
     """The logs on the partitions' leaders, and why others have none."""
@@ -82,15 +82,15 @@ def _config(cluster: Cluster, topic: str) -> TopicConfig:
         return TopicConfig(remote_storage_enable=True)
 
 
-def believed_log(cluster: Cluster, partition: TopicIdPartition) -> ClusterLog | None:
+def reliable_leader_log(cluster: Cluster, partition: TopicIdPartition) -> ClusterLog | None:
     """The log on a partition's leader; None when there is none, or it does not know where the log starts."""
-    return believed_logs(cluster, [partition]).logs.get(partition)
+    return reliable_leader_logs(cluster, [partition]).logs.get(partition)
 
 
-def log_start_on(cluster: Cluster | None, partition: TopicIdPartition) -> int | None:
+def leader_log_start(cluster: Cluster | None, partition: TopicIdPartition) -> int | None:
     """Where a partition's log starts for consumers of the cluster; None where it does not know.
 
     Below it brokers serve nothing, though the tier may still have it.
     """
-    log = None if cluster is None else believed_log(cluster, partition)
+    log = None if cluster is None else reliable_leader_log(cluster, partition)
     return None if log is None else log.log_start_offset

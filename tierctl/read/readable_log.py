@@ -7,15 +7,15 @@ from typing import NamedTuple, Self
 from tierctl.errors import NotFoundError
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.plan.leader_views import joined_lineage
-from tierctl.read.indexes import IndexFetcher, Report, Segment
-from tierctl.read.replicas import Replica, choose_replica, lineage_of_tier, newest_segment
-from tierctl.read.source import LocalFile, RemoteSegment
+from tierctl.read.index_lookup import IndexFetcher, Report, Segment
+from tierctl.read.replicas import Replica, choose_replica, newest_segment, tier_lineage
+from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.storage.base import RemoteStorageManager
 
 
-class Piece(NamedTuple):
+class SegmentRange(NamedTuple):
     """The part [from_offset, to_offset], both inclusive, of a segment that answers for these offsets."""
 
     segment: Segment
@@ -34,14 +34,14 @@ class Piece(NamedTuple):
         return known if known > 0 else None
 
 
-class Pieces:
-    """Pieces by number, ascending, found one by one as they are asked for."""
+class SegmentRanges:
+    """SegmentRanges by number, ascending, found one by one as they are asked for."""
 
-    def __init__(self, pieces: Iterator[Piece]) -> None:
+    def __init__(self, pieces: Iterator[SegmentRange]) -> None:
         self._rest = pieces
-        self._found: list[Piece] = []
+        self._found: list[SegmentRange] = []
 
-    def get(self, number: int) -> Piece | None:
+    def get(self, number: int) -> SegmentRange | None:
         """The piece of that number, None after the last."""
         while len(self._found) <= number:
             piece = next(self._rest, None)
@@ -50,7 +50,7 @@ class Pieces:
             self._found.append(piece)
         return self._found[number]
 
-    def __iter__(self) -> Iterator[Piece]:
+    def __iter__(self) -> Iterator[SegmentRange]:
         number = 0
         while (piece := self.get(number)) is not None:
             yield piece
@@ -58,7 +58,7 @@ class Pieces:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionView:
+class ReadableLog:
     """One user partition as its current leader would serve it.
 
     Below `local_start_offset` the tier answers, from there on the chosen replica's log. `log_start_offset`
@@ -91,11 +91,11 @@ class PartitionView:
         span = next(segments_in_lineage(self.cache, self.lineage, offset, offset), None)
         return span.segment if span is not None else None
 
-    def pieces(self, start_offset: int) -> Pieces:
+    def segment_ranges(self, start_offset: int) -> SegmentRanges:
         """What answers from `start_offset` on up to the end; holes between pieces have no segment."""
-        return Pieces(self._pieces(max(start_offset, self.log_start_offset)))
+        return SegmentRanges(self._pieces(max(start_offset, self.log_start_offset)))
 
-    def hole(self, first: int, end: int) -> NotFoundError:
+    def missing_offsets(self, first: int, end: int) -> NotFoundError:
         """That offsets from `first` up to, not including, `end` are in no piece."""
         return NotFoundError(
             f"offsets {first} to {end - 1} of {self.topic_id_partition.topic_partition} are in no "
@@ -103,22 +103,22 @@ class PartitionView:
             hint="see tierctl segments --check; with --log-dir the brokers' logs may have them",
         )
 
-    def _pieces(self, start_offset: int) -> Iterator[Piece]:
+    def _pieces(self, start_offset: int) -> Iterator[SegmentRange]:
         local_start = self.local_start_offset
         tier_last = (self.end_offset if local_start is None else min(local_start, self.end_offset)) - 1
         if start_offset <= tier_last:
             for span in segments_in_lineage(self.cache, self.lineage, start_offset, tier_last):
-                yield Piece(RemoteSegment(span.segment, self.remote), span.from_offset, span.to_offset)
+                yield SegmentRange(RemoteSegment(span.segment, self.remote), span.from_offset, span.to_offset)
         if self.replica is not None and local_start is not None:
             yield from self._local_pieces(self.replica.log, max(start_offset, local_start))
 
-    def _local_pieces(self, log: LocalLog, start_offset: int) -> Iterator[Piece]:
+    def _local_pieces(self, log: LocalLog, start_offset: int) -> Iterator[SegmentRange]:
         for segment in log.segments:
             following = segment.next_base_offset
             last = self.end_offset - 1 if following is None else min(following, self.end_offset) - 1
             first = max(segment.base_offset, start_offset)
             if first <= last:
-                yield Piece(LocalFile(segment), first, last)
+                yield SegmentRange(LocalSegmentFile(segment), first, last)
 
     @classmethod
     def of(
@@ -141,10 +141,10 @@ class PartitionView:
             lineage = replica.lineage
             if log_start_offset is not None and log_start_offset < replica.log.log_start_offset:
                 # A running broker writes its log's start down only now and then.
-                lineage = joined_lineage(lineage_of_tier(cache, fetcher, report).entries, lineage.entries)
+                lineage = joined_lineage(tier_lineage(cache, fetcher, report).entries, lineage.entries)
         else:
             # A log without epochs never held a record, so it knows nothing that the tier doesn't.
-            replica, lineage = None, lineage_of_tier(cache, fetcher, report)
+            replica, lineage = None, tier_lineage(cache, fetcher, report)
         start, end, log_end = _tier_range(cache, lineage) if replica is None else _log_range(replica)
         start = start if log_start_offset is None else log_start_offset
         tiered = find_highest_remote_offset(cache, lineage, log_end).offset

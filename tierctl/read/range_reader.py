@@ -9,24 +9,24 @@ from tierctl.errors import (
     RemoteResourceNotFound,
     TierctlError,
 )
-from tierctl.read.indexes import Indexes, Report
-from tierctl.read.stream import BatchStream, Damage
-from tierctl.read.view import Piece
+from tierctl.read.batch_stream import BatchStream, Damage
+from tierctl.read.index_lookup import Indexes, Report
+from tierctl.read.readable_log import SegmentRange
 from tierctl.state.lineage import Lineage
 from tierctl.wire.batches.record_batch import Record, RecordBatch
 
 EPOCH_AT = 12
 """Where a batch's leader epoch lies in it; the CRC does not cover it."""
 
-Lose = Callable[[TierctlError, int, int], None]
+ReportLost = Callable[[TierctlError, int, int], None]
 """Takes an error, and the first and the last offset that it may cost."""
 
 
-class PieceReader:
+class RangeReader:
     """Reads pieces of one partition; `lineage` says which epochs their batches should have.
 
-    What can't be read costs offsets and goes to `lose`; what costs none to `report`. Reading goes on after
-    either. Other errors of the store are raised. Segments are read in ranges of `chunk_bytes`.
+    Errors that make offsets unreadable go to `report_lost`, other errors of the data to `report`, and
+    reading goes on. Other errors of the store are raised. Segments are read in ranges of `chunk_bytes`.
     """
 
     def __init__(
@@ -35,17 +35,19 @@ class PieceReader:
         indexes: Indexes,
         report: Report,
         *,
-        lose: Lose | None = None,
+        report_lost: ReportLost | None = None,
         chunk_bytes: int | None = None,
     ) -> None:
         self._lineage = lineage
         self._indexes = indexes
         self._report = report
-        self._lose = lose or (lambda error, first, last: report(losing(error, first, last)))
+        self._report_lost = report_lost or (
+            lambda error, first, last: report(with_lost_offsets(error, first, last))
+        )
         self._chunk_bytes = chunk_bytes
 
     def batches(
-        self, piece: Piece, first: int, last: int, *, timestamp_ms: int | None = None
+        self, piece: SegmentRange, first: int, last: int, *, timestamp_ms: int | None = None
     ) -> Iterator[RecordBatch]:
         """Good batches with offsets in [first, last]; from `timestamp_ms` on, when it is given."""
         segment = piece.segment
@@ -64,22 +66,22 @@ class PieceReader:
                     epochs_agree = epochs_agree and self._check_epoch(piece, batch)
                     yield batch
         except RemoteResourceNotFound as e:
-            self._lose(_missing(piece, first, last, e), first, last)
+            self._report_lost(_missing(piece, first, last, e), first, last)
         except NotFoundError as e:
-            self._lose(e, first, last)
+            self._report_lost(e, first, last)
 
-    def decoded(self, piece: Piece, batch: RecordBatch) -> Iterator[Record]:
+    def decoded(self, piece: SegmentRange, batch: RecordBatch) -> Iterator[Record]:
         """The batch's records, up to one that can't be decoded."""
         try:
             yield from batch.records()
         except CorruptInputError as e:
             error = e.within(piece.segment.name, base=batch.head.position)
             error.at = batch.head.position if error.at is None else error.at
-            self._lose(error, batch.head.base_offset, batch.head.last_offset)
+            self._report_lost(error, batch.head.base_offset, batch.head.last_offset)
         except LimitExceeded as e:
-            self._lose(e, batch.head.base_offset, batch.head.last_offset)
+            self._report_lost(e, batch.head.base_offset, batch.head.last_offset)
 
-    def _check_epoch(self, piece: Piece, batch: RecordBatch) -> bool:
+    def _check_epoch(self, piece: SegmentRange, batch: RecordBatch) -> bool:
         """Whether the batch was written in the epoch that the lineage has there; reports it if not."""
         head = batch.head
         expected = self._lineage.epoch_for_offset(head.base_offset)
@@ -96,13 +98,13 @@ class PieceReader:
         )
         return False
 
-    def _report_damage(self, piece: Piece, damage: Damage, first: int, last: int) -> None:
+    def _report_damage(self, piece: SegmentRange, damage: Damage, first: int, last: int) -> None:
         lost_last = piece.to_offset if damage.next_offset is None else damage.next_offset - 1
         if damage.first_offset <= last and lost_last >= first:
-            self._lose(damage.error, max(damage.first_offset, first), min(lost_last, last))
+            self._report_lost(damage.error, max(damage.first_offset, first), min(lost_last, last))
 
 
-def losing(error: TierctlError, first: int, last: int) -> TierctlError:
+def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlError:
     """The same error; of damage, saying which offsets it may cost."""
     if not isinstance(error, CorruptInputError):
         return error
@@ -116,7 +118,9 @@ def losing(error: TierctlError, first: int, last: int) -> TierctlError:
     )
 
 
-def _missing(piece: Piece, first: int, last: int, cause: RemoteResourceNotFound) -> RemoteResourceNotFound:
+def _missing(
+    piece: SegmentRange, first: int, last: int, cause: RemoteResourceNotFound
+) -> RemoteResourceNotFound:
     return RemoteResourceNotFound(
         f"{piece.segment.name} is not there: offsets {first} to {last} can't be read ({cause.message})",
         hint="is --remote the right tier? metadata says the segment was copied; reading went on after it",

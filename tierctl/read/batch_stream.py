@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tierctl.errors import CorruptInputError
-from tierctl.read.source import SegmentSource
+from tierctl.read.segment_bytes import SegmentSource
 from tierctl.wire.batches.heads import HEAD, HEAD_SIZE, MAGIC, BadRange, BatchHead, Piece, TornTail, judge
 from tierctl.wire.batches.record_batch import RecordBatch
 

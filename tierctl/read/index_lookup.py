@@ -5,14 +5,14 @@ from typing import Protocol, TypeVar
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
-from tierctl.read.source import LocalFile, RemoteSegment
-from tierctl.read.stream import BatchStream, Damage
+from tierctl.read.batch_stream import BatchStream, Damage
+from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.wire.batches.heads import HEAD, HEAD_SIZE, MAGIC, BatchHead
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
 
-Segment = RemoteSegment | LocalFile
+Segment = RemoteSegment | LocalSegmentFile
 Report = Callable[[TierctlError], None]
 I = TypeVar("I", OffsetIndex, TimeIndex)  # noqa: E741
 
@@ -59,7 +59,7 @@ class Indexes:
 
     def raw(self, segment: Segment, index_type: IndexType) -> bytes | None:
         """An index as it is stored, None when there is none; CorruptInputError as the fetcher says."""
-        if isinstance(segment, LocalFile):
+        if isinstance(segment, LocalSegmentFile):
             return segment.index(index_type)
         try:
             return self._fetcher.get(segment.metadata, index_type)

@@ -7,8 +7,8 @@ from typing import Any
 from tierctl.errors import CorruptInputError
 from tierctl.files import PLAIN, replace_durably
 from tierctl.model import IndexType
-from tierctl.read.indexes import IndexFetcher
-from tierctl.read.view import PartitionView
+from tierctl.read.index_lookup import IndexFetcher
+from tierctl.read.readable_log import ReadableLog
 from tierctl.state.follower_state import AuxiliaryState, build, find_source
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
 from tierctl.wire.files.producer_snapshot import ProducerEntry, decode_producer_snapshot
@@ -17,7 +17,7 @@ LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedAuxiliary:
+class FetchedFollowerState:
     """The state, and the producer snapshot that belongs to it, decoded and as it is stored."""
 
     state: AuxiliaryState
@@ -39,9 +39,9 @@ class FetchedAuxiliary:
         }
 
 
-def fetch_auxiliary(
-    view: PartitionView, fetcher: IndexFetcher, leader_local_log_start_offset: int
-) -> FetchedAuxiliary:
+def fetch_follower_state(
+    view: ReadableLog, fetcher: IndexFetcher, leader_local_log_start_offset: int
+) -> FetchedFollowerState:
     """What a follower takes from the tier when the leader's local log begins at that offset.
 
     Raises RemoteResourceNotFound when no segment holds the offset below it, or an index is missing, and
@@ -57,10 +57,10 @@ def fetch_auxiliary(
     except CorruptInputError as e:
         raise e.within(f"the indexes of remote segment {source.segment.segment_id}") from None
     log_start = 0 if view.replica is None else view.log_start_offset
-    return FetchedAuxiliary(build(source, epochs, log_start), producers, snapshot)
+    return FetchedFollowerState(build(source, epochs, log_start), producers, snapshot)
 
 
-def write_auxiliary(found: FetchedAuxiliary, folder: Path) -> list[Path]:
+def write_follower_files(found: FetchedFollowerState, folder: Path) -> list[Path]:
     """Writes `leader-epoch-checkpoint` and `<next offset>.snapshot`, as the follower would have them."""
     PLAIN.make_folder(folder)
     snapshot = folder / f"{found.state.next_offset:020d}.snapshot"

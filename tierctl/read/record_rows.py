@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from tierctl.model import TopicIdPartition
-from tierctl.read.reader import FetchedRecord
+from tierctl.read.partition_reader import FetchedRecord
 
 COLUMNS = (
     "topic",

@@ -7,7 +7,7 @@ import pytest
 from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
-from tierctl.read.leaders import believed_log, believed_logs
+from tierctl.read.leader_logs import reliable_leader_log, reliable_leader_logs
 
 from tests.plan.tier import OTHER_ID, TOPIC_ID
 
@@ -63,14 +63,14 @@ def _log(partition: TopicIdPartition, leader: int) -> ClusterLog:
 def test_believed(tells_settings: bool) -> None:
     cluster: Any = Cluster(tells_settings=tells_settings)
     illegal = TopicIdPartition(Uuid(TOPIC_ID), "../up", 0)
-    found = believed_logs(cluster, [TIERED, FORGOTTEN, LEADERLESS, GONE, illegal])
+    found = reliable_leader_logs(cluster, [TIERED, FORGOTTEN, LEADERLESS, GONE, illegal])
     assert list(found.logs) == [TIERED]
     reason = "its leader, broker 2, tiers no more and forgot where the log starts"
-    assert found.forgetful == {FORGOTTEN: reason}
+    assert found.start_unknown == {FORGOTTEN: reason}
     assert found.leaderless == {LEADERLESS: "it has no leader now"}
     assert cluster.asked == 1
-    assert believed_log(cluster, TIERED) is not None
-    assert believed_log(cluster, GONE) is None
+    assert reliable_leader_log(cluster, TIERED) is not None
+    assert reliable_leader_log(cluster, GONE) is None
 
 
 def test_one_that_is_deleted_meanwhile_takes_no_other_along() -> None:
@@ -86,5 +86,5 @@ def test_one_that_is_deleted_meanwhile_takes_no_other_along() -> None:
 
     cluster: Any = Racing()
     deleted = TopicIdPartition(OTHER_ID, "again", 0)
-    found = believed_logs(cluster, [TIERED, deleted])
+    found = reliable_leader_logs(cluster, [TIERED, deleted])
     assert (list(found.logs), found.leaderless) == ([TIERED], {deleted: "it was deleted"})

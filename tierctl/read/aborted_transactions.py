@@ -5,10 +5,10 @@ from collections.abc import Iterable, Sequence
 
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType
-from tierctl.read.indexes import Indexes, Report
-from tierctl.read.source import RemoteSegment
-from tierctl.read.stream import BatchStream
-from tierctl.read.view import Piece, Pieces
+from tierctl.read.batch_stream import BatchStream
+from tierctl.read.index_lookup import Indexes, Report
+from tierctl.read.readable_log import SegmentRange, SegmentRanges
+from tierctl.read.segment_bytes import RemoteSegment
 from tierctl.wire.batches.heads import BatchHead
 from tierctl.wire.batches.record_batch import ControlType, RecordBatch, control_record
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex
@@ -27,7 +27,7 @@ class AbortedTransactions:
     for in offset order, and none above the last stable offset.
     """
 
-    def __init__(self, pieces: Pieces, indexes: Indexes, report: Report) -> None:
+    def __init__(self, pieces: SegmentRanges, indexes: Indexes, report: Report) -> None:
         self._pieces = pieces
         self._indexes = indexes
         self._report = report
@@ -82,7 +82,7 @@ class AbortedTransactions:
             if not self._aborted[producer_id]:
                 del self._aborted[producer_id]
 
-    def _collect(self, number: int, piece: Piece, end_offset: int) -> None:
+    def _collect(self, number: int, piece: SegmentRange, end_offset: int) -> None:
         entries = self._entries(number, piece)
         for txn in entries:
             self._aborted[txn.producer_id].append(txn)
@@ -95,7 +95,7 @@ class AbortedTransactions:
         elif entries:
             self._decided = max(self._decided, min(piece.to_offset + 1, entries[-1].last_stable_offset))
 
-    def _entries(self, number: int, piece: Piece) -> list[AbortedTxn]:
+    def _entries(self, number: int, piece: SegmentRange) -> list[AbortedTxn]:
         """The aborted transactions whose markers lie in the piece."""
         found = self._stored_entries(piece)
         if found is None:
@@ -103,7 +103,7 @@ class AbortedTransactions:
         # Of a segment that diverged above the piece, what it says of the rest is of another lineage.
         return [txn for txn in found if piece.from_offset <= txn.last_offset <= piece.to_offset]
 
-    def _stored_entries(self, piece: Piece) -> Sequence[AbortedTxn] | None:
+    def _stored_entries(self, piece: SegmentRange) -> Sequence[AbortedTxn] | None:
         """None when the segment must be looked through itself: its index is missing or damaged."""
         segment = piece.segment
         if isinstance(segment, RemoteSegment) and segment.metadata.txn_index_empty:
@@ -118,13 +118,13 @@ class AbortedTransactions:
         # A broker makes the file at the first abort; but metadata did not say that the tier has none.
         return None if isinstance(segment, RemoteSegment) else ()
 
-    def _open_after_piece(self, number: int, piece: Piece) -> OpenTransactions | None:
+    def _open_after_piece(self, number: int, piece: SegmentRange) -> OpenTransactions | None:
         """Transactions open after the piece, by the producer snapshot there; None when not known."""
         if number not in self._open_after:
             self._open_after[number] = self._open_by_snapshot(piece)
         return self._open_after[number]
 
-    def _open_by_snapshot(self, piece: Piece) -> OpenTransactions | None:
+    def _open_by_snapshot(self, piece: SegmentRange) -> OpenTransactions | None:
         if piece.to_offset != piece.segment.end_offset:
             return None
         try:
@@ -175,7 +175,7 @@ def _is_of(head: BatchHead, transactions: Iterable[AbortedTxn]) -> bool:
 
 
 def scan_transactions(
-    piece: Piece, open_before: OpenTransactions, indexes: Indexes
+    piece: SegmentRange, open_before: OpenTransactions, indexes: Indexes
 ) -> tuple[list[AbortedTxn], OpenTransactions]:
     """The aborted transactions whose markers lie in the piece, and what is open after it.
 

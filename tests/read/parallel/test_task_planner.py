@@ -17,11 +17,11 @@ from tierctl.model import (
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
 )
-from tierctl.read.cut import cut
-from tierctl.read.indexes import UncachedIndexes
-from tierctl.read.reader import PartitionReader
-from tierctl.read.tasks import ReadTask, read_task
-from tierctl.read.view import PartitionView
+from tierctl.read.index_lookup import UncachedIndexes
+from tierctl.read.parallel.task import ReadTask, read_task
+from tierctl.read.parallel.task_planner import plan_read_tasks
+from tierctl.read.partition_reader import PartitionReader
+from tierctl.read.readable_log import ReadableLog
 from tierctl.wire.batches.record_columns import SCHEMA
 
 from tests.read import brute
@@ -50,7 +50,7 @@ def answers(tasks: list[ReadTask], remote: object, problems: list[TierctlError])
             task,
             remote,  # type: ignore[arg-type]
             report=problems.append,
-            lose=lambda error, _first, _last: problems.append(error),
+            report_lost=lambda error, _first, _last: problems.append(error),
         )
     rows = pa.Table.from_batches(tables, SCHEMA).to_pylist()
     return [(r["offset"], r["timestamp_ms"], brute.sha(r["key"]), brute.sha(r["value"])) for r in rows]
@@ -69,11 +69,11 @@ def world_of(seed: int, lost: str = "nothing") -> tuple[Log, World, CountingStor
     return log, world, store
 
 
-def view_of(world: World) -> PartitionView:
+def view_of(world: World) -> ReadableLog:
     fetcher = UncachedIndexes(world.store)  # type: ignore[arg-type]
     remote = world.store
     report = world.problems.append
-    return PartitionView.of(TIP, world.cache, [], remote=remote, fetcher=fetcher, report=report)  # type: ignore[arg-type]
+    return ReadableLog.of(TIP, world.cache, [], remote=remote, fetcher=fetcher, report=report)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("split_bytes", [100, 400, 1 << 30])
@@ -87,7 +87,11 @@ def test_tasks_of_transactions_read_what_one_reader_reads(seed: int, split_bytes
     expected = [answer for answer in committed(log) if answer[0] < end]
     store.asked.clear()
 
-    tasks = list(cut(view, 0, end, committed_only=(fetcher, world.problems.append), split_bytes=split_bytes))
+    tasks = list(
+        plan_read_tasks(
+            view, 0, end, committed_only=(fetcher, world.problems.append), split_bytes=split_bytes
+        )
+    )
 
     assert max(store.asked.values()) == 1, "an index is fetched once, for however many tasks"
     assert sum(kind is IndexType.TRANSACTION for _, kind in store.asked) <= len(log.segments)
@@ -101,7 +105,9 @@ def test_tasks_of_transactions_read_what_one_reader_reads(seed: int, split_bytes
     for _ in range(6):
         first, last = sorted((rng.randrange(end), rng.randrange(end)))
         some = list(
-            cut(view, first, last, committed_only=(fetcher, world.problems.append), split_bytes=split_bytes)
+            plan_read_tasks(
+                view, first, last, committed_only=(fetcher, world.problems.append), split_bytes=split_bytes
+            )
         )
         wanted = [answer for answer in expected if first <= answer[0] < last]
         assert answers(some, store, world.problems) == wanted
@@ -115,7 +121,7 @@ def test_indexes_that_are_lost_are_made_up_for(seed: int, lost: str) -> None:
     fetcher = UncachedIndexes(store)  # type: ignore[arg-type]
     report = world.problems.append
     reader = PartitionReader(view, fetcher, report, isolation=IsolationLevel.READ_COMMITTED)
-    tasks = list(cut(view, *reader.span(), committed_only=(fetcher, report), split_bytes=300))
+    tasks = list(plan_read_tasks(view, *reader.span(), committed_only=(fetcher, report), split_bytes=300))
     assert answers(tasks, store, world.problems) == committed(log)
     assert world.problems == []
 
@@ -129,7 +135,7 @@ def test_large_and_small_tasks_of_a_lineage(
     tier = Tier.of(root / "broker-1", root / "remote", root / "broker-1", root / "broker-2")
     file = capture("unclean-leader") / "answers" / f"{answer}-payouts-0.jsonl"
     view = tier.view("payouts")
-    tasks = list(cut(view, view.log_start_offset, view.end_offset, split_bytes=split_bytes))
+    tasks = list(plan_read_tasks(view, view.log_start_offset, view.end_offset, split_bytes=split_bytes))
     assert answers(tasks, view.remote, tier.problems) == brute.answers(file)
     assert tier.problems == []
     # Sizes are guessed from the share of offsets.
@@ -158,7 +164,7 @@ def test_a_hole_is_lost_once_with_its_offsets(capture: Capture) -> None:
         tier.partition("orders").cache.update(update)
     view = tier.view("orders")
     for split_bytes in (300_000, 1 << 30):
-        tasks = list(cut(view, 0, view.end_offset, split_bytes=split_bytes))
+        tasks = list(plan_read_tasks(view, 0, view.end_offset, split_bytes=split_bytes))
         (lost,) = (lost for task in tasks for lost in task.lost)
         assert (lost.first_offset, lost.last_offset) == (gone.start_offset, gone.end_offset)
         assert f"offsets {gone.start_offset} to {gone.end_offset}" in lost.error.message
@@ -166,7 +172,7 @@ def test_a_hole_is_lost_once_with_its_offsets(capture: Capture) -> None:
         found = [answer[0] for answer in answers(tasks, view.remote, problems)]
         assert [error.message for error in problems] == [lost.error.message]
         assert found == [*range(gone.start_offset), *range(gone.end_offset + 1, view.end_offset)]
-    (task,) = cut(view, gone.start_offset + 3, gone.start_offset + 5)
+    (task,) = plan_read_tasks(view, gone.start_offset + 3, gone.start_offset + 5)
     assert [(lost.first_offset, lost.last_offset) for lost in task.lost] == [
         (gone.start_offset + 3, gone.start_offset + 4)
     ]

@@ -8,7 +8,7 @@ from tierctl.errors import ExitCode, TierctlError
 _GRAVEST_FIRST = (ExitCode.CORRUPT, ExitCode.NOT_FOUND, ExitCode.LIMIT)
 
 
-class Problems:
+class ToleratedErrors:
     """Takes errors that did not end the reading; `show` sees each at once."""
 
     def __init__(self, show: Callable[[TierctlError], None]) -> None:

@@ -81,7 +81,7 @@ class RemoteSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class LocalFile:
+class LocalSegmentFile:
     """A segment of a broker's log directory."""
 
     segment: LocalSegment

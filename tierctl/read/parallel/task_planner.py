@@ -8,11 +8,11 @@ from itertools import accumulate, islice, pairwise
 
 from tierctl.errors import TierctlError
 from tierctl.model import EpochEntry, IndexType, LocalSegment, RemoteLogSegmentMetadata, Uuid
-from tierctl.read.aborted import AbortedTransactions
-from tierctl.read.indexes import Indexes, IndexFetcher, Report
-from tierctl.read.source import RemoteSegment
-from tierctl.read.tasks import ALL_TIMES, Lost, Part, ReadTask, Times
-from tierctl.read.view import PartitionView, Piece
+from tierctl.read.aborted_transactions import AbortedTransactions
+from tierctl.read.index_lookup import Indexes, IndexFetcher, Report
+from tierctl.read.parallel.task import ALL_TIMESTAMPS, LostOffsets, Part, ReadTask, TimestampRange
+from tierctl.read.readable_log import ReadableLog, SegmentRange
+from tierctl.read.segment_bytes import RemoteSegment
 from tierctl.wire.files.indexes import AbortedTxn
 
 SPLIT_BYTES = 128 << 20
@@ -22,13 +22,13 @@ _TASKS_AT_ONCE_MAX = 256
 _FETCHES_AT_ONCE = 16
 
 
-def cut(
-    view: PartitionView,
+def plan_read_tasks(
+    view: ReadableLog,
     start_offset: int,
     end_offset: int,
     *,
     committed_only: tuple[IndexFetcher, Report] | None = None,
-    times: Times = ALL_TIMES,
+    times: TimestampRange = ALL_TIMESTAMPS,
     split_bytes: int = SPLIT_BYTES,
 ) -> Iterator[ReadTask]:
     """Tasks that together read [start_offset, end_offset) of the current lineage, each offset once, in order.
@@ -44,10 +44,12 @@ def cut(
     return _without_aborted(view, tasks, *committed_only)
 
 
-def _tasks(view: PartitionView, start: int, end: int, times: Times, split_bytes: int) -> Iterator[ReadTask]:
+def _tasks(
+    view: ReadableLog, start: int, end: int, times: TimestampRange, split_bytes: int
+) -> Iterator[ReadTask]:
     group = _Group(view, times)
     expected, seen_ms = start, -1
-    for piece in view.pieces(start):
+    for piece in view.segment_ranges(start):
         if expected >= end or times.is_over(seen_ms):
             break
         if piece.from_offset > expected:
@@ -73,10 +75,10 @@ def _tasks(view: PartitionView, start: int, end: int, times: Times, split_bytes:
 class _Group:
     """What the next task will have."""
 
-    view: PartitionView
-    times: Times
+    view: ReadableLog
+    times: TimestampRange
     parts: list[Part] = field(default_factory=list)
-    lost: list[Lost] = field(default_factory=list)
+    lost: list[LostOffsets] = field(default_factory=list)
     size_bytes: int = 0
 
     def add(self, part: Part) -> None:
@@ -84,7 +86,7 @@ class _Group:
         self.size_bytes += part.size_bytes
 
     def lose(self, first: int, end: int) -> None:
-        self.lost.append(Lost(self.view.hole(first, end), first, end - 1))
+        self.lost.append(LostOffsets(self.view.missing_offsets(first, end), first, end - 1))
 
     def flushed(self) -> Iterator[ReadTask]:
         """The task, if it has anything; the next begins empty."""
@@ -104,13 +106,13 @@ class _Group:
         return self.view.lineage.entries_in_range(self.parts[0].first_offset, self.parts[-1].last_offset + 1)
 
 
-def _is_whole(piece: Piece) -> bool:
+def _is_whole(piece: SegmentRange) -> bool:
     """Whether what metadata say of the segment's records holds for those of the piece."""
     segment = piece.segment
     return piece.from_offset <= segment.start_offset and piece.to_offset == segment.end_offset
 
 
-def _parts(piece: Piece, first: int, last: int, split_bytes: int) -> Iterator[Part]:
+def _parts(piece: SegmentRange, first: int, last: int, split_bytes: int) -> Iterator[Part]:
     """The piece from `first` to `last` in parts of `split_bytes`, as if all records were of one size."""
     segment = piece.segment
     facts = segment.metadata if isinstance(segment, RemoteSegment) else segment.segment
@@ -125,7 +127,7 @@ def _parts(piece: Piece, first: int, last: int, split_bytes: int) -> Iterator[Pa
 
 
 def _without_aborted(
-    view: PartitionView, tasks: Iterator[ReadTask], fetcher: IndexFetcher, report: Report
+    view: ReadableLog, tasks: Iterator[ReadTask], fetcher: IndexFetcher, report: Report
 ) -> Iterator[ReadTask]:
     """The same tasks, told which transactions to leave out."""
     transactions: AbortedTransactions | None = None
@@ -138,7 +140,7 @@ def _without_aborted(
         ahead.fetch(part.segment for task in run for part in task.parts)
         first, last = run[0].first_offset, run[-1].last_offset
         if transactions is None or first != expected:
-            transactions = AbortedTransactions(view.pieces(first), Indexes(ahead, report), report)
+            transactions = AbortedTransactions(view.segment_ranges(first), Indexes(ahead, report), report)
         aborted = _ByOffset(transactions.between(first, last))
         for task in run:
             yield replace(task, aborted=aborted.overlapping(task.first_offset, task.last_offset))

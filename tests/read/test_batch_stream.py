@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 import pytest
-from tierctl.read import stream
-from tierctl.read.stream import BatchStream, Damage
+from tierctl.read import batch_stream
+from tierctl.read.batch_stream import BatchStream, Damage
 from tierctl.wire.batches.record_batch import Record, RecordBatch, encode_batch
 
 BASE = 100
@@ -62,7 +62,7 @@ def test_a_healthy_segment_has_its_batches_and_no_damage() -> None:
 
 @pytest.mark.parametrize("chunk_bytes", [1, 61, 100, 4096])
 def test_any_range_size_reads_the_same(monkeypatch: pytest.MonkeyPatch, chunk_bytes: int) -> None:
-    monkeypatch.setattr(stream, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", chunk_bytes)
     assert read(DATA) == (WHOLE, [])
 
 
@@ -88,7 +88,7 @@ def test_a_cut_segment_is_its_whole_batches_and_one_damage(cut: int) -> None:
 def test_a_flipped_bit_costs_its_batch_and_no_other(
     monkeypatch: pytest.MonkeyPatch, chunk_bytes: int
 ) -> None:
-    monkeypatch.setattr(stream, "CHUNK_BYTES", chunk_bytes)
+    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", chunk_bytes)
     for bit in range(8 * len(DATA)):
         check_flipped(bit)
 
@@ -110,8 +110,8 @@ def check_flipped(bit: int) -> None:
 
 
 def test_garbage_between_batches_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "CHUNK_BYTES", 64)
-    monkeypatch.setattr(stream, "SEARCH_BYTES_MAX", 512)
+    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", 64)
+    monkeypatch.setattr(batch_stream, "SEARCH_BYTES_MAX", 512)
     garbage = bytes(range(256)) * 40
     data = DATA[: STARTS[2]] + garbage + DATA[STARTS[3] :]
     source = InMemory(data, size_bytes=len(data), end_offset=LAST)
@@ -127,8 +127,8 @@ def test_garbage_between_batches_is_passed_over(monkeypatch: pytest.MonkeyPatch)
 def test_a_length_that_is_damage_does_not_read_the_segment_into_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stream, "CHUNK_BYTES", 256)
-    monkeypatch.setattr(stream, "SEARCH_BYTES_MAX", 2048)
+    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", 256)
+    monkeypatch.setattr(batch_stream, "SEARCH_BYTES_MAX", 2048)
     data, starts = segment(batches=2000)
     wrong = bytearray(data)
     wrong[starts[1] + 8 : starts[1] + 12] = (len(data) // 2).to_bytes(4, "big")
@@ -140,7 +140,7 @@ def test_a_length_that_is_damage_does_not_read_the_segment_into_memory(
 
 
 def test_memory_is_bounded_by_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(batch_stream, "CHUNK_BYTES", 1024)
     data, _ = segment(batches=3000)
     source = InMemory(data, size_bytes=len(data), end_offset=BASE + 5999)
     reading = BatchStream(source)

@@ -10,12 +10,12 @@ import pyarrow.compute as pc
 
 from tierctl.errors import TierctlError
 from tierctl.model import EpochEntry, LocalSegment, RemoteLogSegmentMetadata, TopicIdPartition
-from tierctl.read.aborted import AbortedSet
-from tierctl.read.indexes import Indexes, Report, UncachedIndexes
-from tierctl.read.part_reader import Lose, PieceReader
-from tierctl.read.source import LocalFile, RemoteSegment
-from tierctl.read.stream import CHUNK_BYTES
-from tierctl.read.view import Piece
+from tierctl.read.aborted_transactions import AbortedSet
+from tierctl.read.batch_stream import CHUNK_BYTES
+from tierctl.read.index_lookup import Indexes, Report, UncachedIndexes
+from tierctl.read.range_reader import RangeReader, ReportLost
+from tierctl.read.readable_log import SegmentRange
+from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
 from tierctl.state.lineage import Lineage
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.wire.batches.record_batch import RecordBatch
@@ -33,14 +33,16 @@ class Part(NamedTuple):
     last_offset: int
     size_bytes: int
 
-    def piece(self, remote: RemoteStorageManager) -> Piece:
+    def piece(self, remote: RemoteStorageManager) -> SegmentRange:
         """The same for who reads."""
         segment = self.segment
-        source = LocalFile(segment) if isinstance(segment, LocalSegment) else RemoteSegment(segment, remote)
-        return Piece(source, self.first_offset, self.last_offset)
+        source = (
+            LocalSegmentFile(segment) if isinstance(segment, LocalSegment) else RemoteSegment(segment, remote)
+        )
+        return SegmentRange(source, self.first_offset, self.last_offset)
 
 
-class Lost(NamedTuple):
+class LostOffsets(NamedTuple):
     """Offsets [first_offset, last_offset] that can't be read, and why."""
 
     error: TierctlError
@@ -49,7 +51,7 @@ class Lost(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Times:
+class TimestampRange:
     """Records with a timestamp in [first_ms, last_ms] are asked for; None does not narrow.
 
     No record is more than `late_ms` earlier than one before it in the log; None: nothing is known of that, so
@@ -65,7 +67,7 @@ class Times:
         return self.last_ms is not None and self.late_ms is not None and seen_ms - self.late_ms > self.last_ms
 
 
-ALL_TIMES = Times()
+ALL_TIMESTAMPS = TimestampRange()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +81,8 @@ class ReadTask:
     parts: tuple[Part, ...]
     lineage: tuple[EpochEntry, ...] = ()
     aborted: tuple[AbortedTxn, ...] = ()
-    times: Times = ALL_TIMES
-    lost: tuple[Lost, ...] = ()
+    times: TimestampRange = ALL_TIMESTAMPS
+    lost: tuple[LostOffsets, ...] = ()
 
     @property
     def first_offset(self) -> int:
@@ -103,17 +105,18 @@ def read_task(
     remote: RemoteStorageManager,
     *,
     report: Report,
-    lose: Lose,
+    report_lost: ReportLost,
     from_offset: int = 0,
 ) -> Iterator[pa.RecordBatch]:
-    """The records from `from_offset` on in offset order, with the columns of wire.record_columns.SCHEMA.
+    """Yield the records of `task` from `from_offset` on in offset order, in the columns of `record_columns`.
 
-    Control records and aborted ones are left out. What can't be read goes to `lose`, what costs no record to
-    `report`, and reading goes on. Memory is bounded by the columns' own bounds. Raises RemoteStorageError.
+    Control records and aborted records are left out. Errors that make offsets unreadable go to `report_lost`,
+    other errors of the data to `report`, and reading goes on. Memory is bounded by the bounds of
+    `record_columns`. Raise RemoteStorageError if the store fails.
     """
     for lost in task.lost:
         if lost.last_offset >= from_offset:
-            lose(*lost)
+            report_lost(*lost)
     indexes = Indexes(UncachedIndexes(remote), report)
     aborted = AbortedSet(task.aborted)
     wanted = _Wanted(task.times, lambda batch: batch.head.is_control or aborted.is_aborted(batch.head))
@@ -121,8 +124,12 @@ def read_task(
         if part.last_offset < from_offset or wanted.is_over:
             continue
         part = part._replace(first_offset=max(part.first_offset, from_offset))  # noqa: PLW2901
-        reader = PieceReader(
-            Lineage(task.lineage), indexes, report, lose=lose, chunk_bytes=_chunk_bytes(part, task.times)
+        reader = RangeReader(
+            Lineage(task.lineage),
+            indexes,
+            report,
+            report_lost=report_lost,
+            chunk_bytes=_chunk_bytes(part, task.times),
         )
         piece = part.piece(remote)
         batches = reader.batches(piece, part.first_offset, part.last_offset, timestamp_ms=task.times.first_ms)
@@ -130,9 +137,9 @@ def read_task(
             yield _within(columns, part)
 
 
-def _chunk_bytes(part: Part, times: Times) -> int:
+def _chunk_bytes(part: Part, times: TimestampRange) -> int:
     """Much at a time where all of it is read, a little where not."""
-    if times != ALL_TIMES:
+    if times != ALL_TIMESTAMPS:
         return CHUNK_BYTES
     return min(max(part.size_bytes, CHUNK_BYTES), BULK_CHUNK_BYTES)
 
@@ -140,7 +147,7 @@ def _chunk_bytes(part: Part, times: Times) -> int:
 class _Wanted:
     """Batches that may hold what is asked for."""
 
-    def __init__(self, times: Times, is_hidden: Callable[[RecordBatch], bool]) -> None:
+    def __init__(self, times: TimestampRange, is_hidden: Callable[[RecordBatch], bool]) -> None:
         self._times = times
         self._is_hidden = is_hidden
         self.is_over = False

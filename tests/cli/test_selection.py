@@ -1,0 +1,58 @@
+"""Every command refuses a --topic, --partition or --topic-id that matches nothing, and names the nearest."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import tierctl
+
+METADATA, REMOTE, LOGS = (
+    "--metadata={root}/before",
+    "--remote={root}/before-remote",
+    "--log-dir={root}/before",
+)
+COMMANDS = {
+    "segments": ("segments", METADATA),
+    "segments --all": ("segments", METADATA, "--all"),
+    "segments --sizes": ("segments", METADATA, REMOTE, "--sizes"),
+    "segments --offsets": ("segments", METADATA, LOGS, "--offsets"),
+    "segments --check": ("segments", METADATA, REMOTE, LOGS, "--check"),
+    "segments --epoch": ("segments", METADATA, "--epoch", "0", "--offset", "0"),
+    "segments --time": ("segments", METADATA, "--time", "0"),
+    "verify": ("verify", METADATA),
+    "verify with a store": ("verify", METADATA, REMOTE),
+    "verify --deep": ("verify", METADATA, REMOTE, LOGS, "--deep"),
+}
+"""A command line of each command that takes a selection; `{root}` is a captured cluster."""
+
+UNKNOWN = {
+    "topic": (("--topic", "oders"), 'unknown topic "oders"', "known topics with similar names: orders"),
+    "one of two topics": (("--topic", "orders", "--topic", "none"), 'unknown topic "none"', "known topics"),
+    "partition": (
+        ("--topic", "orders", "--partition", "7"),
+        'topic "orders" has no partition 7',
+        'known partitions of topic "orders": 0-2',
+    ),
+    "partition of every topic": (("--partition", "99"), "no selected topic has a partition 99", "0-2"),
+    "topic id": (("--topic-id", "AAAAAAAAAAAAAAAAAAAAAQ"), "unknown topic id AAAAAAAAAAAAAAAAAAAAAQ", "("),
+}
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_unknown_value_is_not_found(command: str, unknown: str, capture: Callable[[str], Path]) -> None:
+    args = [arg.format(root=capture("tiered-cluster")) for arg in COMMANDS[command]]
+    selection, message, hint = UNKNOWN[unknown]
+    ran = tierctl(*args, *selection)
+    assert (ran.code, ran.out) == (10, "")
+    assert f"error: {message}" in ran.err
+    assert hint in ran.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_id_with_a_second_spelling_is_refused(command: str, capture: Callable[[str], Path]) -> None:
+    args = [arg.format(root=capture("tiered-cluster")) for arg in COMMANDS[command]]
+    ran = tierctl(*args, "--topic-id", "AAAAAAAAAAAAAAAAAAAAAR")
+    assert (ran.code, ran.out) == (2, "")
+    assert "AAAAAAAAAAAAAAAAAAAAAR" in ran.err

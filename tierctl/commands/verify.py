@@ -1,0 +1,174 @@
+"""`verify`: compare metadata, store, log directories and leaders with each other; change nothing."""
+
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from tierctl.apply.defaults import THREADS
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources
+from tierctl.errors import ExitCode, TierctlError
+from tierctl.locallog import read_log_dirs
+from tierctl.metadata.deleted_segments import deleted_segment_ids
+from tierctl.model import LocalLog, TopicPartition
+from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
+from tierctl.plan.preconditions import CurrentTopics
+from tierctl.state.segments.ids import SegmentIds
+from tierctl.storage.spool import spool_folder
+from tierctl.verify.leaders import LeaderSide
+from tierctl.verify.metadata import HINTS, KnownTopics, WasDeleted
+from tierctl.verify.run import Deep, Lookers, Verification
+from tierctl.verify.segments import CORRUPT_KINDS, Finding, FindingKind, Severity
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyRequest(Request):
+    """A request to compare what the metadata, the tier, the logs and the cluster say of each other."""
+
+    deep: bool = False
+    """Fetch every segment and check the bytes of its log and its indexes."""
+    threads: int = THREADS
+    """Segments that `deep` fetches at the same time on the local engine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifyResult:
+    """The findings, in the order of their discovery, and the exit code once they are consumed."""
+
+    findings: Generator[Finding]
+    """The tier is read while this is consumed; closing it closes everything that was opened."""
+    _seen: set[ExitCode] = field(default_factory=set)
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """CORRUPT if a finding means damaged bytes, PARTIAL if one is more than information, else OK."""
+        if ExitCode.CORRUPT in self._seen:
+            return ExitCode.CORRUPT
+        return ExitCode.PARTIAL if ExitCode.PARTIAL in self._seen else ExitCode.OK
+
+
+def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyResult:
+    """Return the findings of the selected partitions, and of objects that no metadata record names.
+
+    Without a tier, no object is examined; without log directories and cluster, the metadata decide alone.
+    Iteration raises NotFoundError for an unknown selection, and the errors of what it opens.
+    """
+    seen: set[ExitCode] = set()
+
+    def noted() -> Generator[Finding]:
+        for finding in _findings(request, progress or SilentProgress()):
+            seen.add(_exit_code_of(finding))
+            yield finding
+
+    return VerifyResult(findings=noted(), _seen=seen)
+
+
+def hint_of(finding: Finding) -> str:
+    """Return what an operator can do about the finding."""
+    return HINTS[finding.kind]
+
+
+def _exit_code_of(finding: Finding) -> ExitCode:
+    if finding.kind in CORRUPT_KINDS:
+        return ExitCode.CORRUPT
+    return ExitCode.OK if finding.severity is Severity.INFO else ExitCode.PARTIAL
+
+
+def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
+    with ExitStack() as opened:
+        resources = opened.enter_context(Resources(request=request, progress=progress))
+        metadata = resources.metadata()
+        selection = resources.select_among(metadata.refresh())
+        remote = None if request.remote is None else resources.remote
+        if remote is None:
+            progress.note("without --remote no object is examined")
+        unreadable, logs = _read_logs(request)
+        leaders = _leaders(resources)
+        advance: Advance = no_op
+        if not resources.is_on_spark:
+            # Spark's own bar shows the tasks.
+            advance = opened.enter_context(progress.bar("listing", unit="objects"))
+        deep = None
+        if request.deep and remote is not None:
+            deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads)
+        verification = Verification(
+            refresh=metadata.refresh,
+            was_deleted=_was_deleted(resources),
+            selection=selection,
+            now_ms=resources.now_ms,
+            logs=logs,
+            topics=KnownTopics(CurrentTopics.of(logs).ids) if request.log_dir else None,
+            leaders=leaders,
+            remote=remote,
+            deep=deep,
+            lookers=_executor_inspectors(resources, advance),
+            advance=advance,
+        )
+        yield from unreadable
+        yield from verification.findings()
+
+
+def _read_logs(request: VerifyRequest) -> tuple[list[Finding], list[LocalLog]]:
+    """Return a finding per unreadable log, and all other logs.
+
+    Logs that are not selected are read, too: their ids tell which topics the brokers have.
+    """
+    unreadable: list[Finding] = []
+
+    def report(folder: Path, error: TierctlError) -> None:
+        partition = TopicPartition.parse(folder.name)
+        unreadable.append(
+            Finding(
+                kind=FindingKind.UNREADABLE_LOG,
+                severity=Severity.ERROR,
+                topic=partition.topic,
+                topic_id=None,
+                partition=partition.partition,
+                key=str(folder),
+                message=error.message,
+            )
+        )
+
+    return unreadable, read_log_dirs(list(request.log_dir), on_error=report)
+
+
+def _leaders(resources: Resources) -> LeaderSide | None:
+    """Return the leaders of the cluster, which has answered once; None without a cluster."""
+    cluster = resources.cluster
+    if cluster is None:
+        return None
+    # An unreachable cluster is reported at once, not after the whole store has been listed.
+    cluster.cluster_id()
+    return LeaderSide(cluster)
+
+
+def _was_deleted(resources: Resources) -> WasDeleted:
+    """Return a test of segment ids: whether the metadata say that the segment's deletion has finished.
+
+    The metadata topic is read for it at the first call.
+    """
+
+    @cache
+    def deleted() -> SegmentIds:
+        topic = resources.metadata_topic()
+        end_offsets = topic.end_offsets()
+        if resources.is_on_spark:
+            from tierctl.spark.executors.verify import deleted_ids
+
+            return deleted_ids(resources.executors, resources.metadata_location, end_offsets)
+        return deleted_segment_ids(topic, end_offsets)
+
+    return lambda segment_id: deleted().find(segment_id.bytes) >= 0
+
+
+def _executor_inspectors(resources: Resources, advance: Advance) -> Lookers | None:
+    """Return the executors that list the store and examine segments; None on the local engine."""
+    if not resources.is_on_spark:
+        return None
+    from tierctl.spark.executors.verify import SparkLookers
+
+    remote = None if resources.request.remote is None else resources.remote
+    spec = None if remote is None else resources.tier_spec().resolved(remote)
+    return SparkLookers(executors=resources.executors, remote=remote, spec=spec, advance=advance)
