@@ -21,6 +21,7 @@ from tierctl.metadata import open_metadata
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.layouts.aiven import layout as layout_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout, main_path
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.tier import ObjectTier
@@ -215,14 +216,20 @@ class TestKeys:
         assert "--aiven-private-key key1=FILE" in (caught.value.hint or "")
 
     def test_with_another_key_or_none_at_all(self, capture: Capture, tmp_path: Path) -> None:
-        from cryptography.hazmat.primitives import serialization
-        from cryptography.hazmat.primitives.asymmetric import rsa
+        from Crypto.PublicKey import ECC, RSA
 
         root = capture("aiven-encrypted")
-        other = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        other = RSA.generate(2048)
+        unusable = (
+            b"not a key: hunter2",
+            other.public_key().export_key(),
+            other.export_key(passphrase="hunter2"),
+            ECC.generate(curve="p256").export_key(format="PEM").encode(),
         )
-        for content, error in ((other, AuthenticationError), (b"not a key: hunter2", UsageError)):
+        for content, error in (
+            (other.export_key(), AuthenticationError),
+            *((text, UsageError) for text in unusable),
+        ):
             (tmp_path / "key.pem").write_bytes(content)
             remote = open_tier(
                 TierSpec(
@@ -232,6 +239,13 @@ class TestKeys:
             with pytest.raises(error) as caught:
                 remote.fetch_log_segment(next(segments_of(root)), 0)
             assert "hunter2" not in str(caught.value)
+
+    def test_without_the_library(self, capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+        root = capture("aiven-encrypted")
+        monkeypatch.setattr(layout_module, "find_spec", lambda _: None)
+        with pytest.raises(UsageError, match="pycryptodome") as caught:
+            bucket_of(root).fetch_log_segment(next(segments_of(root)), 0)
+        assert caught.value.hint == "pip install tierctl[aiven]"
 
     def test_the_settings_of_a_broker_name_it(self, capture: Capture) -> None:
         root = capture("aiven-encrypted")

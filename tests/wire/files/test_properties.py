@@ -21,6 +21,7 @@ from tierctl.wire.files.properties import Property, parse_properties
         ("a=one\\\\\nb=2", [("a", "one\\"), ("b", "2")]),
         ("a=one\\\n# not a comment", [("a", "one# not a comment")]),
         ("a=\\t\\n\\r\\f\\q\\u00e9\\u20AC", [("a", "\t\n\r\fqé€")]),
+        ("a=\\ud83d\\ude00", [("a", "\U0001f600")]),
         ("a=x\\", [("a", "x")]),
         ("# comment \\\na=1", [("a", "1")]),
         ("a=1\na=2", [("a", "1"), ("a", "2")]),

@@ -11,8 +11,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from tierctl.errors import (
     CorruptInputError,
@@ -21,7 +22,6 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.layouts.aiven.crypto import Keyring
 from tierctl.storage.layouts.aiven.segment import AivenSegment, KeptChunks
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import Encoded
@@ -41,6 +41,9 @@ from tierctl.wire.aiven.manifest import (
     read_manifest,
     write_manifest,
 )
+
+if TYPE_CHECKING:
+    from tierctl.storage.layouts.aiven.crypto import Keyring
 
 LOG, INDEXES, MANIFEST = SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 
@@ -67,7 +70,7 @@ class AivenLayout:
         """`root`: where in its bucket, or on its disk, the store begins: prefixes in metadata start there."""
         self._settings = settings or AivenSettings()
         self._root = root
-        self._keyring = Keyring(self._settings.private_keys)
+        self._keys: Keyring | None = None
         self._manifests: OrderedDict[str, Manifest] = OrderedDict()
         self._lock = threading.Lock()
         self._kept = KeptChunks()
@@ -130,8 +133,20 @@ class AivenLayout:
     def _segment(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> AivenSegment:
         stem = self._stem(metadata)
         manifest = self._manifest(store, stem + MANIFEST)
-        cipher = None if manifest.encryption is None else self._keyring.cipher(manifest.encryption)
+        cipher = None if manifest.encryption is None else self._keyring().cipher(manifest.encryption)
         return AivenSegment(store=store, stem=stem, manifest=manifest, cipher=cipher, kept=self._kept)
+
+    def _keyring(self) -> "Keyring":
+        if self._keys is None:
+            if find_spec("Crypto") is None:
+                raise UsageError(
+                    "encrypted segments need pycryptodome, which is not installed",
+                    hint="pip install tierctl[aiven]",
+                )
+            from tierctl.storage.layouts.aiven.crypto import Keyring
+
+            self._keys = Keyring(self._settings.private_keys)
+        return self._keys
 
     def _manifest(self, store: ObjectStore, key: str) -> Manifest:
         with self._lock:

@@ -6,11 +6,10 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import BinaryIO, Protocol
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import IndexType
-from tierctl.storage.layouts.aiven.crypto import ChunkCipher
 from tierctl.storage.stores.base import ObjectStore, WholeRange
 from tierctl.wire.aiven.chunks import SIZE_MAX, Chunk, decompress_chunk
 from tierctl.wire.aiven.manifest import Manifest
@@ -53,6 +52,14 @@ class KeptChunks:
                 self._bytes -= len(self._chunks.pop(place))
 
 
+class Cipher(Protocol):
+    """Decrypts stored chunks and indexes of one segment."""
+
+    def decrypt(self, stored: bytes) -> bytes:
+        """Return the plain bytes; raise CorruptInputError if `stored` is damaged."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AivenSegment:
     """One segment's objects: `stem` is their key without suffix."""
@@ -60,7 +67,7 @@ class AivenSegment:
     store: ObjectStore
     stem: str
     manifest: Manifest
-    cipher: ChunkCipher | None
+    cipher: Cipher | None
     kept: "KeptChunks"
 
     def log(self, start: int, end: int | None) -> io.BufferedReader:
