@@ -89,15 +89,15 @@ def vectors(name: str) -> Iterator[Any]:
 
 
 @pytest.fixture(scope="session")
-def capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """Unpacks a capture of a real broker once a session. Read only: copy what a test changes."""
     unpacked: dict[str, Path] = {}
 
-    def unpack(name: str) -> Path:
+    def unpack(name: str, version: str = "4.3.0") -> Path:
         if name not in unpacked:
             target = tmp_path_factory.mktemp(name)
             with (
-                pa.CompressedInputStream(DATA / f"{name}-4.3.0.tar.zst", "zstd") as stream,
+                pa.CompressedInputStream(DATA / f"{name}-{version}.tar.zst", "zstd") as stream,
                 tarfile.open(fileobj=stream, mode="r|") as archive,
             ):
                 archive.extractall(target, filter="data")

@@ -31,7 +31,7 @@ from tierctl.wire.metadata import decode
 
 from tests.state.captures import read_state
 
-Capture = Callable[[str], Path]
+Capture = Callable[..., Path]
 Segments = dict[str, RemoteLogSegmentMetadata]
 
 CLUSTER_CONFIGS = {
@@ -354,3 +354,22 @@ def test_a_sweep_killed_between_the_log_start_and_the_deletes_goes_on(
     plan = plan_retention(state, logs, {}, now_ms=int((root / "now_ms").read_text()))
     wanted = {key for key, where in _lines(root / "deleted.txt").items() if where == partition}
     assert planned(plan) == wanted
+
+
+def test_what_waits_for_the_copy_lag_is_what_kafka_4_4_left(capture: Capture) -> None:
+    """14 topics with every combination of remote.copy.lag.ms and .bytes, local retention and copy.disable."""
+    root = capture("copy-lag", version="4.4.0")
+    logs = read_log_dirs([root / "local"])
+    configs = read_topic_configs(root / "topics.properties")
+    plan = plan_copy(TierState(), logs, configs, now_ms=int((root / "looked_at_ms").read_text()))
+    own = {
+        log.topic_partition.topic: [
+            s.start_offset for s in plan.steps if s.topic == log.topic_partition.topic
+        ]
+        for log in logs
+    }
+    by_broker = {}
+    for line in (root / "copied.txt").read_text().splitlines():
+        topic, count, offsets = line.split()
+        by_broker[topic] = [int(offset) for offset in offsets.split(",")] if int(count) else []
+    assert own == by_broker

@@ -13,6 +13,9 @@ from tierctl.model import (
     RemoteLogSegmentState,
     TopicConfig,
 )
+from tierctl.model.configs import CopyLag
+from tierctl.model.settings import topic
+from tierctl.plan.copy_lag import why_waiting
 from tierctl.plan.dangling_copies import Dangling
 from tierctl.plan.plan import Action, Plan, Skip, Step
 from tierctl.plan.preconditions import (
@@ -69,7 +72,11 @@ def plan_copy(
         if reason:
             decided.skipped.append(Skip.of(log.topic_id_partition, reason))
             continue
-        _decide(log, part, decided)
+        config = configs.get(log.topic_id_partition.topic, TopicConfig())
+        if config.is_copy_disabled:
+            decided.skipped.append(Skip.of(log.topic_id_partition, f"{topic.COPY_DISABLE.name}=true"))
+        else:
+            _decide(log, part, decided, lag=config.copy_lag, now_ms=now_ms)
         if part is not None and dangling is not None:
             steps, skipped = dangling.clean(part)
             decided.steps += steps
@@ -104,7 +111,9 @@ def _why_not(
     return why_maybe_unheard_of(state, partition)
 
 
-def _decide(log: LocalLog, part: PartitionState | None, decided: _Decided) -> None:
+def _decide(
+    log: LocalLog, part: PartitionState | None, decided: _Decided, *, lag: CopyLag, now_ms: int | None
+) -> None:
     partition = log.topic_id_partition
     lineage = Lineage(log.leader_epochs)
     cache = part.cache if part is not None else RemoteLogMetadataCache()
@@ -114,7 +123,7 @@ def _decide(log: LocalLog, part: PartitionState | None, decided: _Decided) -> No
     if not cache.leader_epochs():
         # Nothing was ever copied: what is gone from the log's beginning is gone for good, and no hole.
         from_offset = max(from_offset, log.local_log_start_offset)
-    for item in _copies(log, copied, from_offset):
+    for item in _copies(log, copied, from_offset, lag=lag, now_ms=now_ms):
         if isinstance(item, str):
             decided.skipped.append(Skip.of(partition, item))
         else:
@@ -128,16 +137,25 @@ def with_begun(step: Step, begun: Sequence[RemoteLogSegmentMetadata]) -> Step:
     return replace(step, details={**step.details, "begun_copies": ids})
 
 
-def _copies(log: LocalLog, copied: int, from_offset: int) -> Iterator[Step | str]:
-    """Steps in order; a string is the reason why it ends there."""
+def _copies(
+    log: LocalLog, copied: int, from_offset: int, *, lag: CopyLag, now_ms: int | None
+) -> Iterator[Step | str]:
+    """Yield steps in order, and at last the reason if segments after them are not copied yet."""
     if log.last_stable_offset <= 0 or copied >= log.last_stable_offset:
         return
-    for segment, following in pairwise(_segments_from(log, from_offset)):
+    segments = _segments_from(log, from_offset)
+    following_bytes = sum(segment.size_bytes for segment in segments)
+    for segment, following in pairwise(segments):
+        following_bytes -= segment.size_bytes
         if following.base_offset > log.last_stable_offset:
             yield (
                 f"segments from {segment.base_offset} on wait: they reach above the last stable offset "
                 f"{log.last_stable_offset}"
             )
+            return
+        waiting = None if now_ms is None else why_waiting(segment, following_bytes, lag, now_ms)
+        if waiting:
+            yield f"segments from offset {segment.base_offset} on are not copied yet: {waiting}"
             return
         reason = _why_not_copied(log, segment, following, from_offset)
         if reason:

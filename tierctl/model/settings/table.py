@@ -106,6 +106,13 @@ class Setting(Generic[T]):
         return found
 
     @property
+    def kafka_default(self) -> T:
+        """Kafka's default; KeyError for a setting without one."""
+        if self.default is None:
+            raise KeyError(self.name)
+        return self.default
+
+    @property
     def _least(self) -> float:
         if self.least is not None:
             return self.least

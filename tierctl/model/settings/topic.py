@@ -22,8 +22,20 @@ RETENTION_MS = TABLE.whole(
 RETENTION_BYTES = TABLE.whole(
     "retention.bytes", -1, acted_on="sweep deletes the oldest segments above this size; negative is unlimited"
 )
-TABLE.whole("local.retention.ms", -2, least=-2, since="3.0", ignored=_LOCAL)
-TABLE.whole("local.retention.bytes", -2, least=-2, since="3.0", ignored=_LOCAL)
+LOCAL_RETENTION_MS = TABLE.whole(
+    "local.retention.ms",
+    -2,
+    least=-2,
+    since="3.0",
+    acted_on="copy takes it for a remote.copy.lag.ms of -1; -2 is retention.ms",
+)
+LOCAL_RETENTION_BYTES = TABLE.whole(
+    "local.retention.bytes",
+    -2,
+    least=-2,
+    since="3.0",
+    acted_on="copy takes it for a remote.copy.lag.bytes of -1; -2 is retention.bytes",
+)
 TABLE.whole("segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_LOCAL)
 REMOTE_STORAGE_ENABLE = TABLE.flag(
     "remote.storage.enable",
@@ -32,14 +44,29 @@ REMOTE_STORAGE_ENABLE = TABLE.flag(
     acted_on="copy and sweep leave out a topic whose operator has set it to false",
 )
 
-TABLE.flag(
-    "remote.log.copy.disable", False, since="3.9", ignored="copy copies the partitions that it is asked for"
+COPY_DISABLE = TABLE.flag(
+    "remote.log.copy.disable",
+    False,
+    since="3.9",
+    acted_on="copy leaves the topic out if true (KIP-950)",
 )
 TABLE.flag(
     "remote.log.delete.on.disable", False, since="3.9", ignored="only brokers end the tiering of a topic"
 )
-TABLE.whole("remote.copy.lag.ms", 0, least=-1, since="4.4", ignored="copy does not delay segments")
-TABLE.whole("remote.copy.lag.bytes", -1, least=-1, since="4.4", ignored="copy does not delay segments")
+COPY_LAG_MS = TABLE.whole(
+    "remote.copy.lag.ms",
+    0,
+    least=-1,
+    since="4.4",
+    acted_on="copy waits until a segment is that old (KIP-1241); -1 is the local retention",
+)
+COPY_LAG_BYTES = TABLE.whole(
+    "remote.copy.lag.bytes",
+    -1,
+    least=-1,
+    since="4.4",
+    acted_on="copy waits until that many bytes follow a segment (KIP-1241); -1 is the local retention",
+)
 TABLE.whole("segment.ms", _WEEK_MS, least=1, ignored=_LOCAL)
 TABLE.whole("segment.jitter.ms", 0, least=0, ignored=_LOCAL)
 TABLE.whole("segment.index.bytes", 10 << 20, type=Type.INT, least=4, ignored=_LOCAL)

@@ -1,0 +1,86 @@
+"""Kafka 4.4's copy lag: which of two limits lets a segment go, and what each setting resolves to."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from tierctl.errors import UsageError
+from tierctl.model import LocalSegment
+from tierctl.model.configs import CopyLag
+from tierctl.plan.copy_lag import why_waiting
+
+NOW_MS = 1_000_000
+WEEK_MS = 7 * 24 * 60 * 60 * 1000
+
+
+def segment(age_ms: int) -> LocalSegment:
+    path = Path("0.log")
+    return LocalSegment(
+        base_offset=0,
+        next_base_offset=10,
+        size_bytes=100,
+        max_timestamp_ms=NOW_MS - age_ms,
+        log=path,
+        offset_index=path,
+        time_index=path,
+        transaction_index=None,
+        producer_snapshot=path,
+    )
+
+
+@pytest.mark.parametrize(
+    ("lag", "age_ms", "following_bytes", "waits_for"),
+    [
+        (CopyLag(ms=0, bytes=None), 0, 0, None),
+        (CopyLag(ms=500, bytes=0), 0, 0, None),
+        (CopyLag(ms=0, bytes=500), 0, 0, None),
+        (CopyLag(ms=500, bytes=None), 499, 9999, "499 of 500 ms"),
+        (CopyLag(ms=500, bytes=None), 500, 0, None),
+        (CopyLag(ms=500, bytes=None), -1, 0, None),
+        (CopyLag(ms=None, bytes=300), 9999, 299, "299 of 300 bytes"),
+        (CopyLag(ms=None, bytes=300), -1, 299, "299 of 300 bytes"),
+        (CopyLag(ms=None, bytes=300), 0, 300, None),
+        (CopyLag(ms=500, bytes=300), 499, 299, "299 of 300 bytes"),
+        (CopyLag(ms=500, bytes=300), 500, 0, None),
+        (CopyLag(ms=500, bytes=300), 0, 300, None),
+        (CopyLag(ms=None, bytes=None), 10**12, 10**12, "no segment is ever copied"),
+    ],
+)
+def test_a_segment_waits_until_one_limit_is_met(
+    lag: CopyLag, age_ms: int, following_bytes: int, waits_for: str | None
+) -> None:
+    reason = why_waiting(segment(age_ms), following_bytes, lag, NOW_MS)
+    assert (reason is None) == (waits_for is None)
+    assert waits_for is None or waits_for in str(reason)
+
+
+@pytest.mark.parametrize(
+    ("settings", "lag"),
+    [
+        ({}, CopyLag(ms=0, bytes=None)),
+        ({"remote.copy.lag.ms": "-1"}, CopyLag(ms=WEEK_MS, bytes=None)),
+        ({"remote.copy.lag.ms": "-1", "retention.ms": "-1"}, CopyLag(ms=None, bytes=None)),
+        ({"remote.copy.lag.ms": "-1", "local.retention.ms": "60"}, CopyLag(ms=60, bytes=None)),
+        ({"remote.copy.lag.ms": "60", "retention.ms": "-1"}, CopyLag(ms=60, bytes=None)),
+        ({"retention.bytes": "700"}, CopyLag(ms=0, bytes=700)),
+        ({"retention.bytes": "700", "local.retention.bytes": "600"}, CopyLag(ms=0, bytes=600)),
+        ({"retention.bytes": "700", "local.retention.bytes": "-1"}, CopyLag(ms=0, bytes=None)),
+        ({"remote.copy.lag.bytes": "0", "retention.bytes": "700"}, CopyLag(ms=0, bytes=0)),
+    ],
+)
+def test_what_the_settings_resolve_to(settings: Mapping[str, str], lag: CopyLag) -> None:
+    assert CopyLag.from_settings(settings) == lag
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"remote.copy.lag.ms": "61", "local.retention.ms": "60"},
+        {"remote.copy.lag.ms": "61", "retention.ms": "60"},
+        {"remote.copy.lag.bytes": "61", "local.retention.bytes": "60"},
+        {"remote.copy.lag.ms": "-2"},
+    ],
+)
+def test_a_lag_that_kafka_refuses_is_refused(settings: Mapping[str, str]) -> None:
+    with pytest.raises(UsageError):
+        CopyLag.from_settings(settings)
