@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from tierctl.model import EpochEntry, Selection, TopicConfig, TopicIdPartition
 from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, TopicFacts
+from tierctl.model.severity import Severity
 from tierctl.state.tier import TierState
-from tierctl.verify.leaders import LeaderSide
-from tierctl.verify.run import Verification
-from tierctl.verify.segments import Severity
+from tierctl.verify.cluster import ClusterCheck
+from tierctl.verify.cross_check import Verification
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, segment, tier
 
@@ -71,7 +71,7 @@ def found(cluster: Cluster, meanwhile: Callable[[TierState], None] = lambda _sta
         was_deleted=lambda _: False,
         selection=Selection(),
         now_ms=NOW_MS,
-        leaders=LeaderSide(made),
+        cluster=ClusterCheck(made),
     )
     return [(str(f.kind), f.severity, f.start_offset, f.end_offset) for f in verification.findings()]
 

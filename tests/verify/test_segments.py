@@ -6,18 +6,12 @@ from pathlib import Path
 
 import pytest
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
+from tierctl.model.severity import Severity
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
-from tierctl.verify.segments import (
-    Finding,
-    FindingKind,
-    LogFacts,
-    Offsets,
-    Severity,
-    check_latest_tiered,
-    check_offsets,
-    check_segments,
-)
+from tierctl.verify.findings import Finding, FindingKind
+from tierctl.verify.offsets import Offsets, check_latest_tiered, check_offsets
+from tierctl.verify.segments import LogFacts, check_segments
 
 from tests.state.captures import lineage_of, partition, read_state
 from tests.state.histories import ORDERS, S, finished, segment_id, started, updated

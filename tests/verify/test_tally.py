@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tierctl.model import ObjectPart
 from tierctl.spark.executors import serialization
 from tierctl.storage.layouts.key_parser import segment_object_name
-from tierctl.verify.store import StoreAudit, Tally
+from tierctl.verify.objects import StoreAudit, Tally
 
 from tests.verify.tiers import made_tier
 

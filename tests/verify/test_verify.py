@@ -20,10 +20,8 @@ from tierctl.model import (
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.key_parser import segment_object_name
-from tierctl.verify.metadata import HINTS
-from tierctl.verify.run import Verification
-from tierctl.verify.segments import FindingKind
-from tierctl.verify.store import StoreAudit
+from tierctl.verify.cross_check import Verification
+from tierctl.verify.objects import StoreAudit
 
 from tests.verify.cases import CASES, E, I, W, first, junk, orphan_of_a_segment, update, without
 from tests.verify.tiers import NOW_MS, Spoilt, Verify, made_tier, verifier
@@ -157,10 +155,6 @@ def test_every_format(fmt: str, tier: Spoilt, capsys: pytest.CaptureFixture[str]
     assert code == 3
     assert "missing_object" in out
     assert "the store has not its log" in out
-
-
-def test_every_kind_has_a_hint() -> None:
-    assert HINTS.keys() == set(FindingKind)
 
 
 class Racing:

@@ -18,7 +18,7 @@ from tierctl.report import rows
 from tierctl.report.console import Console
 
 if TYPE_CHECKING:
-    from tierctl.verify.segments import Finding
+    from tierctl.verify.findings import Finding
 
 IsDeep = Annotated[
     bool,

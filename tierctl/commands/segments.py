@@ -11,13 +11,14 @@ from tierctl.metadata.deleted_segments import deleted_segments
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.cluster import ClusterLog
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.severity import Severity
 from tierctl.read.index_lookup import IndexFetcher
 from tierctl.read.leader_logs import reliable_leader_logs
 from tierctl.read.partitions import ReadablePartition, refused, tiered_partitions
 from tierctl.read.replicas import choose_replica, lineage_from_segments, newest_segment
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.verify.offsets import check_partition, current_lineage, facts_of_leader
-from tierctl.verify.segments import Finding, Severity
+from tierctl.verify.findings import Finding
+from tierctl.verify.partition import check_partition, current_lineage, facts_of_leader
 
 _FourOffsets = tuple[int | None, int | None, int | None, int | None]
 """Earliest, earliest-local, latest-tiered and latest."""

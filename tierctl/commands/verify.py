@@ -12,15 +12,17 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.deleted_segments import deleted_segment_ids
-from tierctl.model import LocalLog, TopicPartition
+from tierctl.model import LocalLog
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
+from tierctl.model.severity import Severity
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.storage.spool import spool_folder
-from tierctl.verify.leaders import LeaderSide
-from tierctl.verify.metadata import HINTS, KnownTopics, WasDeleted
-from tierctl.verify.run import Deep, Lookers, Verification
-from tierctl.verify.segments import CORRUPT_KINDS, Finding, FindingKind, Severity
+from tierctl.verify.cluster import ClusterCheck
+from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
+from tierctl.verify.events import WasDeleted
+from tierctl.verify.findings import Finding, unreadable_log
+from tierctl.verify.topics import KnownTopics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,11 +69,11 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
 
 def hint_of(finding: Finding) -> str:
     """Return what an operator can do about the finding."""
-    return HINTS[finding.kind]
+    return finding.kind.row.advice
 
 
 def _exit_code_of(finding: Finding) -> ExitCode:
-    if finding.kind in CORRUPT_KINDS:
+    if finding.kind.row.is_corruption:
         return ExitCode.CORRUPT
     return ExitCode.OK if finding.severity is Severity.INFO else ExitCode.PARTIAL
 
@@ -85,7 +87,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
         if remote is None:
             progress.note("without --remote no object is examined")
         unreadable, logs = _read_logs(request)
-        leaders = _leaders(resources)
+        cluster = _cluster(resources)
         advance: Advance = no_op
         if not resources.is_on_spark:
             # Spark's own bar shows the tasks.
@@ -100,10 +102,10 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
             now_ms=resources.now_ms,
             logs=logs,
             topics=KnownTopics(CurrentTopics.of(logs).ids) if request.log_dir else None,
-            leaders=leaders,
+            cluster=cluster,
             remote=remote,
             deep=deep,
-            lookers=_executor_inspectors(resources, advance),
+            runner=_spark_runner(resources, advance),
             advance=advance,
         )
         yield from unreadable
@@ -118,30 +120,19 @@ def _read_logs(request: VerifyRequest) -> tuple[list[Finding], list[LocalLog]]:
     unreadable: list[Finding] = []
 
     def report(folder: Path, error: TierctlError) -> None:
-        partition = TopicPartition.parse(folder.name)
-        unreadable.append(
-            Finding(
-                kind=FindingKind.UNREADABLE_LOG,
-                severity=Severity.ERROR,
-                topic=partition.topic,
-                topic_id=None,
-                partition=partition.partition,
-                key=str(folder),
-                message=error.message,
-            )
-        )
+        unreadable.append(unreadable_log(folder, error))
 
     return unreadable, read_log_dirs(list(request.log_dir), on_error=report)
 
 
-def _leaders(resources: Resources) -> LeaderSide | None:
-    """Return the leaders of the cluster, which has answered once; None without a cluster."""
+def _cluster(resources: Resources) -> ClusterCheck | None:
+    """Return the cluster, which has answered once; None without one."""
     cluster = resources.cluster
     if cluster is None:
         return None
     # An unreachable cluster is reported at once, not after the whole store has been listed.
     cluster.cluster_id()
-    return LeaderSide(cluster)
+    return ClusterCheck(cluster)
 
 
 def _was_deleted(resources: Resources) -> WasDeleted:
@@ -163,12 +154,12 @@ def _was_deleted(resources: Resources) -> WasDeleted:
     return lambda segment_id: deleted().find(segment_id.bytes) >= 0
 
 
-def _executor_inspectors(resources: Resources, advance: Advance) -> Lookers | None:
+def _spark_runner(resources: Resources, advance: Advance) -> RemoteRunner | None:
     """Return the executors that list the store and examine segments; None on the local engine."""
     if not resources.is_on_spark:
         return None
-    from tierctl.spark.executors.verify import SparkLookers
+    from tierctl.spark.executors.verify import SparkRunner
 
     remote = None if resources.request.remote is None else resources.remote
     spec = None if remote is None else resources.tier_spec().resolved(remote)
-    return SparkLookers(executors=resources.executors, remote=remote, spec=spec, advance=advance)
+    return SparkRunner(executors=resources.executors, remote=remote, spec=spec, advance=advance)

@@ -19,9 +19,10 @@ from tierctl.state.live_segments import EpochPairs, LiveSegments
 from tierctl.state.segments.columns import KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.segments.epoch_index import EpochIndex
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.verify.metadata import HINTS, WasDeleted, verify_metadata, verify_partition_delete
-from tierctl.verify.offsets import check_partition
-from tierctl.verify.segments import DANGLING_AFTER_MS, Finding, unfinished_finding
+from tierctl.verify.events import WasDeleted, check_events, check_partition_delete
+from tierctl.verify.findings import Finding
+from tierctl.verify.partition import check_partition
+from tierctl.verify.segments import DANGLING_AFTER_MS, unfinished_finding
 
 _S = RemoteLogSegmentState
 _STARTED = STATES.index(_S.COPY_SEGMENT_STARTED)
@@ -212,7 +213,7 @@ class PartitionTables:
     def findings(self) -> Iterator[Finding]:
         """What is wrong with the partition."""
         whose, cache = self._part.topic_id_partition, self._part.cache
-        yield from verify_partition_delete(self._part)
+        yield from check_partition_delete(self._part)
         if not self._in_order:
             yield from check_partition(
                 ReadablePartition(whose, cache, ()), None, _nothing, now_ms=self._now_ms
@@ -247,12 +248,12 @@ class MetadataPartitionTables:
 
     def anomalies(self, was_deleted: WasDeleted) -> pa.RecordBatch:
         """A batch of ANOMALIES."""
-        found = [*verify_metadata(self._state, was_deleted)]
+        found = [*check_events(self._state, was_deleted)]
         for part in self._parts:
             found += part.findings()
         rows = [
             {name: getattr(finding, name) for name in _FINDING}
-            | {"hint": HINTS[finding.kind], "metadata_partition": self._metadata_partition}
+            | {"hint": finding.kind.row.advice, "metadata_partition": self._metadata_partition}
             for finding in found
         ]
         return pa.RecordBatch.from_pylist(rows, schema=ANOMALIES)

@@ -1,4 +1,4 @@
-"""Verification: cross-checks of metadata, store, log directories and cluster.
+"""Verification: compares metadata, store, log directories and cluster; `findings` is its table of findings.
 
-Holds the table of findings, and beside it the code that detects each kind.
+Exports nothing: import `cross_check` for a whole run, `partition` for one partition's checks.
 """

@@ -1,137 +1,60 @@
-"""What `segments --check` holds against each other: a partition's segments, its logs, and their offsets."""
+"""Checks of a partition's offsets: KIP-405's invariants, and the last offset that was copied."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tierctl.model.cluster import ClusterLog
-from tierctl.read.index_lookup import IndexFetcher, Report
-from tierctl.read.partitions import ReadablePartition
-from tierctl.read.replicas import (
-    Replica,
-    choose_replica,
-    lineage_from_segments,
-    newest_segment,
-    tier_lineage,
-)
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.verify.segments import (
-    Finding,
-    LogFacts,
-    Offsets,
-    check_latest_tiered,
-    check_offsets,
-    check_segments,
-)
+from tierctl.model import TopicIdPartition
+from tierctl.model.severity import Severity
+from tierctl.verify.findings import Finding, FindingKind, finding_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionFacts:
-    """What a partition's leader says: KIP-405's offsets, and its lineage; None for what it doesn't tell.
+class Offsets:
+    """A partition's offsets by KIP-405's names; ends are exclusive, None is unknown or no segment."""
 
-    `latest_tiered_offset` is the last offset that it takes for copied.
-    """
+    local_log_start_offset: int
+    """Lx"""
+    last_stable_offset: int
+    """Ly"""
+    local_log_end_offset: int
+    """Lz"""
+    remote_log_start_offset: int | None = None
+    """Rx"""
+    remote_log_end_offset: int | None = None
+    """Ry: the offset after the last one copied"""
 
-    offsets: Offsets | None
-    log: LogFacts | None
-    latest_tiered_offset: int | None = None
+
+def check_offsets(partition: TopicIdPartition, offsets: Offsets) -> Iterator[Finding]:
+    """Check KIP-405's invariants Lz >= Ly >= Lx and Ly >= Ry >= Rx."""
+    named = {
+        "Lz (local log end)": offsets.local_log_end_offset,
+        "Ly (last stable offset)": offsets.last_stable_offset,
+        "Lx (local log start)": offsets.local_log_start_offset,
+        "Ry (remote log end)": offsets.remote_log_end_offset,
+        "Rx (remote log start)": offsets.remote_log_start_offset,
+    }
+    lz, ly, lx, ry, rx = named
+    for upper, lower in ((lz, ly), (ly, lx), (ly, ry), (ry, rx)):
+        high, low = named[upper], named[lower]
+        if high is not None and low is not None and high < low:
+            message = f"{upper} {high} is below {lower} {low}"
+            yield finding_of(partition, FindingKind.OFFSETS, Severity.ERROR, message)
 
 
-def check_partition(
-    readable: ReadablePartition,
-    fetcher: IndexFetcher | None,
-    report: Report,
-    *,
-    now_ms: int,
-    facts: PartitionFacts | None = None,
+def check_latest_tiered(
+    partition: TopicIdPartition, latest_tiered: int, *, copied: int, log_start_offset: int
 ) -> Iterator[Finding]:
-    """Findings of one partition, offsets first.
+    """Compare the last copied offset of the leader with `copied`, the metadata's; -1 is none.
 
-    Without `facts` the lineage is that of the logs, else of the newest segment's leader-epoch index
-    (`fetcher`), else what the segments' epochs add up to. Without logs the log is taken to be what the tier
-    can answer for.
+    Below the log start there is nothing to compare: segments there have expired.
     """
-    facts = facts or _facts(readable, fetcher, report)
-    if facts.offsets is not None:
-        yield from check_offsets(readable.topic_id_partition, facts.offsets)
-        if facts.latest_tiered_offset is not None and facts.log is not None:
-            yield from check_latest_tiered(
-                readable.topic_id_partition,
-                facts.latest_tiered_offset,
-                copied=(facts.offsets.remote_log_end_offset or 0) - 1,
-                log_start_offset=facts.log.log_start_offset,
-            )
-    yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
-
-
-def _facts(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> PartitionFacts:
-    replica = choose_replica(readable.logs)
-    if replica is None:
-        lineage = current_lineage(readable, fetcher, report)
-        return PartitionFacts(offsets=None, log=_facts_of_tier(readable, lineage))
-    return PartitionFacts(offsets=offsets_of(readable, replica), log=_facts_of_log(replica))
-
-
-def current_lineage(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> Lineage:
-    """The lineage of the logs, else as the tier knows it: from the segments' own epochs without a store."""
-    replica = choose_replica(readable.logs)
-    if replica is not None:
-        return replica.lineage
-    if fetcher is not None:
-        return tier_lineage(readable.cache, fetcher, report)
-    return lineage_from_segments(readable.cache.list_remote_log_segments())
-
-
-def offsets_of(readable: ReadablePartition, replica: Replica) -> Offsets:
-    """KIP-405's five offsets of a partition."""
-    log = replica.log
-    lineage = replica.lineage
-    first = next(segments_in_lineage(readable.cache, lineage, log.log_start_offset), None)
-    highest = find_highest_remote_offset(readable.cache, lineage, log.log_end_offset).offset
-    return Offsets(
-        local_log_start_offset=log.local_log_start_offset,
-        last_stable_offset=replica.last_stable_offset,
-        local_log_end_offset=log.log_end_offset,
-        remote_log_start_offset=first.from_offset if first else None,
-        remote_log_end_offset=highest + 1 if highest >= 0 else None,
+    if latest_tiered > copied and latest_tiered >= log_start_offset:
+        severity, effect = Severity.ERROR, "it may delete segments that nobody copied"
+    elif latest_tiered < copied:
+        severity, effect = Severity.WARNING, "it copies the others once more"
+    else:
+        return
+    message = (
+        f"its leader takes offsets up to {latest_tiered} for copied, the metadata up to {copied}: {effect}"
     )
-
-
-def facts_of_leader(cache: RemoteLogMetadataCache, log: ClusterLog) -> PartitionFacts:
-    """What a running leader says of its log, with what the metadata say of its tier."""
-    lineage = Lineage(log.leader_epochs)
-    first = next(segments_in_lineage(cache, lineage, log.log_start_offset), None)
-    highest = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
-    return PartitionFacts(
-        offsets=Offsets(
-            local_log_start_offset=log.local_log_start_offset,
-            last_stable_offset=log.last_stable_offset,
-            local_log_end_offset=log.log_end_offset,
-            remote_log_start_offset=first.from_offset if first else None,
-            remote_log_end_offset=highest + 1 if highest >= 0 else None,
-        ),
-        log=LogFacts(
-            lineage=lineage,
-            log_start_offset=log.log_start_offset,
-            log_end_offset=log.log_end_offset,
-            local_log_start_offset=log.local_log_start_offset,
-        ),
-        latest_tiered_offset=log.latest_tiered_offset,
-    )
-
-
-def _facts_of_log(replica: Replica) -> LogFacts:
-    return LogFacts(
-        lineage=replica.lineage,
-        log_start_offset=replica.log.log_start_offset,
-        log_end_offset=replica.log.log_end_offset,
-        local_log_start_offset=replica.log.local_log_start_offset,
-    )
-
-
-def _facts_of_tier(readable: ReadablePartition, lineage: Lineage) -> LogFacts | None:
-    first = next(segments_in_lineage(readable.cache, lineage), None)
-    newest = newest_segment(readable.cache.list_remote_log_segments())
-    if first is None or newest is None:
-        return None
-    return LogFacts(lineage=lineage, log_start_offset=first.from_offset, log_end_offset=newest.end_offset + 1)
+    yield finding_of(partition, FindingKind.OFFSETS, severity, message)

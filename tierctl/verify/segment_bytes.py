@@ -1,6 +1,6 @@
-"""Whether a segment's bytes are what its metadata say: batches, offsets, leader epochs, indexes.
+"""Checks of a whole segment's bytes against its metadata: batches, offsets, leader epochs, indexes.
 
-For whoever has them all at hand: `verify --deep`, and a copy from one tier to another before it trusts them.
+Used by `verify --deep`, and before a segment is copied.
 """
 
 from array import array
@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.model.severity import Severity
 from tierctl.state.lineage import Lineage
-from tierctl.verify.segments import FindingKind, Severity
+from tierctl.verify.findings import FindingKind
 from tierctl.wire.batches.heads import BadRange, BatchHead, Buffer, TornTail, walk
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -24,7 +25,7 @@ _INDEX_PROBLEMS_MAX = 3
 
 
 class Problem(NamedTuple):
-    """What is wrong with a segment's bytes."""
+    """A finding about a segment's bytes; the caller knows the segment."""
 
     kind: FindingKind
     severity: Severity
@@ -33,16 +34,16 @@ class Problem(NamedTuple):
 
 @dataclass(slots=True)
 class _Batches:
-    """Where the good batches lie, as columns: a segment may have millions."""
+    """Positions and offsets of the valid batches, as columns: a segment may have millions."""
 
     positions: "array[int]" = field(default_factory=lambda: array("q"))
     bases: "array[int]" = field(default_factory=lambda: array("q"))
     lasts: "array[int]" = field(default_factory=lambda: array("q"))
     max_timestamps: "array[int]" = field(default_factory=lambda: array("q"))
     aborts: dict[int, int] = field(default_factory=dict)
-    """Producer id by offset of an abort marker."""
+    """Producer id of each abort marker, by the marker's offset."""
     undone: dict[int, int] = field(default_factory=dict)
-    """Of abort markers that end a transaction with records in this segment: its first offset here."""
+    """First offset in this segment of each aborted transaction, by the offset of its abort marker."""
     is_damaged: bool = False
 
     def add(self, head: BatchHead) -> None:
@@ -52,12 +53,12 @@ class _Batches:
         self.max_timestamps.append(head.max_timestamp_ms)
 
     def containing(self, offset: int) -> int | None:
-        """The number of the batch that covers `offset`."""
+        """Return the number of the batch that covers `offset`, None if there is none."""
         at = bisect_right(self.bases, offset) - 1
         return at if at >= 0 and offset <= self.lasts[at] else None
 
     def starting_at(self, position: int) -> int | None:
-        """The number of the batch that begins at `position`."""
+        """Return the number of the batch that begins at byte `position`, None if there is none."""
         at = bisect_left(self.positions, position)
         return at if at < len(self.positions) and self.positions[at] == position else None
 
@@ -65,10 +66,10 @@ class _Batches:
 def check_segment_bytes(
     metadata: RemoteLogSegmentMetadata, log: Buffer, indexes: Mapping[IndexType, bytes | None]
 ) -> Iterator[Problem]:
-    """Everything that is wrong with a whole segment; an index that is not there is None.
+    """Yield every problem of a segment whose log and indexes are given; a missing index is None.
 
-    A transaction index may be missing where nothing was aborted. Where the log is damaged, indexes are held
-    only against themselves.
+    A missing transaction index is a problem only if a transaction was aborted. If the log is damaged, the
+    indexes are decoded but not compared with it.
     """
     batches = _Batches()
     yield from _check_log(metadata, log, batches)
@@ -94,32 +95,36 @@ def check_segment_bytes(
 def _check_log(metadata: RemoteLogSegmentMetadata, log: Buffer, batches: _Batches) -> Iterator[Problem]:
     lineage = Lineage(sorted(dict(metadata.segment_leader_epochs).items()))
     open_transactions: dict[int, int] = {}
-    strangers = 0
-    for piece in walk(log):
-        if isinstance(piece, BadRange | TornTail):
+    wrong_epochs = 0
+    for item in walk(log):
+        if isinstance(item, BadRange | TornTail):
             batches.is_damaged = True
-            # A log that merely ends too early is told by its size.
-            if isinstance(piece, BadRange) or len(log) == metadata.segment_size_in_bytes:
-                yield Problem(_K.CORRUPT_LOG, Severity.ERROR, _damage(piece))
+            # A log that only ends too early is reported by its size.
+            if isinstance(item, BadRange) or len(log) == metadata.segment_size_in_bytes:
+                yield Problem(_K.CORRUPT_LOG, Severity.ERROR, _damage(item))
             continue
-        batches.add(piece)
-        expected = lineage.epoch_for_offset(piece.base_offset)
-        strangers += expected is not None and expected != piece.partition_leader_epoch
-        if strangers == 1 and expected != piece.partition_leader_epoch:
+        batches.add(item)
+        expected = lineage.epoch_for_offset(item.base_offset)
+        wrong_epochs += expected is not None and expected != item.partition_leader_epoch
+        if wrong_epochs == 1 and expected != item.partition_leader_epoch:
             yield Problem(
                 _K.EPOCHS_DIFFER,
                 Severity.ERROR,
-                f"the batch at offset {piece.base_offset} was written in leader epoch "
-                f"{piece.partition_leader_epoch}, the metadata say {expected}",
+                f"the batch at offset {item.base_offset} was written in leader epoch "
+                f"{item.partition_leader_epoch}, the metadata say {expected}",
             )
-        if piece.is_transactional:
-            _follow_transaction(log, piece, open_transactions, batches)
+        if item.is_transactional:
+            _follow_transaction(log, item, open_transactions, batches)
 
 
-def _damage(piece: BadRange | TornTail) -> str:
-    if isinstance(piece, TornTail):
-        return f"the log ends with {piece.size_bytes} bytes of an unfinished batch, at byte {piece.position}"
-    return f"bytes {piece.position} to {piece.end - 1} of the log are no good batch: {piece.error.message}"
+def _damage(damage: BadRange | TornTail) -> str:
+    if isinstance(damage, TornTail):
+        return (
+            f"the log ends with {damage.size_bytes} bytes of an unfinished batch, at byte {damage.position}"
+        )
+    return (
+        f"bytes {damage.position} to {damage.end - 1} of the log are no valid batch: {damage.error.message}"
+    )
 
 
 def _follow_transaction(log: Buffer, head: BatchHead, begun: dict[int, int], batches: _Batches) -> None:

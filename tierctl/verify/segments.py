@@ -1,109 +1,25 @@
-"""What must hold of offsets and segments: the checks of `segments --check`."""
+"""Checks of a partition's segments: place in the log, gaps, overlaps, unfinished copies and deletions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model.severity import Severity
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, segments_in_lineage
+from tierctl.verify.findings import Finding, FindingKind, finding_of
 
 _S = RemoteLogSegmentState
 
 DANGLING_AFTER_MS = 24 * 60 * 60 * 1000
-
-
-class Severity(StrEnum):
-    """How bad a finding is: data can't be read, bytes leak, or just worth knowing."""
-
-    ERROR = "error"
-    WARNING = "warning"
-    INFO = "info"
-
-
-class FindingKind(StrEnum):
-    """What a check can find."""
-
-    OFFSETS = "offsets"
-    GAP = "gap"
-    BEYOND_LOG_END = "beyond_log_end"
-    DOUBLED_SEGMENT = "doubled_segment"
-    DIVERGENT_SEGMENT = "divergent_segment"
-    OVERLAP = "overlap"
-    DANGLING_COPY = "dangling_copy"
-    STUCK_DELETE = "stuck_delete"
-    BELOW_LOG_START = "below_log_start"
-    MISSING_OBJECT = "missing_object"
-    SIZE_DIFFERS = "size_differs"
-    ORPHAN = "orphan"
-    TEMP_LEFTOVER = "temp_leftover"
-    CORRUPT_LOG = "corrupt_log"
-    CORRUPT_INDEX = "corrupt_index"
-    SEGMENT_OFFSETS = "segment_offsets"
-    EPOCHS_DIFFER = "epochs_differ"
-    METADATA_DIFFERS = "metadata_differs"
-    DIFFERS_FROM_LOG = "differs_from_log"
-    CORRUPT_METADATA = "corrupt_metadata"
-    DROPPED_EVENT = "dropped_event"
-    UNFINISHED_PARTITION_DELETE = "unfinished_partition_delete"
-    RECREATED_TOPIC = "recreated_topic"
-    UNKNOWN_TOPIC = "unknown_topic"
-    UNREADABLE_LOG = "unreadable_log"
-    UNSEEN_LEADER = "unseen_leader"
-
-
-CORRUPT_KINDS = frozenset(
-    {
-        FindingKind.CORRUPT_LOG,
-        FindingKind.CORRUPT_INDEX,
-        FindingKind.CORRUPT_METADATA,
-        FindingKind.UNREADABLE_LOG,
-    }
-)
-"""Bytes that are not what their format says."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing that is not as it should be; what it is not about is None, offsets are inclusive.
-
-    `key` is the object's in the store. A finding about a record of the metadata topic has that topic's name,
-    partition and offset.
-    """
-
-    kind: FindingKind
-    severity: Severity
-    topic: str | None
-    topic_id: Uuid | None
-    partition: int | None
-    segment_id: Uuid | None = None
-    start_offset: int | None = None
-    end_offset: int | None = None
-    key: str | None = None
-    message: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Offsets:
-    """A partition's offsets as KIP-405 names them; ends are exclusive, None is not known or no segment."""
-
-    local_log_start_offset: int
-    """Lx"""
-    last_stable_offset: int
-    """Ly"""
-    local_log_end_offset: int
-    """Lz"""
-    remote_log_start_offset: int | None = None
-    """Rx"""
-    remote_log_end_offset: int | None = None
-    """Ry: the offset after the last one copied"""
+"""Age from which a copy or a deletion that was started counts as abandoned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What the partition's log says about where the tier should stand.
+    """The offsets and the lineage of a partition's log, with which its remote segments are compared.
 
-    `local_log_start_offset` is where local segments begin, None when no local log was read;
+    `local_log_start_offset` is the base offset of the first local segment, None if no local log was read;
     `log_end_offset` is exclusive.
     """
 
@@ -113,52 +29,16 @@ class LogFacts:
     local_log_start_offset: int | None = None
 
 
-def check_offsets(partition: TopicIdPartition, offsets: Offsets) -> Iterator[Finding]:
-    """KIP-405's invariants: Lz >= Ly >= Lx and Ly >= Ry >= Rx."""
-    named = {
-        "Lz (local log end)": offsets.local_log_end_offset,
-        "Ly (last stable offset)": offsets.last_stable_offset,
-        "Lx (local log start)": offsets.local_log_start_offset,
-        "Ry (remote log end)": offsets.remote_log_end_offset,
-        "Rx (remote log start)": offsets.remote_log_start_offset,
-    }
-    lz, ly, lx, ry, rx = named
-    for upper, lower in ((lz, ly), (ly, lx), (ly, ry), (ry, rx)):
-        high, low = named[upper], named[lower]
-        if high is not None and low is not None and high < low:
-            message = f"{upper} {high} is below {lower} {low}"
-            yield finding_of(partition, FindingKind.OFFSETS, Severity.ERROR, message)
-
-
-def check_latest_tiered(
-    partition: TopicIdPartition, latest_tiered: int, *, copied: int, log_start_offset: int
-) -> Iterator[Finding]:
-    """The last offset that the leader takes for copied, against `copied`, the metadata's; -1 is none.
-
-    Below where the log starts nothing is left to compare: what was there has expired.
-    """
-    if latest_tiered > copied and latest_tiered >= log_start_offset:
-        severity, what = Severity.ERROR, "it may delete what nobody copied"
-    elif latest_tiered < copied:
-        severity, what = Severity.WARNING, "it copies the rest once more"
-    else:
-        return
-    message = (
-        f"its leader takes offsets up to {latest_tiered} for copied, the metadata up to {copied}: {what}"
-    )
-    yield finding_of(partition, FindingKind.OFFSETS, severity, message)
-
-
 def check_segments(
     partition: TopicIdPartition,
     cache: RemoteLogMetadataCache,
     log: LogFacts | None,
     now_ms: int | None = None,
 ) -> Iterator[Finding]:
-    """What is wrong with a partition's segments, by start offset.
+    """Yield the findings about a partition's segments, by start offset.
 
-    Without `log` only what segments say themselves is checked. `now_ms` tells copies under way from
-    dangling ones; without it every COPY_SEGMENT_STARTED is a warning.
+    Without `log` only the segments' own states are checked. `now_ms` is the time as of which the age of a
+    started copy or deletion is computed; without it each of them is a warning.
     """
     segments = sorted(cache.list_remote_log_segments(), key=lambda s: (s.start_offset, s.end_offset))
     check = _Check(partition, cache, log, now_ms, forgotten_segment_ids(cache))
@@ -170,10 +50,10 @@ def check_segments(
 
 
 def forgotten_segment_ids(cache: RemoteLogMetadataCache) -> frozenset[Uuid]:
-    """Finished segments that no leader epoch lists any more.
+    """Return the ids of finished segments that no leader epoch lists any more.
 
-    The offset map of an epoch was overwritten by a later copy from the same offset while higher segments
-    were there, and Kafka remembers the loser nowhere: brokers never read it, count it or delete it.
+    A later copy from the same offset has replaced such a segment in the offset map of its epoch, and Kafka's
+    cache keeps no other reference to it: brokers never read, count or delete it.
     """
     return frozenset(Uuid.from_bytes(raw) for raw in cache.unlisted_ids(_S.COPY_SEGMENT_FINISHED))
 
@@ -181,7 +61,10 @@ def forgotten_segment_ids(cache: RemoteLogMetadataCache) -> frozenset[Uuid]:
 def unfinished_finding(
     partition: TopicIdPartition, segment: RemoteLogSegmentMetadata, now_ms: int | None
 ) -> Finding:
-    """A segment in COPY_SEGMENT_STARTED or DELETE_SEGMENT_STARTED; information while it is recent."""
+    """Return the finding about a segment in COPY_SEGMENT_STARTED or DELETE_SEGMENT_STARTED.
+
+    It is information while the event is less than DANGLING_AFTER_MS old, later a warning.
+    """
     recent = now_ms is not None and now_ms - segment.event_timestamp_ms <= DANGLING_AFTER_MS
     severity = Severity.INFO if recent else Severity.WARNING
     if segment.state is _S.COPY_SEGMENT_STARTED:
@@ -194,6 +77,8 @@ def unfinished_finding(
 
 @dataclass(frozen=True, slots=True)
 class _Check:
+    """The checks of one partition; `forgotten` are the ids of `forgotten_segment_ids`."""
+
     partition: TopicIdPartition
     cache: RemoteLogMetadataCache
     log: LogFacts | None
@@ -229,7 +114,7 @@ class _Check:
         yield finding_of(self.partition, kind, severity, message, segment)
 
     def gaps(self, log: LogFacts) -> Iterator[Finding]:
-        """Holes of the readable tier: between segments, and below where a local log begins."""
+        """Yield a finding for each range of offsets between segments, or below the local log, without one."""
         local_start = log.local_log_start_offset
         expected = log.log_start_offset if local_start is not None else None
         for span in segments_in_lineage(self.cache, log.lineage, log.log_start_offset):
@@ -240,7 +125,7 @@ class _Check:
             yield from self._gap(expected, local_start, local_start)
 
     def _gap(self, start_offset: int, end_offset: int, local_start: int | None) -> Iterator[Finding]:
-        """The hole [start_offset, end_offset), as far as the local log doesn't fill it."""
+        """Yield a finding for the part of [start_offset, end_offset) that is not in the local log."""
         last = (end_offset if local_start is None else min(end_offset, local_start)) - 1
         if last >= start_offset:
             message = f"no readable remote segment holds offsets {start_offset} to {last}"
@@ -248,16 +133,16 @@ class _Check:
             yield replace(found, start_offset=start_offset, end_offset=last)
 
     def overlaps(self, log: LogFacts, segments: list[RemoteLogSegmentMetadata]) -> Iterator[Finding]:
-        reach: RemoteLogSegmentMetadata | None = None
+        farthest: RemoteLogSegmentMetadata | None = None
         for segment in segments:
             if not self._is_current(segment, log):
                 continue
-            if reach is not None and segment.start_offset <= reach.end_offset:
-                last = min(segment.end_offset, reach.end_offset)
-                message = f"offsets {segment.start_offset} to {last} are also held by {reach.segment_id}"
+            if farthest is not None and segment.start_offset <= farthest.end_offset:
+                last = min(segment.end_offset, farthest.end_offset)
+                message = f"offsets {segment.start_offset} to {last} are also held by {farthest.segment_id}"
                 yield finding_of(self.partition, FindingKind.OVERLAP, Severity.INFO, message, segment)
-            if reach is None or segment.end_offset > reach.end_offset:
-                reach = segment
+            if farthest is None or segment.end_offset > farthest.end_offset:
+                farthest = segment
 
     def _is_current(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> bool:
         return (
@@ -270,27 +155,3 @@ class _Check:
 
 def _shown(epochs: tuple[tuple[int, int], ...]) -> str:
     return ", ".join(f"{epoch} from {start}" for epoch, start in epochs)
-
-
-def finding_of(
-    partition: TopicIdPartition,
-    kind: FindingKind,
-    severity: Severity,
-    message: str,
-    segment: RemoteLogSegmentMetadata | None = None,
-    *,
-    key: str | None = None,
-) -> Finding:
-    """A finding about a partition, or one segment of it."""
-    return Finding(
-        kind=kind,
-        severity=severity,
-        topic=partition.topic,
-        topic_id=partition.topic_id,
-        partition=partition.partition,
-        segment_id=segment.segment_id if segment else None,
-        start_offset=segment.start_offset if segment else None,
-        end_offset=segment.end_offset if segment else None,
-        key=key,
-        message=message,
-    )

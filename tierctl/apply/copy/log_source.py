@@ -20,12 +20,12 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.model.severity import Severity
 from tierctl.plan.plan import Step
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.state.lineage import Lineage
 from tierctl.storage.spool import SpooledSegment
 from tierctl.verify.segment_bytes import check_segment_bytes
-from tierctl.verify.segments import Severity
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 
 ReadLogs = Callable[[Collection[TopicPartition]], Collection[LocalLog]]

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tierctl import __version__
 from tierctl.cli.docs.tree import Node, Option
+from tierctl.verify.findings import FindingKind
 
 _EXIT_CODES = (
     ("0", "done, or nothing to do"),
@@ -25,6 +26,8 @@ _EXIT_CODES = (
 def page(node: Node) -> str:
     """Return the man page of one command as roff."""
     lines = [*_head(node), *_synopsis(node), *_description(node), *_commands(node), *_options(node)]
+    if node.path == ("verify",):
+        lines += _findings()
     return "\n".join([*lines, *_settings(), *_exit_status(), *_see_also(node)]) + "\n"
 
 
@@ -100,6 +103,18 @@ def _names(option: Option) -> str:
 def _explained(option: Option) -> str:
     default = f" Default: {option.default}." if option.default is not None else ""
     return _text(option.help + default)
+
+
+def _findings() -> Iterator[str]:
+    """Yield the section that lists every kind of finding, from the table in `verify.findings`."""
+    yield ".SH FINDINGS"
+    for kind in FindingKind:
+        row = kind.row
+        repair = f" Planned by tierctl {row.repair}." if row.repair else ""
+        advice = f"{row.advice[:1].upper()}{row.advice[1:]}."
+        yield from _tagged(
+            f"\\fB{_text(kind)}\\fR \\fI{_text(row.severity)}\\fR", _text(f"{row.meaning} {advice}{repair}")
+        )
 
 
 def _settings() -> Iterator[str]:

@@ -20,9 +20,9 @@ from tierctl.storage import TierSpec
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.key_parser import owner_of_folder, segment_object_name
 from tierctl.storage.spool import spool_folder
-from tierctl.verify.inspection import Look, PartitionPiece, Piece, SegmentsPiece
-from tierctl.verify.segments import Finding
-from tierctl.verify.store import Expected, Found, PartitionKey, Tally
+from tierctl.verify.findings import Finding
+from tierctl.verify.objects import Expected, Found, PartitionKey, Tally
+from tierctl.verify.tasks import PartitionTask, SegmentsTask, Task, TaskRunner
 
 SEGMENTS_AT_ONCE = 1_000_000
 """Told to executors by one job, some 100 bytes each."""
@@ -67,20 +67,20 @@ def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
     return ListedPart(tally.found(), others, count)
 
 
-def look(spec: TierSpec | None, piece: Piece) -> list[Finding]:
-    """What is wrong with a piece; raises as `Look.findings`."""
+def look(spec: TierSpec | None, task: Task) -> list[Finding]:
+    """Return the findings of one task; raises as `TaskRunner.findings`."""
     remote = None if spec is None else shared_tier(spec)
     with ExitStack() as held:
         spool = None
-        if isinstance(piece, SegmentsPiece):
-            _require_logs(piece)
+        if isinstance(task, SegmentsTask):
+            _require_logs(task)
             spool = held.enter_context(spool_folder())
-        return Look(remote=remote, spool=spool).findings(piece)
+        return TaskRunner(remote=remote, spool=spool).findings(task)
 
 
-def _require_logs(piece: SegmentsPiece) -> None:
+def _require_logs(task: SegmentsTask) -> None:
     # A replica that can't be seen must not pass for one that agrees.
-    for log in piece.logs:
+    for log in task.logs:
         if not log.directory.is_dir():
             raise EngineError(
                 f"an executor does not see {log.directory}",
@@ -89,17 +89,17 @@ def _require_logs(piece: SegmentsPiece) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SparkLookers:
-    """Lookers on the executors of a session. `advance` is called with numbers of objects listed."""
+class SparkRunner:
+    """RemoteRunner on the executors of a session. `advance` is called with numbers of objects listed."""
 
     executors: Executors
     remote: RemoteStorageManager | None
     spec: TierSpec | None
     advance: Callable[[int], None]
-    segments_a_piece: int = 16
+    segments_per_task: int = 16
 
     def unaccounted(self, tally: Tally) -> Iterator[RemoteObject]:
-        """Lookers.unaccounted: a folder of the store is listed by one task."""
+        """RemoteRunner.unaccounted: a folder of the store is listed by one task."""
         assert self.remote is not None
         assert self.spec is not None
         keys = _by_topic(tally.keys())
@@ -138,10 +138,10 @@ class SparkLookers:
             inner += remote.list_folder(each).by_key() if isinstance(each, str) and is_topic else [each]
         return inner
 
-    def findings(self, pieces: Iterable[Piece]) -> Iterator[list[Finding]]:
-        """Lookers.findings: a task looks at several pieces."""
+    def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
+        """Implement `RemoteRunner.findings`: a Spark task carries out several tasks."""
         do = partial(look, self.spec)
-        for job in _jobs(pieces, _segments_of):
+        for job in _jobs(tasks, _segments_of):
             yield from self.executors.run(do, job, cost=_looking_us, min_task_cost=_LEAST_US)
 
 
@@ -174,20 +174,20 @@ def _jobs(pieces: Iterable[Input], segments: Callable[[Input], int]) -> Iterator
         yield job
 
 
-def _segments_of(piece: Piece) -> int:
-    if isinstance(piece, PartitionPiece):
-        return len(piece.readable.cache) + 1
-    return len(piece.segments) * 10 + sum(len(log.segments) for log in piece.logs)
+def _segments_of(task: Task) -> int:
+    if isinstance(task, PartitionTask):
+        return len(task.readable.cache) + 1
+    return len(task.segments) * 10 + sum(len(log.segments) for log in task.logs)
 
 
 def _listing_us(part: FolderPart) -> int:
     return _REQUEST_US + part.segments * _OBJECTS_A_SEGMENT * _OBJECT_US
 
 
-def _looking_us(piece: Piece) -> int:
-    if isinstance(piece, PartitionPiece):
-        return _REQUEST_US * piece.has_store + len(piece.readable.cache) * _SEGMENT_US
-    return len(piece.segments) * _REQUEST_US + piece.size_bytes // _BYTES_A_US
+def _looking_us(task: Task) -> int:
+    if isinstance(task, PartitionTask):
+        return _REQUEST_US * task.reads_store + len(task.readable.cache) * _SEGMENT_US
+    return len(task.segments) * _REQUEST_US + task.size_bytes // _BYTES_A_US
 
 
 def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int]) -> SegmentIds:

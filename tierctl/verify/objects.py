@@ -1,8 +1,8 @@
-"""Which objects of a listed store belong to which segment, and which are missing, odd or nobody's."""
+"""Checks of a listing of the store: objects that are missing, of another size, or of no live segment."""
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, Self
 
 import numpy as np
@@ -16,17 +16,20 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.model.severity import Severity
 from tierctl.state.segments.arrays import view
 from tierctl.state.segments.columns import KIP405, STATE_MASK, STATES, TXN_INDEX_EMPTY, SegmentColumns
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import PartitionState, TierState
-from tierctl.verify.segments import Finding, FindingKind, Severity, finding_of
+from tierctl.verify.events import WasDeleted
+from tierctl.verify.findings import Finding, FindingKind, finding_of
+from tierctl.verify.segments import DANGLING_AFTER_MS
 
 _S = RemoteLogSegmentState
 _P = ObjectPart
 
 KAFKA_PARTS: Final = _P.LOG | _P.OFFSET | _P.TIMESTAMP | _P.LEADER_EPOCH | _P.PRODUCER_SNAPSHOT
-"""What every segment has in layout `kafka`; the transaction index may be missing."""
+"""Objects of every segment in layout `kafka`; a transaction index is there only if it has entries."""
 
 AIVEN_PARTS: Final = _P.LOG | _P.INDEXES | _P.MANIFEST
 _AIVEN_ONLY: Final = int(_P.INDEXES | _P.MANIFEST)
@@ -38,7 +41,7 @@ PartitionKey = tuple[Uuid, int]
 
 @dataclass(slots=True)
 class _Listed:
-    """What was listed of one partition's segments, by row: 9 bytes each beside what finds the row."""
+    """The objects found of one partition's segments, by row: 9 bytes per segment beside the ids."""
 
     ids: SegmentIds
     starts: "array[int]"
@@ -46,21 +49,24 @@ class _Listed:
     sizes: "array[int]"
 
     @classmethod
-    def of(cls, ids: SegmentIds, starts: "array[int]") -> Self:
+    def empty(cls, ids: SegmentIds, starts: "array[int]") -> Self:
         count = len(starts)
         return cls(ids, starts, bytearray(count), array("q", bytes(8 * count)))
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The segments that objects may belong to, for who lists a part of the store; picklable."""
+    """The live segments that objects may belong to, by partition: ids and start offsets. Picklable."""
 
     segments: "Mapping[PartitionKey, tuple[SegmentIds, array[int]]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a part of the listing said of the expected segments, by row; picklable."""
+    """The parts and log sizes that a listing showed of the expected segments, by row. Picklable.
+
+    `aiven` and `kafka` count the objects that only that layout has.
+    """
 
     partitions: "Mapping[PartitionKey, tuple[bytearray, array[int]]]"
     aiven: int
@@ -69,31 +75,31 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A finished segment whose objects are not all there as they should be."""
+    """A finished segment that lacks objects or whose log has another size than in the metadata."""
 
     partition: TopicIdPartition
     segment_id: Uuid
     missing: ObjectPart
     found: ObjectPart
     log_size_bytes: int | None
-    """None when the log is not there, or its length says nothing (layout `aiven`)."""
+    """Size of the log if it differs from the metadata; None if the log is missing or of layout `aiven`."""
 
 
 class Tally:
-    """Takes a listing, or a part of one, in any order, and tells which objects belong to live segments."""
+    """Counts the objects of live segments in a listing, or in a part of one, in any order."""
 
     def __init__(self, expected: Expected) -> None:
-        self._listed = {key: _Listed.of(*segments) for key, segments in expected.segments.items()}
+        self._listed = {key: _Listed.empty(*segments) for key, segments in expected.segments.items()}
         self._stem = ""
         self._row: tuple[_Listed, int] | None = None
         self.aiven = 0
-        """Objects that only layout `aiven` has."""
+        """Number of objects that only layout `aiven` has."""
         self.kafka = 0
 
     def add(self, name: SegmentObjectName, size_bytes: int) -> bool:
-        """Take in one object; False when it belongs to no live segment, or not where it lies."""
+        """Count one object; return False if no live segment has its partition, id and start offset."""
         if name.stem != self._stem:
-            # A segment's objects mostly follow each other: one look-up serves them all.
+            # Listings are mostly sorted by key, so one look-up serves all objects of a segment.
             self._stem, self._row = name.stem, self._find(name)
         if self._row is None:
             return False
@@ -115,21 +121,21 @@ class Tally:
         return listed, row
 
     def keys(self) -> Iterable[PartitionKey]:
-        """The partitions that have segments."""
+        """Return the partitions that have live segments."""
         return self._listed.keys()
 
     def expected(self, keys: Iterable[PartitionKey]) -> Expected:
-        """Those of some partitions, as far as they are known."""
+        """Return the live segments of those of the partitions `keys` that are known."""
         listed = {key: self._listed[key] for key in keys if key in self._listed}
         return Expected({key: (each.ids, each.starts) for key, each in listed.items()})
 
     def found(self) -> Found:
-        """What was added."""
+        """Return the counts so far, to be merged into another tally."""
         partitions = {key: (each.parts, each.sizes) for key, each in self._listed.items()}
         return Found(partitions, self.aiven, self.kafka)
 
     def absorb(self, found: Found) -> None:
-        """Take in what another tally, of segments that this one expects, was given."""
+        """Merge the counts of another tally, whose segments this tally must expect, too."""
         for key, (parts, sizes) in found.partitions.items():
             own, theirs = self._listed[key], np.frombuffer(parts, dtype=np.uint8)
             all_parts = np.frombuffer(own.parts, dtype=np.uint8)
@@ -140,16 +146,16 @@ class Tally:
         self.kafka += found.kafka
 
     def by_row(self, key: PartitionKey) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-        """The parts that were found of each row's segment, and the sizes of their logs."""
+        """Return, by row, the parts found of each segment and the size of its log."""
         listed = self._listed[key]
         return np.frombuffer(listed.parts, dtype=np.uint8), view(listed.sizes)
 
 
 class StoreAudit:
-    """Holds a whole listing against every live segment; a pass over nothing else.
+    """Compares a whole listing with every live segment.
 
-    Rows are those of the caches as they are at the beginning: nothing may be folded into the state before
-    `suspects` is done.
+    It keeps row numbers of the segment caches, so no event may be folded into the state between creation and
+    the end of `suspects`.
     """
 
     def __init__(self, state: TierState) -> None:
@@ -157,25 +163,25 @@ class StoreAudit:
         self.tally = Tally(Expected({p.topic_id_partition.key: (c.ids, c.starts) for p, c in self._parts}))
 
     def add(self, name: SegmentObjectName, size_bytes: int) -> bool:
-        """See Tally.add."""
+        """Count one object as `Tally.add` does."""
         return self.tally.add(name, size_bytes)
 
     def suspects(self) -> Iterator[Suspect]:
-        """Segments that lack objects, or whose log has another size than the metadata say."""
+        """Yield the finished segments that lack objects, or whose log differs in size from the metadata."""
         flag_writers = self._flag_writers()
         for part, columns in self._parts:
             yield from self._suspects(part, columns, flag_writers)
 
     def _flag_writers(self) -> dict[int, int]:
-        """Brokers that say when a transaction index is empty, as 4.0 and later do, and since when.
+        """Return the first event time with TxnIndexEmpty set, by broker that sets the field (Kafka >= 4.0).
 
-        The field's default is "not empty", so one that never says otherwise may just not know the field.
+        The default of the field is false, so a broker that never sets it may be too old to know it.
         """
         since: dict[int, int] = {}
         for _, columns in self._parts:
             flags = view(columns.flags)
-            says = np.flatnonzero((flags & TXN_INDEX_EMPTY != 0) & (flags & KIP405 == 0))
-            writers, times = view(columns.writers)[says], view(columns.event_timestamps)[says]
+            with_flag = np.flatnonzero((flags & TXN_INDEX_EMPTY != 0) & (flags & KIP405 == 0))
+            writers, times = view(columns.writers)[with_flag], view(columns.event_timestamps)[with_flag]
             for writer in np.unique(writers).tolist():
                 earliest = int(times[writers == writer].min())
                 since[writer] = min(earliest, since.get(writer, earliest))
@@ -216,8 +222,8 @@ def _columns(part: PartitionState) -> SegmentColumns:
     return columns
 
 
-def findings_of(suspect: Suspect, segment: RemoteLogSegmentMetadata | None) -> Iterator[Finding]:
-    """What is wrong with a suspect, given its segment as it is now; nothing once that is being deleted."""
+def suspect_findings(suspect: Suspect, segment: RemoteLogSegmentMetadata | None) -> Iterator[Finding]:
+    """Yield the findings about a suspect; none if its segment, as it is now, is no longer finished."""
     if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
         return
     if suspect.missing:
@@ -232,11 +238,11 @@ def _missing(suspect: Suspect, segment: RemoteLogSegmentMetadata) -> Finding:
     kind, severity = FindingKind.MISSING_OBJECT, Severity.ERROR
     if not suspect.found:
         return finding_of(suspect.partition, kind, severity, "the store has none of its objects", segment)
-    names = ", ".join(_WORDS[part] for part in ObjectPart if part in suspect.missing)
+    names = ", ".join(_PART_NAMES[part] for part in ObjectPart if part in suspect.missing)
     return finding_of(suspect.partition, kind, severity, f"the store has not its {names}", segment)
 
 
-_WORDS = {
+_PART_NAMES = {
     _P.LOG: "log",
     _P.OFFSET: "offset index",
     _P.TIMESTAMP: "time index",
@@ -250,21 +256,59 @@ _WORDS = {
 
 @dataclass(slots=True)
 class Orphan:
-    """Objects beside each other that no live segment has: of one segment, or a single odd one."""
+    """Consecutive objects of one segment, or a single object of no segment, that no live segment has."""
 
     key: str
-    """The object's, or what the keys of the segment's objects begin with."""
+    """The object's key; for a segment's objects the part that their keys have in common."""
     name: SegmentObjectName | None = None
     is_temporary: bool = False
     count: int = 0
     size_bytes: int = 0
     modified_ms: int | None = None
-    """When the last of them was written; None when the store doesn't tell of each."""
-    tells_time: bool = field(default=True)
+    """When the last of the objects was written; None if the store did not state it for each of them."""
+    has_times: bool = True
 
     def add(self, size_bytes: int, modified_ms: int | None) -> None:
-        """One more object."""
+        """Count one more object."""
         self.count += 1
         self.size_bytes += size_bytes
-        self.tells_time = self.tells_time and modified_ms is not None
-        self.modified_ms = max(modified_ms or 0, self.modified_ms or 0) if self.tells_time else None
+        self.has_times = self.has_times and modified_ms is not None
+        self.modified_ms = max(modified_ms or 0, self.modified_ms or 0) if self.has_times else None
+
+
+def orphan_finding(orphan: Orphan, topic: str | None, was_deleted: WasDeleted, now_ms: int) -> Finding:
+    """Return the finding about an orphan; `topic` is the name of its topic id, None if unknown."""
+    kind, reason = _orphan_kind(orphan, was_deleted)
+    age_ms = None if orphan.modified_ms is None else max(now_ms - orphan.modified_ms, 0)
+    is_young = orphan.is_temporary and age_ms is not None and age_ms <= DANGLING_AFTER_MS
+    objects = f"{orphan.count} objects" if orphan.count > 1 else "an object"
+    age = "of unknown age" if age_ms is None else f"last written {_span(age_ms)} ago"
+    name = orphan.name
+    return Finding(
+        kind=kind,
+        severity=Severity.INFO if is_young else Severity.WARNING,
+        topic=topic,
+        topic_id=name.topic_id if name else None,
+        partition=name.partition if name else None,
+        segment_id=name.segment_id if name else None,
+        start_offset=name.start_offset if name else None,
+        key=orphan.key,
+        message=f"{objects} of {orphan.size_bytes} bytes, {age}: {reason}",
+    )
+
+
+def _orphan_kind(orphan: Orphan, was_deleted: WasDeleted) -> tuple[FindingKind, str]:
+    if orphan.is_temporary:
+        return FindingKind.TEMP_LEFTOVER, "a copy that was killed left it"
+    if orphan.name is None:
+        return FindingKind.ORPHAN, "its key is not that of any segment's object"
+    if was_deleted(orphan.name.segment_id):
+        return FindingKind.ORPHAN, "its segment is DELETE_SEGMENT_FINISHED"
+    return FindingKind.ORPHAN, "no metadata speak of it here"
+
+
+def _span(age_ms: int) -> str:
+    hours = age_ms // 3_600_000
+    if hours >= 48:
+        return f"{hours // 24} days"
+    return f"{hours} hours" if hours else f"{age_ms // 60_000} minutes"

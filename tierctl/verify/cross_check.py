@@ -1,0 +1,227 @@
+"""The whole of `verify`: compares metadata, a listing of the store, logs, segments' bytes and a cluster."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from tierctl.files import TEMP_SUFFIX
+from tierctl.model import LocalLog, SegmentObjectName, Selection, TopicIdPartition, Uuid
+from tierctl.model.progress import Advance, no_op
+from tierctl.read.partitions import ReadablePartition, refused, tiered_partitions
+from tierctl.state.tier import TierState
+from tierctl.storage.base import RemoteObject, RemoteStorageManager
+from tierctl.storage.layouts.key_parser import is_temporary, segment_object_name
+from tierctl.verify.cluster import ClusterCheck, Unconfirmed
+from tierctl.verify.events import WasDeleted, check_events, check_partition_delete
+from tierctl.verify.findings import Finding
+from tierctl.verify.objects import Orphan, StoreAudit, Tally, orphan_finding, suspect_findings
+from tierctl.verify.partition import PartitionFacts
+from tierctl.verify.segments import DANGLING_AFTER_MS
+from tierctl.verify.tasks import Task, TaskRunner, tasks_of
+from tierctl.verify.topics import KnownTopics, check_topics
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deep:
+    """How --deep fetches every segment: `threads` at a time, each to a folder below `spool`."""
+
+    spool: Path
+    threads: int = 1
+
+
+class RemoteRunner(Protocol):
+    """Lists the store and carries out tasks outside this process."""
+
+    @property
+    def segments_per_task(self) -> int:
+        """Number of segments whose bytes one task checks."""
+        ...
+
+    def unaccounted(self, tally: Tally) -> Iterator[RemoteObject]:
+        """Yield, by key, every object of the store that belongs to no live segment, and possibly others.
+
+        All objects that are not yielded have been added to `tally` when the iterator ends.
+        """
+        ...
+
+    def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
+        """Yield the findings of each task, in the order of `tasks`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What one run of `verify` compares, and the time as of which it decides.
+
+    `refresh` reads the metadata to their present end. Without `remote` the store is not checked. `topics` are
+    those that the brokers have, None if unknown; with `cluster` they come from the cluster, whose leaders
+    also replace `logs` as the source of offsets and lineage. `runner` lists the store and carries out tasks
+    if this process does not. `advance` receives numbers of objects listed.
+    """
+
+    refresh: Callable[[], TierState]
+    was_deleted: WasDeleted
+    selection: Selection
+    now_ms: int
+    logs: Sequence[LocalLog] = ()
+    topics: KnownTopics | None = None
+    cluster: ClusterCheck | None = None
+    remote: RemoteStorageManager | None = None
+    deep: Deep | None = None
+    runner: RemoteRunner | None = None
+    advance: Advance = no_op
+    _suspects: set[Uuid] = field(default_factory=set)
+    """Segments that lack objects or whose log has another size."""
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield every finding as soon as it is made; RemoteStorageError if the store fails."""
+        state = self.refresh()
+        if self.remote is not None:
+            state = yield from self._store_findings(self.remote, StoreAudit(state), state)
+        yield from (f for f in check_events(state, self.was_deleted) if self._selects_event(f))
+        parts = [part for part in state if part.topic_id_partition in self.selection]
+        yield from check_topics(parts, self.topics if self.cluster is None else self.cluster.topics(state))
+        for part in parts:
+            yield from check_partition_delete(part)
+        yield from self._partition_findings(tiered_partitions(state, self.logs, self.selection))
+
+    def _selects_event(self, finding: Finding) -> bool:
+        # A record that can't be decoded may be about any partition, so it is reported for every selection.
+        return finding.topic_id is None or self._selects(finding)
+
+    def _selects(self, finding: Finding) -> bool:
+        return self.selection.matches(finding.topic, finding.topic_id, finding.partition)
+
+    def _store_findings(
+        self, remote: RemoteStorageManager, audit: StoreAudit, state: TierState
+    ) -> Generator[Finding, None, TierState]:
+        """Yield the findings of a listing of the store; return the state after the listing."""
+        young: list[Orphan] = []
+        topics = {part.topic_id_partition.topic_id: part.topic_id_partition.topic for part in state}
+
+        def reported(orphan: Orphan) -> Iterator[Finding]:
+            topic = topics.get(orphan.name.topic_id) if orphan.name else None
+            finding = orphan_finding(orphan, topic, self.was_deleted, self.now_ms)
+            if self._selects(finding):
+                yield finding
+
+        for orphan in self._orphans(remote, audit):
+            if orphan.modified_ms is None or self.now_ms - orphan.modified_ms <= DANGLING_AFTER_MS:
+                young.append(orphan)
+            else:
+                yield from reported(orphan)
+        suspects = [s for s in audit.suspects() if s.partition in self.selection]
+        # The metadata are read again: a segment that was begun or deleted during the listing is no finding.
+        state = self.refresh()
+        for suspect in suspects:
+            part = state.partition(suspect.partition)
+            segment = part.cache.get(suspect.segment_id) if part is not None else None
+            self._suspects.add(suspect.segment_id)
+            yield from suspect_findings(suspect, segment)
+        for orphan in young:
+            if not _is_live(orphan, state):
+                yield from reported(orphan)
+        return state
+
+    def _orphans(self, remote: RemoteStorageManager, audit: StoreAudit) -> Iterator[Orphan]:
+        """Yield the objects of no live segment; consecutive objects of one segment are one orphan."""
+        last: Orphan | None = None
+        for listed in self._listed(remote, audit.tally):
+            name = segment_object_name(listed.key)
+            if name is not None and audit.add(name, listed.size_bytes):
+                continue
+            key = name.stem if name else listed.key
+            if last is None or last.key != key:
+                if last is not None:
+                    yield last
+                last = _orphan(key, name)
+            last.add(listed.size_bytes, listed.modified_ms)
+        if last is not None:
+            yield last
+
+    def _listed(self, remote: RemoteStorageManager, tally: Tally) -> Iterator[RemoteObject]:
+        if self.runner is not None:
+            return self.runner.unaccounted(tally)
+        return _counted(remote.list_objects(), self.advance)
+
+    def _partition_findings(self, readables: Sequence[ReadablePartition]) -> Iterator[Finding]:
+        if self.cluster is None:
+            for found in self._results(self._tasks(readables, {})):
+                yield from found
+            return
+        facts, unseen = self.cluster.leader_facts(readables)
+        yield from unseen
+        unconfirmed = Unconfirmed(facts)
+        for found in self._results(self._tasks(readables, facts)):
+            yield from (finding for finding in found if not unconfirmed.add_if_transient(finding))
+        yield from self.cluster.confirmed(unconfirmed, self._reread, self.now_ms)
+
+    def _reread(self, partitions: Collection[TopicIdPartition]) -> list[ReadablePartition]:
+        """Return these partitions after reading the metadata to their present end."""
+        readables = tiered_partitions(self.refresh(), self.logs, self.selection)
+        return [readable for readable in readables if readable.topic_id_partition in partitions]
+
+    def _tasks(
+        self, readables: Sequence[ReadablePartition], facts: Mapping[TopicIdPartition, PartitionFacts]
+    ) -> Iterator[Task]:
+        segments_per_task = 0 if self.deep is None else 1
+        if self.deep is not None and self.runner is not None:
+            segments_per_task = self.runner.segments_per_task
+        for readable in readables:
+            yield from tasks_of(
+                readable,
+                now_ms=self.now_ms,
+                facts=facts.get(readable.topic_id_partition),
+                reads_store=self.remote is not None and refused(readable.topic_id_partition) is None,
+                segments_per_task=segments_per_task,
+                suspects=self._suspects,
+            )
+
+    def _results(self, tasks: Iterator[Task]) -> Iterator[list[Finding]]:
+        if self.runner is not None:
+            return self.runner.findings(tasks)
+        local = TaskRunner(remote=self.remote, spool=None if self.deep is None else self.deep.spool)
+        return _in_parallel(local.findings, tasks, 1 if self.deep is None else self.deep.threads)
+
+
+def _orphan(key: str, name: SegmentObjectName | None) -> Orphan:
+    if not is_temporary(key):
+        return Orphan(key, name)
+    return Orphan(key, segment_object_name(key.removesuffix(TEMP_SUFFIX)), is_temporary=True)
+
+
+def _is_live(orphan: Orphan, state: TierState) -> bool:
+    name = orphan.name
+    if name is None or orphan.is_temporary:
+        return False
+    part = state.partitions.get((name.topic_id, name.partition))
+    segment = part.cache.get(name.segment_id) if part is not None else None
+    return segment is not None and segment.start_offset == name.start_offset
+
+
+def _counted(objects: Iterator[RemoteObject], advance: Advance) -> Iterator[RemoteObject]:
+    for count, listed in enumerate(objects, 1):
+        if not count % 1000:
+            advance(1000)
+        yield listed
+
+
+def _in_parallel(do: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
+    """Yield the results in the order of `items`, of which at most `threads` + 1 are taken ahead."""
+    if threads <= 1:
+        yield from map(do, items)
+        return
+    with ThreadPoolExecutor(max_workers=threads) as pool:
+        running: deque[Future[Result]] = deque()
+        for item in items:
+            running.append(pool.submit(do, item))
+            if len(running) > threads:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()

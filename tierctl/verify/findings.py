@@ -1,0 +1,278 @@
+"""The table of findings: everything that `verify` and `segments --check` can report.
+
+A new finding is a row here and the code that detects it, in the module of the object that is checked:
+
+offsets        a partition's offsets: KIP-405's invariants
+segments       a partition's segments: their place in the log, gaps, overlaps, unfinished copies and deletions
+partition      both of these, for one partition
+events         records of the metadata topic, partition deletes, topics that are gone or recreated
+objects        objects of the store: missing, of another size, or of no segment
+segment_bytes  a segment's log and indexes, byte by byte (--deep)
+cluster        partitions whose leader can't be asked
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+from tierctl.errors import TierctlError
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.severity import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The facts about one kind of finding.
+
+    `severity` is that of the worst case. `repair` is the command whose plan repairs the finding, None if
+    tierctl has none. `is_corruption` states that bytes violate their format (exit code 7).
+    """
+
+    name: str
+    severity: Severity
+    meaning: str
+    advice: str
+    repair: str | None = None
+    is_corruption: bool = False
+
+
+class FindingKind(StrEnum):
+    """The table: one member per kind of finding, which is equal to its name in the output."""
+
+    row: Row
+
+    def __new__(cls, row: Row) -> Self:
+        kind = str.__new__(cls, row.name)
+        kind._value_ = row.name
+        kind.row = row
+        return kind
+
+    OFFSETS = Row(
+        "offsets",
+        Severity.ERROR,
+        "The partition's offsets violate KIP-405's invariants (Lz >= Ly >= Lx, Ly >= Ry >= Rx), or its "
+        "leader and the metadata disagree on the last offset that was copied.",
+        "look at the partition's checkpoints; a broker that was restored from a backup shows this",
+    )
+    GAP = Row(
+        "gap",
+        Severity.ERROR,
+        "No remote segment holds offsets between the log start and the local log.",
+        "these offsets can't be read any more: look for them in another replica, or in a backup",
+    )
+    BEYOND_LOG_END = Row(
+        "beyond_log_end",
+        Severity.ERROR,
+        "A segment of the current lineage ends at or above the log end offset.",
+        "the log lost its end, or --log-dir is an old copy",
+    )
+    DOUBLED_SEGMENT = Row(
+        "doubled_segment",
+        Severity.WARNING,
+        "A segment was copied again from the same offset; brokers neither read nor delete the first copy.",
+        "sweep --off-lineage deletes it",
+        repair="sweep --off-lineage",
+    )
+    DIVERGENT_SEGMENT = Row(
+        "divergent_segment",
+        Severity.WARNING,
+        "A segment's leader epochs are not those of the log: a former leader copied it.",
+        "brokers delete it in time; sweep --off-lineage deletes it now",
+        repair="sweep --off-lineage",
+    )
+    OVERLAP = Row(
+        "overlap",
+        Severity.INFO,
+        "Two current segments hold the same offsets.",
+        "no action is needed: brokers answer from either segment",
+    )
+    DANGLING_COPY = Row(
+        "dangling_copy",
+        Severity.WARNING,
+        "A copy was started and not finished; information while less than a day old.",
+        "copy --clean-dangling deletes the objects that it left",
+        repair="copy --clean-dangling",
+    )
+    STUCK_DELETE = Row(
+        "stuck_delete",
+        Severity.WARNING,
+        "The deletion of a segment was started and not finished; information while less than a day old.",
+        "sweep resumes the deletion",
+        repair="sweep",
+    )
+    BELOW_LOG_START = Row(
+        "below_log_start",
+        Severity.INFO,
+        "A segment lies wholly below the log start offset.",
+        "brokers delete it in time; sweep deletes it now",
+        repair="sweep",
+    )
+    MISSING_OBJECT = Row(
+        "missing_object",
+        Severity.ERROR,
+        "The store lacks objects of a finished segment.",
+        "these offsets can't be read: look for them in a replica, or restore the objects",
+    )
+    SIZE_DIFFERS = Row(
+        "size_differs",
+        Severity.ERROR,
+        "The log of a segment has another size in the store than in the metadata.",
+        "restore the object, or copy the segment again from a replica that still has it",
+    )
+    ORPHAN = Row(
+        "orphan",
+        Severity.WARNING,
+        "Objects of the store belong to no live segment.",
+        "make sure that --metadata belongs to this tier before you delete them",
+    )
+    TEMP_LEFTOVER = Row(
+        "temp_leftover",
+        Severity.WARNING,
+        "A temporary object of a copy that was killed; information while it is less than a day old.",
+        "delete it once no copy is running",
+    )
+    CORRUPT_LOG = Row(
+        "corrupt_log",
+        Severity.ERROR,
+        "Bytes of a segment's log are no valid record batches (--deep).",
+        "restore the object, or copy the segment again from a replica that still has it",
+        is_corruption=True,
+    )
+    CORRUPT_INDEX = Row(
+        "corrupt_index",
+        Severity.ERROR,
+        "An index of a segment can't be decoded or contradicts the log.",
+        "fetch reads the segment without the index, brokers fail: restore the index from another copy",
+        is_corruption=True,
+    )
+    SEGMENT_OFFSETS = Row(
+        "segment_offsets",
+        Severity.ERROR,
+        "The offsets of a segment's batches are not those in the metadata, or have holes (--deep).",
+        "compare it with its neighbours: the object may belong to another segment",
+    )
+    EPOCHS_DIFFER = Row(
+        "epochs_differ",
+        Severity.ERROR,
+        "The leader epochs in a segment's log or leader-epoch index are not those in the metadata (--deep).",
+        "seeks by leader epoch may go wrong: the object may belong to another segment",
+    )
+    METADATA_DIFFERS = Row(
+        "metadata_differs",
+        Severity.WARNING,
+        "The largest timestamp of a segment's log is not the one in the metadata (--deep).",
+        "retention follows the metadata: expect the segment to be deleted earlier or later",
+    )
+    DIFFERS_FROM_LOG = Row(
+        "differs_from_log",
+        Severity.ERROR,
+        "A segment differs from the same segment in --log-dir (--deep).",
+        "one of them is damaged: if there is no corrupt_log for the segment, suspect the local one",
+    )
+    CORRUPT_METADATA = Row(
+        "corrupt_metadata",
+        Severity.ERROR,
+        "A record of the metadata topic can't be used.",
+        "look at the record with tierctl format; until then nothing is deleted for its metadata partition",
+        is_corruption=True,
+    )
+    DROPPED_EVENT = Row(
+        "dropped_event",
+        Severity.WARNING,
+        "An event of the metadata topic does not follow from the state before it, so brokers drop it; "
+        "information if two brokers deleted the same segment.",
+        "brokers drop it, too: look for a second writer, or for a record that was lost",
+    )
+    UNFINISHED_PARTITION_DELETE = Row(
+        "unfinished_partition_delete",
+        Severity.ERROR,
+        "The deletion of a partition was marked or started and not finished, or finished with segments left.",
+        "tierctl delete resumes the deletion",
+        repair="delete",
+    )
+    RECREATED_TOPIC = Row(
+        "recreated_topic",
+        Severity.WARNING,
+        "A topic was deleted and created again under the same name; segments of the old one are left.",
+        "if the old topic is gone: tierctl delete --mark --topic-id, then tierctl delete",
+        repair="delete --mark",
+    )
+    UNKNOWN_TOPIC = Row(
+        "unknown_topic",
+        Severity.WARNING,
+        "No broker has the topic; segments of it are left.",
+        "if the topic was deleted: tierctl delete --mark --topic-id, then tierctl delete",
+        repair="delete --mark",
+    )
+    UNREADABLE_LOG = Row(
+        "unreadable_log",
+        Severity.ERROR,
+        "A partition's folder in --log-dir can't be read.",
+        "repair the folder: no check used this log",
+        is_corruption=True,
+    )
+    UNSEEN_LEADER = Row(
+        "unseen_leader",
+        Severity.WARNING,
+        "The partition has no leader, or its leader does not tier and forgot the log start (information).",
+        "verify again when the leader is up and tiers; until then the lineage comes from the tier",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One finding; fields that do not apply are None, offsets are inclusive.
+
+    `key` names the object in the store, or the folder of a log. A finding about a record of the metadata
+    topic has the name of that topic, its partition and the record's offset.
+    """
+
+    kind: FindingKind
+    severity: Severity
+    topic: str | None
+    topic_id: Uuid | None
+    partition: int | None
+    segment_id: Uuid | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    key: str | None = None
+    message: str
+
+
+def finding_of(
+    partition: TopicIdPartition,
+    kind: FindingKind,
+    severity: Severity,
+    message: str,
+    segment: RemoteLogSegmentMetadata | None = None,
+    *,
+    key: str | None = None,
+) -> Finding:
+    """Return a finding about `partition`, or about one segment of it."""
+    return Finding(
+        kind=kind,
+        severity=severity,
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        segment_id=segment.segment_id if segment else None,
+        start_offset=segment.start_offset if segment else None,
+        end_offset=segment.end_offset if segment else None,
+        key=key,
+        message=message,
+    )
+
+
+def unreadable_log(folder: Path, error: TierctlError) -> Finding:
+    """Return the finding about a partition's folder in a log directory that could not be read."""
+    place = TopicPartition.parse(folder.name)
+    return Finding(
+        kind=FindingKind.UNREADABLE_LOG,
+        severity=Severity.ERROR,
+        topic=place.topic,
+        topic_id=None,
+        partition=place.partition,
+        key=str(folder),
+        message=error.message,
+    )

@@ -1,0 +1,132 @@
+"""All checks of one partition: gathers its offsets and lineage, then checks offsets and segments."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tierctl.model.cluster import ClusterLog
+from tierctl.read.index_lookup import IndexFetcher, Report
+from tierctl.read.partitions import ReadablePartition
+from tierctl.read.replicas import (
+    Replica,
+    choose_replica,
+    lineage_from_segments,
+    newest_segment,
+    tier_lineage,
+)
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.verify.findings import Finding
+from tierctl.verify.offsets import Offsets, check_latest_tiered, check_offsets
+from tierctl.verify.segments import LogFacts, check_segments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """The offsets and the lineage with which a partition's tier is compared; None where nobody knows them.
+
+    `latest_tiered_offset` is the last offset that the leader takes for copied.
+    """
+
+    offsets: Offsets | None
+    log: LogFacts | None
+    latest_tiered_offset: int | None = None
+
+
+def check_partition(
+    readable: ReadablePartition,
+    fetcher: IndexFetcher | None,
+    report: Report,
+    *,
+    now_ms: int,
+    facts: PartitionFacts | None = None,
+) -> Iterator[Finding]:
+    """Yield the findings about one partition, offsets first.
+
+    Without `facts` the lineage comes from the logs; without logs from the newest segment's leader-epoch
+    index, which `fetcher` fetches; without `fetcher` from the segments' own epochs. Without logs the log is
+    assumed to hold the offsets of the tier. `report` receives the errors of indexes that can't be read.
+    """
+    facts = facts or _facts(readable, fetcher, report)
+    if facts.offsets is not None:
+        yield from check_offsets(readable.topic_id_partition, facts.offsets)
+        if facts.latest_tiered_offset is not None and facts.log is not None:
+            yield from check_latest_tiered(
+                readable.topic_id_partition,
+                facts.latest_tiered_offset,
+                copied=(facts.offsets.remote_log_end_offset or 0) - 1,
+                log_start_offset=facts.log.log_start_offset,
+            )
+    yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
+
+
+def _facts(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> PartitionFacts:
+    replica = choose_replica(readable.logs)
+    if replica is None:
+        lineage = current_lineage(readable, fetcher, report)
+        return PartitionFacts(offsets=None, log=_facts_of_tier(readable, lineage))
+    return PartitionFacts(offsets=offsets_of(readable, replica), log=_facts_of_log(replica))
+
+
+def current_lineage(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> Lineage:
+    """Return the lineage of the logs; without logs that of the tier, see `check_partition`."""
+    replica = choose_replica(readable.logs)
+    if replica is not None:
+        return replica.lineage
+    if fetcher is not None:
+        return tier_lineage(readable.cache, fetcher, report)
+    return lineage_from_segments(readable.cache.list_remote_log_segments())
+
+
+def offsets_of(readable: ReadablePartition, replica: Replica) -> Offsets:
+    """Return KIP-405's five offsets of a partition, given the replica whose log counts."""
+    log = replica.log
+    lineage = replica.lineage
+    first = next(segments_in_lineage(readable.cache, lineage, log.log_start_offset), None)
+    highest = find_highest_remote_offset(readable.cache, lineage, log.log_end_offset).offset
+    return Offsets(
+        local_log_start_offset=log.local_log_start_offset,
+        last_stable_offset=replica.last_stable_offset,
+        local_log_end_offset=log.log_end_offset,
+        remote_log_start_offset=first.from_offset if first else None,
+        remote_log_end_offset=highest + 1 if highest >= 0 else None,
+    )
+
+
+def facts_of_leader(cache: RemoteLogMetadataCache, log: ClusterLog) -> PartitionFacts:
+    """Return the offsets of a running leader's log, together with those of the tier in the metadata."""
+    lineage = Lineage(log.leader_epochs)
+    first = next(segments_in_lineage(cache, lineage, log.log_start_offset), None)
+    highest = find_highest_remote_offset(cache, lineage, log.log_end_offset).offset
+    return PartitionFacts(
+        offsets=Offsets(
+            local_log_start_offset=log.local_log_start_offset,
+            last_stable_offset=log.last_stable_offset,
+            local_log_end_offset=log.log_end_offset,
+            remote_log_start_offset=first.from_offset if first else None,
+            remote_log_end_offset=highest + 1 if highest >= 0 else None,
+        ),
+        log=LogFacts(
+            lineage=lineage,
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            local_log_start_offset=log.local_log_start_offset,
+        ),
+        latest_tiered_offset=log.latest_tiered_offset,
+    )
+
+
+def _facts_of_log(replica: Replica) -> LogFacts:
+    return LogFacts(
+        lineage=replica.lineage,
+        log_start_offset=replica.log.log_start_offset,
+        log_end_offset=replica.log.log_end_offset,
+        local_log_start_offset=replica.log.local_log_start_offset,
+    )
+
+
+def _facts_of_tier(readable: ReadablePartition, lineage: Lineage) -> LogFacts | None:
+    first = next(segments_in_lineage(readable.cache, lineage), None)
+    newest = newest_segment(readable.cache.list_remote_log_segments())
+    if first is None or newest is None:
+        return None
+    return LogFacts(lineage=lineage, log_start_offset=first.from_offset, log_end_offset=newest.end_offset + 1)

@@ -1,0 +1,56 @@
+"""Checks of the tier's topics: whether the brokers still have them under the same id."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tierctl.model import Uuid
+from tierctl.model.severity import Severity
+from tierctl.state.tier import PartitionState
+from tierctl.verify.findings import Finding, FindingKind, finding_of
+
+_K = FindingKind
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopics:
+    """The topic ids that brokers have, by name; `complete` if they have no other topics."""
+
+    ids: Mapping[str, frozenset[Uuid]]
+    complete: bool = False
+
+
+def check_topics(parts: Sequence[PartitionState], known: KnownTopics | None) -> Iterator[Finding]:
+    """Yield a finding for each partition whose topic the brokers don't have, or have under another id.
+
+    Without `known`, of several topic ids with one name the one whose segments have the latest event counts
+    as the current one.
+    """
+    named: dict[str, list[PartitionState]] = {}
+    for part in parts:
+        if len(part.cache) and part.delete_state is None:
+            named.setdefault(part.topic_id_partition.topic, []).append(part)
+    for topic, same in sorted(named.items()):
+        current = _current_ids(same) if known is None else known.ids.get(topic, frozenset())
+        for part in same:
+            if part.topic_id_partition.topic_id not in current:
+                yield _not_current(part, current, known)
+
+
+def _current_ids(parts: Sequence[PartitionState]) -> frozenset[Uuid]:
+    ids = frozenset(part.topic_id_partition.topic_id for part in parts)
+    return ids if len(ids) == 1 else frozenset({max(parts, key=_recency).topic_id_partition.topic_id})
+
+
+def _recency(part: PartitionState) -> tuple[int, Uuid]:
+    latest = max(segment.event_timestamp_ms for segment in part.cache.list_remote_log_segments())
+    return latest, part.topic_id_partition.topic_id
+
+
+def _not_current(part: PartitionState, current: frozenset[Uuid], known: KnownTopics | None) -> Finding:
+    left = f"{len(part.cache)} segments of this topic id are left"
+    if current:
+        message = f"the topic was recreated as {', '.join(sorted(current))}; {left}"
+        return finding_of(part.topic_id_partition, _K.RECREATED_TOPIC, Severity.WARNING, message)
+    where = "the cluster has" if known is not None and known.complete else "the log directories hold"
+    message = f"{where} no topic of this id; {left}"
+    return finding_of(part.topic_id_partition, _K.UNKNOWN_TOPIC, Severity.WARNING, message)
