@@ -19,10 +19,10 @@ from tierctl.locallog import read_log_dirs
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import TopicConfig, Uuid
-from tierctl.plan.copy import plan_copy
-from tierctl.plan.delete import plan_removal
-from tierctl.plan.plan import Plan
-from tierctl.plan.sweep import plan_retention
+from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.partition_deletes import plan_removal
+from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.steps import Plan
 from tierctl.storage.base import RemoteStorageManager
 
 from tests.apply.worlds import World

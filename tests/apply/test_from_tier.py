@@ -10,9 +10,9 @@ from tierctl.apply.delete.segments import segment_update
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.plan.copy_from_tier import plan_copy_from_tier
-from tierctl.plan.dangling_copies import Dangling
-from tierctl.plan.plan import Plan
+from tierctl.plan.copy.dangling import Dangling
+from tierctl.plan.copy.from_tier import plan_copy_from_tier
+from tierctl.plan.steps import Plan
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import Quarantined, TierState
 from tierctl.storage.spool import spool_folder

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tierctl.apply.outcome import Outcome, Status, exit_code
 from tierctl.errors import LimitExceeded, MetadataError, RemoteStorageError
-from tierctl.plan.plan import Action, Step
+from tierctl.plan.steps import Action, Step
 
 from tests.apply.commands import OTHER_ID
 

@@ -18,11 +18,11 @@ from tierctl.model import (
     TopicConfig,
     TopicPartition,
 )
-from tierctl.plan.copy import plan_copy
-from tierctl.plan.delete import plan_mark, plan_removal
+from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.limits import check_limits
-from tierctl.plan.plan import Plan
-from tierctl.plan.sweep import plan_retention
+from tierctl.plan.partition_deletes import plan_mark, plan_removal
+from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.record_batch import batches

@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicPartition
-from tierctl.plan.copy import plan_copy
-from tierctl.plan.plan import Plan, Step
-from tierctl.plan.sweep import plan_retention
+from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.steps import Plan, Step
 from tierctl.state.tier import TierState
 
 from tests.plan.tier import DAY_MS, NOW_MS, OTHER_ID, TOPIC_ID, S, advance, local_log, segment, tier

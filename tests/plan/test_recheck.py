@@ -7,14 +7,14 @@ import pytest
 from tierctl.model import (
     TopicConfig,
 )
-from tierctl.plan.copy import plan_copy
-from tierctl.plan.delete import plan_mark, plan_removal
-from tierctl.plan.plan import Action, Plan, Step
+from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
-from tierctl.plan.sweep import plan_retention
+from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.tier import TierState
 
-from tests.plan.test_delete import P, deletion, quarantine
+from tests.plan.test_partition_deletes import P, deletion, quarantine
 from tests.plan.tier import (
     NOW_MS,
     PARTITION,

@@ -7,7 +7,7 @@ from typing import Any
 
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.model import Uuid
-from tierctl.plan.plan import Step
+from tierctl.plan.steps import Step
 
 STOPPED = "the run was told to stop"
 

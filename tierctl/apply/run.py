@@ -16,9 +16,8 @@ from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.errors import MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.plan.plan import Action, Plan, Step
 from tierctl.plan.recheck import Dropped, recheck
-from tierctl.plan.steps import LINEAGE_EPOCH
+from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step
 
 _Key = tuple[Uuid, int]
 

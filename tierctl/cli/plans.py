@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from tierctl.errors import UsageError
-from tierctl.plan.plan import Plan, Step
+from tierctl.plan.steps import Plan, Step
 from tierctl.report.terminal import printable
 
 if TYPE_CHECKING:

@@ -12,11 +12,10 @@ from tierctl.commands.source_tier import TierToTierRequest, source_tier
 from tierctl.commands.sweep import RETENTION, still_expired
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.plan.plan import Action, Plan, Skip, Step
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.recheck import recheck
-from tierctl.plan.steps import SOURCE_SEGMENT_ID
-from tierctl.plan.sweep import check_not_ahead, decided_as_of_ms
+from tierctl.plan.retention.sweep import check_not_ahead, decided_as_of_ms
+from tierctl.plan.steps import SOURCE_SEGMENT_ID, Action, Plan, Skip, Step
 from tierctl.state.tier import TierState
 
 _COMMANDS = ("copy", "sweep", "delete")

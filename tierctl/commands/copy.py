@@ -8,11 +8,11 @@ from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_t
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.plan.copy import plan_copy
-from tierctl.plan.copy_from_tier import plan_copy_from_tier
-from tierctl.plan.dangling_copies import DANGLING_AGE_MS_MIN, Dangling
-from tierctl.plan.plan import Plan, Skip
+from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.copy.from_tier import plan_copy_from_tier
 from tierctl.plan.preconditions import INTERNAL_TOPICS
+from tierctl.plan.steps import Plan, Skip
 from tierctl.read.index_lookup import UncachedIndexes
 from tierctl.read.partitions import refused
 from tierctl.read.replicas import tier_lineage

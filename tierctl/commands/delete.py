@@ -10,9 +10,9 @@ from tierctl.commands.request import MutationRequest
 from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
 from tierctl.model.progress import Progress, SilentProgress
-from tierctl.plan.delete import plan_mark, plan_removal
 from tierctl.plan.fencing import leaked_topic_ids
-from tierctl.plan.plan import Plan
+from tierctl.plan.partition_deletes import plan_mark, plan_removal
+from tierctl.plan.steps import Plan
 from tierctl.state.tier import TierState
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED

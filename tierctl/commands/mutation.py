@@ -29,7 +29,7 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress, no_op
 from tierctl.model.settings import broker
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
-from tierctl.plan.plan import Plan, Skip
+from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
 from tierctl.storage.retry import RetrySettings

@@ -11,9 +11,9 @@ from tierctl.metadata.writers import others, recent_writers
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.model.cluster import BrokerFacts, ClusterLog, TopicFacts
 from tierctl.plan.fencing import TASK_INTERVALS, Fence, is_known, leaders_of
-from tierctl.plan.leader_views import ClusterViews, Leaders, knows_log_start, view_of_leader
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention_view import View, distinct_bytes
+from tierctl.plan.retention.leaders import ClusterViews, Leaders, knows_log_start, view_of_leader
+from tierctl.plan.retention.partition_view import View, distinct_bytes
 from tierctl.read.leader_logs import leader_logs
 from tierctl.state.lineage import find_highest_remote_offset
 from tierctl.state.tier import PartitionState

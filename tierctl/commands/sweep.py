@@ -11,10 +11,10 @@ from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import topic
-from tierctl.plan.leader_views import ClusterViews
-from tierctl.plan.plan import Plan
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.sweep import check_not_ahead, plan_retention
+from tierctl.plan.retention.leaders import ClusterViews
+from tierctl.plan.retention.sweep import check_not_ahead, plan_retention
+from tierctl.plan.steps import Plan
 from tierctl.read.replicas import newest_segment
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint

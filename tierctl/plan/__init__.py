@@ -1,5 +1,8 @@
-"""Decisions: data in, Plan out. Nothing here opens a file, a socket or a terminal."""
+"""Decisions: functions that take data and return a Plan; nothing here opens, changes or prints anything.
 
-from tierctl.plan.plan import Action, Plan, Skip, Step
+Exports the parts of a plan: `Plan`, `Step`, `Skip` and `Action`.
+"""
+
+from tierctl.plan.steps import Action, Plan, Skip, Step
 
 __all__ = ["Action", "Plan", "Skip", "Step"]

@@ -4,7 +4,7 @@ from collections import Counter
 
 from tierctl.errors import LimitExceeded
 from tierctl.model import RemoteLogSegmentState, Uuid
-from tierctl.plan.plan import Action, Plan, Step
+from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.tier import TierState
 
 MAX_DELETES = 10_000

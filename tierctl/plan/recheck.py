@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState, Uuid
-from tierctl.plan.plan import Action, Plan, Step
 from tierctl.plan.preconditions import why_unknown
-from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH
+from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Action, Plan, Step
 from tierctl.state.tier import PartitionState, TierState
 
 _S = RemoteLogSegmentState

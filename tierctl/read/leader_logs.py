@@ -8,7 +8,7 @@ from tierctl.kafka.cluster import Cluster
 from tierctl.model import Selection, TopicConfig, TopicIdPartition, is_legal_topic_name
 from tierctl.model.cluster import ClusterLog
 from tierctl.plan.fencing import is_known
-from tierctl.plan.leader_views import knows_log_start
+from tierctl.plan.retention.leaders import knows_log_start
 
 
 def with_current_topic_ids(selection: Selection, cluster: Cluster | None) -> Selection:

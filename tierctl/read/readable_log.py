@@ -6,7 +6,7 @@ from typing import NamedTuple, Self
 
 from tierctl.errors import NotFoundError
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
-from tierctl.plan.leader_views import joined_lineage
+from tierctl.plan.retention.leaders import joined_lineage
 from tierctl.read.index_lookup import IndexFetcher, Report, Segment
 from tierctl.read.replicas import Replica, choose_replica, newest_segment, tier_lineage
 from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment

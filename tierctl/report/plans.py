@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from tierctl.plan.plan import Plan
+from tierctl.plan.steps import Plan
 from tierctl.report.render import render, render_object
 
 TABLE_COLUMNS = ("action", "topic", "partition", "start_offset", "end_offset", "segment_id", "reason")

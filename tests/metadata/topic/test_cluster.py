@@ -24,7 +24,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadataUpdate,
     TopicPartition,
 )
-from tierctl.plan.copy import plan_copy
+from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint

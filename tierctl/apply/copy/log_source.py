@@ -21,8 +21,8 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.severity import Severity
-from tierctl.plan.plan import Step
 from tierctl.plan.preconditions import newest_replicas
+from tierctl.plan.steps import Step
 from tierctl.state.lineage import Lineage
 from tierctl.storage.spool import SpooledSegment
 from tierctl.verify.segment_bytes import check_segment_bytes

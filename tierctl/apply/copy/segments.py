@@ -20,7 +20,7 @@ from tierctl.apply.run_context import RunContext
 from tierctl.apply.side_effects import SideEffectContext, SideEffectResult, StoppedCopies
 from tierctl.errors import RemoteStorageError, StoreWriteUnknown, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.plan.plan import Step
+from tierctl.plan.steps import Step
 
 _S = RemoteLogSegmentState
 _Key = tuple[Uuid, int]

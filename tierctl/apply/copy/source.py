@@ -9,7 +9,7 @@ from typing import Protocol
 
 from tierctl.apply.side_effects import SideEffectContext
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, Uuid
-from tierctl.plan.plan import Step
+from tierctl.plan.steps import Step
 
 Fingerprint = tuple[tuple[int, int, int], ...]
 """Size, modification time and inode of each file of a segment."""

@@ -15,8 +15,7 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.model.severity import Severity
-from tierctl.plan.plan import Step
-from tierctl.plan.steps import SOURCE_SEGMENT_ID
+from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.spool import SpooledSegment, spooled
 from tierctl.verify.segment_bytes import Problem, check_segment_bytes

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tierctl.apply.labels import effect
 from tierctl.model import TopicIdPartition
-from tierctl.plan.plan import Step
+from tierctl.plan.steps import Step
 
 RaiseLogStarts = Callable[[Mapping[TopicIdPartition, int]], None]
 """Stores each log start offset that is above the stored one; durable on return."""

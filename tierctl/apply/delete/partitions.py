@@ -22,7 +22,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.plan.plan import Step
+from tierctl.plan.steps import Step
 from tierctl.state.tier import TierState
 
 _P = RemotePartitionDeleteState

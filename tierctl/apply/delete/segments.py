@@ -21,7 +21,7 @@ from tierctl.model import (
     RemoteLogSegmentState,
     Uuid,
 )
-from tierctl.plan.plan import Step
+from tierctl.plan.steps import Step
 from tierctl.state.tier import TierState
 from tierctl.storage.base import RemoteStorageManager
 

@@ -7,8 +7,7 @@ from collections.abc import Collection
 
 from tierctl.errors import NotFoundError, SafetyRefusal
 from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, Uuid, is_legal_topic_name
-from tierctl.plan.plan import Action, Plan, Skip, Step
-from tierctl.plan.steps import delete_step, partition_step
+from tierctl.plan.steps import Action, Plan, Skip, Step, delete_step, partition_step
 from tierctl.state.tier import PartitionState, TierState
 
 _P = RemotePartitionDeleteState

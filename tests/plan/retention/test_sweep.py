@@ -13,9 +13,9 @@ from tierctl.model import (
     TopicIdPartition,
     TopicPartition,
 )
-from tierctl.plan.plan import Plan
-from tierctl.plan.retention_view import view_of_log
-from tierctl.plan.sweep import plan_retention
+from tierctl.plan.retention.partition_view import view_of_log
+from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import Quarantined, TierState
 

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Iterator
 
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
-from tierctl.plan.plan import Step
-from tierctl.plan.retention_view import FINISHED, View
-from tierctl.plan.steps import delete_step
+from tierctl.plan.retention.partition_view import FINISHED, View
+from tierctl.plan.steps import Step, delete_step
 
 
 def orphan_steps(

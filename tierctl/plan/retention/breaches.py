@@ -7,9 +7,8 @@ from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.settings import topic
-from tierctl.plan.plan import Step
-from tierctl.plan.retention_view import DELETE_STARTED, FINISHED, View, distinct_bytes
-from tierctl.plan.steps import FOLLOWS, delete_step
+from tierctl.plan.retention.partition_view import DELETE_STARTED, FINISHED, View, distinct_bytes
+from tierctl.plan.steps import FOLLOWS, Step, delete_step
 from tierctl.state.lineage import segments_in_lineage
 
 

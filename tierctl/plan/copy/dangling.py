@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
-from tierctl.plan.plan import Skip, Step
-from tierctl.plan.steps import delete_step
+from tierctl.plan.steps import Skip, Step, delete_step
 from tierctl.state.tier import PartitionState
 
 DANGLING_AGE_MS_MIN = 24 * 60 * 60 * 1000

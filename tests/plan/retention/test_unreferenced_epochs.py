@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tierctl.model import RemoteLogSegmentMetadata, TopicPartition
 
-from tests.plan.test_sweep import numbers, sweep
+from tests.plan.retention.test_sweep import numbers, sweep
 from tests.plan.tier import local_log, segment, tier
 
 

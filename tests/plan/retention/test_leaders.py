@@ -6,9 +6,15 @@ from dataclasses import replace
 import pytest
 from tierctl.model import EpochEntry, TopicConfig
 from tierctl.model.cluster import BrokerFacts, ClusterLog
-from tierctl.plan.leader_views import ClusterViews, Leaders, joined_lineage, knows_log_start, view_of_leader
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.sweep import plan_retention
+from tierctl.plan.retention.leaders import (
+    ClusterViews,
+    Leaders,
+    joined_lineage,
+    knows_log_start,
+    view_of_leader,
+)
+from tierctl.plan.retention.sweep import plan_retention
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, local_log, segment, tier
 

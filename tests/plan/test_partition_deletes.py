@@ -11,10 +11,10 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.plan.delete import plan_mark, plan_removal
 from tierctl.plan.limits import check_limits
-from tierctl.plan.plan import Plan
-from tierctl.plan.sweep import plan_retention
+from tierctl.plan.partition_deletes import plan_mark, plan_removal
+from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import Quarantined, TierState
 

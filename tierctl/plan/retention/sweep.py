@@ -7,9 +7,6 @@ from typing import TypeGuard
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicPartition, Uuid
 from tierctl.model.settings import topic
-from tierctl.plan.leader_views import ClusterViews
-from tierctl.plan.off_lineage import orphan_steps
-from tierctl.plan.plan import Plan, Skip, Step
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -17,8 +14,11 @@ from tierctl.plan.preconditions import (
     why_never_tiered,
     why_unknown,
 )
-from tierctl.plan.retention_rules import expire, resume_deletions
-from tierctl.plan.retention_view import View, view_of_log, view_of_tier
+from tierctl.plan.retention.breaches import expire, resume_deletions
+from tierctl.plan.retention.leaders import ClusterViews
+from tierctl.plan.retention.partition_view import View, view_of_log, view_of_tier
+from tierctl.plan.retention.unreferenced_epochs import orphan_steps
+from tierctl.plan.steps import Plan, Skip, Step
 from tierctl.state.tier import PartitionState, TierState
 
 CLOCK_SKEW_MS_MAX = 5 * 60 * 1000

@@ -8,11 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid, is_legal_topic_name
-from tierctl.plan.copy import with_begun
-from tierctl.plan.dangling_copies import Dangling
-from tierctl.plan.plan import Action, Plan, Skip, Step
+from tierctl.plan.copy.dangling import Dangling
+from tierctl.plan.copy.from_logs import with_begun
 from tierctl.plan.preconditions import why_behind, why_maybe_unheard_of, why_unknown
-from tierctl.plan.steps import LINEAGE_EPOCH, SOURCE_SEGMENT_ID
+from tierctl.plan.steps import LINEAGE_EPOCH, SOURCE_SEGMENT_ID, Action, Plan, Skip, Step
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.state.tier import PartitionState, TierState

@@ -2,7 +2,7 @@
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.plan.plan import Plan, Step
+from tierctl.plan.steps import Plan, Step
 
 from tests.plan.test_recheck import SWEPT, sweep
 from tests.plan.tier import (

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, ClusterLog
-from tierctl.plan.plan import Skip
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention_view import View
+from tierctl.plan.retention.partition_view import View
+from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import PartitionState
 

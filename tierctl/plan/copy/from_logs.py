@@ -15,9 +15,8 @@ from tierctl.model import (
 )
 from tierctl.model.configs import CopyLag
 from tierctl.model.settings import topic
-from tierctl.plan.copy_lag import why_waiting
-from tierctl.plan.dangling_copies import Dangling
-from tierctl.plan.plan import Action, Plan, Skip, Step
+from tierctl.plan.copy.dangling import Dangling
+from tierctl.plan.copy.lag import why_waiting
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -26,7 +25,7 @@ from tierctl.plan.preconditions import (
     why_never_tiered,
     why_unknown,
 )
-from tierctl.plan.steps import LINEAGE_EPOCH
+from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Skip, Step
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.tier import PartitionState, TierState

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicConfig
-from tierctl.plan.plan import Plan
-from tierctl.plan.sweep import check_not_ahead, decided_as_of_ms, plan_retention
+from tierctl.plan.retention.sweep import check_not_ahead, decided_as_of_ms, plan_retention
+from tierctl.plan.steps import Plan
 
 from tests.cli.shell import tierctl
 from tests.plan.tier import DAY_MS, NOW_MS, local_log, segment, tier
