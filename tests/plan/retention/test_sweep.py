@@ -367,3 +367,26 @@ def test_a_plan_survives_its_text() -> None:
     plan = sweep(state, UNKNOWN)
     assert plan.skipped
     assert Plan.loads(plan.dumps()) == plan
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "kind"), [(-1, "no time"), (0, "no time"), (NOW_MS + DAY_MS, "in the future")]
+)
+def test_a_segment_that_stalls_retention_is_named(first_ms: int, kind: str) -> None:
+    segments = [replace(s, max_timestamp_ms=first_ms if at == 0 else OLD_MS + at) for at, s in enumerate(TEN)]
+    config = TopicConfig(retention_ms=DAY_MS)
+    plan = sweep(tier(*segments), config)
+    assert numbers(plan) == []
+    [note] = [skip.reason for skip in plan.skipped if "stalled" in skip.reason]
+    assert (
+        f"retention.ms is stalled (since {OLD_MS + 1 + DAY_MS}) by segment {segments[0].segment_id}" in note
+    )
+    assert f"from offset 0: its largest timestamp {first_ms} is {kind}" in note
+
+
+def test_no_stall_is_reported_where_retention_goes_on() -> None:
+    ordinary = [replace(s, max_timestamp_ms=NOW_MS) for s in TEN]
+    behind = [replace(s, max_timestamp_ms=-1 if at == 5 else NOW_MS) for at, s in enumerate(TEN)]
+    for segments in (ordinary, behind):
+        plan = sweep(tier(*segments), TopicConfig(retention_ms=DAY_MS))
+        assert not [skip for skip in plan.skipped if "stalled" in skip.reason]
