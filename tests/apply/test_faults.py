@@ -3,6 +3,7 @@
 import errno
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from tierctl.apply import labels
 from tierctl.apply.delete.partitions import processed_offsets
 from tierctl.apply.outcome import Status, exit_code
-from tierctl.apply.stop import Stop
+from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.errors import ExitCode, LimitExceeded, MetadataError, StoreWriteUnknown
 from tierctl.files import FileSystem
 from tierctl.model import (
@@ -264,19 +265,22 @@ def test_a_stop_comes_before_the_next_side_effect(
     assert set(statuses(outcomes)) == {DONE}
 
 
-def test_sigterm_ends_a_run_with_143(world: Callable[[str], World], tierctl: Callable[..., Ran]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_run_between_side_effects(
+    number: signal.Signals, world: Callable[[str], World], tierctl: Callable[..., Ran]
+) -> None:
     here = world("copy")
 
     def observe(label: str, moment: str) -> None:
         if (label, moment) == ("copy.segment.store", "after"):
-            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(number)
 
     labels.observe(observe)
     try:
         ran = tierctl("copy", *here.where, "--log-dir", here.logs, "--threads", 1, "-o", "json", "--apply")
     finally:
         labels.observe(None)
-    assert ran.code == 143
+    assert ran.code == 128 + number
     assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["pending"] * 3
     check_durable(here)
 
@@ -289,3 +293,24 @@ def test_processed_offsets_stay_at_what_is_not_finished(world: Callable[[str], W
     run_on("delete", here)
     state = here.state()
     assert processed_offsets(state) == state.read
+
+
+def test_a_signal_that_the_process_ignores_stays_ignored() -> None:
+    """SIGHUP under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_on_signals(Stop()) as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.asked()
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_runs_outside_the_main_thread_leave_signals_alone() -> None:
+    def body() -> bool:
+        with stop_on_signals(Stop()) as stop:
+            return stop.asked()
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(body).result() is False

@@ -1,4 +1,4 @@
-"""Stop a run before its next side effect on SIGINT, on SIGTERM, or when its lease is lost."""
+"""Stop a run before its next side effect on SIGINT, SIGTERM or SIGHUP, or when its lease is lost."""
 
 import signal
 import threading
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
@@ -42,11 +42,16 @@ class Stop:
 
 @contextmanager
 def stop_on_signals(stop: Stop) -> Iterator[Stop]:
-    """Ask `stop` on the first SIGINT or SIGTERM; the previous handlers receive a second signal.
+    """Ask `stop` on the first of STOP_SIGNALS; the previous handlers receive a second signal.
 
-    The previous handlers are restored after the block. Call this in the main thread only.
+    The previous handlers are restored after the block. A signal that the process ignores, such as SIGHUP under
+    nohup, stays ignored. Outside the main thread, where Python allows no handlers, signals change nothing.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
 
     def restore() -> None:
         for number, handler in before.items():
@@ -56,7 +61,7 @@ def stop_on_signals(stop: Stop) -> Iterator[Stop]:
         stop.ask(number)
         restore()
 
-    for number in STOP_SIGNALS:
+    for number in before:
         signal.signal(number, on_signal)
     try:
         yield stop

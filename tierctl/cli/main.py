@@ -268,7 +268,9 @@ def _on_signal(number: int, _frame: FrameType | None) -> Never:
 def main() -> Never:
     """Entry point of the console script."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _on_signal)
+        # nohup starts the process with SIGHUP ignored, and so it stays.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _on_signal)
     for stream in (sys.stdout, sys.stderr):
         # A character that the locale can't encode must not end a run.
         if hasattr(stream, "reconfigure"):
