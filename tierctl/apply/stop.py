@@ -44,8 +44,8 @@ class Stop:
 def stop_on_signals(stop: Stop) -> Iterator[Stop]:
     """Ask `stop` on the first of STOP_SIGNALS; the previous handlers receive a second signal.
 
-    The previous handlers are restored after the block. A signal that the process ignores, such as SIGHUP under
-    nohup, stays ignored. Outside the main thread, where Python allows no handlers, signals change nothing.
+    The previous handlers are restored after the block. A signal that the process ignores (SIGHUP under
+    nohup) stays ignored. Outside the main thread, where Python allows no handlers, signals change nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield stop
