@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.cli.fetch_options import BinaryForm
 from tierctl.cli.main import run
 from tierctl.metadata import open_metadata
 from tierctl.model import IsolationLevel, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
@@ -118,7 +117,6 @@ def test_binary_forms_say_what_they_are(data: bytes | None) -> None:
 
 
 def test_the_choices_of_the_command_are_those_of_the_room() -> None:
-    assert [str(form) for form in BinaryForm] == [str(form) for form in Binary]
     assert [str(level) for level in IsolationLevel] == ["read_uncommitted", "read_committed"]
 
 
@@ -191,7 +189,7 @@ def test_a_decoded_index_has_its_entries(
     assert lines(capsys) == [entry._asdict() for entry in index]
 
 
-def test_a_missing_index_is_built_again(
+def test_a_missing_index_is_rebuilt(
     capture: Capture, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = capture("tiered-cluster")
@@ -204,7 +202,7 @@ def test_a_missing_index_is_built_again(
     args += ["--raw-segment", log.stem[21:], "--out", str(tmp_path / "out")]
     assert run([*args, "--index", "timestamp"]) == 0
     assert (tmp_path / "out").read_bytes() == before
-    assert "built again" in capsys.readouterr().err
+    assert "rebuilt from the segment" in capsys.readouterr().err
     assert run([*args, "--index", "transaction"]) == 10
 
 

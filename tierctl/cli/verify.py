@@ -1,6 +1,5 @@
 """`tierctl verify`: compare metadata, store and logs."""
 
-from contextlib import closing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,10 +61,9 @@ def verify(
     cluster's leaders report takes precedence over --log-dir. With --engine spark, executors list the store's
     folders and examine segments; with --deep they must be able to read --log-dir, too.
     """
-    result = commands.verify(request_of(commands.VerifyRequest, ctx), Console())
-    with closing(result.findings) as findings:
+    with commands.verify(request_of(commands.VerifyRequest, ctx), Console()) as findings:
         rows.show_rows(map(_row, findings), display_of(ctx).output, rows.FINDINGS)
-    return result.exit_code
+    return findings.exit_code
 
 
 def _row(finding: "Finding") -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Resources: the objects that a request names, opened on first use and closed together."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl.commands.request import Request
-from tierctl.errors import NotFoundError, UsageError
+from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.locallog import list_partitions, read_log_dirs, read_properties, read_topic_configs
 from tierctl.metadata import open_metadata, open_metadata_topic
@@ -208,15 +208,23 @@ class Resources:
             return UncachedIndexes(self.remote)
         return RemoteIndexCache(self.request.state_dir, self.remote)
 
-    def view(self, readable: ReadablePartition, log_start_offset: int | None = None) -> ReadableLog:
-        """Return the readable records of a partition, from `log_start_offset` on if a leader states it."""
+    def readable_log(
+        self,
+        partition: ReadablePartition,
+        log_start_offset: int | None = None,
+        report: Callable[[TierctlError], None] | None = None,
+    ) -> ReadableLog:
+        """Return the readable records of a partition, from `log_start_offset` on if a leader states it.
+
+        `report` receives errors of its indexes; default: they become problems.
+        """
         return ReadableLog.of(
-            readable.topic_id_partition,
-            readable.cache,
-            readable.logs,
+            partition.topic_id_partition,
+            partition.cache,
+            partition.logs,
             remote=self.remote,
             fetcher=self.indexes,
-            report=self.problems.report,
+            report=self.problems.report if report is None else report,
             log_start_offset=log_start_offset,
         )
 

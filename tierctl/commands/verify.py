@@ -2,13 +2,14 @@
 
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from tierctl.apply.defaults import THREADS
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
+from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.deleted_segments import deleted_segment_ids
@@ -35,36 +36,25 @@ class VerifyRequest(Request):
     """Segments that `deep` fetches at the same time on the local engine."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerifyResult:
-    """The findings, in the order of their discovery, and the exit code once they are consumed."""
-
-    findings: Generator[Finding]
-    """The tier is read while this is consumed; closing it closes everything that was opened."""
-    _seen: set[ExitCode] = field(default_factory=set)
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """CORRUPT if a finding means damaged bytes, PARTIAL if one is more than information, else OK."""
-        if ExitCode.CORRUPT in self._seen:
-            return ExitCode.CORRUPT
-        return ExitCode.PARTIAL if ExitCode.PARTIAL in self._seen else ExitCode.OK
-
-
-def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyResult:
+def verify(request: VerifyRequest, progress: Progress | None = None) -> Stream[Finding]:
     """Return the findings of the selected partitions, and of objects that no metadata record names.
 
     Without a tier, no object is examined; without log directories and cluster, the metadata decide alone.
+    The exit code is CORRUPT if a finding means damaged bytes, PARTIAL if one is more than information.
     Iteration raises NotFoundError for an unknown selection, and the errors of what it opens.
     """
+    return Stream(_counted(_findings(request, progress or SilentProgress())))
+
+
+def _counted(findings: Iterator[Finding]) -> Generator[Finding, None, ExitCode]:
+    """Yield the findings; return the exit code of all of them."""
     seen: set[ExitCode] = set()
-
-    def noted() -> Generator[Finding]:
-        for finding in _findings(request, progress or SilentProgress()):
-            seen.add(_exit_code_of(finding))
-            yield finding
-
-    return VerifyResult(findings=noted(), _seen=seen)
+    for finding in findings:
+        seen.add(_exit_code_of(finding))
+        yield finding
+    if ExitCode.CORRUPT in seen:
+        return ExitCode.CORRUPT
+    return ExitCode.PARTIAL if ExitCode.PARTIAL in seen else ExitCode.OK
 
 
 def hint_of(finding: Finding) -> str:

@@ -4,10 +4,13 @@ import base64
 import hashlib
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tierctl.model import TopicIdPartition
-from tierctl.read.partition_reader import FetchedRecord
+
+if TYPE_CHECKING:
+    # The command line needs `Binary` at start-up, where nothing may import pyarrow.
+    from tierctl.read.partition_reader import FetchedRecord
 
 COLUMNS = (
     "topic",
@@ -69,7 +72,7 @@ _WRITERS: dict[Binary, Callable[[bytes], str]] = {
 
 
 def record_row(
-    partition: TopicIdPartition, record: FetchedRecord, encode: Callable[[bytes | None], Encoded]
+    partition: TopicIdPartition, record: "FetchedRecord", encode: Callable[[bytes | None], Encoded]
 ) -> dict[str, Any]:
     """One record as a JSON-ready object with the keys of COLUMNS, in their order."""
     key, key_encoding = encode(record.key)

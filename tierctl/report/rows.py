@@ -1,5 +1,8 @@
 """Rows of the commands that read: the columns of each kind, and how a typed result becomes a row."""
 
+import io
+import json
+import sys
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
@@ -100,3 +103,25 @@ def segment_row(segment: RemoteLogSegmentMetadata) -> dict[str, Any]:
     """Return the segment as a row of `SEGMENTS`; a field that its dialect does not have is None."""
     shown = json_fields(segment)
     return {name: shown.get(name) for name in SEGMENTS.names}
+
+
+def show_texts(texts: Iterable[str], output: str, columns: Columns) -> None:
+    """Print rows that executors have rendered: text of csv without its header, otherwise of jsonl.
+
+    What is printed equals `show_rows` of the same rows, byte for byte.
+    """
+    out = sys.stdout
+    match output:
+        case "table":
+            lines = (line for text in texts for line in io.StringIO(text))
+            show_rows(map(json.loads, lines), output, columns)
+        case "json":
+            separator = "["
+            for text in texts:
+                out.write(f"{separator}\n" + text.rstrip("\n").replace("\n", ",\n"))
+                separator = ","
+            out.write("[]\n" if separator == "[" else "\n]\n")
+        case _:
+            if output == "csv":
+                show_rows([], output, columns)
+            out.writelines(texts)

@@ -1,0 +1,316 @@
+"""`fetch`: records from the tier and the local logs; or a segment, an index or a follower's state."""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources
+from tierctl.commands.streams import Stream
+from tierctl.errors import ExitCode, NotFoundError, RemoteResourceNotFound, TierctlError, UsageError
+from tierctl.files import write_durably
+from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.read.follower_files import FetchedFollowerState, fetch_follower_state, write_follower_files
+from tierctl.read.index_lookup import Report, rebuilt_indexes
+from tierctl.read.index_rows import index_rows
+from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
+from tierctl.read.parallel.task_planner import plan_read_tasks
+from tierctl.read.partition_reader import PartitionReader
+from tierctl.read.partitions import ReadablePartition, readable_partitions, refused
+from tierctl.read.record_ranges import EARLIEST, RecordRange, find_range, resolve_offset
+from tierctl.read.record_rows import Binary, encoder, record_row
+from tierctl.read.segment_bytes import RemoteSegment
+
+if TYPE_CHECKING:
+    from tierctl.spark.executors.fetch import PrintStep
+
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchRequest(Request):
+    """A request for records, or for one of `raw_segment`, `index` and `auxiliary_state` instead."""
+
+    offset: str = EARLIEST
+    """First offset: a number, `earliest`, `earliest-local`, `latest-tiered` or `latest`."""
+    until_offset: int | None = None
+    """Offset before which reading ends."""
+    from_time_ms: int | None = None
+    """Begin at the first record of this time or later, instead of at `offset`."""
+    to_time_ms: int | None = None
+    """End before the first record that is later than this."""
+    max_records: int | None = None
+    """Number of records after which reading ends."""
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    """Whether records of aborted and open transactions are left out."""
+    output: str | None = None
+    """Format in which the caller shows the rows: `table`, `json`, `jsonl` or `csv`; default: jsonl.
+
+    Executors render records in it. An index is decoded if it is given, otherwise its bytes are returned.
+    """
+    binary: Binary = Binary.AUTO
+    """How keys, values and header values are written as text."""
+    raw_segment: str | None = None
+    """Id of the segment whose log is returned as it is stored, or with `index` that index of it."""
+    index: IndexType | None = None
+    """Index to return: of `raw_segment`, otherwise of the segment that holds `offset`."""
+    auxiliary_state: int | None = None
+    """Return what a follower takes from the tier if its leader's local log begins at this offset."""
+    out: Path | None = None
+    """File to which a segment or an index is written; folder for the files of `auxiliary_state`."""
+
+
+class RecordRows(Stream[dict[str, Any]]):
+    """Records, as rows with the keys of `read.record_rows.COLUMNS`."""
+
+
+class RecordTexts(Stream[str]):
+    """The same records as text that executors have rendered: csv without its header, otherwise jsonl."""
+
+
+class ObjectBytes(Stream[bytes]):
+    """The bytes of a segment or an index; none if they were written to `FetchRequest.out`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexEntries:
+    """The decoded entries of an index, as rows with these columns."""
+
+    columns: tuple[str, ...]
+    rows: list[dict[str, Any]]
+    exit_code: ExitCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowerState:
+    """A follower's auxiliary state (KIP-405)."""
+
+    state: FetchedFollowerState
+    exit_code: ExitCode
+
+
+FetchResult = RecordRows | RecordTexts | ObjectBytes | IndexEntries | FollowerState
+
+
+def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResult:
+    """Return what the request asks for; records of every selected partition in turn by default.
+
+    Each offset comes once, from the segment of the current lineage. Unreadable data are reported as
+    problems, and reading continues after them. Raises UsageError for contradicting options; reading, which
+    for records and bytes begins with iteration, raises NotFoundError for an unknown selection, segment or
+    offset, and the errors of the tier, the metadata and the cluster.
+    """
+    _require_consistent(request)
+    resources = Resources(request=request, progress=progress or SilentProgress())
+    if request.index is not None and request.output is not None:
+        return _index_entries(resources, request, request.index)
+    if request.raw_segment is not None or request.index is not None:
+        return ObjectBytes(_object_bytes(resources, request))
+    if request.auxiliary_state is not None:
+        return _follower_state(resources, request, request.auxiliary_state)
+    if resources.is_on_spark:
+        return RecordTexts(_record_texts(resources, request))
+    return RecordRows(_record_rows(resources, request))
+
+
+def _require_consistent(request: FetchRequest) -> None:
+    """Raise UsageError for options that contradict each other."""
+    is_object = request.raw_segment is not None or request.index is not None
+    if request.from_time_ms is not None and request.offset != EARLIEST:
+        raise UsageError("--offset and --from-time both say where to begin", hint="give one of them")
+    if request.auxiliary_state is not None and is_object:
+        raise UsageError("--auxiliary-state, --raw-segment and --index are different things to fetch")
+    if request.out is not None and not is_object and request.auxiliary_state is None:
+        raise UsageError("--out is for --raw-segment, --index and --auxiliary-state", hint="redirect stdout")
+    if request.output is not None and is_object and request.index is None:
+        raise UsageError("--output does not go with --raw-segment", hint="its bytes are written as they are")
+    if request.output == "csv" and request.auxiliary_state is not None:
+        raise UsageError("--auxiliary-state is one object", hint="use --output json, jsonl or table")
+
+
+def _partitions(resources: Resources, report: Report) -> Iterator[ReadablePartition]:
+    """Yield the selected partitions with readable data; report those with an illegal name instead."""
+    state = resources.read_state()
+    selection = resources.select_among(state)
+    by_name = bool(selection.topics) and not selection.topic_ids
+    if by_name:
+        selection = with_current_topic_ids(selection, resources.cluster)
+    for found in readable_partitions(state, resources.logs_if_given(), selection, by_name=by_name):
+        refusal = refused(found.topic_id_partition)
+        if refusal is None:
+            yield found
+        else:
+            report(refusal)
+
+
+def _ranges(resources: Resources, request: FetchRequest, report: Report) -> Iterator[RecordRange]:
+    """Yield the range of each partition that has records of the request; report damage to `report`."""
+    for partition in _partitions(resources, report):
+        log_start = leader_log_start(resources.cluster, partition.topic_id_partition)
+        log = resources.readable_log(partition, log_start, report)
+        reader = PartitionReader(log, resources.indexes, report, isolation=request.isolation)
+        found = find_range(
+            log,
+            reader,
+            offset=request.offset,
+            until_offset=request.until_offset,
+            from_time_ms=request.from_time_ms,
+            to_time_ms=request.to_time_ms,
+        )
+        if found is not None:
+            yield found
+
+
+def _record_rows(resources: Resources, request: FetchRequest) -> Generator[dict[str, Any], None, ExitCode]:
+    encode = encoder(request.binary)
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for found in _ranges(resources, request, resources.problems.report):
+            for record in found.reader.read(found.start_offset, found.until_offset):
+                yield record_row(found.log.topic_id_partition, record, encode)
+            if found.note is not None:
+                resources.progress.note(found.note)
+
+    with resources:
+        yield from islice(rows(), request.max_records)
+    return resources.problems.exit_code
+
+
+def _record_texts(resources: Resources, request: FetchRequest) -> Generator[str, None, ExitCode]:
+    """Yield the records as executors render them; report errors and notes when their turn comes."""
+    from tierctl.spark.executors.fetch import TextFormat, printed
+
+    with resources:
+        text_format = TextFormat(
+            spec=resources.tier_spec().resolved(resources.remote),
+            output="csv" if request.output == "csv" else "jsonl",
+            binary=str(request.binary),
+        )
+        steps = _print_steps(resources, request)
+        for found in printed(resources.executors, text_format, steps, rows_max=request.max_records):
+            for problem in found.problems:
+                resources.problems.report(problem)
+            if found.text:
+                yield found.text
+            if found.note is not None:
+                resources.progress.note(found.note)
+    return resources.problems.exit_code
+
+
+def _print_steps(resources: Resources, request: FetchRequest) -> "Iterator[PrintStep]":
+    """Yield tasks in order, each with the errors met while it was planned.
+
+    Planning runs ahead of the executors; so errors are reported only when the records before them are out.
+    """
+    from tierctl.spark.executors.fetch import SPLIT_BYTES, PrintStep
+
+    met: list[TierctlError] = []
+    is_committed = request.isolation is IsolationLevel.READ_COMMITTED
+
+    def take_met() -> tuple[TierctlError, ...]:
+        taken = tuple(met)
+        met.clear()
+        return taken
+
+    try:
+        for found in _ranges(resources, request, met.append):
+            tasks = plan_read_tasks(
+                found.log,
+                *found.reader.span(found.start_offset, found.until_offset),
+                committed_only=(resources.indexes, met.append) if is_committed else None,
+                split_bytes=SPLIT_BYTES,
+            )
+            for task in tasks:
+                yield PrintStep(task=task, problems=take_met())
+            yield PrintStep(problems=take_met(), note=found.note)
+    except TierctlError as e:
+        yield PrintStep(problems=take_met(), ended=e)
+
+
+def _object_bytes(resources: Resources, request: FetchRequest) -> Generator[bytes, None, ExitCode]:
+    with resources:
+        chunks = _chunks(resources, _segment(resources, request), request.index)
+        if request.out is None:
+            yield from chunks
+        else:
+            write_durably(request.out, chunks)
+    return resources.problems.exit_code
+
+
+def _chunks(
+    resources: Resources, segment: RemoteLogSegmentMetadata, index: IndexType | None
+) -> Iterator[bytes]:
+    if index is not None:
+        yield _index_data(resources, segment, index)
+        return
+    with resources.remote.fetch_log_segment(segment, 0) as stream:
+        while chunk := stream.read(_COPY_BYTES):
+            yield chunk
+
+
+def _index_entries(resources: Resources, request: FetchRequest, index: IndexType) -> IndexEntries:
+    with resources:
+        segment = _segment(resources, request)
+        columns, rows = index_rows(_index_data(resources, segment, index), index, segment.start_offset)
+        return IndexEntries(columns=columns, rows=list(rows), exit_code=resources.problems.exit_code)
+
+
+def _index_data(resources: Resources, segment: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
+    """Return the index as stored; rebuild a missing offset or time index from the segment's log."""
+    try:
+        with resources.remote.fetch_index(segment, index) as stream:
+            return stream.read()
+    except RemoteResourceNotFound:
+        if index not in {IndexType.OFFSET, IndexType.TIMESTAMP}:
+            raise
+    resources.progress.note(
+        f"the {index.value} index of {segment.segment_id} is missing; rebuilt from the segment"
+    )
+    offsets, times = rebuilt_indexes(RemoteSegment(segment, resources.remote))
+    return offsets.data if index is IndexType.OFFSET else times.data
+
+
+def _segment(resources: Resources, request: FetchRequest) -> RemoteLogSegmentMetadata:
+    """Return the segment of `raw_segment`, otherwise the remote segment that holds `offset`."""
+    if request.raw_segment is None:
+        partition = _only_partition(resources, "--index without --raw-segment")
+        log = resources.readable_log(partition)
+        offset = resolve_offset(request.offset, log)
+        found = log.remote_segment_for(offset)
+        if found is None:
+            name = partition.topic_id_partition.topic_partition
+            raise NotFoundError(f"no remote segment holds offset {offset} of {name}")
+        return found
+    wanted = Uuid.parse(request.raw_segment)
+    state = resources.read_state()
+    selection = resources.select_among(state)
+    for part in state:
+        found = part.cache.get(wanted) if part.topic_id_partition in selection else None
+        if found is not None:
+            return found
+    raise NotFoundError(
+        f"no remote segment {wanted}", hint="see tierctl segments, and --all for deleted ones"
+    )
+
+
+def _only_partition(resources: Resources, option: str) -> ReadablePartition:
+    """Return the only selected partition; UsageError, which names `option`, if there are several."""
+    found = list(_partitions(resources, resources.problems.report))
+    if len(found) != 1:
+        raise UsageError(
+            f"{option} is about one partition, {len(found)} are chosen",
+            hint="name it: --topic T --partition P",
+        )
+    return found[0]
+
+
+def _follower_state(resources: Resources, request: FetchRequest, offset: int) -> FollowerState:
+    with resources:
+        partition = _only_partition(resources, "--auxiliary-state")
+        state = fetch_follower_state(resources.readable_log(partition), resources.indexes, offset)
+        if request.out is not None:
+            write_follower_files(state, request.out)
+        return FollowerState(state=state, exit_code=resources.problems.exit_code)
