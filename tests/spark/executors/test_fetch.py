@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tierctl.cli.context import Context
 from tierctl.cli.main import run
+from tierctl.commands.resources import Resources
 from tierctl.spark.executors import fetch
 
 from tests.cli.shell import Ran, tierctl
@@ -38,18 +38,9 @@ class Here:
 def here(monkeypatch: pytest.MonkeyPatch) -> Here:
     """--engine spark without Spark: what is cut, rendered and put together is the same."""
     executors = Here()
-    state = Context.metadata
-
-    def metadata(self: Context, **given: Any) -> Any:
-        # Folding is another test's matter.
-        settings, self.spark_settings = self.spark_settings, None
-        try:
-            return state(self, **given)
-        finally:
-            self.spark_settings = settings
-
-    monkeypatch.setattr(Context, "executors", lambda _: executors)
-    monkeypatch.setattr(Context, "metadata", metadata)
+    # Folding is another test's matter.
+    monkeypatch.setattr(Resources, "_bulk_fold", lambda _: None)
+    monkeypatch.setattr(Resources, "executors", executors)
     return executors
 
 
