@@ -17,7 +17,6 @@ from tierctl.apply.stop import Stop
 from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import TopicConfig, Uuid
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.partition_deletes import plan_removal
@@ -26,6 +25,7 @@ from tierctl.plan.steps import Plan
 from tierctl.storage.base import RemoteStorageManager
 
 from tests.apply.worlds import World
+from tests.metadata.topics import topic_in
 from tests.storage.tiers import local_tier
 
 P = TypeVar("P", bound=SideEffectInput)
@@ -60,7 +60,7 @@ def new_segment_id() -> Uuid:
 @contextmanager
 def opened(world: World, fs: FileSystem = PLAIN) -> Iterator[TopicBasedRemoteLogMetadataManager]:
     """The world's metadata, for writing."""
-    topic = MetadataLogOnDisk(world.metadata, writable=True, fs=fs)
+    topic = topic_in(world.metadata, writable=True, fs=fs)
     manager = TopicBasedRemoteLogMetadataManager(topic)
     try:
         yield manager

@@ -13,7 +13,6 @@ from tierctl.apply.delete.segments import segment_update
 from tierctl.apply.labels import observe
 from tierctl.apply.outcome import Status
 from tierctl.commands.mutation import new_segment_id
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 from tests.apply import runs
@@ -22,6 +21,7 @@ from tests.apply.conftest import Ran
 from tests.apply.faults import Meddling
 from tests.apply.runs import NOW_MS, opened, put, statuses
 from tests.apply.worlds import World
+from tests.metadata.topics import topic_in
 
 Tierctl = Callable[..., Ran]
 _S = RemoteLogSegmentState
@@ -182,7 +182,7 @@ def test_a_file_that_is_no_plan(text: str, tiered: World, tierctl: Tierctl, tmp_
 
 def test_damaged_metadata_decide_no_deletes(tiered: World, tierctl: Tierctl) -> None:
     mine = next(iter(tiered.state())).metadata_partition
-    topic = MetadataLogOnDisk(tiered.metadata, writable=True)
+    topic = topic_in(tiered.metadata, writable=True)
     topic.append([(mine, b"\x01\x63\x00nonsense")])
     topic.close()
     for command in (sweep, delete):
@@ -194,7 +194,7 @@ def test_damaged_metadata_decide_no_deletes(tiered: World, tierctl: Tierctl) -> 
 
 def test_damage_elsewhere_keeps_nothing_from_being_done(tiered: World, tierctl: Tierctl) -> None:
     mine = next(iter(tiered.state())).metadata_partition
-    topic = MetadataLogOnDisk(tiered.metadata, writable=True)
+    topic = topic_in(tiered.metadata, writable=True)
     topic.append([(1 - mine, b"\x01\x63\x00nonsense")])
     topic.close()
     ran = tierctl(*sweep(tiered, "--apply"))

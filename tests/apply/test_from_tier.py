@@ -8,7 +8,6 @@ from typing import NamedTuple
 import pytest
 from tierctl.apply.delete.segments import segment_update
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.plan.copy.dangling import Dangling
 from tierctl.plan.copy.from_tier import plan_copy_from_tier
@@ -20,6 +19,7 @@ from tierctl.storage.spool import spool_folder
 from tests.apply.conftest import Ran
 from tests.apply.runs import context_of, opened, put
 from tests.apply.worlds import World, objects_of, segments_of
+from tests.metadata.topics import topic_in
 from tests.plan.tier import DAY_MS, PARTITION, advance, segment, segment_id, tier
 from tests.plan.tier import NOW_MS as TIER_NOW_MS
 
@@ -38,7 +38,7 @@ def source(writable: Callable[[str], Path], tmp_path: Path) -> World:
 def target(tmp_path: Path) -> World:
     """Nothing yet; its metadata topic has another number of partitions."""
     world = World(tmp_path / "m", tmp_path / "r", tmp_path / "logs", tmp_path / "s")
-    MetadataLogOnDisk(world.metadata, writable=True, partition_count=7).close()
+    topic_in(world.metadata, writable=True, partition_count=7).close()
     return world
 
 

@@ -10,12 +10,11 @@ from typing import Any
 
 import pytest
 from tierctl.apply.labels import LABELS
-from tierctl.metadata import open_metadata
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
 from tests.apply.conftest import Zygote, met
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
+from tests.metadata.topics import manager_at, topic_in
 
 SIGKILLED = -9
 SEED = 20260405
@@ -107,7 +106,7 @@ def worlds(
     marked = tiered.clone(tmp_path_factory.mktemp("marked"))
     _run(forked, MARK, marked)
     target = World(*(tmp_path_factory.mktemp("target") / name for name in ("m", "r", "logs", "state")))
-    MetadataLogOnDisk(target.metadata, writable=True, partition_count=3).close()
+    topic_in(target.metadata, writable=True, partition_count=3).close()
     shutil.copytree(tiered.metadata, target.logs / "metadata")
     shutil.copytree(tiered.remote, target.logs / "remote")
     return {
@@ -122,7 +121,7 @@ def worlds(
 
 def _begin_old_copy(world: World) -> None:
     """STARTED and half the objects, two days ago."""
-    manager = open_metadata(world.metadata.as_uri(), writable=True)
+    manager = manager_at(world.metadata, writable=True)
     part = next(iter(manager.refresh()))
     like = next(part.cache.list_remote_log_segments())
     begun = RemoteLogSegmentMetadata(

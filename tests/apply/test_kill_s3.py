@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.metadata import open_metadata
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.stores.s3.client import s3_client
 
 from tests.apply.conftest import Zygote
 from tests.apply.worlds import DAY_MS, RETENTION, copy_world
+from tests.metadata.topics import manager_at
 from tests.support.servers import S3Server
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ class Bucket:
         assert ran.code == code, ran.err
 
     def segments(self) -> list[RemoteLogSegmentMetadata]:
-        manager = open_metadata(self.metadata.as_uri())
+        manager = manager_at(self.metadata)
         found = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
         manager.close()
         return found

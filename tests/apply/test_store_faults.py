@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import ExitCode
-from tierctl.metadata import open_metadata
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.stores.s3 import client
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import LOG, RETENTION, copy_world
+from tests.metadata.topics import manager_at
 from tests.support.faulty_proxy import HANG_S, KINDS, Fault, FaultyProxy, Kind
 from tests.support.servers import S3Server
 
@@ -37,7 +37,7 @@ class Away:
     folder: Path
 
     def segments(self) -> list[RemoteLogSegmentMetadata]:
-        manager = open_metadata(self.metadata.as_uri())
+        manager = manager_at(self.metadata)
         found = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
         manager.close()
         return found

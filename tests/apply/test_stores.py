@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.metadata import open_metadata
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
@@ -15,6 +14,7 @@ from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.lease.object import lease_of
 
 from tests.apply.conftest import Ran
+from tests.metadata.topics import manager_at
 from tests.support.servers import S3Server
 
 Tierctl = Callable[..., Ran]
@@ -65,7 +65,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def live_segments(metadata: Path) -> Iterator[RemoteLogSegmentMetadata]:
-    manager = open_metadata(metadata.as_uri())
+    manager = manager_at(metadata)
     for part in manager.refresh():
         yield from part.cache.list_remote_log_segments()
     manager.close()

@@ -11,7 +11,6 @@ import pytest
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import require_known_tier, why_not_deletable
 from tierctl.errors import RemoteStorageError, RemoteTierMissing
-from tierctl.metadata import open_metadata
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     TopicIdPartition,
@@ -22,6 +21,7 @@ from tierctl.storage.layouts.aiven.settings import AivenSettings
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import RETENTION, copy_world
+from tests.metadata.topics import manager_at
 from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment
 from tests.storage.memory import MemoryStorage
 from tests.support.servers import S3Server
@@ -209,7 +209,7 @@ def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFa
 
 def states(metadata: Path) -> list[object]:
     """All that the metadata say of segments and of partition deletes."""
-    manager = open_metadata(metadata.as_uri())
+    manager = manager_at(metadata)
     found: list[object] = []
     for part in manager.refresh():
         found += [

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tierctl.metadata import open_metadata
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState
 from tierctl.state.tier import TierState
 from tierctl.storage import TierSpec, open_tier
 from tierctl.wire.metadata.json_fields import json_fields
+
+from tests.metadata.topics import manager_at, topic_in
 
 LINKED_FROM_BYTES = 1 << 18
 KAFKAS = {"log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"}
@@ -49,7 +49,7 @@ class World:
 
     def state(self) -> TierState:
         """The metadata as they are."""
-        manager = open_metadata(self.metadata.as_uri())
+        manager = manager_at(self.metadata)
         try:
             return manager.refresh()
         finally:
@@ -116,7 +116,7 @@ DAY_MS = 24 * 3600 * 1000
 def copy_world(target: Path, capture: Path) -> World:
     """A log of three rolled segments and an active one, an empty tier, two metadata partitions."""
     world = World(target / "metadata", target / "remote", target / "logs", target / "state_dir")
-    MetadataLogOnDisk(world.metadata, writable=True, partition_count=2).close()
+    topic_in(world.metadata, writable=True, partition_count=2).close()
     shutil.copytree(capture / "local" / LOG, world.logs / LOG)
     for path in (world.logs / LOG).iterdir():
         if path.name.startswith(NEWER) and path.name != f"{NEWER[0]}.snapshot":
@@ -150,7 +150,7 @@ def _lasting(path: Path) -> bytes:
 
 def segments_of(metadata: Path) -> list[dict[str, Any]]:
     """Everything the metadata say of segments but ids, writer and time."""
-    manager = open_metadata(metadata.as_uri())
+    manager = manager_at(metadata)
     try:
         segments = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
     finally:

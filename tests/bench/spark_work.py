@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.model.location import TopicLocation
 from tierctl.pipeline.run import run_on
 from tierctl.spark import register
 from tierctl.spark.executors.fold import fold_topic
@@ -72,7 +73,7 @@ def cpu_of_tree_s(root: int) -> float:
 
 def fold_on(spark: "SparkSession", topic: Path) -> int:
     """Fold a topic on executors; how many offsets were read."""
-    return sum(fold_topic(spark, topic.as_uri()).read.values())
+    return sum(fold_topic(spark, TopicLocation(uri=topic.as_uri())).read.values())
 
 
 def tables_on(spark: "SparkSession", topic: Path, warehouse: Path) -> int:

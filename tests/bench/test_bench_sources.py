@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.wire.metadata import decode
 
 from tests.bench.spark_work import Cost, measured, read_all
 from tests.bench.topics import make_topic
+from tests.metadata.topics import topic_in
 from tests.read.made import day, made_tier
 from tests.read.tier import Tier
 from tests.spark.clusters import LOOPBACK, Driver
@@ -83,7 +83,7 @@ def loop_over_records(options: dict[str, str]) -> int:
 def loop_over_events(topic: Path, most: int) -> int:
     """Value by value, decoded one after the other."""
     count = 0
-    with closing(MetadataLogOnDisk(topic)) as log:
+    with closing(topic_in(topic)) as log:
         for number, end in log.end_offsets().items():
             for chunk in log.read(number, 0, end):
                 for value in chunk.values.to_pylist():

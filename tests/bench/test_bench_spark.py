@@ -13,14 +13,13 @@ from pathlib import Path
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
-from tierctl.metadata import open_metadata
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.wire.metadata import decode
 
 from tests.bench.spark_work import Cost, Waves, fold_on, measured, tables_on, waves_on
 from tests.bench.topics import make_topic
+from tests.metadata.topics import manager_at, topic_in
 from tests.pipeline.tables import run
 from tests.spark.clusters import LOOPBACK, Driver
 
@@ -72,7 +71,7 @@ def driver(
 
 
 def events_in(topic: Path) -> int:
-    with closing(MetadataLogOnDisk(topic)) as log:
+    with closing(topic_in(topic)) as log:
         return sum(log.end_offsets().values())
 
 
@@ -100,14 +99,14 @@ def measure(benchmark: BenchmarkFixture, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def fold_here(topic: Path) -> TierState:
-    with closing(open_metadata(topic.as_uri())) as manager:
+    with closing(manager_at(topic)) as manager:
         return manager.refresh()
 
 
 def fold_in_a_loop(topic: Path, most: int) -> TierState:
     """What somebody would write first: every record decoded and folded, one after the other."""
     state, left = TierState(), most
-    with closing(MetadataLogOnDisk(topic)) as log:
+    with closing(topic_in(topic)) as log:
         for partition, end in log.end_offsets().items():
             for chunk in log.read(partition, 0, min(end, left)):
                 for offset, value in zip(chunk.offsets.tolist(), chunk.values.to_pylist(), strict=True):

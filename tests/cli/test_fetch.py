@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from tierctl.cli.main import run
-from tierctl.metadata import open_metadata
 from tierctl.model import IsolationLevel, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
 from tierctl.read.record_rows import COLUMNS, Binary, encoder
 from tierctl.wire.files.indexes import OffsetIndex
 
+from tests.metadata.topics import manager_at
 from tests.read import brute
 from tests.read.tier import Tier
 
@@ -303,7 +303,7 @@ def test_a_name_that_is_no_legal_topic_costs_only_itself(
     root = capture("tiered-cluster")
     tier = Tier.of(root / "before", root / "before-remote")
     metadata = (tmp_path / "meta").as_uri()
-    manager = open_metadata(metadata, writable=True)
+    manager = manager_at(metadata, writable=True)
     for topic in ("clicks", HOSTILE):
         segment = replace(
             tier.segments("clicks")[0], topic=topic, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 from tierctl.cli.main import run
-from tierctl.metadata import open_metadata_topic
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.report.rows import SEGMENTS
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
+from tests.metadata.topics import topic_in
 from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
@@ -189,7 +189,7 @@ def test_a_deletion_that_no_broker_would_take_is_none(
     """COPY_SEGMENT_STARTED to DELETE_SEGMENT_FINISHED is no transition, so the segment is still there."""
     root = capture("tiered-cluster")
     segment = Tier.of(root / "before", root / "before-remote").segments("clicks")[0]
-    topic = open_metadata_topic(tmp_path.as_uri(), writable=True)
+    topic = topic_in(tmp_path, writable=True)
     update = RemoteLogSegmentMetadataUpdate(
         topic=segment.topic,
         topic_id=segment.topic_id,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import SafetyRefusal
-from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, PartitionFacts, TopicFacts
 

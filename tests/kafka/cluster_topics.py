@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import pytest
-from tierctl.kafka.topic_settings import MetadataTopicSettings
-from tierctl.metadata.base import METADATA_TOPIC, MetadataTopic
-from tierctl.metadata.topic.cluster import MetadataTopicOnCluster
+from tierctl.metadata.server_properties import MetadataTopicSettings
+from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
+from tierctl.metadata.topic.cluster import ClusterTopic
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.wire.batches.chunks import RecordChunk
 
@@ -23,7 +23,7 @@ class Open(Protocol):
         *,
         make: MetadataTopicSettings | None = None,
         **more: int,
-    ) -> MetadataTopicOnCluster: ...
+    ) -> ClusterTopic: ...
 
 
 def name_of(request: pytest.FixtureRequest) -> str:

@@ -16,7 +16,7 @@ from tierctl.kafka.client_settings import (
     read_properties,
 )
 from tierctl.kafka.jaas import parse_jaas
-from tierctl.kafka.server_properties import ServerSettings, at_servers
+from tierctl.metadata.server_properties import ServerSettings
 
 from tests.support.certificates import Certificates, make_certificates
 
@@ -353,7 +353,7 @@ class TestServerSettings:
         given[f"rlmm.config.{self.COMMON}bootstrap.servers"] = "there:3"
         settings = ServerSettings.from_properties(given)
         assert settings.clients.admin.bootstrap == "there:3"
-        assert at_servers(settings.clients, "named:4", "--metadata").producer.bootstrap == "named:4"
+        assert settings.clients.at("named:4", "--metadata").producer.bootstrap == "named:4"
 
     @pytest.mark.parametrize(("value", "reason"), [("many", "no whole number"), ("0", "less than 1")])
     def test_refused(self, value: str, reason: str) -> None:

@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import ExitCode, MetadataError, NotFoundError, UsageError
+from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.leader_log import LATEST_TIERED, lineage_of
-from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicIdPartition, TopicPartition, Uuid
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
@@ -36,7 +37,7 @@ def tiered(request: pytest.FixtureRequest, brokers: Brokers) -> Broker:
 
 @pytest.fixture
 def cluster(tiered: Broker) -> Iterator[Cluster]:
-    found = Cluster.open(tiered.bootstrap)
+    found = Cluster(ClientSettings.of(tiered.bootstrap))
     yield found
     found.close()
 
@@ -168,7 +169,7 @@ def test_a_cluster_without_tiering(brokers: Brokers) -> None:
     name = f"plain-{time.time_ns()}"
     topic_id = broker.create_topic(name)
     broker.produce(name, 10)
-    cluster = Cluster.open(f"kafka://{broker.bootstrap}")
+    cluster = Cluster(ClientSettings.of(f"kafka://{broker.bootstrap}"))
     try:
         assert [found.tiers for found in cluster.brokers()] == [False]
         (log,) = cluster.logs([TopicIdPartition(topic_id, name, 0)])
@@ -188,7 +189,7 @@ def test_epochs_after_restarts_and_deletes_are_the_brokers_own(brokers: Brokers)
         broker.produce("lineage", 10)
         partition = TopicPartition("lineage", 0)
         checkpoint = broker.log_dir / "lineage-0" / "leader-epoch-checkpoint"
-        cluster = Cluster.open(broker.bootstrap)
+        cluster = Cluster(ClientSettings.of(broker.bootstrap))
         assert cluster.leader_epochs(partition) == (EpochEntry(0, 0),)
         broker.restart()
         broker.produce("lineage", 20)
@@ -221,7 +222,7 @@ def test_a_broker_that_went_away(brokers: Brokers, tmp_path_factory: pytest.Temp
     broker.create_topic("gone")
     config = tmp_path_factory.mktemp("gone") / "client.properties"
     config.write_text("request.timeout.ms=1500\n")
-    cluster = Cluster.open(broker.bootstrap, command_config=config)
+    cluster = Cluster(ClientSettings.of(broker.bootstrap, config))
     partition = TopicPartition("gone", 0)
     assert cluster.partition_offsets([partition])[partition].high_watermark == 0
     broker.stop()

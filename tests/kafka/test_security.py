@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import AuthenticationError, ExitCode, MetadataError, TierctlError, UsageError
+from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.leader_log import EARLIEST_LOCAL
-from tierctl.metadata import open_metadata
-from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicPartition
 
 from tests.metadata.events import started
+from tests.metadata.topics import manager_at
 from tests.support.broker import PASSWORD, USER, Broker, Brokers, jaas_quoted
 from tests.support.certificates import Certificates
 
@@ -81,12 +82,12 @@ def write(folder: Path, settings: dict[str, str]) -> Path:
 
 def use(uri: str, config: Path, number: int) -> None:
     """Publish, read back, and ask what only kafka-python can ask."""
-    manager = open_metadata(f"kafka://{uri}", writable=True, command_config=config)
+    manager = manager_at(f"kafka://{uri}", writable=True, command_config=config)
     event = started(number)
     manager.add_remote_log_segment_metadata(event)
     assert event in list(manager.list_remote_log_segments(event.topic_id_partition))
     manager.close()
-    cluster = Cluster.open(uri, command_config=config)
+    cluster = Cluster(ClientSettings.of(uri, config))
     partition = TopicPartition("guarded", 0)
     assert cluster._leaders.offsets([partition], EARLIEST_LOCAL) == {partition: 0}
     cluster.close()
@@ -163,8 +164,8 @@ def test_refused_at_once_with_exit_11(
     config = write(tmp_path, settings)
     uri = secured.bootstrap_sasl if "sasl.mechanism" in settings else secured.bootstrap_ssl
     for call in (
-        lambda: open_metadata(f"kafka://{uri}", command_config=config),
-        lambda: Cluster.open(uri, command_config=config).cluster_id(),
+        lambda: manager_at(f"kafka://{uri}", command_config=config),
+        lambda: Cluster(ClientSettings.of(uri, config)).cluster_id(),
     ):
         began = time.monotonic()
         with pytest.raises(AuthenticationError, match=reason) as caught:
@@ -184,15 +185,15 @@ def test_a_host_of_another_name(secured: Broker, certificates: Certificates, tmp
     port = secured.bootstrap_sasl.rpartition(":")[2]
     settings = login("PLAIN") | trust(certificates)
     with pytest.raises(AuthenticationError, match="certificate"):
-        open_metadata(f"kafka://127.0.0.1:{port}", command_config=write(tmp_path, settings))
+        manager_at(f"kafka://127.0.0.1:{port}", command_config=write(tmp_path, settings))
     unchecked = settings | {"ssl.endpoint.identification.algorithm": ""}
-    open_metadata(f"kafka://127.0.0.1:{port}", command_config=write(tmp_path, unchecked)).close()
+    manager_at(f"kafka://127.0.0.1:{port}", command_config=write(tmp_path, unchecked)).close()
 
 
 def test_plaintext_to_an_encrypted_listener_says_so_in_time(secured: Broker, tmp_path: Path) -> None:
     config = write(tmp_path, {"request.timeout.ms": "1500"})
     with pytest.raises(MetadataError) as caught:
-        open_metadata(f"kafka://{secured.bootstrap_sasl}", command_config=config)
+        manager_at(f"kafka://{secured.bootstrap_sasl}", command_config=config)
     assert caught.value.exit_code is ExitCode.RETRYABLE
     assert caught.value.hint
 
@@ -200,4 +201,4 @@ def test_plaintext_to_an_encrypted_listener_says_so_in_time(secured: Broker, tmp
 def test_a_jks_store_is_refused_by_name(secured: Broker, certificates: Certificates, tmp_path: Path) -> None:
     settings = login("PLAIN") | {"ssl.truststore.location": str(certificates.jks_truststore)}
     with pytest.raises(UsageError, match="JKS"):
-        open_metadata(f"kafka://{secured.bootstrap_sasl}", command_config=write(tmp_path, settings))
+        manager_at(f"kafka://{secured.bootstrap_sasl}", command_config=write(tmp_path, settings))

@@ -10,10 +10,10 @@ from tierctl.errors import (
     MetadataWriteUnknown,
 )
 from tierctl.kafka import topic_reader
-from tierctl.metadata import open_metadata
 
 from tests.kafka.cluster_topics import Open, missing, name_of, on_disk, rows, values, whole
 from tests.metadata.events import FINISHED, segment_id, started, update
+from tests.metadata.topics import manager_at
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -164,7 +164,7 @@ class TestRestarts:
         config.write_text("delivery.timeout.ms=1000\nrequest.timeout.ms=5000\n")
         uri = f"kafka://{alone.bootstrap}"
         event = started(77)
-        manager = open_metadata(uri, writable=True, command_config=config)
+        manager = manager_at(uri, writable=True, command_config=config)
         manager.add_remote_log_segment_metadata(event)
         # The broker goes away between the look at the topic and the append.
         publisher = manager._topic._publisher  # type: ignore[attr-defined]
@@ -177,7 +177,7 @@ class TestRestarts:
         manager.close()
         alone.start()
 
-        again = open_metadata(uri, writable=True)
+        again = manager_at(uri, writable=True)
         again.refresh()
         again.publish([update(77)])
         (found,) = [

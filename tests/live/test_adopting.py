@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.metadata.topic.local_log import partitions_in
+from tierctl.metadata.topic.folder import partitions_in
 
 from tests.live.commands import base_offsets, first_offset, local_start, plan, rows, where
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers

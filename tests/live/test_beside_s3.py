@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.metadata import open_metadata
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 
 from tests.live.commands import first_offset, local_start, plan, rows
+from tests.metadata.topics import manager_at
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.support.servers import S3Server
 
@@ -74,7 +74,7 @@ class Tier:
 
     def holds(self) -> dict[str, list[int]]:
         """Where each topic's segments start; every object of the bucket is of one of them."""
-        manager = open_metadata(self.metadata.as_uri())
+        manager = manager_at(self.metadata)
         known = [s for part in manager.refresh() for s in part.cache.list_remote_log_segments()]
         manager.close()
         assert {s.state.name for s in known} == {"COPY_SEGMENT_FINISHED"}

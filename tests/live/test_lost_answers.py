@@ -13,9 +13,9 @@ import pytest
 from tierctl.apply.labels import observe
 from tierctl.errors import ExitCode, MetadataWriteUnknown
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.topic_settings import MetadataClients
-from tierctl.metadata.base import METADATA_TOPIC
-from tierctl.metadata.topic.cluster import MetadataTopicOnCluster
+from tierctl.metadata.server_properties import MetadataClients
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic.cluster import ClusterTopic
 
 from tests.live.commands import base_offsets, objects, plan, rows, tierctl
 from tests.support.broker import Broker, Brokers
@@ -48,7 +48,7 @@ def test_a_lost_acknowledgement_is_asked_for_again(broker: Broker, proxy: KafkaP
     """The broker knows the batch by the producer's id and sequence: it is there once, and acknowledged."""
     broker.create_topic("acked", 2)
     clients = MetadataClients.same(ClientSettings(bootstrap_servers=(through(broker),)))
-    topic = MetadataTopicOnCluster(clients, topic="acked", writable=True)
+    topic = ClusterTopic(clients, topic="acked", writable=True)
     wave = [(number % 2, b"%d" % number) for number in range(40)]
     for kind in ("reset after", "reset before"):
         before = topic.end_offsets()[0]
@@ -63,7 +63,7 @@ def test_a_lost_acknowledgement_is_asked_for_again(broker: Broker, proxy: KafkaP
 def test_an_acknowledgement_that_never_comes_is_unknown(broker: Broker, proxy: KafkaProxy) -> None:
     broker.create_topic("unacked")
     settings = ClientSettings(bootstrap_servers=(through(broker),), delivery_timeout_ms=1500)
-    topic = MetadataTopicOnCluster(MetadataClients.same(settings), topic="unacked", writable=True)
+    topic = ClusterTopic(MetadataClients.same(settings), topic="unacked", writable=True)
     proxy.faults = [Fault("reset after", PRODUCE, on=True)]
     with pytest.raises(MetadataWriteUnknown, match="may or may not be written"):
         topic.append([(0, b"once")])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.topic_settings import MetadataClients
-from tierctl.metadata.topic.cluster import MetadataTopicOnCluster
+from tierctl.metadata.server_properties import MetadataClients
+from tierctl.metadata.topic.cluster import ClusterTopic
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -121,7 +121,7 @@ def test_settings_that_cannot_be_read_and_other_writers(secured: Broker, tmp_pat
         state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
     )
     clients = MetadataClients.same(ClientSettings(bootstrap_servers=(secured.bootstrap,)))
-    topic = MetadataTopicOnCluster(clients, writable=True)
+    topic = ClusterTopic(clients, writable=True)
     number = metadata_partition(topic_id, 0, METADATA_PARTITIONS)
     topic.append([(number, encode(stranger))])
     said = refused(*sweep, *open_listener)

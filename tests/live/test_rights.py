@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tierctl.errors import ExitCode
 from tierctl.kafka.acls import Right
-from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.live.commands import base_offsets, plan, rows, tierctl, where
 from tests.live.secured import allow, copied_topic, login

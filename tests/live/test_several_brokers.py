@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.apply.labels import observe
-from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.live.commands import base_offsets, plan, rows, tierctl

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.topic_settings import MetadataClients, MetadataTopicSettings
-from tierctl.metadata.base import METADATA_TOPIC
-from tierctl.metadata.topic.cluster import MetadataTopicOnCluster
+from tierctl.metadata.server_properties import MetadataClients, MetadataTopicSettings
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic.cluster import ClusterTopic
 
 from tests.kafka.cluster_topics import Open
 from tests.support.broker import Broker, Brokers
@@ -15,13 +15,13 @@ from tests.support.broker import Broker, Brokers
 @pytest.fixture
 def on(request: pytest.FixtureRequest) -> Iterator[Open]:
     """Opens a topic of a broker for writing; closed with the test."""
-    opened: list[MetadataTopicOnCluster] = []
+    opened: list[ClusterTopic] = []
 
     def open_topic(
         broker: Broker, topic: str = METADATA_TOPIC, *, make: MetadataTopicSettings | None = None, **more: int
-    ) -> MetadataTopicOnCluster:
+    ) -> ClusterTopic:
         settings = ClientSettings(bootstrap_servers=(broker.bootstrap,), **more)
-        found = MetadataTopicOnCluster(MetadataClients.same(settings), topic=topic, writable=True, make=make)
+        found = ClusterTopic(MetadataClients.same(settings), topic=topic, writable=True, create=make)
         opened.append(found)
         return found
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import MetadataError, RemoteResourceNotFound, UsageError
-from tierctl.metadata import open_metadata
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentState,
@@ -20,6 +19,7 @@ from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.metadata.events import FINISHED, OTHER_ID, TOPIC_ID, partition_delete, segment_id, started, update
+from tests.metadata.topics import manager_at, topic_in
 
 S = RemoteLogSegmentState
 P = RemotePartitionDeleteState
@@ -27,9 +27,7 @@ TIP = TopicIdPartition(TOPIC_ID, "orders", 0)
 
 
 def manager_on(folder: Path, *, partitions: int = 5) -> TopicBasedRemoteLogMetadataManager:
-    return TopicBasedRemoteLogMetadataManager(
-        MetadataLogOnDisk(folder, writable=True, partition_count=partitions)
-    )
+    return TopicBasedRemoteLogMetadataManager(topic_in(folder, writable=True, partition_count=partitions))
 
 
 def test_publishing_is_visible_when_it_returns_and_to_the_next_run(tmp_path: Path) -> None:
@@ -136,7 +134,7 @@ def test_the_present_state_counts_not_the_one_at_opening(tmp_path: Path) -> None
 def test_events_not_read_back_stop_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     manager = manager_on(tmp_path)
     topic = manager._topic
-    assert isinstance(topic, MetadataLogOnDisk)
+    assert isinstance(topic, FolderTopic)
     real = topic.append
     spoiled = lambda records: real([(p, value[:-1] + b"?") for p, value in records])  # noqa: E731
     monkeypatch.setattr(topic, "append", spoiled)
@@ -152,34 +150,34 @@ class TestQuarantine:
         manager.publish([started(n) for n in range(4)])
         manager.close()
         (folder / "log-start-offset-checkpoint").write_bytes(b"0\n1\n__remote_log_metadata 0 2\n")
-        state = open_metadata(folder.as_uri()).refresh()
+        state = manager_at(folder).refresh()
         assert not state.is_complete(0)
         assert [s.start_offset for p in state for s in p.cache.list_remote_log_segments()] == [200, 300]
 
     def test_damage_and_what_cannot_be_decoded_and_the_rest_is_folded(self, tmp_path: Path) -> None:
         folder = tmp_path / "m"
-        topic = MetadataLogOnDisk(folder, writable=True, partition_count=2)
+        topic = topic_in(folder, writable=True, partition_count=2)
         home = metadata_partition(TOPIC_ID, 0, 2)
         topic.append([(home, encode(started(0))), (home, b"\1\7\0what"), (home, encode(started(1)))])
         topic.close()
-        state = open_metadata(folder.as_uri()).refresh()
+        state = manager_at(folder).refresh()
         assert [(q.metadata_partition, q.metadata_offset) for q in state.quarantined] == [(home, 1)]
         assert (state.is_complete(home), state.is_complete(1 - home)) == (False, True)
         path = folder / f"__remote_log_metadata-{home}" / f"{0:020d}.log"
         data = bytearray(path.read_bytes())
         data[70] ^= 0xFF
         path.write_bytes(data)
-        state = open_metadata(folder.as_uri()).refresh()
+        state = manager_at(folder).refresh()
         assert sorted(q.metadata_offset for q in state.quarantined) == [0, 1]
         assert [s.start_offset for p in state for s in p.cache.list_remote_log_segments()] == [100]
 
     def test_events_where_no_broker_looks(self, tmp_path: Path) -> None:
         folder = tmp_path / "m"
-        topic = MetadataLogOnDisk(folder, writable=True, partition_count=2)
+        topic = topic_in(folder, writable=True, partition_count=2)
         home = metadata_partition(TOPIC_ID, 0, 2)
         topic.append([(1 - home, encode(started(0)))])
         topic.close()
-        state = open_metadata(folder.as_uri()).refresh()
+        state = manager_at(folder).refresh()
         assert (state.is_complete(home), state.is_complete(1 - home)) == (True, False)
 
     def test_a_log_that_was_cut_under_a_reader(self, tmp_path: Path) -> None:
@@ -187,7 +185,7 @@ class TestQuarantine:
         writer = manager_on(folder, partitions=1)
         writer.publish([started(n) for n in range(4)])
         writer.close()
-        reader = open_metadata(folder.as_uri())
+        reader = manager_at(folder)
         assert reader.refresh().is_complete(0)
         (folder / "__remote_log_metadata-0" / f"{0:020d}.log").write_bytes(b"")
         assert not reader.refresh().is_complete(0)
@@ -204,11 +202,11 @@ def test_two_topics_of_one_name_are_two(tmp_path: Path) -> None:
 @pytest.mark.parametrize("uri", ["kafka://host:9092/topic", "file://host/dir", "dir", "file:"])
 def test_other_uris_are_refused(uri: str) -> None:
     with pytest.raises(UsageError, match="not a metadata topic"):
-        open_metadata(uri)
+        manager_at(uri)
 
 
 def test_a_brokers_log_is_known_as_the_broker_knew_it(capture: Callable[[str], Path]) -> None:
-    manager = open_metadata((capture("tiered-cluster") / "after").as_uri())
+    manager = manager_at(capture("tiered-cluster") / "after")
     state = manager.refresh()
     assert state.quarantined == []
     finished = [s for p in state for s in p.cache.list_remote_log_segments() if s.state is FINISHED]

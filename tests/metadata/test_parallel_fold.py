@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.parallel_fold import FoldedPiece, FoldPiece, fold_piece
 from tierctl.metadata.state_dir.directory import StateDirectory
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.state import tier
@@ -20,6 +19,7 @@ from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.metadata.pictures import picture
+from tests.metadata.topics import topic_in
 from tests.state.histories import histories
 
 COUNT = 4
@@ -36,18 +36,18 @@ class Apart:
     def __call__(self, pieces: Sequence[FoldPiece]) -> Iterator[FoldedPiece]:
         for piece in pieces:
             self.pieces.append(tuple(span.metadata_partition for span in piece.spans))
-            topic = MetadataLogOnDisk(self._folder, partition_count=COUNT)
+            topic = topic_in(self._folder, partition_count=COUNT)
             yield pickle.loads(pickle.dumps(fold_piece(topic, pickle.loads(pickle.dumps(piece)))))
 
 
 def write(folder: Path, logs: Logs) -> None:
-    topic = MetadataLogOnDisk(folder, writable=True, partition_count=COUNT)
+    topic = topic_in(folder, writable=True, partition_count=COUNT)
     topic.append([(partition, value) for partition, values in logs.items() for value in values])
     topic.close()
 
 
 def manager_on(folder: Path, kept: Path | None, bulk: Apart | None) -> TopicBasedRemoteLogMetadataManager:
-    topic = MetadataLogOnDisk(folder, partition_count=COUNT)
+    topic = topic_in(folder, partition_count=COUNT)
     state_dir = None if kept is None else StateDirectory(kept)
     return TopicBasedRemoteLogMetadataManager(topic, state_dir=state_dir, bulk=bulk)
 

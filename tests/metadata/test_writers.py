@@ -4,16 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.metadata.writers import others, recent_writers
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import started
+from tests.metadata.topics import topic_in
 
 
 @pytest.mark.parametrize("before", [0, 600])
 def test_recent_writers(tmp_path: Path, before: int) -> None:
-    topic = MetadataLogOnDisk(tmp_path, writable=True)
+    topic = topic_in(tmp_path, writable=True)
     old = [encode(replace(started(number), broker_id=5)) for number in range(before)]
     events = [replace(started(9000 + broker_id), broker_id=broker_id) for broker_id in (7, -1, 8)]
     topic.append([(3, value) for value in [*old, b"not an event", *map(encode, events)]])

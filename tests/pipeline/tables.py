@@ -5,14 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
-from tierctl.metadata.topic.splits import TopicLocation
 from tierctl.model import MetadataEvent
+from tierctl.model.location import TopicLocation
 from tierctl.pipeline.run import Pipeline
 from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import dialect_of
+
+from tests.metadata.topics import topic_in
 
 TABLES = ("events", "segments", "partitions", "anomalies")
 COUNT = 4
@@ -38,9 +39,7 @@ def write(folder: Path, events: Sequence[MetadataEvent | bytes | None]) -> None:
         elif event is not None:
             home = metadata_partition(event.topic_id, event.partition, COUNT)
             records.append((home, encode(event, dialect_of(event))))
-    topic = MetadataLogOnDisk(
-        folder, writable=True, partition_count=COUNT, clock_ms=lambda: 1_700_000_000_000
-    )
+    topic = topic_in(folder, writable=True, partition_count=COUNT, clock_ms=lambda: 1_700_000_000_000)
     if records:
         topic.append(records)
     topic.close()

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tierctl.metadata import open_metadata
 from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.pipeline.run import run_on
 from tierctl.spark.executors.transport import Executors
 
 from tests.cli.shell import tierctl
+from tests.metadata.topics import manager_at
 from tests.pipeline.tables import Rows, rows_of, run
 from tests.spark.clusters import Engine
 
@@ -110,7 +110,7 @@ def test_sizes_and_offsets_are_what_a_broker_would_say(
     name: str, topics: dict[str, Path], expected: dict[str, Rows]
 ) -> None:
     """KIP-852's remoteLogSize, and the highest offset of each leader epoch."""
-    with closing(open_metadata(topics[name].as_uri())) as manager:
+    with closing(manager_at(topics[name])) as manager:
         state = manager.refresh()
         assert len(state.partitions) == len(expected[name]["partitions"])
         for row in expected[name]["partitions"]:

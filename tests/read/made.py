@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from tierctl.metadata import open_metadata
 from tierctl.model import (
     IndexType,
     LogSegmentData,
@@ -25,6 +24,7 @@ from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
 from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
+from tests.metadata.topics import manager_at
 from tests.storage.tiers import local_tier
 
 Segments = list[list[list[Record]]]
@@ -33,7 +33,7 @@ Segments = list[list[list[Record]]]
 def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> dict[str, str]:
     """A tier of segments of batches of records, with what broker-made indexes say of them; its options."""
     rng = random.Random(1)
-    metadata = open_metadata((folder / "metadata").as_uri(), writable=True)
+    metadata = manager_at((folder / "metadata"), writable=True)
     remote = local_tier(folder / "remote")
     for segment in segments:
         data = b"".join(encode_batch(records) for records in segment)

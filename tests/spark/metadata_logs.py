@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.report.formatters.json_lines import FIELDS
 from tierctl.wire.batches.record_batch import Record, encode_batch
 

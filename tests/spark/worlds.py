@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
-
 from tests.apply.worlds import World, objects_of, segments_of
 from tests.cli.shell import Ran
+from tests.metadata.topics import topic_in
 
 Capture = Callable[[str], Path]
 Run = Callable[..., Ran]
@@ -25,7 +24,7 @@ def untiered(capture: Capture, target: Path) -> World:
     """A broker's log directory, and an empty tier."""
     target.mkdir()
     world = World(target / "metadata", target / "remote", capture("untiered-broker") / "local", target / "s")
-    MetadataLogOnDisk(world.metadata, writable=True, partition_count=50).close()
+    topic_in(world.metadata, writable=True, partition_count=50).close()
     return world
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tierctl.cli.main import run
-from tierctl.metadata import open_metadata
 from tierctl.model import (
     ObjectPart,
     RemoteLogSegmentState,
@@ -23,6 +22,7 @@ from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.verify.cross_check import Verification
 from tierctl.verify.objects import StoreAudit
 
+from tests.metadata.topics import manager_at
 from tests.verify.cases import CASES, E, I, W, first, junk, orphan_of_a_segment, update, without
 from tests.verify.tiers import NOW_MS, Spoilt, Verify, made_tier, verifier
 
@@ -173,7 +173,7 @@ class Racing:
 
 
 def _verified(tier: Spoilt, then: Callable[[], None]) -> list[str]:
-    manager = open_metadata(tier.metadata.as_uri())
+    manager = manager_at(tier.metadata)
     verification = Verification(
         refresh=manager.refresh,
         was_deleted=lambda _: False,

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from tierctl.cli.main import run
-from tierctl.metadata import open_metadata
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -22,6 +20,7 @@ from tierctl.storage.base import RemoteObject
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
+from tests.metadata.topics import manager_at, topic_in
 from tests.plan.tier import advance, segment, segment_id
 
 NOW_MS = 4_000_000_000_000
@@ -36,7 +35,7 @@ class Spoilt:
 
     def segments(self, topic: str, partition: int = 0) -> list[RemoteLogSegmentMetadata]:
         """Of one partition, by start offset."""
-        manager = open_metadata(self.metadata.as_uri())
+        manager = manager_at(self.metadata)
         found = [
             segment
             for part in manager.refresh()
@@ -54,7 +53,7 @@ class Spoilt:
 
     def append(self, *events: MetadataEvent) -> None:
         """Write to the metadata log past every check."""
-        topic = MetadataLogOnDisk(self.metadata, writable=True)
+        topic = topic_in(self.metadata, writable=True)
         count = topic.partition_count
         topic.append(
             [
@@ -66,7 +65,7 @@ class Spoilt:
 
     def append_raw(self, partition: int, value: bytes) -> None:
         """Write any bytes to the metadata log."""
-        topic = MetadataLogOnDisk(self.metadata, writable=True)
+        topic = topic_in(self.metadata, writable=True)
         topic.append([(partition, value)])
         topic.close()
 

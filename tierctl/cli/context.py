@@ -18,16 +18,16 @@ import typer
 from tierctl.cli.options import is_typed
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, Selection, TopicConfig, Uuid
+from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
-from tierctl.model.uris import folder_of
 from tierctl.report.terminal import printable
 from tierctl.spark.session.settings import SparkSettings
 
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
-    from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
+    from tierctl.metadata.base import RemoteLogMetadataManager
     from tierctl.metadata.parallel_fold import BulkFold
-    from tierctl.metadata.topic.splits import TopicLocation
+    from tierctl.metadata.topic import IfMissing, MetadataTopic
     from tierctl.spark.executors.transport import Executors
     from tierctl.spark.session.session import Session
     from tierctl.storage import RemoteStorageManager, TierSpec
@@ -116,92 +116,77 @@ class Context:
         return opened
 
     @property
-    def metadata_folder(self) -> Path:
-        """The folder of --metadata; UsageError when it is not given."""
-        return folder_of("--metadata", _required("--metadata", self.metadata_uri))
-
-    @property
     def is_on_cluster(self) -> bool:
-        """Whether --metadata is a topic on a cluster."""
+        """Return whether --metadata is a topic on a cluster."""
         return _required("--metadata", self.metadata_uri).startswith("kafka:")
 
     @property
-    def _metadata_uri(self) -> str:
-        """--metadata as a URI, whichever way it was written."""
+    def metadata_location(self) -> TopicLocation:
+        """Return the location of --metadata, also for executors; UsageError if it is missing."""
         given = _required("--metadata", self.metadata_uri)
-        return given if self.is_on_cluster else folder_of("--metadata", given).as_uri()
+        from tierctl.metadata.topic import topic_location
+
+        return topic_location("--metadata", given, command_config=self.command_config, config=self.config)
 
     def metadata(self, *, writable: bool = False, may_be_new: bool = False) -> "RemoteLogMetadataManager":
-        """The RemoteLogMetadataManager over --metadata; `writable` takes the writer's lock.
+        """Open the manager over --metadata; `writable` takes the writer's lock.
 
-        NotFoundError for a folder without a metadata topic, unless it `may_be_new`: then it reads as an
-        empty one, and is made when `writable`.
+        A folder without a metadata topic raises NotFoundError, unless it `may_be_new`: then it reads as an
+        empty topic, and `writable` makes the topic.
         """
         from tierctl.metadata import open_metadata
-
-        uri = self._metadata_uri
-        if not (may_be_new or self.is_on_cluster):
-            from tierctl.metadata.topic.local_log import require_topic
-
-            require_topic(self.metadata_folder)
 
         def report(note: str) -> None:
             typer.echo(f"state directory: {note}", err=True)
 
         return self._closing(
             open_metadata(
-                uri,
+                self.metadata_location,
                 state_dir=self.state_dir,
                 writable=writable,
-                command_config=self.command_config,
-                server_config=self.config,
-                make_topic=writable and self.create_metadata_topic,
+                if_missing=self._if_missing(writable=writable, may_be_new=may_be_new),
                 on_torn=self.note,
                 on_note=report,
                 bulk=self._bulk_fold(),
             )
         )
 
+    def _if_missing(self, *, writable: bool, may_be_new: bool) -> "IfMissing":
+        from tierctl.metadata.topic import IfMissing
+
+        if writable and (self.create_metadata_topic if self.is_on_cluster else may_be_new):
+            return IfMissing.CREATE
+        return IfMissing.EMPTY if may_be_new else IfMissing.FAIL
+
     def _bulk_fold(self) -> "BulkFold | None":
-        """Who reads the metadata topic at first: the executors, if there are any."""
+        """Return the fold on executors, None with --engine local."""
         if not self.is_on_spark:
             return None
         from tierctl.spark.executors.fold import SparkFold
 
         return SparkFold(self.executors(), self.metadata_location)
 
-    @property
-    def metadata_location(self) -> "TopicLocation":
-        """Where executors find --metadata."""
-        from tierctl.metadata.topic.splits import TopicLocation
+    def metadata_topic(self, *, complete: bool = True, quiet: bool = False) -> "MetadataTopic":
+        """Open the topic of --metadata for reading its records.
 
-        command_config, config = self.command_config, self.config
-        return TopicLocation(
-            uri=self._metadata_uri,
-            command_config=None if command_config is None else str(command_config.absolute()),
-            config=None if config is None else str(config.absolute()),
-        )
+        Unless `complete`, a folder with only some partitions and a single segment file are accepted too. If
+        `quiet`, nothing is printed about logs that end in an unfinished write.
+        """
+        from tierctl.metadata.topic import open_topic
 
-    def metadata_topic(self) -> "MetadataTopic":
-        """The topic of --metadata, for who reads records rather than what they add up to."""
-        from tierctl.metadata import open_metadata_topic
-
-        uri = self._metadata_uri
-        topic = open_metadata_topic(
-            uri, command_config=self.command_config, server_config=self.config, on_torn=self.note
-        )
-        return self._closing(topic)
+        on_torn = None if quiet else self.note
+        return self._closing(open_topic(self.metadata_location, complete=complete, on_torn=on_torn))
 
     def cluster(self) -> "Cluster | None":
-        """The cluster the data are on: --bootstrap-server, else that of --metadata; None without either."""
+        """Open the cluster of --bootstrap-server, else that of --metadata; return None without either."""
         where = self.bootstrap_server or (self.metadata_uri if self.is_on_cluster else None)
         if where is None:
             return None
         from tierctl.kafka.cluster import Cluster
+        from tierctl.metadata.server_properties import cluster_client
 
-        return self._closing(
-            Cluster.open(where, command_config=self.command_config, server_config=self.config)
-        )
+        settings = cluster_client(where, command_config=self.command_config, server_config=self.config)
+        return self._closing(Cluster(settings))
 
     def remote(
         self, settings: Mapping[str, str] | None = None, retry: "RetrySettings | None" = None

@@ -20,7 +20,7 @@ from tierctl.model.times import parse_time_ms
 
 if TYPE_CHECKING:
     from tierctl.cli.format_consumer import Consumer
-    from tierctl.cli.format_input import RecordRound, TopicFolder, TopicOnCluster
+    from tierctl.cli.format_input import RecordRound, TopicRecords
     from tierctl.cli.format_run import Round
     from tierctl.report.formatters.choice import Filter
     from tierctl.report.formatters.pages import Page
@@ -259,24 +259,22 @@ def _record_rounds(
 
 
 def _consumed_rounds(ctx: typer.Context, context: Context, consumer: "Consumer") -> Iterator["RecordRound"]:
-    from tierctl.cli.format_input import TopicOnCluster
+    from tierctl.cli.format_input import TopicRecords
 
     context.metadata_uri = consumer.uri
     bounds = _offset_bounds(ctx)
-    topic = TopicOnCluster(topic=context.metadata_topic(), partitions=consumer.partitions, **bounds)
+    topic = TopicRecords(topic=context.metadata_topic(), partitions=consumer.partitions, **bounds)
     return _one_after_another(ctx, topic, consumer.positions(*topic.bounds()), follow=True)
 
 
-def _topic_of(ctx: typer.Context, context: Context) -> "TopicFolder | TopicOnCluster":
-    """The topic of --metadata, as far as the options want it."""
-    from tierctl.cli.format_input import TopicFolder, TopicOnCluster
+def _topic_of(ctx: typer.Context, context: Context) -> "TopicRecords":
+    """Return the records of --metadata that the options ask for."""
+    from tierctl.cli.format_input import TopicRecords
 
-    within = {"partitions": ctx.params["metadata_partition"] or (), **_offset_bounds(ctx)}
-    if context.is_on_cluster:
-        return TopicOnCluster(topic=context.metadata_topic(), **within)
-    # Who follows a log that is being written sees one unfinished write after the other.
-    on_torn = _unsaid if ctx.params["follow"] else context.note
-    return TopicFolder(folder=context.metadata_folder, on_torn=on_torn, **within)
+    # A log that is written while it is followed ends in one unfinished write after another.
+    topic = context.metadata_topic(complete=False, quiet=ctx.params["follow"])
+    partitions = ctx.params["metadata_partition"] or ()
+    return TopicRecords(topic=topic, partitions=partitions, **_offset_bounds(ctx))
 
 
 def _offset_bounds(ctx: typer.Context) -> dict[str, Any]:
@@ -289,7 +287,7 @@ def _offset_bounds(ctx: typer.Context) -> dict[str, Any]:
 
 def _one_after_another(
     ctx: typer.Context,
-    topic: "TopicFolder | TopicOnCluster",
+    topic: "TopicRecords",
     positions: dict[int, int],
     *,
     follow: bool,
@@ -305,10 +303,6 @@ def _one_after_another(
     yield topic.round(positions)
     while follow and patience.wait(positions):
         yield topic.round(positions)
-
-
-def _unsaid(_note: str) -> None:
-    """Nobody is told."""
 
 
 def _file_rounds(files: Sequence[Path], context: Context) -> Iterator["RecordRound"]:

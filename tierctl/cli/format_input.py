@@ -2,6 +2,7 @@
 
 import struct
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from io import BufferedIOBase
 from pathlib import Path
@@ -9,11 +10,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tierctl.errors import NotFoundError, UsageError
-from tierctl.metadata.base import METADATA_TOPIC, MetadataTopic
-from tierctl.metadata.topic.local_log import partitions_in
-from tierctl.metadata.topic.partition_log import PartitionLog
-from tierctl.metadata.topic.segment_file import read_segment_file
+from tierctl.errors import UsageError
+from tierctl.metadata.topic import MetadataTopic, open_topic
+from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.base import Records
 from tierctl.report.formatters.chunks import from_chunk
 
@@ -23,6 +22,7 @@ RecordRound = Sequence[Iterator[Records]]
 _BYTES_A_TIME = 1 << 18
 _LENGTH = struct.Struct(">i")
 _NULL = -1
+_OFFSET_END = (1 << 63) - 1
 # Kafka's message.max.bytes is 1 MiB by default; a length beyond this is not one.
 _VALUE_BYTES_MAX = 64 << 20
 
@@ -33,54 +33,11 @@ class _Value(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopicFolder:
-    """The partitions of the metadata topic that a folder has; a broker need not have all of them.
+class TopicRecords:
+    """The records of some partitions of the metadata topic (`partitions` empty: of all).
 
-    `start_offset` and `end_offset` (None: no bound) are metadata offsets, the end exclusive. `on_torn` is
-    told of a log that ends in an unfinished write.
+    `start_offset` and `end_offset` (exclusive, None: no bound) bound the metadata offsets.
     """
-
-    folder: Path
-    partitions: Collection[int] = ()
-    start_offset: int = 0
-    end_offset: int | None = None
-    on_torn: Callable[[str], None]
-
-    def round(self, positions: dict[int, int]) -> list[Iterator[Records]]:
-        """One stream for each partition, from `positions` on, which move along as records are read."""
-        return [self._stream(log, positions) for log in self._logs()]
-
-    def spans(self) -> dict[int, tuple[int, int]]:
-        """The offsets, from one up to another that is not included, of each partition."""
-        return {
-            log.partition: (max(self.start_offset, log.beginning_offset()), self._end(log))
-            for log in self._logs()
-        }
-
-    def _logs(self) -> list[PartitionLog]:
-        if not self.folder.is_dir():
-            raise NotFoundError(
-                f"{self.folder}: no such folder", hint="--metadata names a broker's log directory"
-            )
-        numbers = [n for n in partitions_in(self.folder) if not self.partitions or n in self.partitions]
-        return [PartitionLog(self.folder / f"{METADATA_TOPIC}-{n}", n) for n in numbers]
-
-    def _end(self, log: PartitionLog) -> int:
-        end = log.end_offset() if self.end_offset is None else min(log.end_offset(), self.end_offset)
-        note = log.torn_note()
-        if note is not None:
-            self.on_torn(note)
-        return end
-
-    def _stream(self, log: PartitionLog, positions: dict[int, int]) -> Iterator[Records]:
-        for chunk in log.read(positions.get(log.partition, self.start_offset), self._end(log)):
-            positions[log.partition] = chunk.next_offset
-            yield from_chunk(chunk)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicOnCluster:
-    """The partitions of the metadata topic behind a transport; offsets as in `TopicFolder`."""
 
     topic: MetadataTopic
     partitions: Collection[int] = ()
@@ -88,15 +45,18 @@ class TopicOnCluster:
     end_offset: int | None = None
 
     def bounds(self) -> tuple[dict[int, int], dict[int, int]]:
-        """The first offset and the one after the last, of each partition."""
+        """Return the first offset, and the offset after the last, of each partition of the topic."""
         return self.topic.beginning_offsets(), self.topic.end_offsets()
 
     def round(self, positions: dict[int, int]) -> list[Iterator[Records]]:
-        """As `TopicFolder.round`."""
+        """Return a stream for each partition; it starts at `positions` and advances them as it is read."""
         return [self._stream(n, *span, positions) for n, span in self.spans(positions).items()]
 
     def spans(self, positions: Collection[int] = ()) -> dict[int, tuple[int, int]]:
-        """As `TopicFolder.spans`; the beginnings are asked for unless all partitions have `positions`."""
+        """Return the range [start, end) of offsets of each partition.
+
+        The first offsets of the topic are not looked up if `positions` has all partitions.
+        """
         ends = self.topic.end_offsets()
         begins = {} if ends.keys() <= set(positions) else self.topic.beginning_offsets()
         return {
@@ -109,24 +69,26 @@ class TopicOnCluster:
         }
 
     def _stream(self, number: int, start: int, end: int, positions: dict[int, int]) -> Iterator[Records]:
-        start = positions.get(number, start)
-        if start >= end:
-            return
-        for chunk in self.topic.read(number, start, end):
+        for chunk in self.topic.read(number, positions.get(number, start), end):
             positions[number] = chunk.next_offset
             yield from_chunk(chunk)
 
 
 def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records]:
-    """The records of one segment file; its folder's name says which metadata partition it is of, else 0.
+    """Yield the records of one segment file; `on_torn` receives a message if it ends in an unfinished write.
 
-    `on_torn` is told when it ends in an unfinished write.
+    The name of the file's folder tells the metadata partition; it is 0 in any other folder.
     """
     if path.is_dir():
         raise UsageError(f"{path} is a folder", hint="a folder is read with --metadata")
-    name, _, number = path.absolute().parent.name.rpartition("-")
-    partition = int(number) if name == METADATA_TOPIC and number.isdigit() else 0
-    return map(from_chunk, read_segment_file(path, partition, on_torn))
+    with path.open("rb"):
+        # A file that cannot be opened raises OSError, as the files of --input do.
+        location = TopicLocation(uri=path.absolute().as_uri())
+    with closing(open_topic(location, on_torn=on_torn)) as topic:
+        for number in topic.end_offsets():
+            # Whatever offsets a damaged file has, all its records are printed.
+            for chunk in topic.read(number, 0, _OFFSET_END):
+                yield from_chunk(chunk)
 
 
 def from_hex(stream: BufferedIOBase) -> Iterator[Records]:

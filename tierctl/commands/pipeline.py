@@ -8,7 +8,6 @@ from typing import Any
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, clock_ms
 from tierctl.errors import UsageError
-from tierctl.metadata.topic.local_log import require_topic
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.pipeline import run as pipeline_run
@@ -107,8 +106,6 @@ def _commit(pipeline: Pipeline, done: pipeline_run.Progress) -> PipelineCommit:
 def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
     if request.warehouse is None:
         raise UsageError("--warehouse is missing", hint="a folder, or s3://bucket/folder")
-    if not resources.is_on_cluster:
-        require_topic(resources.metadata_folder)
     return Pipeline(
         location=resources.metadata_location,
         warehouse=WarehouseSpec.of(store_uri("--warehouse", request.warehouse)),

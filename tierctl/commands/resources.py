@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
@@ -14,11 +13,10 @@ from tierctl.commands.request import Request
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.locallog import list_partitions, read_log_dirs, read_properties, read_topic_configs
-from tierctl.metadata import open_metadata, open_metadata_topic
-from tierctl.metadata.base import MetadataTopic, RemoteLogMetadataManager
+from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.parallel_fold import BulkFold
-from tierctl.metadata.topic.local_log import require_topic
-from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.metadata.server_properties import cluster_client
+from tierctl.metadata.topic import IfMissing, MetadataTopic, open_topic, topic_location
 from tierctl.model import (
     LocalLog,
     Selection,
@@ -28,9 +26,9 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.model.engine import EngineName
+from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import Progress
-from tierctl.model.uris import folder_of
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.partitions import ReadablePartition
 from tierctl.read.readable_log import ReadableLog
@@ -83,19 +81,19 @@ class Resources:
         return opened
 
     @property
-    def metadata_folder(self) -> Path:
-        """The folder that `metadata` names; UsageError if it is not given or not a folder."""
-        return folder_of("--metadata", required("--metadata", self.request.metadata))
-
-    @property
     def is_on_cluster(self) -> bool:
-        """Whether `metadata` is a topic on a cluster."""
+        """Return whether `metadata` is a topic on a cluster."""
         return required("--metadata", self.request.metadata).startswith("kafka:")
 
     @property
-    def _metadata_uri(self) -> str:
-        given = required("--metadata", self.request.metadata)
-        return given if self.is_on_cluster else folder_of("--metadata", given).as_uri()
+    def metadata_location(self) -> TopicLocation:
+        """Return the location of the metadata topic, also for executors; UsageError if it is missing."""
+        return topic_location(
+            "--metadata",
+            required("--metadata", self.request.metadata),
+            command_config=self.request.command_config,
+            config=self.request.config,
+        )
 
     def metadata(
         self, *, writable: bool = False, may_be_new: bool = False, make_topic: bool = False
@@ -103,19 +101,17 @@ class Resources:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
         Raise NotFoundError for a folder without a metadata topic, unless the topic `may_be_new`: then it
-        reads as empty, and is made when `writable`. `make_topic` makes a missing topic on a cluster.
+        reads as empty, and is made when `writable`. `make_topic` makes a missing topic on a cluster. Raise
+        UsageError for a `writable` topic in an object store or a segment file, which can only be read.
         """
-        uri = self._metadata_uri
-        if not (may_be_new or self.is_on_cluster):
-            require_topic(self.metadata_folder)
+        is_made = writable and (make_topic if self.is_on_cluster else may_be_new)
+        if_missing = IfMissing.EMPTY if may_be_new else IfMissing.FAIL
         return self._closing(
             open_metadata(
-                uri,
+                self.metadata_location,
                 state_dir=self.request.state_dir,
                 writable=writable,
-                command_config=self.request.command_config,
-                server_config=self.request.config,
-                make_topic=writable and make_topic,
+                if_missing=IfMissing.CREATE if is_made else if_missing,
                 on_torn=self.progress.note,
                 on_note=lambda note: self.progress.say(f"state directory: {note}"),
                 bulk=self._bulk_fold(),
@@ -138,26 +134,14 @@ class Resources:
             self.problems.report(bad.error.within(source))
         return state
 
-    @property
-    def metadata_location(self) -> TopicLocation:
-        """Where executors find the metadata topic."""
-        command_config, config = self.request.command_config, self.request.config
-        return TopicLocation(
-            uri=self._metadata_uri,
-            command_config=None if command_config is None else str(command_config.absolute()),
-            config=None if config is None else str(config.absolute()),
-        )
+    def metadata_topic(self, *, complete: bool = True, quiet: bool = False) -> MetadataTopic:
+        """Open the metadata topic for reading its records.
 
-    def metadata_topic(self) -> MetadataTopic:
-        """Open the metadata topic for reading its records."""
-        return self._closing(
-            open_metadata_topic(
-                self._metadata_uri,
-                command_config=self.request.command_config,
-                server_config=self.request.config,
-                on_torn=self.progress.note,
-            )
-        )
+        Unless `complete`, a folder with only some partitions and a single segment file are accepted too. If
+        `quiet`, nothing is reported about logs that end in an unfinished write.
+        """
+        on_torn = None if quiet else self.progress.note
+        return self._closing(open_topic(self.metadata_location, complete=complete, on_torn=on_torn))
 
     @cached_property
     def cluster(self) -> Cluster | None:
@@ -168,8 +152,10 @@ class Resources:
         if servers is None:
             return None
         return self._closing(
-            Cluster.open(
-                servers, command_config=self.request.command_config, server_config=self.request.config
+            Cluster(
+                cluster_client(
+                    servers, command_config=self.request.command_config, server_config=self.request.config
+                )
             )
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.kafka.jaas import parse_jaas
@@ -137,6 +138,19 @@ class ClientSettings:
         if not self.bootstrap_servers:
             raise UsageError("no bootstrap servers", hint="name them: kafka://host:port[,host:port…]")
         return ",".join(self.bootstrap_servers)
+
+    @classmethod
+    def of(cls, bootstrap: str, command_config: Path | None = None) -> Self:
+        """Return the settings in `command_config`, a .properties file, for the servers `bootstrap`.
+
+        `bootstrap` is `host:port,…` or kafka://host:port,…; without servers, the file's apply. Raises
+        UsageError.
+        """
+        given = {} if command_config is None else read_properties(command_config)
+        servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
+        if servers:
+            given["bootstrap.servers"] = ",".join(split_servers(servers, "--bootstrap-server"))
+        return cls.from_properties(given, str(command_config or "--bootstrap-server"))
 
     @classmethod
     def from_properties(cls, settings: Mapping[str, str], source: str = "client settings") -> Self:

@@ -2,16 +2,13 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from pathlib import Path
-from typing import Any, Self
-from urllib.parse import urlsplit
+from typing import Any
 
 from tierctl.errors import MetadataError, NotFoundError, TierctlError, UsageError
 from tierctl.kafka.acls import Right
-from tierctl.kafka.client_settings import ClientSettings, read_properties, split_servers
+from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.extras import require
 from tierctl.kafka.leader_log import EARLIEST_LOCAL, LATEST_TIERED, LeaderLogs
-from tierctl.kafka.server_properties import ServerSettings, at_servers
 from tierctl.kafka.topic_admin import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
@@ -33,26 +30,6 @@ class Cluster:
         self._settings = settings
         self._admin = TopicAdmin(settings)
         self._leaders = LeaderLogs(settings)
-
-    @classmethod
-    def open(
-        cls, bootstrap: str, *, command_config: Path | None = None, server_config: Path | None = None
-    ) -> Self:
-        """Of `host:port,…` or kafka://host:port,…, with Kafka's client .properties; UsageError.
-
-        Without `command_config`, as a broker's own server.properties has it for its metadata clients.
-        """
-        if command_config is None and server_config is not None:
-            settings = ServerSettings.read(server_config).clients
-            servers = bootstrap.removeprefix("kafka://").rstrip("/")
-            if servers:
-                settings = at_servers(settings, servers, "--bootstrap-server")
-            return cls(settings.admin)
-        given = {} if command_config is None else read_properties(command_config)
-        servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
-        if servers:
-            given["bootstrap.servers"] = ",".join(split_servers(servers, "--bootstrap-server"))
-        return cls(ClientSettings.from_properties(given, str(command_config or "--bootstrap-server")))
 
     def close(self) -> None:
         """Disconnect."""

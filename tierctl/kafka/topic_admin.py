@@ -10,7 +10,6 @@ from tierctl.errors import AuthenticationError, MetadataError, NotFoundError
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.librdkafka import NoLeaderError, answer, make_client, translated
-from tierctl.kafka.topic_settings import MetadataTopicSettings
 from tierctl.model import TopicPartition, Uuid
 
 R = TypeVar("R")
@@ -159,20 +158,16 @@ class TopicAdmin:
         with translated(f"asking {self._settings.bootstrap} for its topics", self._watch):
             return list(self.client.list_topics(timeout=self.request_timeout_s).topics)
 
-    def create(self, topic: str, settings: MetadataTopicSettings) -> None:
-        """Make the metadata topic as a broker would, and wait for it; somebody else may make it too.
+    def create(
+        self, topic: str, *, partition_count: int, replication_factor: int, settings: Mapping[str, str]
+    ) -> None:
+        """Create a topic with `settings` (its configuration) and wait until brokers know the topic.
 
-        Source: TopicBasedRemoteLogMetadataManager.createRemoteLogMetadataTopicRequest.
+        Another process may create the topic at the same time.
         """
         from confluent_kafka.admin import NewTopic
 
-        config = {
-            "cleanup.policy": "delete",
-            "retention.ms": str(settings.retention_ms),
-            "min.insync.replicas": str(settings.min_isr),
-            "remote.storage.enable": "false",
-        }
-        new = NewTopic(topic, settings.num_partitions, settings.replication_factor, config=config)
+        new = NewTopic(topic, partition_count, replication_factor, config=dict(settings))
         futures = self.client.create_topics([new], request_timeout=self.request_timeout_s)
         try:
             self.answer(futures[topic], f"making topic {topic}", Right("Create", topic))

@@ -1,6 +1,9 @@
-"""RemoteLogMetadataManager: its Protocol, and the metadata topic it is backed by."""
+"""RemoteLogMetadataManager and the metadata topic that it reads and writes.
 
+Other packages open a manager with `open_metadata`, the topic alone with `tierctl.metadata.topic.open_topic`.
+"""
+
+from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.open import open_metadata
-from tierctl.metadata.topic.open import open_metadata_topic
 
-__all__ = ["open_metadata", "open_metadata_topic"]
+__all__ = ["RemoteLogMetadataManager", "open_metadata"]

@@ -1,10 +1,6 @@
-"""The contracts of remote log metadata (KIP-405 RemoteLogMetadataManager).
+"""The contract of a manager of remote log metadata (KIP-405 RemoteLogMetadataManager)."""
 
-`MetadataTopic` is the transport: partitions of records, on a cluster or in a folder on disk.
-`RemoteLogMetadataManager` is what a broker sees on top of it; one implementation serves every transport.
-"""
-
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from tierctl.model import (
@@ -13,58 +9,8 @@ from tierctl.model import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
-    Uuid,
 )
 from tierctl.state.tier import TierState
-from tierctl.wire.batches.chunks import RecordChunk
-
-METADATA_TOPIC = "__remote_log_metadata"
-DEFAULT_METADATA_PARTITIONS = 50
-
-
-class MetadataTopic(Protocol):
-    """`__remote_log_metadata` as partitions of records."""
-
-    @property
-    def partition_count(self) -> int:
-        """How many metadata partitions there are; the partitioner depends on it."""
-        ...
-
-    @property
-    def topic_id(self) -> Uuid | None:
-        """The topic's id, None when not known; a topic made anew under the same name has another."""
-        ...
-
-    def beginning_offsets(self) -> dict[int, int]:
-        """First offset of each partition; above 0 means history was lost."""
-        ...
-
-    def end_offsets(self) -> dict[int, int]:
-        """Next offset to be written, of each partition."""
-        ...
-
-    def offsets_for_time(self, partitions: Collection[int], timestamp_ms: int) -> dict[int, int]:
-        """Offsets before which all records of a partition are earlier, as near to the first other as it goes.
-
-        Partitions that have no record as late may be left out.
-        """
-        ...
-
-    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
-        """Records from `start_offset` up to, not including, `end_offset`."""
-        ...
-
-    def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
-        """Append (partition, value) pairs in order; returns their offsets once all are durable.
-
-        Never transactional: a trailing control marker leaves brokers' consumers waiting.
-        Raises MetadataError; LockedError when somebody else is the writer.
-        """
-        ...
-
-    def close(self) -> None:
-        """Release files and connections."""
-        ...
 
 
 class RemoteLogMetadataManager(Protocol):

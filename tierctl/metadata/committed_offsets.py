@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tierctl.metadata.base import METADATA_TOPIC, MetadataTopic
 from tierctl.metadata.cache_files.files import CacheFile, Form
+from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid
 from tierctl.wire.metadata import decode_column
 

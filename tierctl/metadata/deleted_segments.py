@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tierctl.metadata.base import MetadataTopic
+from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.state.fold import finished_deletions, fold
 from tierctl.state.segments.ids import SegmentIds

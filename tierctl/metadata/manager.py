@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from tierctl.errors import MetadataError
-from tierctl.metadata.base import MetadataTopic
 from tierctl.metadata.parallel_fold import BulkFold, BulkReading, Span, spans_of
 from tierctl.metadata.state_dir.directory import StateDirectory
+from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.topic_fold import TopicFold
 from tierctl.metadata.transitions import Transitions
 from tierctl.model import (

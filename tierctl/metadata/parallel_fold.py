@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tierctl.metadata.base import MetadataTopic
 from tierctl.metadata.state_dir.cache_ledger import CacheLedger
 from tierctl.metadata.state_dir.directory import StateDirectory
+from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.topic_fold import TopicFold
 from tierctl.state.tier import ANOMALIES_KEPT, TierState
 

@@ -5,7 +5,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.base import MetadataTopic
+from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.user_partitions import strays
 from tierctl.state.fold import fold
 from tierctl.state.tier import Quarantined, TierState

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from tierctl.metadata.base import MetadataTopic
+from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.wire.metadata import decode_column
 
 _WINDOW_RECORDS = 256

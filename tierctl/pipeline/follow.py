@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierctl.errors import TierctlError, UsageError
-from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.model.location import TopicLocation
 from tierctl.pipeline.run import PipelineRun, Progress
 
 if TYPE_CHECKING:

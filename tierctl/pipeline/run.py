@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 import tierctl
 from tierctl.errors import RemoteStorageError
-from tierctl.metadata.base import MetadataTopic
-from tierctl.metadata.topic.splits import TopicLocation, open_topic
+from tierctl.metadata.topic import MetadataTopic, open_topic
+from tierctl.model.location import TopicLocation
 from tierctl.pipeline.tables import SCHEMAS
 from tierctl.pipeline.task import Task, do_task
 from tierctl.pipeline.warehouse.base import Commit, PartState, Warehouse

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tierctl.metadata.topic.splits import MetadataSplit
+from tierctl.metadata.topic import MetadataSplit
 from tierctl.spark.sources.metadata_options import SourceOptions
 from tierctl.spark.sources.metadata_stream import MetadataStreamReader
 

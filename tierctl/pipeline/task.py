@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.topic.splits import TopicLocation
 from tierctl.metadata.topic_fold import TopicFold
+from tierctl.model.location import TopicLocation
 from tierctl.pipeline.deletions import Deletions
 from tierctl.pipeline.tables import SCHEMAS, MetadataPartitionTables
 from tierctl.pipeline.warehouse.base import EVENTS, PartState, Warehouse, data_key

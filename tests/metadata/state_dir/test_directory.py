@@ -13,7 +13,7 @@ from tierctl.files import FileSystem
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.state_dir.directory import COMMITTED_OFFSETS, StateDirectory
 from tierctl.metadata.state_dir.manifest import MANIFEST
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import RemoteLogSegmentState, Uuid
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
@@ -22,6 +22,7 @@ from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.metadata.events import FINISHED, TOPIC_ID, started, update
+from tests.metadata.topics import topic_in
 from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 
 PARTITIONS = 3
@@ -30,7 +31,7 @@ OTHER = metadata_partition(TOPIC_ID, 1, PARTITIONS)
 CACHE = f"orders-0-{TOPIC_ID}.rlmcache"
 
 
-class CountingTopic(MetadataLogOnDisk):
+class CountingTopic(FolderTopic):
     """Counts the records that are read."""
 
     records_read = 0
@@ -49,12 +50,12 @@ class Place:
         self.state = folder / "state"
 
     def append(self, *values: bytes, partition: int = HOME) -> None:
-        topic = MetadataLogOnDisk(self.metadata, writable=True, partition_count=PARTITIONS)
+        topic = topic_in(self.metadata, writable=True, partition_count=PARTITIONS)
         topic.append([(partition, value) for value in values])
         topic.close()
 
     def run(self, fs: FileSystem | None = None) -> "Run":
-        topic = CountingTopic(self.metadata, partition_count=PARTITIONS)
+        topic = CountingTopic(self.metadata, complete=True, empty_count=PARTITIONS)
         kept = StateDirectory(self.state, fs=fs or FileSystem())
         try:
             manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept)
@@ -67,7 +68,7 @@ class Place:
     def truth(self) -> TierState:
         """What somebody without a state directory knows."""
         return TopicBasedRemoteLogMetadataManager(
-            MetadataLogOnDisk(self.metadata, partition_count=PARTITIONS)
+            topic_in(self.metadata, partition_count=PARTITIONS)
         ).refresh()
 
     def committed(self) -> dict[int, int]:
@@ -140,7 +141,7 @@ class TestGoingOn:
 
     def test_what_publishing_read_back_is_kept(self, place: Place) -> None:
         place.run()
-        topic = MetadataLogOnDisk(place.metadata, writable=True)
+        topic = topic_in(place.metadata, writable=True)
         manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=StateDirectory(place.state))
         manager.publish([started(20), update(20)])
         manager.close()
@@ -282,7 +283,7 @@ class TestRefusals:
             with pytest.raises(LockedError):
                 StateDirectory(place.state)
             reader = StateDirectory(place.state, writable=False)
-            manager = TopicBasedRemoteLogMetadataManager(MetadataLogOnDisk(place.metadata), state_dir=reader)
+            manager = TopicBasedRemoteLogMetadataManager(topic_in(place.metadata), state_dir=reader)
             assert summary(manager.refresh()) == summary(place.truth())
             manager.close()
             assert not (place.state / COMMITTED_OFFSETS).exists()

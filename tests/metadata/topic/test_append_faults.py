@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tierctl.errors import MetadataError
 from tierctl.files import FileSystem
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 
+from tests.metadata.topics import topic_in
 from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 
 BEFORE = [(0, b"before-0"), (1, b"before-1")]
@@ -16,7 +16,7 @@ WAVE = [(0, b"wave-0"), (1, b"wave-1"), (0, b"wave-2")]
 
 
 def make(folder: Path) -> Path:
-    log = MetadataLogOnDisk(folder, writable=True, partition_count=2)
+    log = topic_in(folder, writable=True, partition_count=2)
     log.append(BEFORE)
     log.close()
     # As a broker leaves it: indexes, and a tail that was being written.
@@ -29,7 +29,7 @@ def make(folder: Path) -> Path:
 
 
 def append(folder: Path, fs: FileSystem, segment_bytes: int = 1 << 30) -> None:
-    log = MetadataLogOnDisk(folder, writable=True, segment_bytes=segment_bytes, fs=fs)
+    log = topic_in(folder, writable=True, segment_bytes=segment_bytes, fs=fs)
     try:
         log.append(WAVE)
     finally:
@@ -41,7 +41,7 @@ def append_rolling(folder: Path, fs: FileSystem) -> None:
 
 
 def content(folder: Path) -> list[list[bytes | None]]:
-    log = MetadataLogOnDisk(folder)
+    log = topic_in(folder)
     found: list[list[bytes | None]] = []
     for partition, end in log.end_offsets().items():
         chunks = list(log.read(partition, 0, end))
@@ -74,13 +74,13 @@ def test_a_failed_append_leaves_nothing_and_the_next_one_works(
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 100], ids=["same segment", "rolled"])
 def test_an_acknowledged_append_is_on_the_disk(tmp_path: Path, segment_bytes: int) -> None:
     assert_durable(lambda fs: append(make(tmp_path / "m"), fs, segment_bytes))
-    assert_durable(lambda fs: MetadataLogOnDisk(tmp_path / "new", writable=True, fs=fs).close())
+    assert_durable(lambda fs: topic_in(tmp_path / "new", writable=True, fs=fs).close())
 
 
 def test_the_same_writer_goes_on_after_a_full_disk(tmp_path: Path) -> None:
     folder = make(tmp_path / "m")
     failing = Failing(0, errno.ENOSPC, only=frozenset({"write"}))
-    log = MetadataLogOnDisk(folder, writable=True, fs=failing)
+    log = topic_in(folder, writable=True, fs=failing)
     with pytest.raises(MetadataError, match="No space left"):
         log.append(WAVE[2:])
     assert log.append(WAVE) == [1, 1, 2]
@@ -107,7 +107,7 @@ def test_kill_9_at_every_step_loses_no_acknowledged_record(tmp_path: Path) -> No
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_making_the_topic_fails_whole_and_is_resumed(tmp_path: Path, number: int) -> None:
     def make_new(folder: Path, fs: FileSystem) -> None:
-        MetadataLogOnDisk(folder, writable=True, partition_count=2, fs=fs).close()
+        topic_in(folder, writable=True, partition_count=2, fs=fs).close()
 
     operations = operations_of(lambda fs: make_new(tmp_path / "watched", fs))
     for nth in range(len(operations)):
@@ -115,7 +115,7 @@ def test_making_the_topic_fails_whole_and_is_resumed(tmp_path: Path, number: int
         with pytest.raises(MetadataError):
             make_new(folder, Failing(nth, number))
         make_new(folder, FileSystem())
-        log = MetadataLogOnDisk(folder)
+        log = topic_in(folder)
         assert log.partition_count == 2
         ids = {(folder / f"__remote_log_metadata-{n}" / "partition.metadata").read_bytes() for n in range(2)}
         assert len(ids) == 1

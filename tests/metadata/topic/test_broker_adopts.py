@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import SafetyRefusal
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import OTHER_ID, started
+from tests.metadata.topics import topic_in
 from tests.support.broker import Broker, Brokers
 from tests.support.kafka import KafkaRelease
 
@@ -19,7 +19,7 @@ def tiered_segments(broker: Broker) -> int:
 
 
 def values_of(folder: Path) -> dict[int, list[bytes | None]]:
-    log = MetadataLogOnDisk(folder)
+    log = topic_in(folder)
     found: dict[int, list[bytes | None]] = {}
     for partition, end in log.end_offsets().items():
         chunks = list(log.read(partition, 0, end))
@@ -36,11 +36,11 @@ def test_a_broker_adopts_what_was_appended(brokers: Brokers, kafka: KafkaRelease
     broker.produce("tiered", 3500)
     broker.wait_for("segments to be tiered", lambda: tiered_segments(broker) >= 3)
     with pytest.raises(SafetyRefusal, match="a broker is running"):
-        MetadataLogOnDisk(broker.log_dir, writable=True)
+        topic_in(broker.log_dir, writable=True)
     broker.stop()
     before = values_of(broker.log_dir)
 
-    log = MetadataLogOnDisk(broker.log_dir, writable=True)
+    log = topic_in(broker.log_dir, writable=True)
     for partition in before:
         log.append([(partition, value) for value in VALUES])
     log.close()

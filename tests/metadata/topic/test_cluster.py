@@ -13,9 +13,8 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.locallog import read_log_dirs
-from tierctl.metadata import open_metadata, open_metadata_topic
-from tierctl.metadata.base import METADATA_TOPIC, RemoteLogMetadataManager
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, open_topic
 from tierctl.model import (
     EpochEntry,
     LocalLog,
@@ -31,6 +30,7 @@ from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_
 
 from tests.kafka.cluster_topics import Open, missing, name_of, rows, values, whole
 from tests.metadata.events import FINISHED, segment_id, started
+from tests.metadata.topics import at, manager_at, topic_in
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -48,7 +48,7 @@ def checkpointed(broker: Broker, topic: str) -> int | None:
 
 class TestWhatBrokersWrote:
     def test_reads_the_same_as_the_log_on_disk(self, tiered: Broker, on: Open) -> None:
-        topic, disk = on(tiered), MetadataLogOnDisk(tiered.log_dir)
+        topic, disk = on(tiered), topic_in(tiered.log_dir)
         ends = topic.end_offsets()
         assert (topic.partition_count, topic.topic_id) == (METADATA_PARTITIONS, disk.topic_id)
         assert sum(ends.values()) >= 10
@@ -69,7 +69,7 @@ class TestWhatBrokersWrote:
                 assert rows(chunks) == everything[low : min(high, end)]
 
     def test_segments_are_those_in_the_store(self, tiered: Broker, tmp_path: Path) -> None:
-        manager = open_metadata(f"kafka://{tiered.bootstrap}", state_dir=tmp_path / "state")
+        manager = manager_at(f"kafka://{tiered.bootstrap}", state_dir=tmp_path / "state")
         state = manager.refresh()
         manager.close()
         topic_id = tiered.topic_id("tiered-a")
@@ -84,12 +84,12 @@ class TestWhatBrokersWrote:
         assert len(stored) >= 4
         assert state.quarantined == []
 
-        again = open_metadata(f"kafka://{tiered.bootstrap}", state_dir=tmp_path / "state")
+        again = manager_at(f"kafka://{tiered.bootstrap}", state_dir=tmp_path / "state")
         assert dict(again.refresh().read) == dict(state.read)
         again.close()
 
     def test_a_brokers_own_settings_lead_there(self, tiered: Broker) -> None:
-        topic = open_metadata_topic("kafka://", server_config=tiered.properties)
+        topic = open_topic(at("kafka://", config=tiered.properties))
         assert topic.partition_count == METADATA_PARTITIONS
         with pytest.raises(MetadataError, match="opened for reading only"):
             topic.append([(0, b"x")])
@@ -151,7 +151,7 @@ class TestPublishing:
         # Brokers write their checkpoints every few seconds; until then nothing counts as stable.
         tiered.wait_for("the high watermark's checkpoint", lambda: checkpointed(tiered, name) == 3500)
         (log,) = read_log_dirs([tiered.log_dir], select=lambda partition: partition.topic == name)
-        manager = open_metadata(f"kafka://{tiered.bootstrap}", writable=True)
+        manager = manager_at(f"kafka://{tiered.bootstrap}", writable=True)
         copied = copy_by_hand(log, open_tier(TierSpec(tiered.remote_dir.as_uri(), layout="kafka")), manager)
         manager.close()
         objects = {path.name for path in tiered.remote_dir.glob(f"*/{name}-0-{topic_id}/*")}
@@ -166,13 +166,13 @@ class TestPublishing:
     def test_own_events_are_read_back(self, tiered: Broker, tmp_path: Path) -> None:
         event = started(5, topic="published", partition=3)
         uri = f"kafka://{tiered.bootstrap}"
-        manager = open_metadata(uri, writable=True, state_dir=tmp_path / "state")
+        manager = manager_at(uri, writable=True, state_dir=tmp_path / "state")
         manager.add_remote_log_segment_metadata(event)
         segments = list(manager.list_remote_log_segments(event.topic_id_partition))
         manager.close()
         assert event in segments
 
-        other = open_metadata(uri)
+        other = manager_at(uri)
         other.refresh()
         assert event in list(other.list_remote_log_segments(event.topic_id_partition))
         other.close()
@@ -235,7 +235,7 @@ class TestTheTopicItself:
     def test_missing(self, brokers: Brokers) -> None:
         broker = brokers.shared("4.3.0", tiered=False)
         with pytest.raises(NotFoundError, match="has no topic __remote_log_metadata") as caught:
-            open_metadata(f"kafka://{broker.bootstrap}")
+            manager_at(f"kafka://{broker.bootstrap}")
         assert "is this the cluster" in str(caught.value.hint)
         assert METADATA_TOPIC not in broker.admin.list_topics(timeout=10).topics
 
@@ -248,10 +248,10 @@ class TestTheTopicItself:
             f"{prefix}.retention.ms=-1\n"
         )
         uri = f"kafka://{broker.bootstrap}"
-        topic = open_metadata_topic(uri, server_config=config, make_topic=True)
+        topic = open_topic(at(uri, config=config), if_missing=IfMissing.CREATE)
         try:
             assert topic.partition_count == 3
-            again = open_metadata_topic(uri, server_config=config, make_topic=True)
+            again = open_topic(at(uri, config=config), if_missing=IfMissing.CREATE)
             assert again.topic_id == topic.topic_id == broker.topic_id(METADATA_TOPIC)
             settings = broker.topic_settings(METADATA_TOPIC)
             wanted = ("cleanup.policy", "retention.ms", "min.insync.replicas", "remote.storage.enable")
@@ -259,7 +259,7 @@ class TestTheTopicItself:
             again.close()
             config.write_text(f"{prefix}.num.partitions=4\n")
             with pytest.raises(SafetyRefusal, match="has 3 partitions, expected are 4"):
-                open_metadata_topic(uri, server_config=config)
+                open_topic(at(uri, config=config))
         finally:
             topic.close()
             broker.delete_topic(METADATA_TOPIC)
@@ -287,7 +287,7 @@ class TestTheTopicItself:
         config.write_text("request.timeout.ms=1500\n")
         began = time.monotonic()
         with pytest.raises(MetadataError) as caught:
-            open_metadata("kafka://localhost:1", command_config=config)
+            manager_at("kafka://localhost:1", command_config=config)
         assert "refused" in caught.value.message
         assert time.monotonic() - began < 10
         assert caught.value.exit_code == 5
@@ -305,5 +305,5 @@ class TestTheTopicItself:
     )
     def test_no_address(self, uri: str) -> None:
         with pytest.raises(UsageError) as caught:
-            open_metadata(uri)
+            manager_at(uri)
         assert "pw" not in caught.value.message

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, SafetyRefusal
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.topic import MetadataTopic
 from tierctl.model import Uuid
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.batches.record_batch import (
@@ -20,6 +20,7 @@ from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, read_pa
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import started, update
+from tests.metadata.topics import topic_in
 from tests.support.kafka import KafkaRelease
 
 VALUES = [encode(event) for number in range(5) for event in (started(number), update(number))]
@@ -28,8 +29,8 @@ NOW_MS = 1_700_000_000_000
 LOG = "00000000000000000000.log"
 
 
-def open_log(folder: Path, *, writable: bool = True, **more: object) -> MetadataLogOnDisk:
-    return MetadataLogOnDisk(
+def open_log(folder: Path, *, writable: bool = True, **more: object) -> MetadataTopic:
+    return topic_in(
         folder,
         writable=writable,
         partition_count=3,
@@ -40,17 +41,17 @@ def open_log(folder: Path, *, writable: bool = True, **more: object) -> Metadata
 
 
 def values_of(
-    log: MetadataLogOnDisk, partition: int, start: int = 0, end: int | None = None
+    log: MetadataTopic, partition: int, start: int = 0, end: int | None = None
 ) -> list[bytes | None]:
     until = log.end_offsets()[partition] if end is None else end
     return [value for chunk in log.read(partition, start, until) for value in chunk.values.to_pylist()]
 
 
-def chunks_of(log: MetadataLogOnDisk, partition: int = 0) -> list[RecordChunk]:
+def chunks_of(log: MetadataTopic, partition: int = 0) -> list[RecordChunk]:
     return list(log.read(partition, 0, log.end_offsets()[partition]))
 
 
-def bad_of(log: MetadataLogOnDisk, partition: int = 0) -> list[tuple[int, int]]:
+def bad_of(log: MetadataTopic, partition: int = 0) -> list[tuple[int, int]]:
     return [(bad.offset, bad.next_offset) for chunk in chunks_of(log, partition) for bad in chunk.damage]
 
 
@@ -69,7 +70,7 @@ def segment(folder: Path, name: str = LOG, partition: int = 0) -> Path:
 
 class TestMaking:
     def test_default_is_fifty_partitions_as_a_broker_lays_them_out(self, tmp_path: Path) -> None:
-        log = MetadataLogOnDisk(tmp_path / "m", writable=True)
+        log = topic_in(tmp_path / "m", writable=True)
         assert log.partition_count == 50
         ids = set()
         for partition in range(50):
@@ -82,8 +83,8 @@ class TestMaking:
         assert ids == {log.topic_id}
 
     def test_reading_a_missing_folder_makes_nothing(self, tmp_path: Path) -> None:
-        log = MetadataLogOnDisk(tmp_path / "m")
-        assert (log.partition_count, log.exists, log.topic_id) == (50, False, None)
+        log = topic_in(tmp_path / "m")
+        assert (log.partition_count, log.topic_id) == (50, None)
         assert set(log.end_offsets().values()) == {0}
         assert list(log.read(7, 0, 0)) == []
         assert not (tmp_path / "m").exists()
@@ -142,10 +143,10 @@ class TestAppending:
 
     def test_continues_a_brokers_log_in_its_latest_epoch(self, writable: Callable[[str], Path]) -> None:
         folder = writable("tiered-cluster/before")
-        log = MetadataLogOnDisk(folder, writable=True)
+        log = topic_in(folder, writable=True)
         assert log.partition_count == 5
         assert log.append([(0, VALUES[0])]) == [16]
-        before, after = chunks_of(MetadataLogOnDisk(folder))[0].values.to_pylist()[-2:]
+        before, after = chunks_of(topic_in(folder))[0].values.to_pylist()[-2:]
         assert after == VALUES[0] != before
         data = segment(folder).read_bytes()
         # The batch's partition leader epoch, at byte 12 of its head.
@@ -269,7 +270,7 @@ class TestWhatOthersWrite:
 )
 def test_captured_logs_are_read_whole(capture: Callable[[str], Path], where: str) -> None:
     name, _, part = where.partition("/")
-    log = MetadataLogOnDisk(capture(name) / part)
+    log = topic_in(capture(name) / part)
     ends = log.end_offsets()
     assert sum(ends.values()) > 20
     for partition, end in ends.items():
@@ -293,7 +294,7 @@ class TestKafkaReadsIt:
         self, writable: Callable[[str], Path], kafka: KafkaRelease
     ) -> None:
         folder = writable("tiered-cluster/before")
-        log = MetadataLogOnDisk(folder, writable=True)
+        log = topic_in(folder, writable=True)
         log.append([(0, value) for value in VALUES])
         log.close()
         text = kafka.dump_log(segment(folder), "--remote-log-metadata-decoder")

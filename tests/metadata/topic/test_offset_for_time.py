@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.topic import open_topic
 from tierctl.metadata.topic.partition_log import PartitionLog
-from tierctl.metadata.topic.stored_log import MetadataLogReader
 from tierctl.wire.batches.record_batch import Record, encode_batch
 from tierctl.wire.files.indexes import TimeIndex, TimestampOffset
 
+from tests.metadata.topics import at
 from tests.spark.metadata_logs import topic_folders
 
 Batches = Sequence[Sequence[int]]
@@ -83,13 +83,11 @@ def test_a_segment_whose_index_says_nothing_is_read(tmp_path: Path, data: bytes)
     assert PartitionLog(folder, 0).offset_for_time(11) == 4
 
 
-@pytest.mark.parametrize("opened", [MetadataLogReader, MetadataLogOnDisk])
-def test_of_captured_logs(
-    capture: Callable[[str], Path], opened: type[MetadataLogReader | MetadataLogOnDisk]
-) -> None:
+@pytest.mark.parametrize("complete", [False, True])
+def test_of_captured_logs(capture: Callable[[str], Path], complete: bool) -> None:
     spared = 0
     for folder in topic_folders(capture("tiered-cluster")):
-        log = opened(folder)
+        log = open_topic(at(folder), complete=complete)
         for number, end in log.end_offsets().items():
             chunks = list(log.read(number, 0, end))
             times = {int(o): int(t) for c in chunks for o, t in zip(c.offsets, c.timestamps_ms, strict=True)}

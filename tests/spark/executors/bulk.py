@@ -4,13 +4,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
 from tierctl.spark.executors import fold, verify
 from tierctl.spark.executors import format as spark_format
 from tierctl.wire.metadata import encode
 
 from tests.cli.shell import Ran, tierctl
 from tests.metadata.events import started, update
+from tests.metadata.topics import topic_in
 
 Capture = Callable[[str], Path]
 
@@ -44,7 +44,7 @@ def assert_same(*args: object) -> Ran:
 
 def damaged(folder: Path) -> Path:
     """Bytes that hold no batch, a batch with a wrong CRC, nonsense as values, and an unfinished write."""
-    topic = MetadataLogOnDisk(folder, writable=True, partition_count=2)
+    topic = topic_in(folder, writable=True, partition_count=2)
     for number in range(12):
         value = b"\x63what" if number % 5 == 0 else encode(started(number))
         topic.append([(0, value), (1, encode(update(number)))])

@@ -13,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, EngineError, TierctlError, UsageError
 from tierctl.files import replace_durably
-from tierctl.metadata import open_metadata
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
-from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.model.location import TopicLocation
 from tierctl.spark.executors import serialization
 from tierctl.spark.executors.fold import SparkFold, fold_topic
 from tierctl.spark.executors.task import SLICE_BYTES
@@ -27,6 +25,7 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 from tests.conftest import vectors
 from tests.metadata.events import TOPIC_ID, started, update
 from tests.metadata.pictures import picture
+from tests.metadata.topics import manager_at, topic_in
 from tests.spark.executors.bulk import METADATA, Capture, small_pieces, within
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ COUNT = 6
 
 
 def folded_here(uri: str) -> TierState:
-    manager = open_metadata(uri)
+    manager = manager_at(uri)
     state = manager.refresh()
     manager.close()
     return state
@@ -48,7 +47,7 @@ def folded_here(uri: str) -> TierState:
 @pytest.mark.parametrize("place", METADATA)
 def test_captures(place: str, capture: Capture, spark: "SparkSession") -> None:
     uri = within(capture, place).as_uri()
-    assert picture(fold_topic(spark, uri)) == picture(folded_here(uri))
+    assert picture(fold_topic(spark, TopicLocation(uri=uri))) == picture(folded_here(uri))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +66,7 @@ def absurd(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if number == 1 and len(histories[number]) == 2:
             records.append((home, b"\x01nonsense"))
     folder = tmp_path_factory.mktemp("absurd")
-    topic = MetadataLogOnDisk(folder, writable=True, partition_count=COUNT)
+    topic = topic_in(folder, writable=True, partition_count=COUNT)
     topic.append(records)
     topic.close()
     return folder
@@ -80,12 +79,12 @@ def test_histories_with_all_that_is_wrong(absurd: Path, spark: "SparkSession", t
     assert here.quarantined
     assert here.anomaly_count
     assert any("in metadata partition" in q.error.message for q in here.quarantined)
-    assert picture(fold_topic(spark, uri)) == picture(here)
+    assert picture(fold_topic(spark, TopicLocation(uri=uri))) == picture(here)
     bulk = SparkFold(Executors(spark), TopicLocation(uri=uri))
     folders = [tmp_path / name for name in ("here", "there")]
     states = []
     for folder, how in zip(folders, (None, bulk), strict=True):
-        manager = open_metadata(uri, state_dir=folder, bulk=how)
+        manager = manager_at(uri, state_dir=folder, bulk=how)
         states.append(picture(manager.refresh()))
         manager.close()
     assert states[1] == states[0]
@@ -94,10 +93,10 @@ def test_histories_with_all_that_is_wrong(absurd: Path, spark: "SparkSession", t
 
 
 def test_it_goes_on_from_there(tmp_path: Path, spark: "SparkSession") -> None:
-    topic = MetadataLogOnDisk(tmp_path, writable=True, partition_count=COUNT)
+    topic = topic_in(tmp_path, writable=True, partition_count=COUNT)
     home = metadata_partition(TOPIC_ID, 0, COUNT)
     topic.append([(home, encode(started(0)))])
-    manager = open_metadata(
+    manager = manager_at(
         tmp_path.as_uri(), bulk=SparkFold(Executors(spark), TopicLocation(uri=tmp_path.as_uri()))
     )
     manager.refresh()
@@ -113,13 +112,13 @@ def test_an_executor_that_sees_other_files(there: bool, tmp_path: Path, spark: "
     """Nobody's metadata must not pass for none."""
     whole, other = tmp_path / "whole", tmp_path / "other"
     for folder, count in ((whole, 2), (other, 1)) if there else ((whole, 2),):
-        topic = MetadataLogOnDisk(folder, writable=True, partition_count=1)
+        topic = topic_in(folder, writable=True, partition_count=1)
         topic.append([(0, encode(started(number))) for number in range(count)])
         topic.close()
     bulk = SparkFold(Executors(spark), TopicLocation(uri=other.as_uri()))
     says = "up to offset 1 only" if there else str(other)
     with pytest.raises(EngineError if there else TierctlError, match=says) as e:
-        open_metadata(whole.as_uri(), bulk=bulk).refresh()
+        manager_at(whole, bulk=bulk).refresh()
     assert e.value.hint
 
 

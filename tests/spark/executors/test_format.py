@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tierctl.metadata.topic.splits import MetadataSplit
+from tierctl.metadata.topic import MetadataSplit
 from tierctl.spark.executors import format as spark_format
 
 from tests.cli.shell import tierctl

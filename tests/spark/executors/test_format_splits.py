@@ -3,14 +3,15 @@
 from pathlib import Path
 
 import pytest
-from tierctl.cli.format_input import TopicFolder
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
-from tierctl.metadata.topic.splits import TopicLocation, cut
+from tierctl.cli.format_input import TopicRecords
+from tierctl.metadata.topic import cut, open_topic
+from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.choice import Filter
 from tierctl.spark.executors.format import Rendering, Spans, render
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import started
+from tests.metadata.topics import topic_in
 from tests.spark.executors.bulk import METADATA, Capture, damaged, within
 
 
@@ -24,7 +25,7 @@ def _lines(folder: Path, spans: Spans, records: int) -> list[tuple[str, bool]]:
 
 
 def _spans(folder: Path, start: int = 0) -> Spans:
-    return TopicFolder(folder=folder, start_offset=start, on_torn=lambda _note: None).spans()
+    return TopicRecords(topic=open_topic(TopicLocation(uri=folder.as_uri())), start_offset=start).spans()
 
 
 @pytest.mark.parametrize("start", [0, 5])
@@ -37,7 +38,7 @@ def test_damage_is_told_of_once(start: int, tmp_path: Path) -> None:
 
 
 def test_segments_that_are_gone(tmp_path: Path) -> None:
-    topic = MetadataLogOnDisk(tmp_path, writable=True, partition_count=1, segment_bytes=600)
+    topic = topic_in(tmp_path, writable=True, partition_count=1, segment_bytes=600)
     for number in range(20):
         topic.append([(0, encode(started(number)))])
     topic.close()

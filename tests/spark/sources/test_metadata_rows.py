@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import NotFoundError, UsageError
-from tierctl.metadata.topic.splits import TopicLocation
 from tierctl.model import Uuid
+from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.event_splits import plan_splits
 from tierctl.spark.sources.metadata_rows import read_split
 from tierctl.spark.sources.predicates import Predicate
@@ -249,7 +249,7 @@ def test_a_user_partition_is_looked_for_where_brokers_put_it(tmp_path: Path) -> 
 
 
 def test_what_is_no_metadata_topic_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(NotFoundError, match="no __remote_log_metadata-N"):
+    with pytest.raises(NotFoundError, match="has no metadata topic"):
         rows(tmp_path)
     for uri in ("/tmp", "file://elsewhere/tmp", "kafka://host/path", "s4://bucket/x"):
         with pytest.raises(UsageError):

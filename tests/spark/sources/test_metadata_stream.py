@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import tierctl.spark
-from tierctl.metadata.base import METADATA_TOPIC
-from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.spark.sources.stream_progress import EARLIEST, LATEST, Progress, TopicNow
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import started
+from tests.metadata.topics import topic_in
 from tests.spark.metadata_logs import batches, write_log
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ class Stream:
 
     def append(self, *partitions: int) -> None:
         """An event for each of these metadata partitions, of which there are three at first."""
-        log = MetadataLogOnDisk(self.folder, writable=True, partition_count=3)
+        log = topic_in(self.folder, writable=True, partition_count=3)
         log.append([(partition, encode(started(number))) for number, partition in enumerate(partitions)])
         log.close()
 

@@ -10,7 +10,7 @@ import pytest
 import tierctl.spark
 from pyspark.sql import DataFrame
 from tierctl.errors import UsageError
-from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.event_splits import plan_splits
 from tierctl.spark.sources.metadata_options import SourceOptions
 from tierctl.spark.sources.metadata_rows import SCHEMA

@@ -17,7 +17,6 @@ from tierctl.errors import (
     SafetyRefusal,
     UsageError,
 )
-from tierctl.metadata import open_metadata
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
@@ -33,6 +32,7 @@ from tierctl.wire.aiven.custom_metadata import (
 )
 from tierctl.wire.aiven.manifest import read_manifest
 
+from tests.metadata.topics import manager_at
 from tests.storage.memory import MemoryStore
 from tests.storage.segments import data_in, metadata_of
 from tests.storage.tiers import local_tier
@@ -44,7 +44,7 @@ OVERHEAD_BYTES = 28
 
 
 def segments_of(root: Path) -> Iterator[RemoteLogSegmentMetadata]:
-    manager = open_metadata((root / "broker-logs").as_uri())
+    manager = manager_at(root / "broker-logs")
     for part in manager.refresh():
         yield from part.cache.list_remote_log_segments()
     manager.close()

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal
 from tierctl.files import BACKUP_SUFFIX, PLAIN, FileSystem, exclusive, replace_durably
-from tierctl.metadata.base import MetadataTopic
 from tierctl.metadata.state_dir.cache_file import (
     Extension,
     LoadedCache,
@@ -24,6 +23,7 @@ from tierctl.metadata.state_dir.cache_file import (
 )
 from tierctl.metadata.state_dir.cache_ledger import CacheInHand, CacheLedger
 from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest
+from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.model import TopicIdPartition
 from tierctl.state.fold import fold

@@ -1,4 +1,19 @@
 """The metadata topic `__remote_log_metadata` at any location: on disk, in a store, on a cluster.
 
-Other packages open it with `open_topic`.
+Other packages use `open_topic` and its contract `MetadataTopic`; executors read by `MetadataSplit`s.
 """
+
+from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
+from tierctl.metadata.topic.open import IfMissing, open_topic, topic_location
+from tierctl.metadata.topic.splits import MetadataSplit, cut, read_chunks
+
+__all__ = [
+    "METADATA_TOPIC",
+    "IfMissing",
+    "MetadataSplit",
+    "MetadataTopic",
+    "cut",
+    "open_topic",
+    "read_chunks",
+    "topic_location",
+]

@@ -1,26 +1,49 @@
 """`__remote_log_metadata` on a cluster, through confluent-kafka."""
 
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal
 from tierctl.kafka.extras import require
 from tierctl.kafka.topic_admin import TopicAdmin, TopicShape
 from tierctl.kafka.topic_publisher import TopicPublisher
 from tierctl.kafka.topic_reader import TopicReader
-from tierctl.kafka.topic_settings import MetadataClients, MetadataTopicSettings
-from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.server_properties import (
+    MetadataClients,
+    MetadataTopicSettings,
+    ServerSettings,
+    metadata_clients,
+)
+from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.model import Uuid
+from tierctl.model.location import TopicLocation
 from tierctl.wire.batches.chunks import RecordChunk
 
 
-class MetadataTopicOnCluster:
-    """MetadataTopic over a cluster; reads and appends may come from several threads.
+def open_on_cluster(location: TopicLocation, *, writable: bool, create: bool) -> "ClusterTopic":
+    """Open the topic at a kafka:// location; `create` makes a missing topic with the settings in its files.
 
-    Reading assigns partitions and joins no group. With `make` a topic that is missing is made first.
-    `expected_partitions` is what the brokers were configured with. Every call raises SafetyRefusal when the
-    topic's id or partition count is no longer what it was: events would go where nobody looks for them.
-    Raises NotFoundError when there is no metadata topic, AuthenticationError (`writable`, and we may not
-    write), MetadataError, and UsageError for settings that can't work.
+    Raises UsageError for settings that cannot work, and the errors of ClusterTopic.
+    """
+    config, command_config = location.config, location.command_config
+    server = ServerSettings.from_properties({}) if config is None else ServerSettings.read(Path(config))
+    own_settings = None if command_config is None else Path(command_config)
+    return ClusterTopic(
+        metadata_clients(location.servers, own_settings, server),
+        writable=writable,
+        create=server.topic if create else None,
+        expected_partitions=server.expected_partitions,
+    )
+
+
+class ClusterTopic:
+    """Implement MetadataTopic over a cluster; several threads may read and append at the same time.
+
+    Reading assigns partitions and joins no consumer group. A missing topic is created with the settings
+    `create`, if given. `expected_partitions` is the partition count in the brokers' configuration. Each call
+    raises SafetyRefusal if the topic's id or partition count has changed, because events would then go to
+    partitions that brokers do not read. Raises NotFoundError if the topic is missing, AuthenticationError
+    if `writable` and writing is not allowed, and MetadataError.
     """
 
     def __init__(
@@ -28,7 +51,7 @@ class MetadataTopicOnCluster:
         clients: MetadataClients,
         *,
         writable: bool = False,
-        make: MetadataTopicSettings | None = None,
+        create: MetadataTopicSettings | None = None,
         expected_partitions: int | None = None,
         topic: str = METADATA_TOPIC,
     ) -> None:
@@ -39,9 +62,11 @@ class MetadataTopicOnCluster:
         self._admin = TopicAdmin(clients.admin)
         self._reader = TopicReader(clients.consumer, topic)
         self._publisher = TopicPublisher(clients.producer, topic)
-        self._shape = self._find(make)
+        if create is not None and not self._admin.exists(topic):
+            self._create(create)
+        self._shape = self._find()
         if writable:
-            # Before anything else is done, not when the first event comes to be published.
+            # Checked now, so that a missing right stops the run before its first side effect.
             self._admin.require(topic, "Read", "Write")
         if expected_partitions not in {None, self._shape.partition_count}:
             raise SafetyRefusal(
@@ -49,9 +74,21 @@ class MetadataTopicOnCluster:
                 hint="the count decides where events are: set remote.log.metadata.topic.num.partitions to it",
             )
 
-    def _find(self, make: MetadataTopicSettings | None) -> TopicShape:
-        if make is not None and not self._admin.exists(self._topic):
-            self._admin.create(self._topic, make)
+    def _create(self, settings: MetadataTopicSettings) -> None:
+        # Source: TopicBasedRemoteLogMetadataManager.createRemoteLogMetadataTopicRequest.
+        self._admin.create(
+            self._topic,
+            partition_count=settings.num_partitions,
+            replication_factor=settings.replication_factor,
+            settings={
+                "cleanup.policy": "delete",
+                "retention.ms": str(settings.retention_ms),
+                "min.insync.replicas": str(settings.min_isr),
+                "remote.storage.enable": "false",
+            },
+        )
+
+    def _find(self) -> TopicShape:
         try:
             return self._admin.shape(self._topic)
         except NotFoundError:
@@ -62,33 +99,36 @@ class MetadataTopicOnCluster:
 
     @property
     def partition_count(self) -> int:
-        """MetadataTopic.partition_count."""
+        """Implement `MetadataTopic.partition_count`."""
         return self._shape.partition_count
 
     @property
     def topic_id(self) -> Uuid | None:
-        """MetadataTopic.topic_id."""
+        """Implement `MetadataTopic.topic_id`."""
         return self._shape.topic_id
 
     def beginning_offsets(self) -> dict[int, int]:
-        """MetadataTopic.beginning_offsets, of all partitions in one call."""
+        """Implement `MetadataTopic.beginning_offsets` with one request for all partitions."""
         return self._admin.offsets(self._topic, self.partition_count, latest=False)
 
     def end_offsets(self) -> dict[int, int]:
-        """MetadataTopic.end_offsets, of all partitions in one call: their high watermarks."""
+        """Implement `MetadataTopic.end_offsets`: the high watermarks, with one request for all partitions."""
         self._check_unchanged()
         return self._admin.offsets(self._topic, self.partition_count, latest=True)
 
     def offsets_for_time(self, partitions: Collection[int], timestamp_ms: int) -> dict[int, int]:
-        """MetadataTopic.offsets_for_time, in one call."""
+        """Implement `MetadataTopic.offsets_for_time` with one request."""
         return self._admin.offsets_for_time(self._topic, partitions, timestamp_ms)
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
-        """MetadataTopic.read; raises MetadataError when the cluster serves nothing for too long."""
+        """Implement `MetadataTopic.read`; raise MetadataError if no records arrive before a timeout."""
         return self._reader.read(partition, start_offset, end_offset)
 
     def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
-        """MetadataTopic.append; MetadataWriteFailed and MetadataWriteUnknown tell what a failure means."""
+        """Implement `MetadataTopic.append`.
+
+        Raises MetadataWriteFailed if no record was written, MetadataWriteUnknown if some may have been.
+        """
         if not self._writable:
             raise MetadataError(f"{self._topic} on {self._where} was opened for reading only")
         self._check_unchanged()
@@ -100,10 +140,10 @@ class MetadataTopicOnCluster:
             raise SafetyRefusal(
                 f"{self._topic} has id {found.topic_id} and {found.partition_count} partitions now; it had "
                 f"{self._shape.topic_id} and {self._shape.partition_count} when this run began",
-                hint="it was changed or made anew: nothing more is done; look at it before running again",
+                hint="the topic was changed or created again: check it before you run this command again",
             )
 
     def close(self) -> None:
-        """MetadataTopic.close."""
+        """Implement `MetadataTopic.close`."""
         self._reader.close()
         self._publisher.close()

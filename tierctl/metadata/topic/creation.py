@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tierctl.files import TEMP_SUFFIX, FileSystem, write_durably
-from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.metadata.topic.partition_writer import EPOCHS_FILE
 from tierctl.model import EpochEntry, Uuid
 from tierctl.wire.files.checkpoints import (

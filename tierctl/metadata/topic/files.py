@@ -1,4 +1,4 @@
-"""Where the files of a metadata log lie: on this machine's disks, or wherever else somebody can open them."""
+"""Files of a metadata log, on this machine's disks or in another file system."""
 
 import os
 from pathlib import Path
@@ -8,25 +8,34 @@ from tierctl.wire.batches.windows import LogBytes
 
 
 class LogFiles(Protocol):
-    """Folders of files, by paths that mean something to it alone.
-
-    Raises OSError, or errors of ours.
-    """
+    """Read folders and files by path. Every method raises OSError or a TierctlError."""
 
     def folders(self, folder: Path) -> list[str]:
-        """Names of the folders in a folder; none when it is not there."""
+        """Return the names of the folders in `folder`; an empty list if `folder` does not exist."""
         ...
 
     def names(self, folder: Path) -> list[str]:
-        """Names of what is in a folder; an error when it is not there."""
+        """Return the names of the files in `folder`."""
         ...
 
     def open(self, path: Path) -> LogBytes:
-        """A file for reading."""
+        """Open a file for reading."""
         ...
 
     def content(self, path: Path) -> bytes | None:
-        """All of a small file, None when it is not there."""
+        """Return the whole content of a small file, None if the file does not exist."""
+        ...
+
+    def name_of(self, path: Path) -> str:
+        """Return the name of a file or folder for messages: a path or a URI."""
+        ...
+
+    def refresh(self, folder: Path) -> None:
+        """Forget the listing of `folder`, so that the next call lists the folder again."""
+        ...
+
+    def close(self) -> None:
+        """Release connections."""
         ...
 
 
@@ -51,23 +60,36 @@ class _LocalBytes:
 
 
 class LocalFiles:
-    """LogFiles by paths of this machine; files are read, not mapped, as a writer may cut them. OSError."""
+    """Implement LogFiles over this machine's disks; every method raises OSError.
+
+    Files are read, not mapped into memory, because a writer may truncate them.
+    """
 
     def folders(self, folder: Path) -> list[str]:
-        """LogFiles.folders."""
+        """Implement `LogFiles.folders`."""
         return [entry.name for entry in os.scandir(folder) if entry.is_dir()] if folder.is_dir() else []
 
     def names(self, folder: Path) -> list[str]:
-        """LogFiles.names."""
+        """Implement `LogFiles.names`."""
         return os.listdir(folder)  # noqa: PTH208 - names are wanted, not paths
 
     def open(self, path: Path) -> LogBytes:
-        """LogFiles.open."""
+        """Implement `LogFiles.open`."""
         return _LocalBytes(path)
 
     def content(self, path: Path) -> bytes | None:
-        """LogFiles.content."""
+        """Implement `LogFiles.content`."""
         return path.read_bytes() if path.is_file() else None
+
+    def name_of(self, path: Path) -> str:
+        """Implement `LogFiles.name_of`."""
+        return str(path)
+
+    def refresh(self, folder: Path) -> None:
+        """Implement `LogFiles.refresh`; nothing is kept."""
+
+    def close(self) -> None:
+        """Implement `LogFiles.close`; nothing is open."""
 
 
 LOCAL = LocalFiles()

@@ -1,80 +1,129 @@
-"""Opens the metadata topic that `--metadata` names."""
+"""Opens the metadata topic at any location; no other module may open one."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from tierctl.errors import UsageError
+from tierctl.metadata.topic.base import MetadataTopic
+from tierctl.metadata.topic.creation import make_topic
+from tierctl.metadata.topic.disk_errors import translated
+from tierctl.metadata.topic.folder import FolderTopic, partitions_in
+from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
+from tierctl.metadata.topic.segment_file import SegmentFile
+from tierctl.metadata.topic.store_files import StoreFiles
+from tierctl.model.location import TopicLocation
+from tierctl.storage.stores import SCHEMES, open_store, store_uri
 
-if TYPE_CHECKING:
-    from tierctl.metadata.base import MetadataTopic
 
-_EXPECTED = "expected file:///dir or kafka://host:port"
+class IfMissing(StrEnum):
+    """What `open_topic` does where there is no metadata topic.
+
+    FAIL raises NotFoundError. EMPTY reads a folder without partitions as an empty topic. CREATE, for
+    writing, makes the topic.
+    """
+
+    FAIL = "fail"
+    EMPTY = "empty"
+    CREATE = "create"
 
 
-def open_metadata_topic(
-    uri: str,
+def topic_location(
+    option: str, given: str, *, command_config: Path | None = None, config: Path | None = None
+) -> TopicLocation:
+    """Return the location that an operator gave as the value of `option`: a URI or a plain path.
+
+    Raises UsageError for an unknown scheme.
+    """
+    scheme = urlsplit(given).scheme if ":" in given.split("/", 1)[0] else "file"
+    if scheme not in {"kafka", *SCHEMES}:
+        raise UsageError(
+            f"{option} {given}: unknown scheme {scheme!r}",
+            hint=f"use kafka://host:port, file:///dir, or a store: {', '.join(SCHEMES)}",
+        )
+    return TopicLocation(
+        uri=given if scheme == "kafka" else store_uri(option, given),
+        command_config=None if command_config is None else str(command_config.absolute()),
+        config=None if config is None else str(config.absolute()),
+    )
+
+
+def open_topic(
+    location: TopicLocation,
     *,
     writable: bool = False,
-    command_config: Path | None = None,
-    server_config: Path | None = None,
-    make_topic: bool = False,
+    complete: bool = False,
+    if_missing: IfMissing = IfMissing.FAIL,
     on_torn: Callable[[str], None] | None = None,
-) -> "MetadataTopic":
-    """The metadata topic at `uri`: file:///dir, or kafka://host:port[,host:port…].
+    folder: FolderSettings | None = None,
+) -> MetadataTopic:
+    """Open the metadata topic at `location`; the caller closes it.
 
-    A folder without metadata partitions reads as an empty topic of 50; opened `writable` they are made. On a
-    cluster `command_config` is Kafka's client .properties, `server_config` a broker's own server.properties,
-    and `make_topic` makes a topic that is missing, with the settings in there or KIP-405's.
-    `on_torn` is told of logs in the folder that end in an unfinished write.
-    kafka:// without servers means those in the files. Raises UsageError, LockedError, SafetyRefusal,
-    CorruptInputError, NotFoundError, AuthenticationError, MetadataError.
+    Reading accepts a folder with only some of the partitions unless `complete`: a state may be folded only
+    from a complete topic, because the number of partitions decides which events each has. Writing needs a
+    folder or a cluster and a complete topic; in a folder it takes the writer's lock. `on_torn` receives a
+    message for each log in a folder that ends in an unfinished write. `folder` has settings for writing in a
+    folder; a topic that is made on a cluster has the settings of `location.config`.
+
+    Raises UsageError (also for writing to a location that can only be read), NotFoundError,
+    CorruptInputError, LockedError, SafetyRefusal, AuthenticationError, MetadataError, and
+    RemoteStorageError for an object store.
     """
-    parts = _parts(uri)
-    if parts.scheme == "kafka" and parts.path in {"", "/"}:
-        return _on_cluster(parts.netloc, writable, command_config, server_config, make_topic)
-    from tierctl.metadata.topic.local_log import MetadataLogOnDisk
+    if location.is_on_cluster:
+        return _on_cluster(location, writable=writable, create=if_missing is IfMissing.CREATE)
+    path = None if location.is_in_store else location.path
+    if path is not None and not path.is_file():
+        settings = FolderSettings() if folder is None else folder
+        if writable:
+            return _writable_folder(path, settings, if_missing, on_torn)
+        empty_count = None if if_missing is IfMissing.FAIL else settings.partition_count
+        return FolderTopic(path, complete=complete, empty_count=empty_count, on_torn=on_torn)
+    if writable:
+        raise UsageError(
+            f"the metadata topic at {location.uri} can only be read",
+            hint="a topic in a folder (file:///dir) or on a cluster (kafka://host:port) can be written",
+        )
+    if path is None:
+        return _in_store(location, complete=complete, on_torn=on_torn)
+    if complete:
+        raise UsageError(
+            f"{path} is one segment file: this command needs all partitions of the metadata topic",
+            hint="name the folder that contains the __remote_log_metadata-N folders",
+        )
+    return FolderTopic(path.parent, files=SegmentFile(path), on_torn=on_torn)
 
-    return MetadataLogOnDisk(local_folder(uri), writable=writable, on_torn=on_torn)
+
+def _writable_folder(
+    folder: Path, settings: FolderSettings, if_missing: IfMissing, on_torn: Callable[[str], None] | None
+) -> FolderTopic:
+    if if_missing is not IfMissing.CREATE:
+        # Raises NotFoundError before the writer makes a folder for its lock.
+        FolderTopic(folder).close()
+    with ExitStack() as opened:
+        writer = FolderWriter(folder, settings)
+        opened.callback(writer.close)
+        with translated(f"opening {folder}"):
+            numbers = partitions_in(folder)
+            make_topic(folder, numbers, settings.partition_count, settings.new_topic_id, fs=settings.fs)
+        topic = FolderTopic(folder, complete=True, on_torn=on_torn, writer=writer)
+        opened.pop_all()
+    return topic
 
 
-def local_folder(uri: str) -> Path:
-    """The folder that file:///dir names; UsageError for any other URI."""
-    parts = _parts(uri)
-    if parts.scheme != "file" or parts.netloc not in {"", "localhost"} or not parts.path:
-        raise UsageError(f"not a metadata topic: {uri!r}", hint=_EXPECTED)
-    return Path(unquote(parts.path))
+def _in_store(
+    location: TopicLocation, *, complete: bool, on_torn: Callable[[str], None] | None
+) -> FolderTopic:
+    with ExitStack() as opened:
+        files = StoreFiles(open_store(location.uri))
+        opened.callback(files.close)
+        topic = FolderTopic(Path(), files=files, complete=complete, on_torn=on_torn)
+        opened.pop_all()
+    return topic
 
 
-def _parts(uri: str) -> SplitResult:
-    try:
-        return urlsplit(uri)
-    except ValueError as e:
-        raise UsageError(f"not a metadata topic: {e}", hint=_EXPECTED) from None
+def _on_cluster(location: TopicLocation, *, writable: bool, create: bool) -> MetadataTopic:
+    from tierctl.metadata.topic.cluster import open_on_cluster
 
-
-def _on_cluster(
-    servers: str, writable: bool, command_config: Path | None, server_config: Path | None, make_topic: bool
-) -> "MetadataTopic":
-    from tierctl.kafka.client_settings import ClientSettings, read_properties
-    from tierctl.kafka.server_properties import ServerSettings, at_servers
-    from tierctl.kafka.topic_settings import MetadataClients
-    from tierctl.metadata.topic.cluster import MetadataTopicOnCluster
-
-    server = (
-        ServerSettings.from_properties({}) if server_config is None else ServerSettings.read(server_config)
-    )
-    clients = server.clients
-    if command_config is not None:
-        own = ClientSettings.from_properties(read_properties(command_config), str(command_config))
-        found = ",".join(own.bootstrap_servers or clients.admin.bootstrap_servers)
-        clients = at_servers(MetadataClients.same(own), found, str(command_config))
-    if servers:
-        clients = at_servers(clients, servers, "--metadata")
-    return MetadataTopicOnCluster(
-        clients,
-        writable=writable,
-        make=server.topic if make_topic else None,
-        expected_partitions=server.expected_partitions,
-    )
+    return open_on_cluster(location, writable=writable, create=create)

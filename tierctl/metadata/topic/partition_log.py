@@ -64,6 +64,9 @@ class PartitionLog:
         """A segment's log file."""
         return self.folder / f"{segment_base:020d}.log"
 
+    def _name_of(self, segment_base: int) -> str:
+        return self._files.name_of(self.path(segment_base))
+
     def beginning_offset(self) -> int:
         """The first offset a broker would serve."""
         return max(self.log_start_offset, next(iter(self.segments()), 0))
@@ -94,7 +97,7 @@ class PartitionLog:
             torn, bad = window.heads.torn, window.heads.bad
             damage = None
             if bad and bad[-1].next_offset is None:
-                damage = bad[-1].error.within(str(self.path(tail.segment_base)), base=window.position)
+                damage = bad[-1].error.within(self._name_of(tail.segment_base), base=window.position)
             tail = Tail(
                 tail.segment_base,
                 window.good_end if len(window.heads) else tail.position,
@@ -111,7 +114,7 @@ class PartitionLog:
             return None
         path = self.path(tail.segment_base)
         with closing(self._files.open(path)) as file:
-            return torn_note(file, path, tail.position, tail.torn_bytes)
+            return torn_note(file, self._name_of(tail.segment_base), tail.position, tail.torn_bytes)
 
     def offset_for_time(self, timestamp_ms: int) -> int:
         """An offset before which all records are earlier, by the time indexes and what lies behind them.
@@ -162,7 +165,7 @@ class PartitionLog:
     def _read_segment(
         self, base: int, following: int | None, start_offset: int, end_offset: int
     ) -> Iterator[RecordChunk]:
-        source = str(self.path(base))
+        source = self._name_of(base)
         reached = base
         with closing(self._files.open(self.path(base))) as file:
             # From the record before, so that nothing between the two goes unseen.

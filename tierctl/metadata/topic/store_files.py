@@ -1,59 +1,78 @@
-"""Segment files of the metadata topic in a store of objects, as the metadata room reads files."""
+"""Files of a metadata log in an object store."""
 
 from pathlib import Path
 
 from tierctl.errors import RemoteResourceNotFound
-from tierctl.metadata.base import METADATA_TOPIC
+from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.storage.stores import ObjectStore
 from tierctl.wire.batches.windows import LogBytes
 
 
-class StoredFiles:
-    """LogFiles over what lies below a store's root, of one metadata partition or all; paths are relative.
+class StoreFiles:
+    """Implement LogFiles over the objects of `store`; paths are relative to the store's root.
 
-    What was listed is believed until `folders` is asked. Raises RemoteStorageError.
+    The listing of a folder is kept until `refresh` or `folders`. Every method raises RemoteStorageError.
     """
 
-    def __init__(self, store: ObjectStore, metadata_partition: int | None = None) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._prefix = (
-            f"{METADATA_TOPIC}-" if metadata_partition is None else f"{METADATA_TOPIC}-{metadata_partition}/"
-        )
-        self._sizes_bytes: dict[Path, int] | None = None
+        self._listed: dict[Path, dict[str, int]] = {}
 
     def folders(self, folder: Path) -> list[str]:
-        """LogFiles.folders."""
-        self._sizes_bytes = None
-        return list({path.parent.name for path in self._listed() if path.parent.parent == folder})
+        """Implement `LogFiles.folders` for partition folders; list every partition with one request."""
+        self._listed = {}
+        self._list((folder / f"{METADATA_TOPIC}-").as_posix())
+        return [found.name for found in self._listed if found.parent == folder]
 
     def names(self, folder: Path) -> list[str]:
-        """LogFiles.names."""
-        return [path.name for path in self._listed() if path.parent == folder]
+        """Implement `LogFiles.names`; a folder that does not exist has no names."""
+        return list(self._sizes_bytes(folder))
 
     def open(self, path: Path) -> LogBytes:
-        """LogFiles.open."""
-        if path not in self._listed():
-            raise RemoteResourceNotFound(f"{self._store.name_of(path.as_posix())} is not there")
-        return _StoredBytes(self._store, path.as_posix(), self._listed()[path])
+        """Implement `LogFiles.open`; RemoteResourceNotFound if there is no such object."""
+        size_bytes = self._sizes_bytes(path.parent).get(path.name)
+        if size_bytes is None:
+            raise RemoteResourceNotFound(f"{self.name_of(path)} does not exist")
+        return _StoredBytes(self._store, path.as_posix(), size_bytes)
 
     def content(self, path: Path) -> bytes | None:
-        """LogFiles.content."""
+        """Implement `LogFiles.content`."""
         key = path.as_posix()
-        is_there = path in self._listed() if key.startswith(self._prefix) else self._store.sizes_bytes([key])
-        if not is_there:
+        is_of_partition = path.parent.name.startswith(f"{METADATA_TOPIC}-")
+        exists = (
+            path.name in self._sizes_bytes(path.parent) if is_of_partition else self._store.sizes_bytes([key])
+        )
+        if not exists:
             return None
         with self._store.open(key) as stream:
             return stream.read()
 
-    def _listed(self) -> dict[Path, int]:
-        if self._sizes_bytes is None:
-            found = self._store.list_objects(self._prefix)
-            self._sizes_bytes = {Path(each.key): each.size_bytes for each in found}
-        return self._sizes_bytes
+    def name_of(self, path: Path) -> str:
+        """Implement `LogFiles.name_of`."""
+        return self._store.name_of("" if path == Path() else path.as_posix())
+
+    def refresh(self, folder: Path) -> None:
+        """Implement `LogFiles.refresh`."""
+        self._listed.pop(folder, None)
+
+    def close(self) -> None:
+        """Implement `LogFiles.close`."""
+        self._store.close()
+
+    def _sizes_bytes(self, folder: Path) -> dict[str, int]:
+        if folder not in self._listed:
+            self._listed[folder] = {}
+            self._list(f"{folder.as_posix()}/")
+        return self._listed[folder]
+
+    def _list(self, prefix: str) -> None:
+        for found in self._store.list_objects(prefix):
+            path = Path(found.key)
+            self._listed.setdefault(path.parent, {})[path.name] = found.size_bytes
 
 
 class _StoredBytes:
-    """An object, which is as long as it was when it was listed."""
+    """Read an object; its size is the one that was listed."""
 
     def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
         self._store = store
@@ -72,4 +91,4 @@ class _StoredBytes:
             return stream.read()
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Release nothing: each read opens its own stream."""

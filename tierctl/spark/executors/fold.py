@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from tierctl.errors import EngineError
-from tierctl.metadata.open import open_metadata
+from tierctl.metadata import open_metadata
 from tierctl.metadata.parallel_fold import FoldedPiece, FoldPiece, fold_piece
-from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.resources import shared_topic
 from tierctl.spark.executors.transport import Executors
 from tierctl.state.tier import TierState
@@ -54,28 +53,11 @@ def _events(piece: FoldPiece) -> int:
     return piece.left
 
 
-def fold_topic(
-    spark: SparkSession,
-    uri: str,
-    *,
-    command_config: Path | None = None,
-    server_config: Path | None = None,
-    tasks_max: int | None = None,
-) -> TierState:
-    """Return the state of the topic at `uri`, folded on executors; no state directory is used.
+def fold_topic(spark: SparkSession, location: TopicLocation, *, tasks_max: int | None = None) -> TierState:
+    """Return the state of the topic at `location`, folded on executors; no state directory is used.
 
     Raises as `open_metadata`, and EngineError if Spark fails.
     """
-    location = TopicLocation(
-        uri=uri,
-        command_config=None if command_config is None else str(command_config),
-        config=None if server_config is None else str(server_config),
-    )
-    manager = open_metadata(
-        uri,
-        command_config=command_config,
-        server_config=server_config,
-        bulk=SparkFold(Executors(spark, tasks_max), location),
-    )
-    with closing(manager):
+    bulk = SparkFold(Executors(spark, tasks_max), location)
+    with closing(open_metadata(location, bulk=bulk)) as manager:
         return manager.refresh()

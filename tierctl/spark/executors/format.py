@@ -11,7 +11,8 @@ from itertools import islice
 from threading import Event
 
 from tierctl.errors import EngineError
-from tierctl.metadata.topic.splits import MetadataSplit, TopicLocation, cut, read_chunks
+from tierctl.metadata.topic import MetadataSplit, cut, read_chunks
+from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.choice import Filter
 from tierctl.report.formatters.chunks import from_chunk
 from tierctl.report.formatters.pages import Page, Printer

@@ -6,8 +6,8 @@ Opening a client is expensive, and a client belongs to the process that opened i
 import pickle
 from functools import lru_cache
 
-from tierctl.metadata.base import MetadataTopic
-from tierctl.metadata.topic.splits import TopicLocation, open_topic
+from tierctl.metadata.topic import MetadataTopic, open_topic
+from tierctl.model.location import TopicLocation
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 

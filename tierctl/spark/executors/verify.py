@@ -11,7 +11,7 @@ import numpy as np
 
 from tierctl.errors import EngineError
 from tierctl.metadata.deleted_segments import deleted_segment_ids
-from tierctl.metadata.topic.splits import TopicLocation
+from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.fold import LEAST_EVENTS
 from tierctl.spark.executors.resources import shared_tier, shared_topic
 from tierctl.spark.executors.transport import Executors, Input

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from contextlib import closing
 from dataclasses import dataclass
 
-from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT, MetadataSplit, TopicLocation, cut, open_topic
+from tierctl.metadata.topic import MetadataSplit, cut, open_topic
+from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT
+from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.metadata_pruning import wanted_offsets, wanted_partitions
 from tierctl.spark.sources.predicates import Predicate
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Self
 
 from tierctl.errors import UsageError
+from tierctl.metadata.topic import topic_location
 from tierctl.model import IsolationLevel, Selection, Uuid
+from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.times import parse_time_ms
-from tierctl.model.uris import folder_of
 from tierctl.read.parallel.task_planner import SPLIT_BYTES
 from tierctl.storage import LAYOUTS, store_uri
 
@@ -35,7 +36,7 @@ class Mode(StrEnum):
 class LogOptions:
     """What is read and how; nothing secret is in it."""
 
-    metadata_uri: str
+    metadata: TopicLocation
     remote_uri: str
     layout: str | None
     log_dirs: tuple[Path, ...]
@@ -63,7 +64,12 @@ class LogOptions:
         metadata = _required(given, "metadata")
         is_on_cluster = metadata.startswith("kafka:")
         return cls(
-            metadata_uri=metadata if is_on_cluster else folder_of("option metadata", metadata).as_uri(),
+            metadata=topic_location(
+                "option metadata",
+                metadata,
+                command_config=_path(given, "command_config"),
+                config=_path(given, "config"),
+            ),
             remote_uri=store_uri("option remote", _required(given, "remote")),
             layout=_one_of(given, "layout", LAYOUTS),
             log_dirs=tuple(Path(each) for each in _several(given, "log_dir")),

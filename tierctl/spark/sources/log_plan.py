@@ -9,9 +9,8 @@ from tierctl.errors import TierctlError
 from tierctl.kafka.cluster import Cluster
 from tierctl.locallog import read_log_dirs, read_properties
 from tierctl.metadata import open_metadata
-from tierctl.metadata.topic.local_log import require_topic
+from tierctl.metadata.server_properties import cluster_client
 from tierctl.model import IsolationLevel
-from tierctl.model.uris import folder_of
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
 from tierctl.read.parallel.task import ReadTask, TimestampRange
@@ -151,15 +150,7 @@ class _Plan:
         )
 
     def _state(self) -> TierState:
-        options = self._options
-        if not options.metadata_uri.startswith("kafka:"):
-            require_topic(folder_of("option metadata", options.metadata_uri))
-        manager = open_metadata(
-            options.metadata_uri,
-            state_dir=options.state_dir,
-            command_config=options.command_config,
-            server_config=options.config,
-        )
+        manager = open_metadata(self._options.metadata, state_dir=self._options.state_dir)
         self._opened.callback(manager.close)
         return manager.refresh()
 
@@ -172,8 +163,10 @@ class _Plan:
         options = self._options
         if options.bootstrap_server is None:
             return None
-        cluster = Cluster.open(
-            options.bootstrap_server, command_config=options.command_config, server_config=options.config
+        cluster = Cluster(
+            cluster_client(
+                options.bootstrap_server, command_config=options.command_config, server_config=options.config
+            )
         )
         self._opened.callback(cluster.close)
         return cluster

@@ -3,13 +3,15 @@
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from tierctl.errors import UsageError
-from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT, TopicLocation
+from tierctl.metadata.topic import topic_location
+from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT
+from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.stream_progress import EARLIEST, LATEST
-from tierctl.storage import store_uri
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
 _NARROWING: dict[str, Callable[[str], Any]] = {
@@ -55,10 +57,11 @@ class SourceOptions:
             )
         start = given.get("starting_offsets", "earliest").strip()
         return cls(
-            location=TopicLocation(
-                uri=uri if uri.startswith("kafka:") else store_uri("option metadata", uri),
-                command_config=given.get("command_config"),
-                config=given.get("config"),
+            location=topic_location(
+                "option metadata",
+                uri,
+                command_config=_path(given, "command_config"),
+                config=_path(given, "config"),
             ),
             predicates=tuple(
                 _predicate(name, given[name], kind) for name, kind in _NARROWING.items() if name in given
@@ -69,6 +72,10 @@ class SourceOptions:
             max_offsets_per_trigger=_count(given, "max_offsets_per_trigger"),
             fail_on_data_loss=_flag(given, "fail_on_data_loss", otherwise=True),
         )
+
+
+def _path(given: Mapping[str, str], name: str) -> Path | None:
+    return Path(given[name]) if given.get(name) else None
 
 
 def _predicate(name: str, text: str, kind: Callable[[str], Any]) -> Predicate:

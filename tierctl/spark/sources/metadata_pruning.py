@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from tierctl.errors import UsageError
-from tierctl.metadata.base import MetadataTopic
+from tierctl.metadata.topic import MetadataTopic
 from tierctl.metadata.user_partitions import strays
 from tierctl.model import Uuid
 from tierctl.spark.sources.predicates import Predicate, mask_of

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tierctl.metadata.topic.splits import MetadataSplit, read_chunks
+from tierctl.metadata.topic import MetadataSplit, read_chunks
 from tierctl.report.formatters.text import id_text
 from tierctl.spark.sources.event_splits import EventSplit
 from tierctl.spark.sources.predicates import Predicate, mask_of

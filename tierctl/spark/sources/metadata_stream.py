@@ -15,8 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tierctl.errors import MetadataError, SafetyRefusal
-from tierctl.metadata.base import MetadataTopic
-from tierctl.metadata.topic.splits import cut, open_topic
+from tierctl.metadata.topic import MetadataTopic, cut, open_topic
 from tierctl.spark.sources.event_splits import event_splits
 from tierctl.spark.sources.metadata_options import SourceOptions
 from tierctl.spark.sources.metadata_rows import read_split

@@ -3,7 +3,6 @@
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Protocol
 
 from tierctl.wire.batches.head_columns import HeadColumns, scan_heads
@@ -86,13 +85,16 @@ def scan_windows(
         span = window_bytes
 
 
-def torn_note(file: LogBytes, path: Path, position: int, size_bytes: int) -> str | None:
-    """A line about an unfinished write from `position` on; None for zeros that were allocated ahead."""
+def torn_note(file: LogBytes, source: str, position: int, size_bytes: int) -> str | None:
+    """Return a message about an unfinished write at `position` of the file `source`.
+
+    Return None for zeros that a broker allocated ahead.
+    """
     if size_bytes >= HEAD_SIZE and not any(file.read(position, HEAD_SIZE)):
         return None
     return (
-        f"{path} ends in {size_bytes} bytes, from byte {position} on, of a batch that was not written to its "
-        "end: they are left out, as a broker leaves them out when it starts"
+        f"{source} ends in {size_bytes} bytes, from byte {position} on, of a batch that was not written to "
+        "its end: they are left out, as a broker leaves them out when it starts"
     )
 
 

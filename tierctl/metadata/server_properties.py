@@ -1,7 +1,7 @@
-"""What a broker's own server.properties says of remote log metadata (`--config server.properties`).
+"""The settings of remote log metadata in a broker's server.properties (`--config server.properties`).
 
-Source: RemoteLogManager.configureRLMM and TopicBasedRemoteLogMetadataManagerConfig. Settings under
-`remote.log.metadata.manager.impl.prefix` (default `rlmm.config.`) go before the same ones without it.
+Source: RemoteLogManager.configureRLMM and TopicBasedRemoteLogMetadataManagerConfig. A setting with the prefix
+of `remote.log.metadata.manager.impl.prefix` (default `rlmm.config.`) overrides the same one without it.
 """
 
 from collections.abc import Mapping
@@ -11,23 +11,56 @@ from typing import Self
 
 from tierctl.errors import UsageError
 from tierctl.kafka.client_settings import ClientSettings, read_properties, split_servers
-from tierctl.kafka.topic_settings import MetadataClients, MetadataTopicSettings
 
 _METADATA = "remote.log.metadata."
 _COMMON = f"{_METADATA}common.client."
 _TOPIC = f"{_METADATA}topic."
 _PREFIX_KEY = f"{_METADATA}manager.impl.prefix"
 _LISTENER_KEY = f"{_METADATA}manager.listener.name"
-# Of a client's settings only what says how to reach the cluster differs between its kinds here.
+# Brokers accept these among a client's settings; they have no meaning for tierctl's clients.
 _SERIALIZERS = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
-    """A broker's view of the metadata topic.
+class MetadataTopicSettings:
+    """Settings for creating the metadata topic (remote.log.metadata.topic.*), with Kafka's defaults."""
 
-    `expected_partitions` is None when the file doesn't say how many there are; `task_interval_ms` is
-    remote.log.manager.task.interval.ms. `clients` has no servers when the file names none.
+    num_partitions: int = 50
+    replication_factor: int = 3
+    retention_ms: int = -1
+    min_isr: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataClients:
+    """Settings of the three kinds of client of the metadata topic; server.properties may tell them apart."""
+
+    admin: ClientSettings
+    producer: ClientSettings
+    consumer: ClientSettings
+
+    @classmethod
+    def same(cls, settings: ClientSettings) -> Self:
+        """Return the same settings for all three clients."""
+        return cls(admin=settings, producer=settings, consumer=settings)
+
+    def at(self, servers: str, source: str) -> Self:
+        """Return the same clients of the servers `host:port,…`; UsageError, with `source`, if malformed."""
+        addresses = split_servers(servers, source)
+        return type(self)(
+            admin=replace(self.admin, bootstrap_servers=addresses),
+            producer=replace(self.producer, bootstrap_servers=addresses),
+            consumer=replace(self.consumer, bootstrap_servers=addresses),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """A broker's settings of remote log metadata.
+
+    `expected_partitions` is the number of metadata partitions, None if the file does not set it.
+    `task_interval_ms` is remote.log.manager.task.interval.ms. `clients` have no
+    servers if the file names none.
     """
 
     clients: MetadataClients
@@ -38,12 +71,12 @@ class ServerSettings:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """From a file; UsageError when it can't be read, or what it says can't work."""
+        """Read a server.properties file; UsageError if it is unreadable or has an invalid value."""
         return cls.from_properties(read_properties(path), str(path))
 
     @classmethod
     def from_properties(cls, settings: Mapping[str, str], source: str = "server.properties") -> Self:
-        """From Kafka's names and values."""
+        """Return the settings among Kafka's names and values; `source` names their file in errors."""
         given = _manager_settings({key: value.strip() for key, value in settings.items()})
         count = f"{_TOPIC}num.partitions"
         number = _Numbers(given, source)
@@ -63,13 +96,13 @@ class ServerSettings:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Settings that were left aside."""
+        """Return a message for each client setting that tierctl ignores."""
         clients = (self.clients.admin, self.clients.producer, self.clients.consumer)
         return tuple(dict.fromkeys(note for client in clients for note in client.notes))
 
 
 def _manager_settings(given: Mapping[str, str]) -> dict[str, str]:
-    """All settings, with those of the metadata manager's prefix also without it."""
+    """Return all settings, those with the metadata manager's prefix also without the prefix."""
     prefix = given.get(_PREFIX_KEY, "rlmm.config.")
     own = {
         key.removeprefix(prefix): value for key, value in given.items() if prefix and key.startswith(prefix)
@@ -79,7 +112,7 @@ def _manager_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _endpoint(given: Mapping[str, str]) -> dict[str, str]:
-    """Servers and protocol of the listener that the broker's own metadata manager uses."""
+    """Return server and protocol of the listener that the broker's own metadata manager connects to."""
     name = given.get(_LISTENER_KEY, "").upper()
     if not name:
         return {}
@@ -131,11 +164,29 @@ class _Numbers:
         return number
 
 
-def at_servers(clients: MetadataClients, servers: str, source: str) -> MetadataClients:
-    """The same clients of other servers, `host:port,…`."""
-    where = split_servers(servers, source)
-    return MetadataClients(
-        admin=replace(clients.admin, bootstrap_servers=where),
-        producer=replace(clients.producer, bootstrap_servers=where),
-        consumer=replace(clients.consumer, bootstrap_servers=where),
-    )
+def metadata_clients(servers: str, command_config: Path | None, server: ServerSettings) -> MetadataClients:
+    """Return the clients of the metadata topic at `servers` (`host:port,…`, "": those in the files).
+
+    The settings in `command_config`, a client's .properties, replace those of `server`. Raises UsageError.
+    """
+    clients = server.clients
+    if command_config is not None:
+        own = ClientSettings.from_properties(read_properties(command_config), str(command_config))
+        found = ",".join(own.bootstrap_servers or clients.admin.bootstrap_servers)
+        clients = MetadataClients.same(own).at(found, str(command_config))
+    return clients.at(servers, "--metadata") if servers else clients
+
+
+def cluster_client(
+    bootstrap: str, *, command_config: Path | None = None, server_config: Path | None = None
+) -> ClientSettings:
+    """Return the client settings of the cluster at `bootstrap`: `host:port,…` or kafka://host:port,….
+
+    `command_config` is a client's .properties. Without it, a broker's `server_config` says how its own
+    metadata clients connect. Raises UsageError.
+    """
+    if command_config is None and server_config is not None:
+        clients = ServerSettings.read(server_config).clients
+        servers = bootstrap.removeprefix("kafka://").rstrip("/")
+        return (clients.at(servers, "--bootstrap-server") if servers else clients).admin
+    return ClientSettings.of(bootstrap, command_config)

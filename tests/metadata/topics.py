@@ -1,0 +1,51 @@
+"""Metadata topics and managers as tests open them."""
+
+from pathlib import Path
+from typing import Any
+
+from tierctl.metadata import RemoteLogMetadataManager, open_metadata
+from tierctl.metadata.topic import IfMissing, MetadataTopic, open_topic
+from tierctl.metadata.topic.folder_writer import FolderSettings
+from tierctl.model.location import TopicLocation
+
+
+def at(where: Path | str, *, command_config: Path | None = None, config: Path | None = None) -> TopicLocation:
+    """The location of a folder or a URI."""
+    return TopicLocation(
+        uri=where if isinstance(where, str) else where.absolute().as_uri(),
+        command_config=None if command_config is None else str(command_config),
+        config=None if config is None else str(config),
+    )
+
+
+def if_missing(location: TopicLocation, *, writable: bool) -> IfMissing:
+    """A folder's topic is made, or reads as empty; a cluster's is not made."""
+    if location.is_on_cluster:
+        return IfMissing.FAIL
+    return IfMissing.CREATE if writable else IfMissing.EMPTY
+
+
+def topic_in(folder: Path, *, writable: bool = False, **settings: Any) -> MetadataTopic:
+    """The whole topic of a folder, made when writable; `settings` are FolderSettings."""
+    location = at(folder)
+    return open_topic(
+        location,
+        writable=writable,
+        complete=True,
+        if_missing=if_missing(location, writable=writable),
+        folder=FolderSettings(**settings),
+    )
+
+
+def manager_at(
+    where: Path | str,
+    *,
+    writable: bool = False,
+    command_config: Path | None = None,
+    config: Path | None = None,
+    **more: Any,
+) -> RemoteLogMetadataManager:
+    """The manager over a folder's topic, or a URI's; `more` are arguments of open_metadata."""
+    location = at(where, command_config=command_config, config=config)
+    missing = if_missing(location, writable=writable)
+    return open_metadata(location, writable=writable, if_missing=missing, **more)

@@ -1,0 +1,192 @@
+"""`__remote_log_metadata` in a folder: made by tierctl, or a log directory of a stopped broker or its copy.
+
+file:///dir/__remote_log_metadata-0/00000000000000000000.log
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+
+from tierctl.errors import CorruptInputError, MetadataError, NotFoundError
+from tierctl.metadata.topic.base import METADATA_TOPIC
+from tierctl.metadata.topic.creation import PARTITION_METADATA
+from tierctl.metadata.topic.disk_errors import translated
+from tierctl.metadata.topic.files import LOCAL, LogFiles
+from tierctl.metadata.topic.folder_writer import FolderWriter
+from tierctl.metadata.topic.partition_log import PartitionLog
+from tierctl.model import Uuid
+from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.files.checkpoints import read_offset_checkpoint, read_partition_metadata
+
+_FOLDER = re.compile(re.escape(METADATA_TOPIC) + r"-(0|[1-9]\d{0,8})\Z")
+_LOG_STARTS = "log-start-offset-checkpoint"
+
+
+class FolderTopic:
+    """Implement MetadataTopic over the partition folders `__remote_log_metadata-N` in `folder`.
+
+    `files` reads the folder: a folder on disk or in an object store, or a single segment file. If `complete`,
+    every partition from 0 to the highest must be present, and later partitions are not noticed; otherwise
+    `end_offsets` looks for partitions again. A folder without partitions raises NotFoundError, or reads as an
+    empty topic of `empty_count` partitions. `on_torn` receives a message from each call of `end_offsets` for
+    each log that ends in an unfinished write. Raises CorruptInputError for an unreadable checkpoint, and
+    the errors of `files`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        files: LogFiles = LOCAL,
+        complete: bool = False,
+        empty_count: int | None = None,
+        on_torn: Callable[[str], None] | None = None,
+        writer: FolderWriter | None = None,
+    ) -> None:
+        self._folder = folder
+        self._files = files
+        self._name = files.name_of(folder)
+        self._complete = complete
+        self._empty_count = empty_count
+        self._on_torn = on_torn
+        self._writer = writer
+        self._logs: dict[int, PartitionLog] = {}
+        self._ends: dict[int, int] = {}
+        self._find_partitions()
+
+    @property
+    def partition_count(self) -> int:
+        """Implement `MetadataTopic.partition_count`."""
+        return max(self._logs) + 1 if self._logs else self._empty_count or 0
+
+    @property
+    def topic_id(self) -> Uuid | None:
+        """Implement `MetadataTopic.topic_id`; read from the first `partition.metadata` that exists."""
+        with translated(f"reading {self._name}"):
+            for log in self._logs.values():
+                data = self._files.content(log.folder / PARTITION_METADATA)
+                if data is not None:
+                    return read_partition_metadata(data)
+        return None
+
+    def beginning_offsets(self) -> dict[int, int]:
+        """Implement `MetadataTopic.beginning_offsets`, for the partitions that the last search found."""
+        with translated(f"reading {self._name}"):
+            found = {number: log.beginning_offset() for number, log in self._logs.items()}
+        return found or self._of_empty_topic()
+
+    def end_offsets(self) -> dict[int, int]:
+        """Implement `MetadataTopic.end_offsets`; bytes scanned by an earlier call are not scanned again."""
+        if not self._complete:
+            self._find_partitions()
+        with translated(f"reading {self._name}"):
+            self._ends = {number: log.end_offset() for number, log in self._logs.items()}
+            self._report_torn()
+        return dict(self._ends) or self._of_empty_topic()
+
+    def _of_empty_topic(self) -> dict[int, int]:
+        return dict.fromkeys(range(self.partition_count), 0)
+
+    def _report_torn(self) -> None:
+        if self._on_torn is None:
+            return
+        for log in self._logs.values():
+            note = log.torn_note()
+            if note is not None:
+                self._on_torn(note)
+
+    def offsets_for_time(self, partitions: Collection[int], timestamp_ms: int) -> dict[int, int]:
+        """Implement `MetadataTopic.offsets_for_time` with the time indexes that exist."""
+        with translated(f"reading {self._name}"):
+            logs = (log for number, log in self._logs.items() if number in partitions)
+            return {log.partition: log.offset_for_time(timestamp_ms) for log in logs}
+
+    def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
+        """Implement `MetadataTopic.read`."""
+        if start_offset >= end_offset:
+            return
+        log = self._logs.get(partition) or self._log(partition)
+        if end_offset > self._ends.get(partition, -1):
+            # Another process found this end: a listing made before may lack the newest segments.
+            self._files.refresh(log.folder)
+        with translated(f"reading {self._files.name_of(log.folder)}"):
+            yield from log.read(start_offset, end_offset)
+
+    def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
+        """Implement `MetadataTopic.append`; after a failure none of the records is in the log."""
+        if self._writer is None:
+            raise MetadataError(f"{self._name} was opened for reading only, not for {len(records)} records")
+        with translated(f"appending to {self._name}"):
+            return self._writer.append(self._logs, records)
+
+    def close(self) -> None:
+        """Implement `MetadataTopic.close`."""
+        if self._writer is not None:
+            self._writer.close()
+        self._files.close()
+
+    def _find_partitions(self) -> None:
+        """Find the partitions, and keep what is known of the logs that remain."""
+        with translated(f"reading {self._name}"):
+            numbers = partitions_in(self._folder, self._files)
+            if not numbers and self._empty_count is None:
+                raise _no_topic(self._folder, self._name, self._files)
+            if self._complete:
+                _require_all(self._name, numbers)
+            starts = _log_starts(self._folder, self._files) if numbers else {}
+        known = self._logs
+        self._logs = {number: known.get(number) or self._log(number) for number in numbers}
+        for number, log in self._logs.items():
+            log.log_start_offset = starts.get(number, 0)
+
+    def _log(self, number: int) -> PartitionLog:
+        return PartitionLog(partition_folder(self._folder, number), number, files=self._files)
+
+
+def partition_folder(folder: Path, partition: int) -> Path:
+    """Return the folder of a metadata partition's files."""
+    return folder / f"{METADATA_TOPIC}-{partition}"
+
+
+def partitions_in(folder: Path, files: LogFiles = LOCAL) -> list[int]:
+    """Return the numbers of the metadata partitions in `folder`, ascending; raise OSError."""
+    matches = map(_FOLDER.match, files.folders(folder))
+    return sorted(int(match[1]) for match in matches if match)
+
+
+def _no_topic(folder: Path, name: str, files: LogFiles) -> NotFoundError:
+    # A mistyped or unmounted folder must not be taken for a tier without segments.
+    if files is LOCAL and not folder.is_dir():
+        return NotFoundError(
+            f"{name} has no metadata topic: there is no such folder",
+            hint="name a broker's log directory, or another folder with __remote_log_metadata-N folders",
+        )
+    return NotFoundError(
+        f"{name} has no metadata topic",
+        hint="expected a folder with __remote_log_metadata-N folders in it; copy makes a new one",
+    )
+
+
+def _require_all(name: str, numbers: Sequence[int]) -> None:
+    """Raise CorruptInputError unless `numbers` are all numbers from 0 to the highest."""
+    missing = sorted(set(range(len(numbers))) - set(numbers))
+    if missing:
+        raise CorruptInputError(
+            f"metadata topic in {name}",
+            expected=f"{METADATA_TOPIC}-0 to -{numbers[-1]}",
+            found=f"none numbered {missing[0]}",
+            hint="the number of partitions decides which events each has: put all partitions in one folder",
+        )
+
+
+def _log_starts(folder: Path, files: LogFiles) -> dict[int, int]:
+    """Return the log start offsets in `log-start-offset-checkpoint` by metadata partition."""
+    path = folder / _LOG_STARTS
+    data = files.content(path)
+    if data is None:
+        return {}
+    try:
+        offsets = read_offset_checkpoint(data)
+    except CorruptInputError as e:
+        raise e.within(files.name_of(path)) from None
+    return {key.partition: offset for key, offset in offsets.items() if key.topic == METADATA_TOPIC}

@@ -1,0 +1,109 @@
+"""The one writer of a metadata topic in a folder: its locks, and appends to several partitions at once."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.files import PLAIN, FileSystem, broker_kept_out, exclusive
+from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
+from tierctl.metadata.topic.disk_errors import translated
+from tierctl.metadata.topic.partition_log import PartitionLog
+from tierctl.metadata.topic.partition_writer import PartitionWriter
+from tierctl.model import Uuid
+
+LOCK = ".tierctl-metadata.lock"
+SEGMENT_BYTES_DEFAULT = 1 << 30
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _random_id() -> Uuid:
+    return Uuid.from_bytes(os.urandom(16))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderSettings:
+    """Settings for writing a topic in a folder.
+
+    A missing topic gets `partition_count` partitions and the id that `new_topic_id` returns. Records get the
+    time of `clock_ms`.
+    """
+
+    partition_count: int = DEFAULT_METADATA_PARTITIONS
+    segment_bytes: int = SEGMENT_BYTES_DEFAULT
+    clock_ms: Callable[[], int] = _now_ms
+    new_topic_id: Callable[[], Uuid] = _random_id
+    fs: FileSystem = PLAIN
+
+
+class FolderWriter:
+    """Append to the partitions of a topic in `folder`; hold the folder's locks until `close`.
+
+    The locks are tierctl's own and, if a broker left one, the broker's. Raises LockedError if another
+    tierctl writes there, SafetyRefusal if a broker runs there, MetadataError if the disk fails.
+    """
+
+    def __init__(self, folder: Path, settings: FolderSettings) -> None:
+        self._settings = settings
+        self._writers: dict[int, PartitionWriter] = {}
+        with ExitStack() as held, translated(f"opening {folder}"):
+            settings.fs.make_folder(folder)
+            held.enter_context(exclusive(folder, LOCK))
+            held.enter_context(broker_kept_out(folder))
+            self._held = held.pop_all()
+
+    def append(self, logs: Mapping[int, PartitionLog], records: Sequence[tuple[int, bytes]]) -> list[int]:
+        """Append (partition, value) pairs to `logs`, durably; return their offsets. Raises OSError.
+
+        After a failure none of the records is in a log.
+        """
+        values: dict[int, list[bytes]] = {}
+        for partition, value in records:
+            values.setdefault(partition, []).append(value)
+        offsets = self._append(logs, values)
+        next_of = {partition: iter(found) for partition, found in offsets.items()}
+        return [next(next_of[partition]) for partition, _ in records]
+
+    def _append(
+        self, logs: Mapping[int, PartitionLog], values: Mapping[int, Sequence[bytes]]
+    ) -> dict[int, list[int]]:
+        timestamp_ms = self._settings.clock_ms()
+        offsets: dict[int, list[int]] = {}
+        done = False
+        try:
+            for partition, own_values in values.items():
+                offsets[partition] = self._writer(logs[partition]).append(own_values, timestamp_ms)
+            for partition in values:
+                self._writers[partition].commit()
+            done = True
+        finally:
+            if not done:
+                self._roll_back(values)
+        return offsets
+
+    def _roll_back(self, partitions: Iterable[int]) -> None:
+        # The next append opens these logs again and reads their real ends.
+        for writer in [self._writers.pop(partition, None) for partition in partitions]:
+            if writer is not None:
+                writer.roll_back()
+                writer.close()
+
+    def _writer(self, log: PartitionLog) -> PartitionWriter:
+        if log.partition not in self._writers:
+            settings = self._settings
+            self._writers[log.partition] = PartitionWriter(
+                log, segment_bytes=settings.segment_bytes, fs=settings.fs
+            )
+        return self._writers[log.partition]
+
+    def close(self) -> None:
+        """Close the segments and release the locks."""
+        for writer in self._writers.values():
+            writer.close()
+        self._writers.clear()
+        self._held.close()
