@@ -15,7 +15,7 @@ from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.kafka_python import NotReadyError, connect, translated
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, chunk_of, empty_chunk
 from tierctl.wire.batches.head_columns import scan_heads
-from tierctl.wire.batches.windows import Window, without_edge
+from tierctl.wire.batches.segment_file import Window, without_edge
 
 FETCH_BYTES_MAX = 8 << 20
 _WAIT_S = 0.2

@@ -5,14 +5,14 @@ from contextlib import contextmanager
 
 from tierctl.errors import CorruptInputError
 from tierctl.locallog.files import SegmentFiles, opened, read_if_exists
-from tierctl.wire.batches.heads import BadRange, BatchHead, Buffer, Piece, TornTail, judge, walk
+from tierctl.wire.batches.batch_heads import BadRange, BatchHead, Buffer, ScanItem, TornTail, scan_at, walk
 from tierctl.wire.files.indexes import OffsetIndex
 
 
 @contextmanager
 def pieces_from(
     segment: SegmentFiles, offset: int, *, check_crc: bool = True
-) -> Iterator[tuple[Buffer, Iterator[Piece]]]:
+) -> Iterator[tuple[Buffer, Iterator[ScanItem]]]:
     """The segment's bytes, and its pieces from the batch with `offset` on (or an earlier one)."""
     with opened(segment.log) as buf:
         position = start_position(buf, segment, offset)
@@ -31,7 +31,7 @@ def start_position(buf: Buffer, segment: SegmentFiles, offset: int) -> int:
         return 0
     if not 0 < entry.position < len(buf):
         return 0
-    piece = judge(buf, entry.position, segment.base_offset)
+    piece = scan_at(buf, entry.position, segment.base_offset)
     sound = isinstance(piece, BatchHead) and piece.base_offset <= entry.offset
     return entry.position if sound else 0
 

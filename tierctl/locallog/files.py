@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierctl.model.ids import TopicPartition, is_legal_topic_name
-from tierctl.wire.batches.heads import Buffer
+from tierctl.wire.batches.batch_heads import Buffer
 
 _SEGMENT = re.compile(r"(?P<base>[0-9]{20})\.log\Z")
 _SNAPSHOT = re.compile(r"(?P<offset>[0-9]{20})\.snapshot\Z")

@@ -10,7 +10,7 @@ from pathlib import Path
 from tierctl.errors import CorruptInputError
 from tierctl.locallog.batches import pieces_between
 from tierctl.locallog.files import SegmentFiles, list_producer_snapshots
-from tierctl.wire.batches.heads import BadRange, BatchHead, Buffer
+from tierctl.wire.batches.batch_heads import BadRange, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
 from tierctl.wire.files.indexes import AbortedTxn
 from tierctl.wire.files.producer_snapshot import ProducerEntry, decode_producer_snapshot

@@ -10,7 +10,7 @@ from tierctl.errors import CorruptInputError
 from tierctl.locallog.batches import pieces_from
 from tierctl.locallog.files import SegmentFiles, read_if_exists
 from tierctl.model.local import EpochEntry
-from tierctl.wire.batches.heads import BatchHead
+from tierctl.wire.batches.batch_heads import BatchHead
 from tierctl.wire.files.indexes import TimeIndex
 
 

@@ -9,7 +9,7 @@ from tierctl.read.batch_stream import BatchStream
 from tierctl.read.index_lookup import Indexes, Report
 from tierctl.read.readable_log import SegmentRange, SegmentRanges
 from tierctl.read.segment_bytes import RemoteSegment
-from tierctl.wire.batches.heads import BatchHead
+from tierctl.wire.batches.batch_heads import BatchHead
 from tierctl.wire.batches.record_batch import ControlType, RecordBatch, control_record
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex
 from tierctl.wire.files.producer_snapshot import decode_producer_snapshot

@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 from tierctl.errors import CorruptInputError
 from tierctl.read.segment_bytes import SegmentSource
-from tierctl.wire.batches.heads import HEAD, HEAD_SIZE, MAGIC, BadRange, BatchHead, Piece, TornTail, judge
+from tierctl.wire.batches.batch_heads import (
+    HEAD,
+    HEAD_SIZE,
+    MAGIC,
+    BadRange,
+    BatchHead,
+    ScanItem,
+    TornTail,
+    scan_at,
+)
 from tierctl.wire.batches.record_batch import RecordBatch
 
 CHUNK_BYTES = 1 << 20
@@ -122,9 +131,9 @@ class BatchStream:
             self._data += more
             self._ended = len(more) < wanted or at + len(more) >= self._source.size_bytes
 
-    def _judge(self) -> Piece:
+    def _judge(self) -> ScanItem:
         """What comes next in the window; a batch that goes above the segment's last offset is damage too."""
-        piece = judge(self._data, self._at, self._expected)
+        piece = scan_at(self._data, self._at, self._expected)
         last = self._source.end_offset
         if isinstance(piece, BatchHead) and last is not None and piece.last_offset > last:
             return BadRange(
@@ -149,7 +158,7 @@ class BatchStream:
         self._at = head.end
         return batch
 
-    def _skip(self, piece: Piece) -> Damage:
+    def _skip(self, piece: ScanItem) -> Damage:
         """Past what is no good batch, to the next provable one or the end."""
         start, first_offset, error = self._position, self._expected, self._error_of(piece)
         while not isinstance(piece, BatchHead):
@@ -178,7 +187,7 @@ class BatchStream:
             error=error,
         )
 
-    def _error_of(self, piece: Piece) -> CorruptInputError:
+    def _error_of(self, piece: ScanItem) -> CorruptInputError:
         if isinstance(piece, BadRange):
             return piece.error.within(self._source.name, base=self._base)
         return CorruptInputError(

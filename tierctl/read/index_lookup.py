@@ -8,7 +8,7 @@ from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.read.batch_stream import BatchStream, Damage
 from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.wire.batches.heads import HEAD, HEAD_SIZE, MAGIC, BatchHead
+from tierctl.wire.batches.batch_heads import HEAD, HEAD_SIZE, MAGIC, BatchHead
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
 

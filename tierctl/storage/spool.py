@@ -16,7 +16,7 @@ from tierctl.errors import LockedError, RemoteResourceNotFound, RemoteStorageErr
 from tierctl.files import exclusive
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.wire.batches.heads import Buffer
+from tierctl.wire.batches.batch_heads import Buffer
 
 CHUNK_BYTES = 1 << 20
 INDEX_BYTES_MAX = 1 << 28

@@ -14,7 +14,7 @@ from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.severity import Severity
 from tierctl.state.lineage import Lineage
 from tierctl.verify.findings import FindingKind
-from tierctl.wire.batches.heads import BadRange, BatchHead, Buffer, TornTail, walk
+from tierctl.wire.batches.batch_heads import BadRange, BatchHead, Buffer, TornTail, walk
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex

@@ -247,7 +247,7 @@ class TestWhatOthersWrite:
 
     def test_windows_smaller_than_batches(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from tierctl.metadata.topic import partition_log
-        from tierctl.wire.batches.windows import scan_windows
+        from tierctl.wire.batches.segment_file import scan_windows
 
         for window_bytes in (1, 64, 300, 1000):
             small = lambda fd, position, expected, size=window_bytes: scan_windows(  # noqa: E731

@@ -37,7 +37,7 @@ def _assert_same_heads(data: bytes, **arguments: int) -> None:
     assert columns.torn == (pieces[-1] if pieces and isinstance(pieces[-1], TornTail) else None)
     assert columns.next_offsets.tolist() == [head.next_offset for head in heads]
     assert columns.sizes_bytes.tolist() == [head.size_bytes for head in heads]
-    assert columns.max_timestamps_ms.tolist() == [head.max_timestamp_ms for head in heads]
+    assert columns.fields["max_timestamp_ms"].tolist() == [head.max_timestamp_ms for head in heads]
 
 
 def test_heads_of_captured_segments(capture: Capture) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.batches.heads import HEAD_SIZE
+from tierctl.wire.batches.batch_heads import HEAD_SIZE
 from tierctl.wire.batches.record_batch import CompressionType, Record, RecordBatch, batches, encode_batch
 from tierctl.wire.batches.record_columns import SCHEMA, record_columns
 

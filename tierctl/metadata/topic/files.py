@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
-from tierctl.wire.batches.windows import LogBytes
+from tierctl.wire.batches.segment_file import LogBytes
 
 
 class LogFiles(Protocol):

@@ -10,7 +10,7 @@ from pathlib import Path
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.files import LOCAL, LogFiles
 from tierctl.wire.batches.chunks import RecordChunk, chunk_of, empty_chunk, gap
-from tierctl.wire.batches.windows import LogBytes, Mark, is_good_batch, scan_windows, skip_to, torn_note
+from tierctl.wire.batches.segment_file import LogBytes, Mark, is_good_batch, scan_windows, skip_to, torn_note
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex
 
 _SEGMENT = re.compile(r"(\d{20})\.log\Z")

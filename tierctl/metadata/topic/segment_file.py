@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.metadata.topic.files import LOCAL
-from tierctl.wire.batches.windows import LogBytes
+from tierctl.wire.batches.segment_file import LogBytes
 
 _BASE_OFFSET = struct.Struct(">q")
 

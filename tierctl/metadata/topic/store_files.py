@@ -5,7 +5,7 @@ from pathlib import Path
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.storage.stores import ObjectStore
-from tierctl.wire.batches.windows import LogBytes
+from tierctl.wire.batches.segment_file import LogBytes
 
 
 class StoreFiles:

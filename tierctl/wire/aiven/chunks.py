@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.wire.batches.batch_heads import CompressionType
 from tierctl.wire.batches.compression import decompress
-from tierctl.wire.batches.heads import CompressionType
 
 SIZE_MAX = (1 << 31) - 1
 """Sizes and positions are Java ints."""

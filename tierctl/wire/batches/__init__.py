@@ -1,4 +1,4 @@
-"""Record batches of a log segment: headers, records, columns of records, compression.
+"""Kafka's record batches: heads, records, columns of records, compression, CRC.
 
-Pure: bytes in, values out.
+Other packages import from the modules: `record_batch` for single batches, `chunks` for columns of values.
 """

@@ -1,4 +1,4 @@
-"""A window of a segment as columns of records, with everything that is missing from them named."""
+"""Chunks: consecutive records of a partition as columns, and the offset ranges without readable records."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +10,8 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError
 from tierctl.wire.batches.head_columns import Int64s
 from tierctl.wire.batches.record_batch import BadRange as BadBytes
+from tierctl.wire.batches.segment_file import Window
 from tierctl.wire.batches.value_columns import ValueColumns, read_values
-from tierctl.wire.batches.windows import Window
 
 JOINED_RECORDS = 250_000
 JOINED_BYTES = 64 << 20
@@ -54,11 +54,11 @@ class RecordChunk:
 
 
 def chunk_of(window: Window, partition: int, start_offset: int, end_offset: int, source: str) -> RecordChunk:
-    """The window's records with offsets in [start_offset, end_offset)."""
+    """Return the window's records with offsets in [start_offset, end_offset); `source` names the file."""
     values = read_values(window.data, start_offset, end_offset, heads=window.heads)
     gaps = _gaps(window, values, (start_offset, end_offset), source)
     bad = [*_unreadable(window, values, source), *gaps]
-    # Bytes that took no offset are told of where they lie.
+    # Damage without an offset is reported at the offset that it precedes.
     concerned = (b for b in bad if max(b.next_offset, b.offset + 1) > start_offset and b.offset < end_offset)
     ordered = tuple(sorted(concerned, key=lambda b: b.offset))
     reached = max([window.next_offset, *(b.next_offset for b in ordered)])
@@ -73,7 +73,7 @@ def chunk_of(window: Window, partition: int, start_offset: int, end_offset: int,
 
 
 def empty_chunk(partition: int, next_offset: int, bad: DamagedRange) -> RecordChunk:
-    """No records up to `next_offset`, because of `bad`."""
+    """Return a chunk without records that ends at `next_offset` and reports `bad`."""
     nothing = np.empty(0, np.int64)
     return RecordChunk(partition, nothing, nothing, pa.array([], pa.binary()), next_offset, (bad,))
 
@@ -81,9 +81,9 @@ def empty_chunk(partition: int, next_offset: int, bad: DamagedRange) -> RecordCh
 def joined(
     chunks: Iterable[RecordChunk], *, records_max: int = JOINED_RECORDS, bytes_max: int = JOINED_BYTES
 ) -> Iterator[RecordChunk]:
-    """The chunks of one metadata partition, put together while they are within both bounds.
+    """Yield the chunks of one partition, concatenated up to `records_max` records and `bytes_max` bytes.
 
-    Many values decode at twice the speed of few: what they have in common is learned once.
+    Large chunks decode twice as fast as small ones, because each byte layout is learned once per chunk.
     """
     kept: list[RecordChunk] = []
     records = size_bytes = 0
@@ -112,7 +112,7 @@ def _one_of(chunks: Sequence[RecordChunk]) -> RecordChunk:
 
 
 def gap(offset: int, next_offset: int, source: str) -> DamagedRange:
-    """Offsets that no batch has."""
+    """Return the damage for offsets [offset, next_offset), which no batch has."""
     return DamagedRange(
         offset,
         next_offset,
@@ -133,21 +133,21 @@ def _unreadable(window: Window, values: ValueColumns, source: str) -> Iterator[D
     known = {bad.position for bad in window.heads.bad}
     for bad in values.bad:
         if bad.position not in known:
-            # Errors of records say where in their batch they are.
+            # The position in an error of a record is relative to its batch.
             error = bad.error.within(source, base=window.position + bad.position)
             yield _lost(bad, window.next_offset, error)
 
 
 def _lost(bad: BadBytes, next_offset: int, error: CorruptInputError) -> DamagedRange:
     first = next_offset if bad.first_offset is None else bad.first_offset
-    # What follows unreadable bytes at the end of the log is not known: at least one offset is lost.
+    # The number of offsets in unreadable bytes at the end of the log is unknown, but at least one is missing.
     return DamagedRange(first, first + 1 if bad.next_offset is None else max(bad.next_offset, first), error)
 
 
 def _gaps(
     window: Window, values: ValueColumns, wanted: tuple[int, int], source: str
 ) -> Iterator[DamagedRange]:
-    """Offsets between batches, and of `wanted` within them, that no record has: compaction or loss."""
+    """Yield the offset ranges without a record, between the batches and, within `wanted`, inside them."""
     heads = window.heads
     if not len(heads):
         return
@@ -165,7 +165,7 @@ def _gaps(
 
 
 def _missing(offset: int, next_offset: int, offsets: Int64s, source: str) -> Iterator[DamagedRange]:
-    """The offsets of [offset, next_offset) that are not among `offsets`, as ranges."""
+    """Yield the ranges of [offset, next_offset) that are not among the sorted `offsets`."""
     present = offsets[np.searchsorted(offsets, offset) : np.searchsorted(offsets, next_offset)]
     edges = [offset - 1, *present.tolist(), next_offset]
     for low, high in pairwise(edges):

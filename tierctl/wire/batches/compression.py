@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable
 
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.batches.heads import CompressionType
+from tierctl.wire.batches.batch_heads import CompressionType
 
 DECOMPRESSED_MAX_BYTES = 64 << 20
 

@@ -1,7 +1,7 @@
-"""Batch heads of a whole segment as NumPy columns: what `walk` finds, a thousand at a time.
+"""The batch heads of a whole segment as NumPy columns, with the results of `batch_heads.walk`.
 
-Only the walk over the length fields is a loop. Whatever fails a check is handed to `batch_heads.judge`, so
-there is one notion of a good batch.
+Only the walk over the length fields is a loop. Batches that fail a check here are checked again by
+`batch_heads.scan_at`, so one function decides which batches are good.
 """
 
 import struct
@@ -11,7 +11,7 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.wire.batches.heads import (
+from tierctl.wire.batches.batch_heads import (
     COMPRESSION_MASK,
     CONTROL,
     CRC_FROM,
@@ -23,7 +23,7 @@ from tierctl.wire.batches.heads import (
     Buffer,
     CompressionType,
     TornTail,
-    judge,
+    scan_at,
 )
 
 Int64s = npt.NDArray[np.int64]
@@ -45,7 +45,7 @@ HEAD_DTYPE = np.dtype(
         ("record_count", ">i4"),
     ]
 )
-"""A head's fields where they lie; native order after `.astype(HEAD_DTYPE.newbyteorder("="))`."""
+"""The fields of a batch head at their positions, big-endian."""
 
 _NATIVE = HEAD_DTYPE.newbyteorder("=")
 _LENGTH = struct.Struct(">i")
@@ -56,9 +56,9 @@ _CHUNK_MAX = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeadColumns:
-    """The good batches of a segment in order, one row each, and what else there was.
+    """The good batches of a segment, one row per batch, and the damage beside them.
 
-    `positions` and `sizes_bytes` say where the batches lie; `fields` has HEAD_DTYPE's fields.
+    `positions` are the batches' positions in the buffer; `fields` are HEAD_DTYPE's fields in native order.
     """
 
     positions: Int64s
@@ -71,34 +71,29 @@ class HeadColumns:
 
     @property
     def sizes_bytes(self) -> Int64s:
-        """Bytes of each batch, head and records."""
+        """Return the bytes of each batch, head included."""
         sizes: Int64s = self.fields["length"].astype(np.int64) + LENGTH_END
         return sizes
 
     @property
     def base_offsets(self) -> Int64s:
-        """First offset of each batch."""
+        """Return the first offset of each batch."""
         return self.fields["base_offset"].astype(np.int64)
 
     @property
     def next_offsets(self) -> Int64s:
-        """First offset after each batch."""
+        """Return the first offset after each batch."""
         offsets: Int64s = self.base_offsets + self.fields["last_offset_delta"] + 1
         return offsets
 
     @property
-    def max_timestamps_ms(self) -> Int64s:
-        """Largest timestamp of each batch."""
-        return self.fields["max_timestamp_ms"].astype(np.int64)
-
-    @property
     def is_control(self) -> npt.NDArray[np.bool_]:
-        """Which batches hold control records."""
+        """Return which batches hold control records."""
         return self._has(CONTROL)
 
     @property
     def is_compressed(self) -> npt.NDArray[np.bool_]:
-        """Which batches' records are compressed."""
+        """Return which batches have compressed records."""
         return self._has(COMPRESSION_MASK)
 
     def _has(self, mask: int) -> npt.NDArray[np.bool_]:
@@ -106,14 +101,14 @@ class HeadColumns:
         return flags
 
     def head(self, row: int) -> BatchHead:
-        """One row as a BatchHead."""
+        """Return one row as a BatchHead."""
         return BatchHead(int(self.positions[row]), *(int(value) for value in self.fields[row].item()))
 
 
 def scan_heads(
     buf: Buffer, *, position: int = 0, expected_offset: int | None = None, check_crc: bool = True
 ) -> HeadColumns:
-    """What `batch_heads.walk` yields from `position` on, in columns; never raises."""
+    """Return the items that `batch_heads.walk` yields from `position` on, as columns; never raise."""
     parts: list[tuple[Int64s, npt.NDArray[np.void]]] = []
     bad: list[BadRange] = []
     torn = None
@@ -127,15 +122,15 @@ def scan_heads(
             chunk = min(2 * chunk, _CHUNK_MAX)
             continue
         chunk = _CHUNK_MIN
-        piece = judge(buf, position, expected, check_crc=check_crc)
-        if isinstance(piece, TornTail):
-            torn = piece
-        elif isinstance(piece, BadRange):
-            bad.append(piece)
-            position = piece.end
+        item = scan_at(buf, position, expected, check_crc=check_crc)
+        if isinstance(item, TornTail):
+            torn = item
+        elif isinstance(item, BadRange):
+            bad.append(item)
+            position = item.end
         else:
-            parts.append(_row(piece))
-            position, expected = piece.end, piece.next_offset
+            parts.append(_row(item))
+            position, expected = item.end, item.next_offset
     return HeadColumns(
         positions=np.concatenate([p for p, _ in parts]) if parts else np.empty(0, np.int64),
         fields=np.concatenate([f for _, f in parts]) if parts else np.empty(0, _NATIVE),
@@ -157,7 +152,7 @@ def _row(head: BatchHead) -> tuple[Int64s, npt.NDArray[np.void]]:
 def _good_prefix(
     buf: Buffer, position: int, expected: int | None, count: int, check_crc: bool
 ) -> tuple[Int64s, npt.NDArray[np.void]]:
-    """Up to `count` batches from `position` on, cut before the first that anything is odd about."""
+    """Return up to `count` good batches from `position` on, up to the first batch that fails a check."""
     positions = np.array(_follow_lengths(buf, position, count), np.int64)
     if not len(positions):
         return positions, np.empty(0, _NATIVE)
@@ -167,7 +162,7 @@ def _good_prefix(
     )[positions - position]
     fields = rows.view(HEAD_DTYPE)[:, 0].astype(_NATIVE)
     good = _plausible(fields, expected)
-    # A wrong base offset shows in the next batch, which seems to go back: leave both to the judge.
+    # A wrong base offset shows in the next batch, which seems to go back: `scan_at` decides on both.
     good[:-1] &= good[1:]
     good[-1] &= expected is not None and _has_no_gap(fields, expected)
     keep = len(good) if good.all() else int(np.argmin(good))
@@ -177,7 +172,7 @@ def _good_prefix(
 
 
 def _follow_lengths(buf: Buffer, position: int, count: int) -> list[int]:
-    """Positions of up to `count` complete batches, as their length fields say."""
+    """Return the positions of up to `count` complete batches, found by their length fields."""
     unpack = _LENGTH.unpack_from
     positions: list[int] = []
     append = positions.append
@@ -199,7 +194,7 @@ def _plausible(fields: npt.NDArray[np.void], expected: int | None) -> npt.NDArra
     base = fields["base_offset"]
     delta = fields["last_offset_delta"].astype(np.int64)
     count = fields["record_count"]
-    # Bounded so that the sums can't wrap; the judge knows the exact bound.
+    # This bound is below the exact one, which `scan_at` checks, so that sums cannot overflow.
     good: npt.NDArray[np.bool_] = (fields["magic"] == MAGIC) & (delta >= 0) & (base < 1 << 62)
     good &= (fields["attributes"] & COMPRESSION_MASK) <= CompressionType.ZSTD
     good &= (count >= 0) & (count <= delta + 1)
@@ -211,14 +206,17 @@ def _plausible(fields: npt.NDArray[np.void], expected: int | None) -> npt.NDArra
 
 
 def _has_no_gap(fields: npt.NDArray[np.void], expected: int) -> bool:
-    """Whether the last row continues the one before: if not, only the batch after it can vouch for it."""
+    """Return whether the last row begins where the row before it ends.
+
+    After a gap, only the batch after it shows whether its base offset is right.
+    """
     if len(fields) > 1:
         expected = int(fields["base_offset"][-2]) + int(fields["last_offset_delta"][-2]) + 1
     return int(fields["base_offset"][-1]) == expected
 
 
 def _crc_prefix(buf: Buffer, positions: Int64s, fields: npt.NDArray[np.void]) -> int:
-    """How many batches there are before the first with a wrong CRC."""
+    """Return the number of batches before the first batch with a wrong CRC."""
     ends = (positions + LENGTH_END + fields["length"]).tolist()
     slices = map(slice, (positions + CRC_FROM).tolist(), ends)
     computed = np.fromiter(map(google_crc32c.value, map(buf.__getitem__, slices)), np.uint32, len(ends))

@@ -1,10 +1,10 @@
-"""Kafka's record batches (magic 2): find, check, decode and encode.
+"""Kafka's record batches (magic 2): decodes, checks and encodes single batches.
 
     for batch in batches(segment_bytes):
         for record in batch.records():
             ...
 
-`walk` is `scan` for those who go on after damage: it tells bad ranges and torn tails apart, and never raises.
+`scan` raises at damage; `walk` yields damage as items and continues.
 Source: KIP-98; org.apache.kafka.common.record.DefaultRecordBatch.
 """
 
@@ -15,20 +15,20 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
-from tierctl.wire.batches import heads
-from tierctl.wire.batches.compression import DECOMPRESSED_MAX_BYTES, compress, decompress
-from tierctl.wire.batches.heads import (
+from tierctl.wire.batches import batch_heads
+from tierctl.wire.batches.batch_heads import (
     HEAD,
     HEAD_SIZE,
     BadRange,
     BatchHead,
     Buffer,
     CompressionType,
-    Piece,
+    ScanItem,
     TornTail,
     scan,
     walk,
 )
+from tierctl.wire.batches.compression import DECOMPRESSED_MAX_BYTES, compress, decompress
 from tierctl.wire.batches.records import Header, Record, decode_records, encode_records
 from tierctl.wire.crc import crc32c
 
@@ -40,9 +40,9 @@ __all__ = [
     "ControlRecord",
     "ControlType",
     "Header",
-    "Piece",
     "Record",
     "RecordBatch",
+    "ScanItem",
     "TornTail",
     "batch_at",
     "batches",
@@ -59,7 +59,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """org.apache.kafka.common.record.ControlRecordType; what is not known is to be ignored."""
+    """org.apache.kafka.common.record.ControlRecordType; readers must ignore UNKNOWN."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -72,7 +72,7 @@ class ControlType(IntEnum):
 
 
 class ControlRecord(NamedTuple):
-    """What a control record says; only the markers ABORT and COMMIT have a coordinator epoch."""
+    """A decoded control record; only the markers ABORT and COMMIT have a coordinator epoch."""
 
     type: ControlType
     coordinator_epoch: int | None
@@ -80,16 +80,16 @@ class ControlRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordBatch:
-    """One batch: its head and its records as they lie in the buffer, still compressed."""
+    """One batch: its head, and the bytes of its records, still compressed (`payload`)."""
 
     head: BatchHead
     payload: bytes
 
     def records(self, *, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Iterator[Record]:
-        """The records, in offset order; a compacted batch may have gaps or none at all.
+        """Yield the records in offset order; a compacted batch may have gaps, or no records.
 
-        Raises CorruptInputError with `at` within the batch (for compressed ones: None), LimitExceeded when
-        they decompress to more than `max_bytes`.
+        Raise CorruptInputError, whose `at` is the position in the batch (None if compressed), and
+        LimitExceeded if the records decompress to more than `max_bytes`.
         """
         head = self.head
         where = f"the batch at offset {head.base_offset}"
@@ -98,8 +98,8 @@ class RecordBatch:
         return _within(self._decompressed(max_bytes), where, None)
 
     def uncompressed(self, *, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> bytes:
-        """The bytes of the records; raises as `records` does, but for naming the batch."""
-        if not self.head.attributes & heads.COMPRESSION_MASK or not self.head.record_count:
+        """Return the decompressed bytes of the records; raise as `records`, without naming the batch."""
+        if not self.head.attributes & batch_heads.COMPRESSION_MASK or not self.head.record_count:
             return self.payload
         return decompress(self.head.compression, self.payload, max_bytes=max_bytes)
 
@@ -109,7 +109,7 @@ class RecordBatch:
 
 
 def _within(records: Iterator[Record], where: str, base: int | None) -> Iterator[Record]:
-    """The same records; errors name the batch, with a position only if it is one in the batch's bytes."""
+    """Yield `records`; add `where` to errors, and `base` to their position (None: drop the position)."""
     try:
         yield from records
     except CorruptInputError as error:
@@ -121,18 +121,18 @@ def _within(records: Iterator[Record], where: str, base: int | None) -> Iterator
 def batches(
     buf: Buffer, *, position: int = 0, expected_offset: int | None = None, source: str | None = None
 ) -> Iterator[RecordBatch]:
-    """Every batch up to the end or a torn tail, CRC checked; CorruptInputError at the first bad one."""
+    """Yield all batches up to the end or a torn tail; check CRCs and raise CorruptInputError for damage."""
     for head in scan(buf, position=position, expected_offset=expected_offset, source=source):
         yield batch_at(buf, head)
 
 
 def batch_at(buf: Buffer, head: BatchHead) -> RecordBatch:
-    """The batch whose head was found in `buf`."""
+    """Return the batch whose head a scan of `buf` found."""
     return RecordBatch(head, buf[head.position + HEAD_SIZE : head.end])
 
 
 def control_record(record: Record) -> ControlRecord:
-    """What a record of a control batch says (ControlRecordType, EndTransactionMarker)."""
+    """Decode a record of a control batch (ControlRecordType, EndTransactionMarker)."""
     key, value = record.key or b"", record.value or b""
     if len(key) < _CONTROL_KEY.size:
         raise _not_control(record, f"a key of {_CONTROL_KEY.size} bytes", key)
@@ -157,7 +157,7 @@ def _not_control(record: Record, expected: str, found: bytes) -> CorruptInputErr
 
 
 def encode_end_transaction_marker(kind: ControlType, coordinator_epoch: int) -> tuple[bytes, bytes]:
-    """Key and value of the control record that ends a transaction."""
+    """Return key and value of the control record that ends a transaction."""
     return _CONTROL_KEY.pack(0, kind), _MARKER.pack(0, coordinator_epoch)
 
 
@@ -168,7 +168,7 @@ def encode_batch(
     last_offset: int | None = None,
     partition_leader_epoch: int = 0,
     compression: CompressionType = CompressionType.NONE,
-    producer_id: int = heads.NO_PRODUCER_ID,
+    producer_id: int = batch_heads.NO_PRODUCER_ID,
     producer_epoch: int = -1,
     base_sequence: int = -1,
     transactional: bool = False,
@@ -177,26 +177,26 @@ def encode_batch(
     log_append_time: bool = False,
     delete_horizon_ms: int | None = None,
 ) -> bytes:
-    """One batch as a broker has it on disk.
+    """Encode one batch as a broker stores it.
 
-    The base offset is that of the first record unless compaction took it. `max_timestamp_ms` is the
-    broker's time with `log_append_time`, else computed. A batch that compaction emptied needs base offset,
-    last offset and max timestamp given. Batches without an idempotent producer keep the -1 defaults.
+    `base_offset` is needed only if compaction removed the first record. `max_timestamp_ms` is the broker's
+    time with `log_append_time`, otherwise it is computed. A batch without records needs `base_offset`,
+    `last_offset` and `max_timestamp_ms`. Batches without an idempotent producer keep the defaults of -1.
     """
     first_offset, final_offset = (records[0].offset, records[-1].offset) if records else (0, None)
     base = first_offset if base_offset is None else base_offset
     last = (base if final_offset is None else final_offset) if last_offset is None else last_offset
-    base_timestamp_ms = records[0].timestamp_ms if records else heads.NO_TIMESTAMP
+    base_timestamp_ms = records[0].timestamp_ms if records else batch_heads.NO_TIMESTAMP
     if delete_horizon_ms is not None:
         base_timestamp_ms = delete_horizon_ms
     if max_timestamp_ms is None:
-        max_timestamp_ms = max((record.timestamp_ms for record in records), default=heads.NO_TIMESTAMP)
+        max_timestamp_ms = max((record.timestamp_ms for record in records), default=batch_heads.NO_TIMESTAMP)
     attributes = (
         compression
-        | log_append_time * heads.LOG_APPEND_TIME
-        | transactional * heads.TRANSACTIONAL
-        | control * heads.CONTROL
-        | (delete_horizon_ms is not None) * heads.DELETE_HORIZON
+        | log_append_time * batch_heads.LOG_APPEND_TIME
+        | transactional * batch_heads.TRANSACTIONAL
+        | control * batch_heads.CONTROL
+        | (delete_horizon_ms is not None) * batch_heads.DELETE_HORIZON
     )
     data = encode_records(records, base_offset=base, base_timestamp_ms=base_timestamp_ms)
     head = BatchHead(
@@ -204,7 +204,7 @@ def encode_batch(
         base_offset=base,
         length=0,
         partition_leader_epoch=partition_leader_epoch,
-        magic=heads.MAGIC,
+        magic=batch_heads.MAGIC,
         crc=0,
         attributes=attributes,
         last_offset_delta=last - base,
@@ -219,8 +219,8 @@ def encode_batch(
 
 
 def seal(head: BatchHead, payload: bytes) -> bytes:
-    """Head and payload as bytes, with the length and CRC they must have."""
-    length = HEAD_SIZE - heads.LENGTH_END + len(payload)
+    """Return the bytes of a batch: `head` with the computed length and CRC, and `payload`."""
+    length = HEAD_SIZE - batch_heads.LENGTH_END + len(payload)
     unsealed = HEAD.pack(*head._replace(length=length, crc=0)[1:]) + payload
-    crc = crc32c(unsealed[heads.CRC_FROM :])
-    return unsealed[:17] + crc.to_bytes(4, "big") + unsealed[heads.CRC_FROM :]
+    crc = crc32c(unsealed[batch_heads.CRC_FROM :])
+    return unsealed[:17] + crc.to_bytes(4, "big") + unsealed[batch_heads.CRC_FROM :]

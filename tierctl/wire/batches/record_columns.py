@@ -1,7 +1,7 @@
-"""The records of many batches as Arrow columns: what `RecordBatch.records` yields, without a loop a field.
+"""Decodes the records of many batches to Arrow columns, with the results of `RecordBatch.records`.
 
-Only the walk over the records' length fields is a loop. A batch that anything is odd about is decoded by the
-scalar decoder, so there is one notion of a good record, and one text for each thing that is wrong.
+Only the walk over the records' length fields is a loop. A batch that fails a check here is decoded by the
+scalar decoder, so one decoder decides which records are good and words the errors.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
-from tierctl.wire.batches.heads import BatchHead
+from tierctl.wire.batches.batch_heads import BatchHead
 from tierctl.wire.batches.record_batch import RecordBatch
-from tierctl.wire.batches.record_fields import Opened, Parsed, Walk, parse, slices
+from tierctl.wire.batches.record_parser import DecompressedBatch, ParsedRecords, RecordSpans, parse, slices
 from tierctl.wire.batches.records import Record
 
 HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
@@ -29,10 +29,10 @@ SCHEMA = pa.schema(
         ("headers", pa.list_(pa.field("element", HEADER))),
     ]
 )
-"""A record as a consumer sees it; null keys, values and header values are null."""
+"""The columns of a consumer's records; null keys, values and header values are null."""
 
 Decode = Callable[[RecordBatch], Iterable[Record]]
-"""The scalar decoder of a batch; says itself what it can't decode."""
+"""The scalar decoder of a batch; it reports or raises errors itself."""
 
 _TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime"])
 
@@ -44,10 +44,10 @@ BYTES_MAX = 8 << 20
 def record_columns(
     batches: Iterable[RecordBatch], decode: Decode, *, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX
 ) -> Iterator[pa.RecordBatch]:
-    """The records of these batches in order, with SCHEMA's columns, `rows_max` at a time at most.
+    """Yield the records of `batches` in order, as columns of SCHEMA with at most `rows_max` rows.
 
-    `decode` is asked for the batches that are not plainly good; what it yields takes their place. In memory
-    are `bytes_max` of decompressed records, and one batch more.
+    `decode` decodes the batches that fail a check of the columnar decoder. Memory holds at most `bytes_max`
+    of decompressed records plus one batch.
     """
     for group in _groups(batches, rows_max, bytes_max):
         for columns in _decoded(group, decode):
@@ -55,11 +55,13 @@ def record_columns(
                 yield columns.slice(at, rows_max)
 
 
-def _groups(batches: Iterable[RecordBatch], rows_max: int, bytes_max: int) -> Iterator[list[Opened]]:
-    group: list[Opened] = []
+def _groups(
+    batches: Iterable[RecordBatch], rows_max: int, bytes_max: int
+) -> Iterator[list[DecompressedBatch]]:
+    group: list[DecompressedBatch] = []
     rows = size = 0
     for batch in batches:
-        opened = Opened(batch, _uncompressed(batch))
+        opened = DecompressedBatch(batch, _uncompressed(batch))
         group.append(opened)
         rows += batch.head.record_count
         size += len(opened.data or b"")
@@ -77,8 +79,8 @@ def _uncompressed(batch: RecordBatch) -> bytes | None:
         return None
 
 
-def _decoded(group: Sequence[Opened], decode: Decode) -> Iterator[pa.RecordBatch]:
-    found = Walk.over(group)
+def _decoded(group: Sequence[DecompressedBatch], decode: Decode) -> Iterator[pa.RecordBatch]:
+    found = RecordSpans.over(group)
     parsed = parse(found)
     odd = found.odd | parsed.odd_batches(found)
     names = parsed.header_names(found)
@@ -95,9 +97,13 @@ def _decoded(group: Sequence[Opened], decode: Decode) -> Iterator[pa.RecordBatch
 
 
 def _columns(
-    parsed: Parsed, found: Walk, heads: Sequence[BatchHead], first: int, names: pa.StringArray | None
+    parsed: ParsedRecords,
+    found: RecordSpans,
+    heads: Sequence[BatchHead],
+    first: int,
+    names: pa.StringArray | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The records of the batches from number `first` on that have these heads, all of them good."""
+    """Yield the records of the good batches that have `heads`; `first` is the number of the first batch."""
     begin, end = np.searchsorted(found.batch, [first, first + len(heads)])
     if begin == end:
         return
@@ -123,7 +129,9 @@ def _columns(
     )
 
 
-def _header_lists(parsed: Parsed, found: Walk, rows: slice, names: pa.StringArray | None) -> pa.ListArray:
+def _header_lists(
+    parsed: ParsedRecords, found: RecordSpans, rows: slice, names: pa.StringArray | None
+) -> pa.ListArray:
     headers = parsed.headers
     begin, end = np.searchsorted(headers.record, [rows.start, rows.stop])
     if begin == end or names is None:
@@ -131,7 +139,7 @@ def _header_lists(parsed: Parsed, found: Walk, rows: slice, names: pa.StringArra
     counts = np.bincount(headers.record[begin:end] - rows.start, minlength=rows.stop - rows.start)
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
-    # Names are of good records only, so those before this run are counted.
+    # `names` has only the headers of good records: count those before this range of rows.
     skipped = int(parsed.good[headers.record[:begin]].sum())
     values = slices(found.data, headers.bounds[begin:end], 2, headers.is_null[begin:end])
     return _lists(offsets, _structs(names.slice(skipped, int(end - begin)), values))
@@ -150,7 +158,7 @@ def _lists(offsets: npt.NDArray[np.int32], items: pa.StructArray) -> pa.ListArra
 
 
 def _scalar(batch: RecordBatch, decode: Decode) -> Iterator[pa.RecordBatch]:
-    """The batch's records one by one."""
+    """Yield the records of a batch that the scalar decoder decodes."""
     records = list(decode(batch))
     if not records:
         return
@@ -176,5 +184,5 @@ def _scalar(batch: RecordBatch, decode: Decode) -> Iterator[pa.RecordBatch]:
 
 
 def _wrapped(number: int) -> int:
-    """As the JVM adds base and delta: what passes 64 bits wraps."""
+    """Return `number` wrapped to 64 bits, as the JVM wraps the sum of base and delta."""
     return (number + (1 << 63)) % (1 << 64) - (1 << 63)

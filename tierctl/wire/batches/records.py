@@ -1,14 +1,14 @@
-"""The records inside a batch, uncompressed: bytes <-> Record.
+"""The scalar codec of the uncompressed records in a batch.
 
-Source: org.apache.kafka.common.record.DefaultRecord. Lengths and deltas are zigzag varints; the record's
-own attributes are unused and written as 0.
+Lengths and deltas are zigzag varints; the attributes byte of a record is unused and written as 0.
+Source: org.apache.kafka.common.record.DefaultRecord.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError
-from tierctl.wire.batches.heads import BatchHead
+from tierctl.wire.batches.batch_heads import BatchHead
 
 Header = tuple[str, bytes | None]
 
@@ -18,7 +18,7 @@ _VARINT_BITS_MAX = 63
 class Record(NamedTuple):
     """One record; a null key, value or header value is None.
 
-    `timestamp_ms` is the broker's for batches with log-append time.
+    `timestamp_ms` is the broker's time if the batch has log-append time.
     """
 
     offset: int
@@ -29,9 +29,9 @@ class Record(NamedTuple):
 
 
 def decode_records(data: bytes, head: BatchHead) -> Iterator[Record]:
-    """The records of the batch with this head; raises CorruptInputError, with `at` within `data`.
+    """Yield the records in `data`, the uncompressed payload of the batch with `head`.
 
-    A record's timestamp and offset are relative to the batch's base; offsets rise within the batch.
+    Raise CorruptInputError, whose `at` is the position in `data`.
     """
     log_append_time_ms = head.max_timestamp_ms if head.is_log_append_time else None
     at = 0
@@ -76,7 +76,7 @@ def _decode_record(data: bytes, at: int) -> tuple[_Raw, int]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """A zigzag varint and the position after it; IndexError past the end."""
+    """Return the zigzag varint at `at` and the position after it; raise IndexError past the end."""
     byte = data[at]
     at += 1
     raw = byte & 0x7F
@@ -127,7 +127,7 @@ def _wrong(at: int, expected: str, found: str) -> CorruptInputError:
 
 
 def encode_records(records: Iterable[Record], *, base_offset: int, base_timestamp_ms: int) -> bytes:
-    """The records as a batch holds them before compression."""
+    """Encode records as a batch holds them before compression."""
     out = bytearray()
     for record in records:
         body = _encode_body(record, record.offset - base_offset, record.timestamp_ms - base_timestamp_ms)
@@ -150,7 +150,7 @@ def _encode_body(record: Record, offset_delta: int, timestamp_delta: int) -> byt
 
 
 def write_varint(out: bytearray, value: int) -> None:
-    """Appends a zigzag varint."""
+    """Append `value` to `out` as a zigzag varint."""
     raw = (value << 1) ^ (value >> 63)
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)

@@ -1,9 +1,9 @@
-"""The values of a log's records as one Arrow column: how a metadata partition is read fast.
+"""Reads the values of a log's records as one Arrow column; made for the metadata topic.
 
-A metadata log has a record a batch, uncompressed, and few distinct lengths. Batches of one length whose
-structural bytes (lengths, deltas, counts) equal those of a batch that the scalar decoder has read have their
-value at the same place, so it is copied out by columns; every other batch takes the scalar decoder. Control
-batches have no values for anybody.
+A metadata log has one record per batch, uncompressed, and few distinct batch lengths. If a batch has the same
+length and the same structural bytes (lengths, deltas, counts) as a batch that the scalar decoder decoded, its
+value is at the same position: such batches are copied as columns. The scalar decoder decodes all other
+batches. Control batches are skipped.
 """
 
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
+from tierctl.wire.batches.batch_heads import HEAD_SIZE, LOG_APPEND_TIME, BadRange, BatchHead, Buffer, TornTail
 from tierctl.wire.batches.compression import DECOMPRESSED_MAX_BYTES
 from tierctl.wire.batches.head_columns import HeadColumns, Int64s, scan_heads
-from tierctl.wire.batches.heads import HEAD_SIZE, LOG_APPEND_TIME, BadRange, BatchHead, Buffer, TornTail
 from tierctl.wire.batches.record_batch import batch_at
 from tierctl.wire.batches.records import Record, read_varint
 
@@ -26,9 +26,9 @@ _COLUMN_MAX_BYTES = (1 << 31) - 1
 
 
 class ValueColumns(NamedTuple):
-    """Offsets, timestamps and values of the records, and what else there was.
+    """Offsets, timestamps and values of the records, and the damage beside them.
 
-    `next_offset` is where to read on; `bad` are the ranges that could not be read, in order; `torn` is an
+    `next_offset` is the offset after the last batch; `bad` are the unreadable ranges, in order; `torn` is an
     unfinished write at the end.
     """
 
@@ -41,8 +41,8 @@ class ValueColumns(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """Where the value lies in the records of one length, and the bytes around it that must be the same."""
+class _Layout:
+    """The byte layout of a record: the position of its value, and the bytes before it (`key` may differ)."""
 
     prefix: bytes
     key: slice
@@ -54,15 +54,18 @@ class _Shape:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Batches, by row, whose records have one shape."""
+    """The rows of batches whose only records have the same layout."""
 
     rows: Int64s
-    shape: _Shape
+    layout: _Layout
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Every row's records: where the groups' are, the odd ones themselves, and each row's first place."""
+    """The records of all rows: groups of one layout, and the records of `odd` rows by the scalar decoder.
+
+    `counts` is the number of records per row.
+    """
 
     groups: list[_Group]
     odd: dict[int, list[Record]]
@@ -74,7 +77,7 @@ class _Found:
         return firsts
 
     def odd_places(self) -> Iterator[tuple[int, Record]]:
-        """The odd rows' records and their places in the column."""
+        """Yield the records of odd rows and their indexes in the column."""
         first = self.first
         for row, records in self.odd.items():
             yield from enumerate(records, int(first[row]))
@@ -91,11 +94,11 @@ def read_values(
     max_bytes: int = DECOMPRESSED_MAX_BYTES,
     heads: HeadColumns | None = None,
 ) -> ValueColumns:
-    """The records with offsets in [start_offset, end_offset), from the batch at `position` on.
+    """Return the records with offsets in [start_offset, end_offset), from the batch at `position` on.
 
-    Never raises for bad bytes: what can't be read is in `bad`, and what follows it is still read; so is a
-    batch that decompresses to more than `max_bytes`. Raises LimitExceeded when the column passes 2 GiB.
-    Who has scanned `buf` already hands in its `heads`.
+    Bad bytes, and batches that decompress to more than `max_bytes`, raise no error: they are in `bad`, and
+    the batches after them are read. Raise LimitExceeded if the values exceed 2 GiB. `heads` is the result of
+    an earlier scan of `buf`, if there is one.
     """
     if heads is None:
         heads = scan_heads(buf, position=position, expected_offset=expected_offset, check_crc=check_crc)
@@ -133,24 +136,24 @@ def _is_simple(heads: HeadColumns) -> npt.NDArray[np.bool_]:
 
 
 def _groups(buf: Buffer, heads: HeadColumns, rows: Int64s) -> Iterator[_Group]:
-    """Rows of one shape each; rows of rare shapes are left out."""
+    """Yield groups of rows with the same layout; rows with a rare layout are in no group."""
     lengths = heads.fields["length"][rows]
     order = np.argsort(lengths, kind="stable")
     bounds = np.flatnonzero(np.diff(lengths[order])) + 1
     for same_length in np.split(rows[order], bounds):
         left = same_length
         while len(left) >= _GROUP_MIN:
-            shape = _learn_shape(buf, heads.head(int(left[0])))
+            layout = _learn_layout(buf, heads.head(int(left[0])))
             matches = np.zeros(len(left), np.bool_)
-            if shape is not None:
-                matches = _match(buf, heads.positions[left] + HEAD_SIZE, shape)
-                yield _Group(left[matches], shape)
+            if layout is not None:
+                matches = _match(buf, heads.positions[left] + HEAD_SIZE, layout)
+                yield _Group(left[matches], layout)
             matches[0] = True
             left = left[~matches]
 
 
-def _learn_shape(buf: Buffer, head: BatchHead) -> _Shape | None:
-    """The shape of a batch's only record; None when it isn't the plain kind, or damaged."""
+def _learn_layout(buf: Buffer, head: BatchHead) -> _Layout | None:
+    """Return the layout of a batch's only record; None if it is damaged or has headers."""
     data = batch_at(buf, head).payload
     try:
         (record,) = batch_at(buf, head).records()
@@ -164,7 +167,7 @@ def _learn_shape(buf: Buffer, head: BatchHead) -> _Shape | None:
     _, key_at = read_varint(data, at)
     key = slice(key_at, key_at + len(record.key or b""))
     _, value_at = read_varint(data, key.stop)
-    return _Shape(
+    return _Layout(
         prefix=data[:value_at],
         key=key,
         value_at=value_at,
@@ -175,17 +178,17 @@ def _learn_shape(buf: Buffer, head: BatchHead) -> _Shape | None:
 
 
 def _windows(buf: Buffer, starts: Int64s, size: int) -> npt.NDArray[np.uint8]:
-    """The `size` bytes at each start, a row each."""
+    """Return a matrix whose row i has the `size` bytes at `starts[i]`."""
     whole = np.frombuffer(buf, np.uint8)
     return np.lib.stride_tricks.sliding_window_view(whole, size)[starts]
 
 
-def _match(buf: Buffer, starts: Int64s, shape: _Shape) -> npt.NDArray[np.bool_]:
-    """Which of the records at `starts` have the shape; the header count after the value must be 0."""
-    prefixes = _windows(buf, starts, shape.value_at)
-    same = prefixes == np.frombuffer(shape.prefix, np.uint8)
-    same[:, shape.key] = True
-    no_headers = _windows(buf, starts + shape.value_at + shape.value_size, 1)[:, 0] == 0
+def _match(buf: Buffer, starts: Int64s, layout: _Layout) -> npt.NDArray[np.bool_]:
+    """Return which records at `starts` have the layout, and no headers after the value."""
+    prefixes = _windows(buf, starts, layout.value_at)
+    same = prefixes == np.frombuffer(layout.prefix, np.uint8)
+    same[:, layout.key] = True
+    no_headers = _windows(buf, starts + layout.value_at + layout.value_size, 1)[:, 0] == 0
     matches: npt.NDArray[np.bool_] = same.all(axis=1) & no_headers
     return matches
 
@@ -193,7 +196,7 @@ def _match(buf: Buffer, starts: Int64s, shape: _Shape) -> npt.NDArray[np.bool_]:
 def _decode_rows(
     buf: Buffer, heads: HeadColumns, rows: Int64s, max_bytes: int
 ) -> tuple[dict[int, list[Record]], list[BadRange]]:
-    """The records of these rows by the scalar decoder; a batch that it can't read is a bad range."""
+    """Decode the batches of `rows` with the scalar decoder; return records by row, and damaged batches."""
     decoded: dict[int, list[Record]] = {}
     damaged = []
     size = 0
@@ -229,7 +232,7 @@ def _damaged(head: BatchHead, error: CorruptInputError) -> BadRange:
 
 
 def _assemble(buf: Buffer, heads: HeadColumns, found: _Found) -> tuple[Int64s, Int64s, pa.BinaryArray]:
-    """Offsets, timestamps and values of all rows in the order of the log."""
+    """Return offsets, timestamps and values of all records in the order of the log."""
     total = int(found.counts.sum())
     offsets, timestamps, sizes = (np.zeros(total, np.int64) for _ in range(3))
     nulls = np.zeros(total, np.bool_)
@@ -238,8 +241,8 @@ def _assemble(buf: Buffer, heads: HeadColumns, found: _Found) -> tuple[Int64s, I
         places = first[group.rows]
         offsets[places] = base_offsets[group.rows]
         timestamps[places] = _timestamps(heads, group)
-        sizes[places] = group.shape.value_size
-        nulls[places] = group.shape.is_null
+        sizes[places] = group.layout.value_size
+        nulls[places] = group.layout.is_null
     for place, record in found.odd_places():
         offsets[place], timestamps[place] = record.offset, record.timestamp_ms
         sizes[place], nulls[place] = len(record.value or b""), record.value is None
@@ -251,11 +254,11 @@ def _timestamps(heads: HeadColumns, group: _Group) -> Int64s:
         heads.fields[name][group.rows] for name in ("attributes", "base_timestamp_ms", "max_timestamp_ms")
     )
     is_appended = (attributes & LOG_APPEND_TIME) != 0
-    return np.where(is_appended, appended, created + group.shape.timestamp_delta)
+    return np.where(is_appended, appended, created + group.layout.timestamp_delta)
 
 
 def _fill(buf: Buffer, heads: HeadColumns, found: _Found, sizes: Int64s) -> npt.NDArray[np.uint8]:
-    """All values, one after the other."""
+    """Return the bytes of all values, concatenated."""
     total = int(sizes.sum())
     if total > _COLUMN_MAX_BYTES:
         raise LimitExceeded("the values of one log segment pass 2 GiB", hint="read fewer offsets at a time")
@@ -263,9 +266,9 @@ def _fill(buf: Buffer, heads: HeadColumns, found: _Found, sizes: Int64s) -> npt.
     starts = np.cumsum(sizes) - sizes
     data = np.empty(total, np.uint8)
     for group in found.groups:
-        size = group.shape.value_size
+        size = group.layout.value_size
         if size:
-            values = _windows(buf, heads.positions[group.rows] + HEAD_SIZE + group.shape.value_at, size)
+            values = _windows(buf, heads.positions[group.rows] + HEAD_SIZE + group.layout.value_at, size)
             places = np.lib.stride_tricks.sliding_window_view(data, size, writeable=True)
             places[starts[first[group.rows]]] = values
     for place, record in found.odd_places():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
-from tierctl.wire.batches.heads import BatchHead
+from tierctl.wire.batches.batch_heads import BatchHead
 
 INDEX_INTERVAL_BYTES = 4096
 """Kafka's default for `index.interval.bytes`."""

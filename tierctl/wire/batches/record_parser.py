@@ -1,11 +1,11 @@
-"""Where the fields of many records lie: what `record_codec` reads one by one, for all of them at once.
+"""Parses the fields of many records at once; `records` parses the same fields record by record.
 
-Nothing here raises for bad bytes: it says which records and batches are not plainly good.
+Bad bytes raise no error here: the result marks the records and batches that fail a check.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,27 +21,31 @@ _VARINT_BYTES_MAX = 9
 _HEADERS_MAX = 64
 
 
-class Opened(NamedTuple):
-    """A batch and its records' bytes; None when they can't be decompressed."""
+class DecompressedBatch(NamedTuple):
+    """A batch and the bytes of its records; None if they cannot be decompressed."""
 
     batch: RecordBatch
     data: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """All batches' records in one buffer: where each begins and ends, and which batch it is of."""
+class RecordSpans:
+    """The positions of the records of many batches in one buffer.
+
+    Record i is `data[starts[i]:ends[i]]` and belongs to batch number `batch[i]`. `last_delta` has, per batch,
+    the highest offset delta that its records may have. `odd` are the numbers of batches that cannot be
+    parsed; their records are left out.
+    """
 
     data: bytes
     starts: Int64s
     ends: Int64s
     batch: Int64s
     last_delta: Int64s
-    """Of each batch, the offset delta its records may have at most."""
     odd: frozenset[int]
 
     @classmethod
-    def over(cls, group: Sequence[Opened]) -> "Walk":
+    def over(cls, group: Sequence[DecompressedBatch]) -> Self:
         payloads: list[bytes] = []
         starts: list[int] = []
         ends: list[int] = []
@@ -68,7 +72,7 @@ class Walk:
 
 
 def _walk(data: bytes, count: int, base: int, starts: list[int], ends: list[int]) -> bool:
-    """Adds where each record's body lies, as its length says; False unless they fill the bytes exactly."""
+    """Append the positions of `count` records; return whether the records fill `data` exactly."""
     at, size = 0, len(data)
     try:
         for _ in range(count):
@@ -93,37 +97,41 @@ def _walk(data: bytes, count: int, base: int, starts: list[int], ends: list[int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Headers:
-    """Every header of every record, in order: bounds of names and values, and the record it is of."""
+    """The headers of all records, in order; `record[i]` is the index of header i's record.
+
+    `bounds` has one row per header: begin and end of the name, begin and end of the value.
+    """
 
     record: Int64s
     bounds: Int64s
-    """Shape (headers, 4): where name and value begin and end."""
     is_null: npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parsed:
-    """Fields of every record; those of records that are not `good` mean nothing."""
+class ParsedRecords:
+    """The fields of all records; the fields of a record that is not `good` are undefined.
+
+    `bounds` has one row per record: begin and end of the key, begin and end of the value.
+    """
 
     good: npt.NDArray[np.bool_]
     timestamp_delta: Int64s
     offset_delta: Int64s
     bounds: Int64s
-    """Shape (records, 4): where key and value begin and end."""
     null_key: npt.NDArray[np.bool_]
     null_value: npt.NDArray[np.bool_]
     headers: Headers
 
-    def odd_batches(self, found: Walk) -> frozenset[int]:
-        """Batches with a record that is not good."""
+    def odd_batches(self, found: RecordSpans) -> frozenset[int]:
+        """Return the numbers of batches with a record that is not good."""
         return frozenset(np.unique(found.batch[~self.good]).tolist())
 
-    def batches_with_headers(self, found: Walk) -> frozenset[int]:
-        """Batches with a record that has any."""
+    def batches_with_headers(self, found: RecordSpans) -> frozenset[int]:
+        """Return the numbers of batches with a record that has headers."""
         return frozenset(np.unique(found.batch[self.headers.record]).tolist())
 
-    def header_names(self, found: Walk) -> pa.StringArray | None:
-        """All headers' names; None when one of them is not UTF-8."""
+    def header_names(self, found: RecordSpans) -> pa.StringArray | None:
+        """Return the names of the headers of good records; None if a name is not UTF-8."""
         if not len(self.headers.record):
             return pa.array([], pa.string())
         ok = self.good[self.headers.record]
@@ -153,7 +161,7 @@ def slices(
     return between.take(pa.array(wanted, mask=is_null))
 
 
-def parse(found: Walk) -> Parsed:
+def parse(found: RecordSpans) -> ParsedRecords:
     """Every record's fields at once."""
     buf = np.frombuffer(found.data, np.uint8)
     ends = found.ends
@@ -169,7 +177,7 @@ def parse(found: Walk) -> Parsed:
     headers, at, good = _parse_headers(buf, at, ends, np.where(good, counts, 0), good)
     good &= at == ends
     good &= _rise(offset_delta, found.batch) & (offset_delta <= found.last_delta[found.batch])
-    return Parsed(
+    return ParsedRecords(
         good=good,
         timestamp_delta=timestamp_delta,
         offset_delta=offset_delta,
@@ -181,7 +189,7 @@ def parse(found: Walk) -> Parsed:
 
 
 def _rise(offset_delta: Int64s, batch: Int64s) -> npt.NDArray[np.bool_]:
-    """Whether offsets rise within their batch."""
+    """Return which offsets are above that of the record before in the same batch."""
     good = offset_delta >= 0
     good[1:] &= (offset_delta[1:] > offset_delta[:-1]) | (batch[1:] != batch[:-1])
     return good
@@ -190,7 +198,7 @@ def _rise(offset_delta: Int64s, batch: Int64s) -> npt.NDArray[np.bool_]:
 def _parse_headers(
     buf: npt.NDArray[np.uint8], at: Int64s, ends: Int64s, counts: Int64s, good: npt.NDArray[np.bool_]
 ) -> tuple[Headers, Int64s, npt.NDArray[np.bool_]]:
-    """All first headers, then all second ones, ...; in order at the end."""
+    """Parse the first headers of all records, then the second headers, and so on; return them in order."""
     records, bounds, nulls = [], [], []
     at, good = at.copy(), good.copy()
     for rank in range(int(counts.max(initial=0))):
@@ -204,7 +212,7 @@ def _parse_headers(
         nulls.append(null_value)
     record = np.concatenate(records) if records else np.empty(0, np.int64)
     order = np.argsort(record, kind="stable")
-    # A bad record's bounds need not ascend, and nobody wants them.
+    # The bounds of a bad record need not ascend, and are not used.
     order = order[good[record[order]]]
     return (
         Headers(
@@ -220,7 +228,7 @@ def _parse_headers(
 def _blobs(
     buf: npt.NDArray[np.uint8], at: Int64s, ends: Int64s
 ) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-    """Begin and end of lengths and their bytes, whether they are null, and whether they are good."""
+    """Parse lengths and the bytes after them: return begins, ends, which are null, and which are good."""
     sizes, start, good = _varints(buf, at, ends)
     is_null = sizes < 0
     good &= sizes <= ends - start
@@ -231,8 +239,8 @@ def _blobs(
 def _varints(
     buf: npt.NDArray[np.uint8], at: Int64s, ends: Int64s
 ) -> tuple[Int64s, Int64s, npt.NDArray[np.bool_]]:
-    """Zigzag varints, the positions after them, and whether each is good: whole, and below 2^63."""
-    # What is odd already may point anywhere; a good one may run over its record's end, into the padding.
+    """Parse zigzag varints; return values, positions after them, and which are complete and < 2^63."""
+    # Positions of bad records may be anywhere; a good varint may extend into the padding.
     following = np.clip(at, 0, len(buf) - len(_PAD))
     byte = buf[following]
     raw = (byte & 0x7F).astype(np.int64)

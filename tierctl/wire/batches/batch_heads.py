@@ -1,8 +1,8 @@
-"""Where the record batches of a log segment lie, and what their heads say (magic 2).
+"""Finds and checks the record batches of a log segment by their heads (batch headers, magic 2).
 
-Nothing here looks at the records. Bytes that are no good batch are told apart: a tail that was being
-written when the writer stopped (`TornTail`), and anything else (`BadRange`), after which the scan goes on
-with the next batch that can be proved: later base offset, plausible head, right CRC.
+The records inside the batches are not decoded here. Bytes without a good batch are either the unfinished
+write of a stopped writer at the end (`TornTail`) or damage (`BadRange`). After damage, the scan continues
+with the next batch that has a later base offset, a plausible head and a correct CRC.
 
 Source: org.apache.kafka.common.record.DefaultRecordBatch; KIP-98.
 """
@@ -18,7 +18,7 @@ from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.wire.crc import crc32c
 
 Buffer = bytes | mmap.mmap
-"""A segment's bytes; slices of it are `bytes`."""
+"""The bytes of a segment; a slice of either type is `bytes`."""
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 HEAD_SIZE = HEAD.size
@@ -38,16 +38,18 @@ DELETE_HORIZON = 0x40
 _LENGTH = struct.Struct(">i")
 _OFFSET_MAX = (1 << 63) - 1 - (1 << 31)
 _DELTA_MAX = (1 << 31) - 1
-# A search for the next good batch stops checking CRCs after this many times the searched bytes.
+# The search for the next good batch checks CRCs of at most this many times the searched bytes.
 _SEARCH_COST_MAX = 8
-# A file system may grow a file before it writes the data: a last batch ending in so many zeros is unwritten.
+# A file system may grow a file before it writes the data: a last batch that ends in so many zeros was not
+# written to its end.
 _UNWRITTEN_MIN = 16
 _CHUNK = 1 << 20
+# The smallest message of magic 0 or 1 has 14 bytes after its length field.
 _OLD_MESSAGE_MIN = 14
 
 
 class CompressionType(IntEnum):
-    """Compression of a batch's records, by the id in its attributes."""
+    """The compression of a batch's records; the value is the id in the batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -57,7 +59,7 @@ class CompressionType(IntEnum):
 
 
 class BatchHead(NamedTuple):
-    """A batch's head, and where the batch lies: `size_bytes` (head and records) from `position` on."""
+    """The header fields of a batch, and the position of the batch in its buffer."""
 
     position: int
     base_offset: int
@@ -76,47 +78,47 @@ class BatchHead(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole batch; `length` is what the field after the base offset says."""
+        """Return the bytes of the whole batch, head included; the field `length` counts fewer bytes."""
         return LENGTH_END + self.length
 
     @property
     def end(self) -> int:
-        """The position after the batch."""
+        """Return the position after the batch."""
         return self.position + LENGTH_END + self.length
 
     @property
     def last_offset(self) -> int:
-        """The last offset the batch covers, even when compaction took its record."""
+        """Return the last offset that the batch covers, even if compaction removed its record."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The first offset after the batch."""
+        """Return the first offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def compression(self) -> CompressionType:
-        """How the records are compressed."""
+        """Return the compression of the records."""
         return CompressionType(self.attributes & COMPRESSION_MASK)
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether every record's timestamp is the broker's, `max_timestamp_ms`."""
+        """Return whether all records have the broker's timestamp, `max_timestamp_ms`."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction (its data, or the marker that ends it)."""
+        """Return whether the batch belongs to a transaction: its data, or the marker that ends it."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are control records, which consumers never see."""
+        """Return whether the records are control records, which consumers do not receive."""
         return bool(self.attributes & CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and abort markers of a compacted batch may go, if it says so."""
+        """Return the time from which compaction may remove tombstones and abort markers; None if not set."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
 
     @property
@@ -129,10 +131,10 @@ class BatchHead(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRange:
-    """Bytes [position, end) that are no good batch, though good ones may follow.
+    """Damaged bytes [position, end).
 
-    `first_offset` is the first offset that may be lost (None: not known), `next_offset` the base offset of
-    the good batch at `end` (None: nothing good follows).
+    `first_offset` is the first offset that may be missing (None if unknown); `next_offset` is the base offset
+    of the good batch at `end` (None if no good batch follows).
     """
 
     position: int
@@ -144,9 +146,9 @@ class BadRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TornTail:
-    """Bytes from `position` to the end of an unfinished write: an incomplete batch, or preallocated zeros.
+    """The bytes of an unfinished write from `position` to the end: a cut batch, or preallocated zeros.
 
-    `next_offset` is the offset to be written next (None: the buffer holds no good batch).
+    `next_offset` is the offset after the last good batch (None if the buffer has no good batch).
     """
 
     position: int
@@ -154,7 +156,7 @@ class TornTail:
     next_offset: int | None
 
 
-Piece = BatchHead | BadRange | TornTail
+ScanItem = BatchHead | BadRange | TornTail
 
 
 def walk(
@@ -163,22 +165,22 @@ def walk(
     position: int = 0,
     expected_offset: int | None = None,
     check_crc: bool = True,
-) -> Iterator[Piece]:
-    """Every batch head from `position` on, and what lies between and after them; never raises.
+) -> Iterator[ScanItem]:
+    """Yield every batch, damaged range and torn tail from `position` on; never raise for bad bytes.
 
-    `expected_offset` is the lowest offset the first batch may have (a segment's base offset). Offsets
-    may have gaps, they never go back.
+    `expected_offset` is the lowest offset that the first batch may have (a segment's base offset). Offsets
+    may have gaps but must ascend.
     """
     size = len(buf)
     expected = expected_offset
     while position < size:
-        piece = judge(buf, position, expected, check_crc=check_crc)
-        yield piece
-        if isinstance(piece, TornTail):
+        item = scan_at(buf, position, expected, check_crc=check_crc)
+        yield item
+        if isinstance(item, TornTail):
             return
-        if isinstance(piece, BatchHead):
-            expected = piece.next_offset
-        position = piece.end
+        if isinstance(item, BatchHead):
+            expected = item.next_offset
+        position = item.end
 
 
 def scan(
@@ -189,17 +191,17 @@ def scan(
     check_crc: bool = True,
     source: str | None = None,
 ) -> Iterator[BatchHead]:
-    """The batch heads up to the end or a torn tail; CorruptInputError at the first bad range."""
-    for piece in walk(buf, position=position, expected_offset=expected_offset, check_crc=check_crc):
-        if isinstance(piece, TornTail):
+    """Yield the heads of all batches up to the end or a torn tail; raise CorruptInputError for damage."""
+    for item in walk(buf, position=position, expected_offset=expected_offset, check_crc=check_crc):
+        if isinstance(item, TornTail):
             return
-        if isinstance(piece, BadRange):
-            raise piece.error.within(source) if source else piece.error
-        yield piece
+        if isinstance(item, BadRange):
+            raise item.error.within(source) if source else item.error
+        yield item
 
 
-def judge(buf: Buffer, position: int, expected: int | None, *, check_crc: bool = True) -> Piece:
-    """What lies at `position`: a good batch, a bad range up to the next good one, or a torn tail."""
+def scan_at(buf: Buffer, position: int, expected: int | None, *, check_crc: bool = True) -> ScanItem:
+    """Return the item at `position`: a good batch, the damage up to the next good batch, or a torn tail."""
     found = _read_head(buf, position, expected, check_crc)
     if isinstance(found, BatchHead):
         if expected is None or found.base_offset > expected:
@@ -237,7 +239,7 @@ def _read_head(
 
 
 def _is_old_message(buf: Buffer, position: int) -> bool:
-    """Whether a complete message of magic 0 or 1 lies here; the smallest has 14 bytes after its length."""
+    """Return whether a complete message of magic 0 or 1 is at `position`."""
     rest = len(buf) - position - LENGTH_END
     if rest < _OLD_MESSAGE_MIN or buf[position + MAGIC_AT] >= MAGIC:
         return False
@@ -245,10 +247,10 @@ def _is_old_message(buf: Buffer, position: int) -> bool:
 
 
 def _implausible(head: BatchHead, available: int, expected: int | None) -> CorruptInputError | None:
-    """The first field that can't be right, in the order that tells an operator most."""
+    """Return an error for the first impossible field, the most informative field first; None if plausible."""
     lowest = expected or 0
     codec = head.attributes & COMPRESSION_MASK
-    # Every record has its own offset, so there can't be more of them than the batch covers.
+    # Every record has its own offset, so a batch cannot have more records than offsets.
     records_max = head.last_offset_delta + 1
     if (
         head.magic == MAGIC
@@ -293,7 +295,10 @@ def _wrong_magic(position: int, magic: int) -> CorruptInputError:
 
 
 def _check_gap(buf: Buffer, head: BatchHead, expected: int | None) -> BatchHead | CorruptInputError:
-    """A base offset is not covered by the CRC: after a gap, the next batch tells whether it can be right."""
+    """Return `head`, or an error if the batch after it shows that its base offset is wrong.
+
+    The CRC does not cover the base offset, so a gap before the batch may be a damaged base offset.
+    """
     if len(buf) - head.end < HEAD_SIZE:
         return head
     follower = BatchHead(head.end, *HEAD.unpack_from(buf, head.end))
@@ -304,7 +309,7 @@ def _check_gap(buf: Buffer, head: BatchHead, expected: int | None) -> BatchHead 
 
 
 def _search(buf: Buffer, position: int, expected: int | None) -> BatchHead | None:
-    """The next provable batch after `position`."""
+    """Return the next good batch after `position`; None if there is none."""
     if len(buf) - position >= HEAD_SIZE:
         length = _LENGTH.unpack_from(buf, position + 8)[0]
         if HEAD_SIZE - LENGTH_END <= length <= len(buf) - position - LENGTH_END:
@@ -328,7 +333,7 @@ def _search(buf: Buffer, position: int, expected: int | None) -> BatchHead | Non
 
 
 def _is_torn(buf: Buffer, position: int, expected: int | None) -> bool:
-    """Whether the bytes to the end are what a stopped writer leaves behind."""
+    """Return whether the bytes from `position` to the end are the unfinished write of a stopped writer."""
     rest = len(buf) - position
     if _is_old_message(buf, position):
         return False

@@ -1,12 +1,12 @@
-"""The batches of one segment file, a window of bytes at a time."""
+"""Reads the batches of one segment file, one window of bytes at a time."""
 
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tierctl.wire.batches.batch_heads import HEAD_SIZE
 from tierctl.wire.batches.head_columns import HeadColumns, scan_heads
-from tierctl.wire.batches.heads import HEAD_SIZE
 
 WINDOW_BYTES = 8 << 20
 
@@ -14,31 +14,31 @@ _HOP = struct.Struct(">qi")
 _LENGTH_MIN = 49
 
 Mark = tuple[int, int]
-"""An offset, and where a batch begins that begins at or below it."""
+"""The base offset of a batch and its position in the file."""
 
 
 class LogBytes(Protocol):
-    """A file that may grow while it is read; raises what its file system does."""
+    """A file that may grow while it is read; methods raise the errors of the file system."""
 
     @property
     def size_bytes(self) -> int:
-        """How long the file is."""
+        """Return the current size of the file."""
         ...
 
     def read(self, position: int, size_bytes: int) -> bytes:
-        """So many bytes from `position` on, fewer at the end of the file only."""
+        """Return `size_bytes` bytes from `position` on; fewer only at the end of the file."""
         ...
 
     def close(self) -> None:
-        """Release it."""
+        """Close the file."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Bytes of the file from `position` on and what is in them; positions in `heads` are within `data`.
+    """The bytes of a file from `position` on, and their batches; positions in `heads` are relative to `data`.
 
-    `expected_offset` is the offset after everything before the window.
+    `expected_offset` is the offset after the last batch before the window.
     """
 
     data: bytes
@@ -48,12 +48,12 @@ class Window:
 
     @property
     def next_offset(self) -> int:
-        """The offset after the window's good batches."""
+        """Return the offset after the window's last good batch."""
         return int(self.heads.next_offsets[-1]) if len(self.heads) else self.expected_offset
 
     @property
     def good_end(self) -> int:
-        """Where the last good batch ends in the file; the window's position when it has none."""
+        """Return the position in the file after the last good batch, or the window's position without one."""
         heads = self.heads
         return self.position + (int(heads.positions[-1] + heads.sizes_bytes[-1]) if len(heads) else 0)
 
@@ -61,9 +61,9 @@ class Window:
 def scan_windows(
     file: LogBytes, position: int, expected_offset: int, *, window_bytes: int = WINDOW_BYTES
 ) -> Iterator[Window]:
-    """Everything from the batch at `position` to the end of the file, each byte in one window only.
+    """Yield the file from the batch at `position` to the end, each byte in exactly one window.
 
-    Memory is bounded by the window, unless a batch or a damaged stretch is larger. Raises what `file` does.
+    A window has `window_bytes`, or more if a batch or a damaged range is larger. Raises the errors of `file`.
     """
     size = file.size_bytes
     span = window_bytes
@@ -99,7 +99,10 @@ def torn_note(file: LogBytes, source: str, position: int, size_bytes: int) -> st
 
 
 def without_edge(heads: HeadColumns, size: int) -> tuple[HeadColumns, int]:
-    """What more bytes can't change: bytes cut or damaged at the edge may be whole in the next window."""
+    """Return `heads` without an incomplete item at the end of the window, and the position after the rest.
+
+    A batch that the window's end cuts is complete in the next window.
+    """
     if heads.torn is not None:
         return replace(heads, torn=None), heads.torn.position
     if heads.bad and heads.bad[-1].end >= size:
@@ -110,11 +113,11 @@ def without_edge(heads: HeadColumns, size: int) -> tuple[HeadColumns, int]:
 def skip_to(
     file: LogBytes, position: int, offset: int, *, marks: list[Mark] | None = None
 ) -> tuple[int, int] | None:
-    """Position and base offset of the last batch from `position` on that begins at or below `offset`.
+    """Return position and base offset of the last batch from `position` on that begins at or below `offset`.
 
-    Follows the lengths without looking at what the batches hold; None when the first batch begins above
-    `offset`, or when offsets fall on the way, so that the lengths can't be trusted. To `marks` go some of
-    the batches on the way.
+    Follows the length fields without checking the batches. Return None if the first batch begins above
+    `offset`, or if offsets descend, which shows that a length field is wrong. Append some of the visited
+    batches to `marks`.
     """
     size = file.size_bytes
     at, data, base = position, b"", position
@@ -136,7 +139,7 @@ def skip_to(
 
 
 def is_good_batch(file: LogBytes, position: int) -> bool:
-    """Whether a batch with the right CRC begins there."""
+    """Return whether a batch with a correct CRC begins at `position`."""
     head = file.read(position, _HOP.size)
     if len(head) < _HOP.size:
         return False
