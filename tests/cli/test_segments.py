@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from tierctl.cli.main import run
-from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 from tierctl.report.rows import SEGMENTS
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.metadata.topics import topic_in
+from tests.plan.tier import segment as made
 from tests.read.tier import Tier
 
 Capture = Callable[[str], Path]
@@ -78,6 +79,38 @@ def test_sizes_are_those_of_the_objects(capture: Capture, capsys: Captured, stag
         assert row["object_bytes"] == sum(file.stat().st_size for file in files)
         assert row["log_bytes"] == sum(f.stat().st_size for f in files if f.suffix == ".log")
         assert row["object_bytes"] > row["log_bytes"]
+
+
+def _update(
+    metadata: RemoteLogSegmentMetadata, state: RemoteLogSegmentState
+) -> RemoteLogSegmentMetadataUpdate:
+    return RemoteLogSegmentMetadataUpdate(
+        topic=metadata.topic,
+        topic_id=metadata.topic_id,
+        partition=metadata.partition,
+        segment_id=metadata.segment_id,
+        broker_id=1,
+        event_timestamp_ms=metadata.event_timestamp_ms,
+        state=state,
+    )
+
+
+def test_sizes_tell_finished_segments_from_those_being_copied_or_deleted(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """Brokers count no segment in state COPY_SEGMENT_STARTED as size (KAFKA-17062)."""
+    topic = topic_in(tmp_path, writable=True)
+    for steps in range(1, 5):
+        metadata = made(steps, 100 * steps, 100 * steps + 99, size=10**steps)
+        events = [metadata, *(_update(metadata, state) for state in list(RemoteLogSegmentState)[1:steps])]
+        partition = metadata_partition(metadata.topic_id, metadata.partition, topic.partition_count)
+        topic.append([(partition, encode(event)) for event in events])
+    topic.close()
+    assert run(["segments", "--metadata", str(tmp_path), "--sizes", "-o", "jsonl"]) == 0
+    [row] = rows(capsys)
+    assert (row["segments"], row["log_bytes"]) == (1, 10**2)
+    assert (row["copying_segments"], row["copying_bytes"]) == (1, 10**1)
+    assert (row["deleting_segments"], row["deleting_bytes"]) == (1, 10**3)
 
 
 def test_sizes_without_the_store_are_of_the_logs(capture: Capture, capsys: Captured) -> None:

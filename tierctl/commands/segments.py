@@ -8,7 +8,7 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.deleted_segments import deleted_segments
-from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.cluster import ClusterLog
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
@@ -46,14 +46,22 @@ class SegmentsRequest(Request):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSize:
-    """The remote segments of one topic id, summed up; the objects are None if the store was not asked."""
+    """The remote segments of one topic id, summed up by state."""
 
     topic: str
     topic_id: Uuid
     partitions: int
     segments: int
+    """Segments in state COPY_SEGMENT_FINISHED: brokers count no others as size (KAFKA-17062)."""
     log_bytes: int
+    copying_segments: int
+    """Segments in state COPY_SEGMENT_STARTED."""
+    copying_bytes: int
+    deleting_segments: int
+    """Segments in state DELETE_SEGMENT_STARTED."""
+    deleting_bytes: int
     objects: int | None
+    """Objects of the segments in all of these states; None if the store was not asked."""
     object_bytes: int | None
 
 
@@ -190,6 +198,12 @@ def _sizes(found: Iterable[RemoteLogSegmentMetadata], resources: Resources) -> l
         by_topic[segment.topic, segment.topic_id].append(segment)
     rows = []
     for (topic, topic_id), its_segments in sorted(by_topic.items()):
+        sizes_bytes = {state: list[int]() for state in RemoteLogSegmentState}
+        for segment in its_segments:
+            sizes_bytes[segment.state].append(segment.segment_size_in_bytes)
+        finished = sizes_bytes[RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
+        copying = sizes_bytes[RemoteLogSegmentState.COPY_SEGMENT_STARTED]
+        deleting = sizes_bytes[RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
         is_legal = all(refused(segment.topic_id_partition) is None for segment in its_segments)
         objects = None
         if remote is not None and is_legal:
@@ -199,8 +213,12 @@ def _sizes(found: Iterable[RemoteLogSegmentMetadata], resources: Resources) -> l
                 topic=topic,
                 topic_id=topic_id,
                 partitions=len({segment.partition for segment in its_segments}),
-                segments=len(its_segments),
-                log_bytes=sum(segment.segment_size_in_bytes for segment in its_segments),
+                segments=len(finished),
+                log_bytes=sum(finished),
+                copying_segments=len(copying),
+                copying_bytes=sum(copying),
+                deleting_segments=len(deleting),
+                deleting_bytes=sum(deleting),
                 objects=None if objects is None else len(objects),
                 object_bytes=None if objects is None else sum(each.size_bytes for each in objects),
             )

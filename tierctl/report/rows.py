@@ -51,7 +51,22 @@ SEGMENTS = Columns(
         "state",
     ),
 )
-TOPIC_SIZES = Columns(("topic", "topic_id", "partitions", "segments", "log_bytes", "objects", "object_bytes"))
+TOPIC_SIZES = Columns(
+    (
+        "topic",
+        "topic_id",
+        "partitions",
+        "segments",
+        "log_bytes",
+        "copying_segments",
+        "copying_bytes",
+        "deleting_segments",
+        "deleting_bytes",
+        "objects",
+        "object_bytes",
+    ),
+    ("topic", "partitions", "segments", "log_bytes", "copying_segments", "deleting_segments", "object_bytes"),
+)
 PARTITION_OFFSETS = Columns(
     ("topic", "topic_id", "partition", "earliest", "earliest_local", "latest_tiered", "latest")
 )
