@@ -11,7 +11,7 @@ from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.settings import AivenSettings
-from tierctl.storage.lease.object import lease_of
+from tierctl.storage.lease import open_lease
 
 from tests.apply.conftest import Ran
 from tests.metadata.topics import manager_at
@@ -150,7 +150,7 @@ def test_another_run_keeps_this_one_out(
     (tmp_path / "tier").mkdir()
     uris = {"s3": f"s3://{s3_server.bucket()}/tier", "file": (tmp_path / "tier").as_uri()}
     place = Place(uris[scheme], "kafka")
-    lease = lease_of(place.open())
+    lease = open_lease(place.open())
     assert lease is not None
     local = capture("untiered-broker") / "local"
     copy = ("copy", "--metadata", tmp_path / "metadata", *place.options, "--log-dir", local, "--apply")
@@ -175,7 +175,7 @@ def test_a_lost_lease_stops_before_the_next_side_effect(
         return len(calls) > 30
 
     with monkeypatch.context() as patch:
-        patch.setattr("tierctl.storage.lease.object.Lease.is_lost", lost)
+        patch.setattr("tierctl.storage.lease.object.ObjectLease.is_lost", lost)
         ran = tierctl(*copy, "--wave-size", "2", "--threads", "1", "-o", "json")
     assert ran.code == 6, ran.err
     statuses = [outcome["status"] for outcome in ran.json["outcomes"]]

@@ -6,7 +6,7 @@ import pytest
 from tierctl.errors import LockedError
 from tierctl.pipeline.warehouse.base import TABLES
 from tierctl.storage import open_store
-from tierctl.storage.lease.object import Lease
+from tierctl.storage.lease import ObjectLease
 
 from tests.metadata.events import started, update
 from tests.pipeline.tables import Rows, pipeline, rows_of, run, write
@@ -104,7 +104,7 @@ def test_one_pipeline_at_a_time(topic: Path, s3_server: S3Server, monkeypatch: p
             pass
         assert first.step(ENDS).commit == 1
         # Paused for so long that another may have it by now.
-        monkeypatch.setattr(Lease, "is_lost", lambda _lease: True)
+        monkeypatch.setattr(ObjectLease, "is_lost", lambda _lease: True)
         with pytest.raises(LockedError, match="lease"):
             first.step()
     monkeypatch.undo()

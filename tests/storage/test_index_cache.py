@@ -234,8 +234,8 @@ class TestCrashes:
         operations = operations_of(lambda fs: get(tmp_path / "watched", fs) and None)
         for nth in range(len(operations)):
             cache = get(tmp_path / str(nth), Failing(nth, number))
-            assert cache.unkept == 1
-            assert get(tmp_path / str(nth), FileSystem()).unkept == 0
+            assert cache.write_failures == 1
+            assert get(tmp_path / str(nth), FileSystem()).write_failures == 0
 
 
 class SlowStorage(MemoryStorage):

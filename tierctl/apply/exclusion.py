@@ -10,8 +10,7 @@ from pathlib import Path
 from tierctl.apply.stop import Stop
 from tierctl.files import broker_kept_out
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.lease.folder import FolderLease
-from tierctl.storage.lease.object import Lease, lease_of
+from tierctl.storage.lease import Lease, open_lease
 
 
 @contextmanager
@@ -27,13 +26,13 @@ def fenced(log_dirs: Sequence[Path]) -> Iterator[None]:
 
 
 @contextmanager
-def leased(remote: RemoteStorageManager, stop: Stop) -> Iterator[Lease | FolderLease | None]:
+def leased(remote: RemoteStorageManager, stop: Stop) -> Iterator[Lease | None]:
     """Hold the lease of the tier during the block; yield None if its store offers no lease.
 
     Raise LockedError if another tierctl holds the lease. Once the lease is lost or uncertain, `stop` ends the
     run before its next side effect.
     """
-    lease = lease_of(remote)
+    lease = open_lease(remote)
     if lease is None:
         yield None
         return

@@ -9,9 +9,9 @@ from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 
 @dataclass(frozen=True, slots=True, order=True)
 class RemoteObject:
-    """One object as the store lists it; `key` is relative to the tier's root, `/`-separated.
+    """One object in a store's listing; `key` is relative to the tier's root and separated by `/`.
 
-    `modified_ms` is when the store says it was written, None where it doesn't tell.
+    `modified_ms` is the time of the last write by the store's clock; None if the store does not report it.
     """
 
     key: str
@@ -21,78 +21,80 @@ class RemoteObject:
 
 @dataclass(frozen=True, slots=True)
 class FolderListing:
-    """What lies in one folder: objects, and folders by what the keys of all in them begin with.
+    """The objects directly in one folder, and its subfolders; both are sorted by key.
 
-    A folder's ends with `/`. Both are in order.
+    A subfolder is the prefix that the keys of its objects share, with a `/` at its end.
     """
 
     folders: tuple[str, ...]
     objects: tuple[RemoteObject, ...]
 
-    def by_key(self) -> "list[str | RemoteObject]":
-        """Folders and objects in the order of the keys of all that is in them."""
+    def by_key(self) -> list[str | RemoteObject]:
+        """Return subfolders and objects together, sorted by prefix or key."""
         return sorted(
             (*self.folders, *self.objects), key=lambda each: each if isinstance(each, str) else each.key
         )
 
 
 class RemoteStorageManager(Protocol):
-    """Lifecycle of remote segments and their indexes.
+    """Stores, reads and deletes remote segments and their indexes.
 
-    Every attempt to copy a segment has a fresh segment id. Implementations are safe to call from several
-    threads for different segments. All methods raise RemoteStorageError when the store fails.
+    Every attempt to copy a segment has a new segment id. Implementations are safe to call from several
+    threads for different segments. All methods raise RemoteStorageError if the store fails.
     """
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        """Store the segment and its indexes; returns KIP-917's custom metadata or None.
+        """Store the segment and its indexes durably; return KIP-917's custom metadata or None.
 
-        Idempotent: what an earlier call with the same id left behind is overwritten.
-        Durable when it returns.
+        The operation is idempotent: it overwrites the objects of an earlier call with the same segment id.
         """
         ...
 
     def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """Read back what the store holds and compare size and checksum of every object with the source.
+        """Compare size and checksum of every stored object of the segment with `data`.
 
-        Raises RemoteStorageError naming the first object that is missing or differs.
+        Raise RemoteStorageError for the first object that is missing or differs.
         """
         ...
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:
-        """The segment's bytes from `start_position` to `end_position`, both inclusive.
+        """Return the segment's bytes from `start_position` to `end_position`, both inclusive.
 
-        Ends at the end of the segment when `end_position` is None or beyond it.
-        Raises RemoteResourceNotFound when the segment is not there.
+        The stream ends at the segment's end if `end_position` is None or beyond it.
+        Raise RemoteResourceNotFound if the segment does not exist.
         """
         ...
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """One index, whole. Raises RemoteResourceNotFound when there is none of that type."""
+        """Return one whole index. Raise RemoteResourceNotFound if the segment has no index of that type."""
         ...
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete every object of the segment, by exact key, and see that they are gone.
+        """Delete every object of the segment by its exact key, and check that none is left.
 
-        Idempotent: objects already gone are no error. Returns only when nothing is left.
+        The operation is idempotent: missing objects are no error.
         """
         ...
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
-        """The objects the store holds for this segment now, sorted by key; empty when none."""
+        """Return the objects of the segment that the store has now, sorted by key."""
         ...
 
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """Where the segment's first object lies, or would: as whoever runs the store would look for it."""
+        """Return the URI or path of the segment's first object, whether or not the object exists."""
         ...
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        """Every object of the tier, known or not, by key; of `folder`, as `list_folder` has it, all below."""
+        """Yield every object below `folder`, sorted by key, also objects that belong to no segment.
+
+        `folder` is a prefix from `list_folder`, or "" for the whole tier.
+        """
         ...
 
     def list_folder(self, folder: str = "") -> FolderListing:
-        """What lies in one of the tier's folders, or in the tier itself: where to begin listing in parts."""
+        """Return the contents of one folder of the tier, so that several threads can list the tier."""
         ...
 
     def close(self) -> None:

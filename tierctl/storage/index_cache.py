@@ -1,7 +1,8 @@
 """The bounded cache of remote indexes on local disk (KIP-405; Kafka's RemoteIndexCache).
 
-`remote-log-index-cache/<startOffset>_<segmentId><suffix>`, least recently used out first, recency kept in
-the files' modification times. What a crash or a bad disk left is noticed and fetched again.
+Files are `remote-log-index-cache/<startOffset>_<segmentId><suffix>`; their modification times record the last
+use, and the least recently used file is evicted first. A file that a crash or a bad disk damaged is detected
+when it is read, and fetched again.
 """
 
 import os
@@ -26,7 +27,7 @@ SIZE_BYTES = "remote.log.index.file.cache.total.size.bytes"
 SIZE_MB = "remote.log.index.file.cache.total.size.mb"
 SIZE_BYTES_DEFAULT = 1 << 30
 INDEX_BYTES_MAX = 1 << 28
-"""No index is larger: Kafka's segment.index.bytes is an int, 10 MiB by default."""
+"""Limit of one index: Kafka's segment.index.bytes is 10 MiB by default."""
 
 _CHECKS: dict[IndexType, Callable[[bytes, int], object]] = {
     IndexType.OFFSET: OffsetIndex.decode,
@@ -39,7 +40,7 @@ _TYPES = {suffix: index_type for index_type, suffix in INDEX_SUFFIXES.items()}
 
 
 def size_bytes_of(settings: Mapping[str, str]) -> int:
-    """The cache's size from Kafka's setting, or from the KIP's, in MiB; UsageError for no number above 0."""
+    """Return the cache's limit by Kafka's setting (bytes) or KIP-405's (MiB); raise UsageError if invalid."""
     for name, unit in ((SIZE_BYTES, 1), (SIZE_MB, 1 << 20)):
         text = settings.get(name)
         if text is not None:
@@ -50,10 +51,10 @@ def size_bytes_of(settings: Mapping[str, str]) -> int:
 
 
 class RemoteIndexCache:
-    """Indexes of remote segments, fetched once; safe to use from several threads and processes.
+    """Fetches each index of a remote segment once; safe to use from several threads and processes.
 
-    `get` never fails because of the cache's own disk: then the index is fetched and not kept, counted in
-    `unkept`. `fetches` counts what was asked of the store.
+    If the cache's own disk fails, `get` fetches the index without caching it, and counts it in
+    `write_failures`. `fetches` counts the requests to the store.
     """
 
     def __init__(
@@ -73,38 +74,38 @@ class RemoteIndexCache:
         self._sizes: OrderedDict[str, int] = OrderedDict()
         self._size_bytes = 0
         self.fetches = 0
-        self.unkept = 0
-        self._take_over()
+        self.write_failures = 0
+        self._load_existing()
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the files kept now; never above the limit between calls."""
+        """Bytes of the cached files; never above the limit between calls."""
         return self._size_bytes
 
     def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """One index, whole and checked; a transaction index that isn't there is empty, as for Kafka.
+        """Return one whole index after checking it; a missing transaction index is empty, as in Kafka.
 
-        Raises RemoteResourceNotFound, RemoteStorageError, and CorruptInputError for an index that is
-        damaged in the tier itself.
+        Raise RemoteResourceNotFound or RemoteStorageError as the store does, and CorruptInputError if the
+        index is damaged in the tier itself.
         """
         name = f"{metadata.start_offset}_{metadata.segment_id}{INDEX_SUFFIXES[index_type]}"
         with self._one_fetch_of(name):
-            kept = self._kept(name, metadata.start_offset, index_type)
-            if kept is not None:
-                return kept
+            cached = self._read_cached(name, metadata.start_offset, index_type)
+            if cached is not None:
+                return cached
             data = self._fetch(metadata, index_type)
             _check(data, index_type, metadata.start_offset, source=name)
-            self._keep(name, data)
+            self._write(name, data)
             return data
 
     def remove(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Forget a segment that is being deleted."""
+        """Evict the indexes of a segment that is being deleted."""
         with self._lock:
             for suffix in INDEX_SUFFIXES.values():
-                self._forget(f"{metadata.start_offset}_{metadata.segment_id}{suffix}")
+                self._evict_file(f"{metadata.start_offset}_{metadata.segment_id}{suffix}")
 
-    def _take_over(self) -> None:
-        """Adopt what an earlier run kept; what is cut short or damaged goes, to be fetched again."""
+    def _load_existing(self) -> None:
+        """Account for the files of earlier runs; delete truncated and damaged files."""
         with suppress(FileNotFoundError):
             found = []
             for entry in os.scandir(self._folder):
@@ -117,13 +118,13 @@ class RemoteIndexCache:
         self._evict()
 
     def _is_whole(self, path: Path) -> bool:
-        """Whether a file found at start is a good index; temporary and damaged ones are removed."""
+        """Return whether a file found at start is a valid index; delete temporary and damaged files."""
         if path.name.endswith(TEMP_SUFFIX):
             self._unlink(path)
             return False
-        offset, _, rest = path.name.partition("_")
+        offset, _, id_and_suffix = path.name.partition("_")
         index_type = _TYPES.get(path.suffix)
-        if index_type is None or len(rest) < 22 or not (offset.isascii() and offset.isdigit()):
+        if index_type is None or len(id_and_suffix) < 22 or not (offset.isascii() and offset.isdigit()):
             return False
         try:
             _check(path.read_bytes(), index_type, int(offset), source=path.name)
@@ -134,7 +135,7 @@ class RemoteIndexCache:
 
     @contextmanager
     def _one_fetch_of(self, name: str) -> Iterator[None]:
-        """Others who want the same index wait for the one who fetches it; nobody else does."""
+        """Let one thread at a time work on the file `name`; threads with other files do not wait."""
         with self._lock:
             lock, users = self._fetching.get(name, (threading.Lock(), 0))
             self._fetching[name] = (lock, users + 1)
@@ -149,7 +150,7 @@ class RemoteIndexCache:
                 else:
                     del self._fetching[name]
 
-    def _kept(self, name: str, start_offset: int, index_type: IndexType) -> bytes | None:
+    def _read_cached(self, name: str, start_offset: int, index_type: IndexType) -> bytes | None:
         path = self._folder / name
         try:
             data = path.read_bytes()
@@ -161,10 +162,10 @@ class RemoteIndexCache:
             return None
         except (OSError, CorruptInputError):
             with self._lock:
-                self._forget(name)
+                self._evict_file(name)
             return None
         with self._lock:
-            self._admit(name, len(data))
+            self._account(name, len(data))
             self._evict()
         return data
 
@@ -179,7 +180,7 @@ class RemoteIndexCache:
                 return b""
             raise
 
-    def _keep(self, name: str, data: bytes) -> None:
+    def _write(self, name: str, data: bytes) -> None:
         if len(data) > self._size_bytes_max:
             return
         try:
@@ -187,28 +188,28 @@ class RemoteIndexCache:
             write_durably(self._folder / name, [data], fs=self._fs)
         except OSError:
             with self._lock:
-                self.unkept += 1
-                self._forget(name)
+                self.write_failures += 1
+                self._evict_file(name)
             return
         with self._lock:
-            self._admit(name, len(data))
+            self._account(name, len(data))
             self._evict()
 
-    def _admit(self, name: str, size_bytes: int) -> None:
+    def _account(self, name: str, size_bytes: int) -> None:
         self._size_bytes += size_bytes - self._sizes.get(name, 0)
         self._sizes[name] = size_bytes
         self._sizes.move_to_end(name)
 
     def _evict(self) -> None:
         while self._size_bytes > self._size_bytes_max:
-            self._forget(next(iter(self._sizes)))
+            self._evict_file(next(iter(self._sizes)))
 
-    def _forget(self, name: str) -> None:
+    def _evict_file(self, name: str) -> None:
         self._size_bytes -= self._sizes.pop(name, 0)
         self._unlink(self._folder / name)
 
     def _unlink(self, path: Path) -> None:
-        # A file that can't be removed is looked at again at the next start.
+        # The next start checks a file that can't be deleted now.
         with suppress(OSError):
             self._fs.unlink(path)
 
@@ -226,7 +227,7 @@ def _bounded(stream: BinaryIO, metadata: RemoteLogSegmentMetadata) -> bytes:
 
 
 def _check(data: bytes, index_type: IndexType, start_offset: int, *, source: str) -> None:
-    """What Kafka's sanityCheck asks of an index, and that its entries rise; CorruptInputError else."""
+    """Raise CorruptInputError unless the index passes Kafka's sanityCheck and its entries ascend."""
     try:
         _CHECKS[index_type](data, start_offset)
     except CorruptInputError as e:

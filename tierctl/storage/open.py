@@ -17,7 +17,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
-from tierctl.storage.layouts.detect import Found, detect
+from tierctl.storage.layouts.detect import DetectedLayout, detect_layout
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
 from tierctl.storage.retry import RetryingStorage, RetrySettings
 from tierctl.storage.stores.base import Endpoint, ObjectStore, StoreAddress
@@ -127,7 +127,7 @@ def _named_or_detected(
     found = None
     if name is None or aiven.key_prefix is None:
         try:
-            found = detect(store, name)
+            found = detect_layout(store, name)
         except RemoteTierMissing:
             # The first copy creates the folder on local disk.
             if not is_local:
@@ -137,7 +137,7 @@ def _named_or_detected(
     return AivenLayout(aiven, key_prefix=_key_prefix(found, aiven, address.folder), root=address.folder)
 
 
-def _key_prefix(found: Found | None, aiven: AivenSettings, folder: str) -> str:
+def _key_prefix(found: DetectedLayout | None, aiven: AivenSettings, folder: str) -> str:
     """Return the plugin's key.prefix relative to `folder`, in which the store begins."""
     prefix = aiven.key_prefix
     if prefix is None:

@@ -1,4 +1,4 @@
-"""Trying again: a wrapper of the same Protocol, under Kafka's setting names."""
+"""Repeat failed calls of a tier, by Kafka's settings remote.log.manager.task.retry.*."""
 
 import io
 import random
@@ -28,10 +28,10 @@ ATTEMPTS_DEFAULT = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetrySettings:
-    """When to try again (RemoteLogManagerConfig's defaults; ExponentialBackoff's formula).
+    """How often and when to repeat a call (RemoteLogManagerConfig's defaults; ExponentialBackoff's formula).
 
     The wait after the nth failure is backoff_ms·2ⁿ⁻¹, at most `backoff_max_ms`, times a random factor
-    from 1 − jitter to 1 + jitter. Kafka tries for ever; here `attempts` ends it.
+    from 1 − jitter to 1 + jitter. Kafka repeats for ever; tierctl makes at most `attempts` calls.
     """
 
     backoff_ms: int = 500
@@ -47,7 +47,7 @@ class RetrySettings:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, attempts: int = ATTEMPTS_DEFAULT) -> Self:
-        """From Kafka's names and values; UsageError for a value that is no number or out of range."""
+        """Return the retry settings in a broker's `settings`; raise UsageError for an invalid value."""
         default = cls()
         try:
             return cls(
@@ -60,22 +60,22 @@ class RetrySettings:
             raise UsageError(f"remote.log.manager.task.retry.*: {e}") from None
 
     def wait_ms(self, failures: int, chance: float) -> float:
-        """The wait after the nth failure (from 1); `chance` is a random number from 0 to 1."""
+        """Return the wait after failure number `failures`, from 1; `chance` is random, from 0 to 1."""
         term = min(self.backoff_ms * 2.0 ** min(failures - 1, 62), self.backoff_max_ms)
         return min(term * (1 - self.jitter + 2 * self.jitter * chance), self.backoff_max_ms)
 
 
 def is_retryable(error: RemoteStorageError) -> bool:
-    """Whether the same call may succeed later: what is missing or differs stays so."""
+    """Return whether the same call may succeed later: a missing or different object stays so."""
     return not isinstance(error, (RemoteResourceNotFound, RemoteObjectDiffers, RemoteTierMissing))
 
 
 class RetryingStorage:
-    """RemoteStorageManager that repeats failed calls of another one.
+    """RemoteStorageManager that repeats the failed calls of another one, `inner`.
 
-    Every operation of the contract is idempotent, so repeating is safe. A copy whose outcome is unknown
-    is repeated only when the store answers what it holds; else StoreWriteUnknown is the result. Streams
-    go on from where they broke. A listing is repeated only before its first object.
+    Every operation of the contract is idempotent, so repeating is safe. A copy with unknown outcome is
+    repeated only if the store can then list the segment's objects; otherwise StoreWriteUnknown is raised. A
+    broken stream is opened again at its position. A listing is repeated only before its first object.
     """
 
     def __init__(
@@ -93,31 +93,33 @@ class RetryingStorage:
 
     @property
     def inner(self) -> RemoteStorageManager:
-        """The one whose calls are repeated."""
+        """The tier whose calls are repeated."""
         return self._inner
 
     @property
     def settings(self) -> RetrySettings:
-        """When they are repeated."""
+        """How often and when calls are repeated."""
         return self._settings
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        """RemoteStorageManager.copy_log_segment_data."""
+        """Implement `RemoteStorageManager.copy_log_segment_data`."""
 
-        def look(error: RemoteStorageError) -> None:
+        def require_store(error: RemoteStorageError) -> None:
             if isinstance(error, StoreWriteUnknown):
-                self._look(metadata, error)
+                self._require_store(metadata, error)
 
-        return self._retried(lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=look)
+        return self._retried(
+            lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=require_store
+        )
 
     def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """RemoteStorageManager.verify_log_segment_data."""
+        """Implement `RemoteStorageManager.verify_log_segment_data`."""
         self._retried(lambda: self._inner.verify_log_segment_data(metadata, data))
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:
-        """RemoteStorageManager.fetch_log_segment."""
+        """Implement `RemoteStorageManager.fetch_log_segment`."""
 
         def open_at(position: int) -> BinaryIO:
             start = start_position + position
@@ -130,7 +132,7 @@ class RetryingStorage:
         return self._stream(open_at)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """RemoteStorageManager.fetch_index."""
+        """Implement `RemoteStorageManager.fetch_index`."""
 
         def open_at(position: int) -> BinaryIO:
             stream = self._inner.fetch_index(metadata, index_type)
@@ -140,46 +142,46 @@ class RetryingStorage:
         return self._stream(open_at)
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """RemoteStorageManager.delete_log_segment_data."""
+        """Implement `RemoteStorageManager.delete_log_segment_data`."""
         self._retried(lambda: self._inner.delete_log_segment_data(metadata))
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
-        """RemoteStorageManager.objects_of."""
+        """Implement `RemoteStorageManager.objects_of`."""
         return self._retried(lambda: self._inner.objects_of(metadata))
 
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """RemoteStorageManager.name_of."""
+        """Implement `RemoteStorageManager.name_of`."""
         return self._inner.name_of(metadata)
 
     def list_folder(self, folder: str = "") -> FolderListing:
-        """RemoteStorageManager.list_folder."""
+        """Implement `RemoteStorageManager.list_folder`."""
         return self._retried(lambda: self._inner.list_folder(folder))
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        """RemoteStorageManager.list_objects."""
+        """Implement `RemoteStorageManager.list_objects`."""
 
         def begin() -> tuple[RemoteObject | None, Iterator[RemoteObject]]:
             objects = self._inner.list_objects(folder)
             return next(objects, None), objects
 
-        first, rest = self._retried(begin)
+        first, others = self._retried(begin)
         if first is not None:
             yield first
-            yield from rest
+            yield from others
 
     def close(self) -> None:
-        """RemoteStorageManager.close."""
+        """Implement `RemoteStorageManager.close`."""
         self._inner.close()
 
-    def _look(self, metadata: RemoteLogSegmentMetadata, error: StoreWriteUnknown) -> None:
+    def _require_store(self, metadata: RemoteLogSegmentMetadata, error: StoreWriteUnknown) -> None:
+        """Raise `error` unless the store answers which objects of the segment it has."""
         try:
             self._inner.objects_of(metadata)
         except RemoteStorageError:
             raise error from None
 
     def _stream(self, open_at: Callable[[int], BinaryIO]) -> BinaryIO:
-        resuming = _Resuming(open_at, self._retried)
-        return io.BufferedReader(resuming)
+        return io.BufferedReader(_ResumingStream(open_at, self._retried))
 
     def _retried(
         self,
@@ -204,8 +206,8 @@ class _Retried(Protocol):
     def __call__(self, call: Callable[[], T]) -> T: ...
 
 
-class _Resuming(io.RawIOBase):
-    """A stream that is opened again at its position when reading fails."""
+class _ResumingStream(io.RawIOBase):
+    """A stream that opens its source again, at the current position, if reading fails."""
 
     def __init__(self, open_at: Callable[[int], BinaryIO], retried: _Retried) -> None:
         self._open_at = open_at

@@ -1,6 +1,7 @@
-"""A remote segment fetched to local files, for work that needs all of it at once.
+"""Fetch whole remote segments to local files, for work that needs all bytes of a segment.
 
-One segment takes at most its size, and INDEX_BYTES_MAX an index; it goes when its block ends.
+A spooled segment takes at most its size, and at most INDEX_BYTES_MAX per index, on the local disk; its files
+are deleted when its `with` block ends.
 """
 
 import mmap
@@ -27,21 +28,21 @@ _ATTEMPTS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpooledSegment:
-    """A segment's files; an index that the store doesn't have is not among `indexes`.
+    """The local files of a segment; `indexes` lacks the indexes that the store does not have.
 
-    The log is cut one byte after the size its metadata say: enough to see that there is more.
+    A log that is longer than its metadata say is truncated one byte after that size.
     """
 
     log: Path
     indexes: Mapping[IndexType, Path]
 
     def index_bytes(self) -> dict[IndexType, bytes | None]:
-        """Every index whole, None for those that are not there."""
+        """Return every index whole; None for an index that the store does not have."""
         return {kind: self.indexes[kind].read_bytes() if kind in self.indexes else None for kind in IndexType}
 
     @contextmanager
     def log_bytes(self) -> Iterator[Buffer]:
-        """The log as a buffer that takes no memory of its own."""
+        """Map the log into memory without reading it."""
         with self.log.open("rb") as stream:
             if not self.log.stat().st_size:
                 yield b""
@@ -52,7 +53,7 @@ class SpooledSegment:
 
 @contextmanager
 def spool_folder(parent: Path | None = None) -> Iterator[Path]:
-    """A new folder for spooled segments, gone afterwards; what killed runs left beside it goes, too.
+    """Create a folder for spooled segments, and delete it at the end; delete folders of killed runs, too.
 
     `parent` defaults to the folder for temporary files (TMPDIR).
     """
@@ -64,7 +65,10 @@ def spool_folder(parent: Path | None = None) -> Iterator[Path]:
 
 
 def _locked_folder(base: Path, held: ExitStack) -> Path:
-    """A new folder that is `held`; one that another run took for abandoned before that is given up."""
+    """Return a new folder that is locked until `held` closes.
+
+    Another run may delete the folder as abandoned before it is locked; then create another one.
+    """
     for _ in range(_ATTEMPTS):
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
         with ExitStack() as own, suppress(LockedError, FileNotFoundError):
@@ -73,11 +77,11 @@ def _locked_folder(base: Path, held: ExitStack) -> Path:
             if (folder / _LOCK).exists():
                 held.push(own.pop_all())
                 return folder
-    raise LockedError(f"other runs took {_ATTEMPTS} new folders in {base}", hint="run again")
+    raise LockedError(f"other runs deleted {_ATTEMPTS} new folders in {base}", hint="run again")
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove a spool whose owner is gone; one that is ours to look at, and locked, is in use."""
+    """Remove a spool folder that no process has locked; leave folders that this user may not read."""
     with suppress(OSError, LockedError):
         if not (folder / _LOCK).exists():
             return
@@ -89,10 +93,10 @@ def _remove_abandoned(folder: Path) -> None:
 def spooled(
     remote: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, folder: Path
 ) -> Iterator[SpooledSegment]:
-    """Fetch a segment and its indexes into `folder`.
+    """Fetch a segment and its indexes into `folder`, and delete the files at the end.
 
-    Raises RemoteResourceNotFound when there is no log, RemoteStorageError when the store, or the local
-    disk, fails.
+    Raise RemoteResourceNotFound if the store has no log of the segment, and RemoteStorageError if the store
+    or the local disk fails.
     """
     own = folder / str(metadata.segment_id)
     try:
@@ -115,6 +119,7 @@ def spooled(
 
 
 def _write(stream: BinaryIO, path: Path, size_bytes_max: int) -> int:
+    """Write at most `size_bytes_max` bytes of `stream` to `path`; return their number."""
     written = 0
     try:
         with path.open("wb") as file:

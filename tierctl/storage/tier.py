@@ -1,4 +1,4 @@
-"""The one RemoteStorageManager: a layout on a store."""
+"""RemoteStorageManager as a layout of segments on a store of objects."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,11 +11,11 @@ from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.stores.base import ObjectStore
 
 LEASE_NAME = ".tierctl-lease"
-"""Beside a tier's objects, where the store can't lock; no object of the tier."""
+"""Name of the lease object, which lies beside the tier's objects but is not listed as one of them."""
 
 
 class ObjectTier:
-    """RemoteStorageManager: `layout` says what a segment's objects are, `store` keeps them."""
+    """RemoteStorageManager that names and encodes objects by `layout`, and keeps them in `store`."""
 
     def __init__(self, store: ObjectStore, layout: SegmentLayout) -> None:
         self.store = store
@@ -23,17 +23,17 @@ class ObjectTier:
 
     @property
     def lease_key(self) -> str:
-        """Where the lease of whoever changes this tier lies."""
+        """The key of the lease that a run holds while it changes this tier."""
         return self.layout.base + LEASE_NAME
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
-        """RemoteStorageManager.copy_log_segment_data."""
+        """Implement `RemoteStorageManager.copy_log_segment_data`."""
         with self.layout.encoded(metadata, data) as encoded:
             self.store.put_all(encoded.objects)
             return encoded.custom_metadata
 
     def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
-        """RemoteStorageManager.verify_log_segment_data; by the store's checksums, else by the bytes."""
+        """Implement `RemoteStorageManager.verify_log_segment_data`; an object too many differs, too."""
         with self.layout.encoded(metadata, data) as encoded:
             absent = [key for key, source in encoded.objects.items() if source is None]
             for key, source in encoded.objects.items():
@@ -45,9 +45,9 @@ class ObjectTier:
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:
-        """RemoteStorageManager.fetch_log_segment; memory is bounded whatever the range.
+        """Implement `RemoteStorageManager.fetch_log_segment`; memory is bounded for every range.
 
-        ValueError for a negative or reversed range.
+        Raise ValueError for a negative or reversed range.
         """
         if start_position < 0 or (end_position is not None and end_position < start_position):
             raise ValueError(f"not a range of positions: {start_position} to {end_position}")
@@ -55,38 +55,38 @@ class ObjectTier:
         return self.layout.open_log(self.store, metadata, start_position, end)
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
-        """RemoteStorageManager.fetch_index."""
+        """Implement `RemoteStorageManager.fetch_index`."""
         return self.layout.open_index(self.store, metadata, index_type)
 
     def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """RemoteStorageManager.delete_log_segment_data."""
+        """Implement `RemoteStorageManager.delete_log_segment_data`."""
         keys = self.layout.keys_to_delete(metadata)
         self.store.delete(keys)
         for key in self.store.sizes_bytes(keys):
             raise RemoteStorageError(
-                f"segment {metadata.segment_id} was deleted, yet {key} is there",
-                hint="somebody else writes to this tier; find out who before running again",
+                f"segment {metadata.segment_id} was deleted, but the object {key} exists again",
+                hint="another program writes to this tier; find it before running again",
             )
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
-        """RemoteStorageManager.objects_of."""
+        """Implement `RemoteStorageManager.objects_of`."""
         sizes = self.store.sizes_bytes(self.layout.keys_of(metadata))
         return [RemoteObject(key, size_bytes) for key, size_bytes in sorted(sizes.items())]
 
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
-        """RemoteStorageManager.name_of."""
+        """Implement `RemoteStorageManager.name_of`."""
         return self.store.name_of(self.layout.keys_of(metadata)[0])
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
-        """RemoteStorageManager.list_objects; temporary files that a crash left are among them."""
+        """Implement `RemoteStorageManager.list_objects`; temporary files of a crashed run are included."""
         prefix = folder or self.layout.base
         return (obj for obj in self.store.list_objects(prefix) if obj.key != self.lease_key)
 
     def list_folder(self, folder: str = "") -> FolderListing:
-        """RemoteStorageManager.list_folder."""
+        """Implement `RemoteStorageManager.list_folder`."""
         found = self.store.list_folder(folder or self.layout.base)
         return replace(found, objects=tuple(obj for obj in found.objects if obj.key != self.lease_key))
 
     def close(self) -> None:
-        """RemoteStorageManager.close."""
+        """Implement `RemoteStorageManager.close`."""
         self.store.close()

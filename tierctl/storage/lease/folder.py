@@ -1,4 +1,4 @@
-"""One tierctl at a time on a tier in a folder: a lock that the kernel lets go of with its process."""
+"""A lease on a folder of the local disk: a lock that the kernel releases when its process ends."""
 
 import errno
 import fcntl
@@ -11,14 +11,14 @@ from typing import Self
 from tierctl.errors import LockedError
 
 _CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
-"""A file system without locks, or (NFS) without locks of folders: there nobody can be kept out."""
+"""Errors of a file system without locks, or (NFS) without locks of folders, which offers no lease."""
 
 
 class FolderLease:
-    """Held while the block runs; LockedError when another run holds it.
+    """Context manager that holds the lease; LockedError if another run holds it.
 
-    The lock is on the folder itself, since a file of ours would lie among the tier's. One that is not there
-    yet is nobody's.
+    The lock is on the folder itself, because a lock file would lie among the tier's objects. A folder that
+    does not exist yet is not locked.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -47,7 +47,7 @@ class FolderLease:
         self._close()
 
     def is_lost(self) -> bool:
-        """Never: it is held as long as this process has the folder open."""
+        """Return False: the lock is held as long as this process has the folder open."""
         return False
 
     def _close(self) -> None:

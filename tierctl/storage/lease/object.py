@@ -1,7 +1,7 @@
-"""One tierctl at a time on a tier in an object store: an object made If-None-Match, renewed If-Match.
+"""A lease in an object store: an object created with If-None-Match, and renewed with If-Match.
 
-The store's clock decides how old a lease is, ours only how long we may still count on it: from before a
-renewal was sent, by a clock that nobody sets.
+The store's clock decides the age of another run's lease. The monotonic clock of this process decides how long
+its own lease is valid, counted from the moment before a renewal was sent.
 """
 
 import json
@@ -13,36 +13,22 @@ from types import TracebackType
 from typing import Any, Self
 
 from tierctl.errors import LockedError, RemoteStorageError, TierctlError
-from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.lease.folder import FolderLease
 from tierctl.storage.lease.owner import Owner, has_ended
-from tierctl.storage.retry import RetryingStorage
 from tierctl.storage.stores.base import ConditionalStore
-from tierctl.storage.stores.local import LocalStore
-from tierctl.storage.tier import ObjectTier
 
 LEASE_S = 60.0
-"""How long a lease holds after it was written; a run that was killed keeps others out as long."""
+"""How long a lease is valid after it was written."""
 
 RENEW_S = 15.0
 MARGIN_S = 10.0
-"""So long before its end nothing more is begun: what is begun may take a while to reach the store."""
+"""No side effect starts in this time before the lease ends, because a request may reach the store late."""
 
 TAKE_OVER_S = 2 * LEASE_S
+"""Age at which another run may replace the lease of a run that was killed on another machine."""
 
 
-def lease_of(remote: RemoteStorageManager) -> "Lease | FolderLease | None":
-    """The lease of a tier, for one run; None where the store can't keep one."""
-    tier = remote.inner if isinstance(remote, RetryingStorage) else remote
-    if isinstance(tier, ObjectTier) and isinstance(tier.store, LocalStore):
-        return FolderLease(tier.store.root)
-    if not isinstance(tier, ObjectTier) or not isinstance(tier.store, ConditionalStore):
-        return None
-    return Lease(tier.store, tier.lease_key, owner=Owner.of_this_run())
-
-
-class Lease:
-    """Held while the block runs, renewed by a thread; LockedError when another run holds it."""
+class ObjectLease:
+    """Context manager that holds the lease and renews it by a thread; LockedError if another run holds it."""
 
     def __init__(
         self,
@@ -59,11 +45,11 @@ class Lease:
         self._clock_s = clock_s
         self._renew_s = renew_s
         self._tag = ""
-        self._good_until_s = 0.0
+        self._valid_until_s = 0.0
         self._count = 0
-        self._taken = False
+        self._is_taken = False
         self._ended = threading.Event()
-        self._renewer = threading.Thread(target=self._keep, name="tierctl-lease", daemon=True)
+        self._renewer = threading.Thread(target=self._renew_until_end, name="tierctl-lease", daemon=True)
 
     def __enter__(self) -> Self:
         self._owner.begin()
@@ -81,28 +67,28 @@ class Lease:
         self._ended.set()
         self._renewer.join()
         if not self.is_lost():
-            # Best effort: it ends by itself.
+            # Best effort: the lease ends by itself.
             with suppress(TierctlError):
                 self._store.delete_if(self._key, self._tag)
         self._owner.end()
 
     def is_lost(self) -> bool:
-        """Whether it is not certain any more that nobody else holds it: nothing more may be begun."""
-        return self._taken or self._clock_s() > self._good_until_s - MARGIN_S
+        """Return whether another run may hold the lease now, so that no side effect may start."""
+        return self._is_taken or self._clock_s() > self._valid_until_s - MARGIN_S
 
     def renew(self) -> None:
-        """Write it once more; a store that can't be reached leaves it as long as it was good for."""
+        """Write the lease again; if the store can't be reached, the lease stays valid until its end."""
         with suppress(RemoteStorageError):
-            self._taken = not self._write(self._tag)
+            self._is_taken = not self._write(self._tag)
 
-    def _keep(self) -> None:
-        while not self._taken and not self._ended.wait(self._renew_s):
+    def _renew_until_end(self) -> None:
+        while not self._is_taken and not self._ended.wait(self._renew_s):
             self.renew()
 
     def _acquire(self) -> None:
         if self._write(None):
             return
-        found = self._store.stamped(self._key)
+        found = self._store.get_tagged(self._key)
         holder = {} if found is None else _facts(found.body)
         if found is not None and found.age_s < TAKE_OVER_S and not has_ended(holder):
             who = f"process {holder.get('pid', '?')} on {ascii(holder.get('host', '?'))[:200]}"
@@ -116,22 +102,23 @@ class Lease:
             )
 
     def _write(self, tag: str | None) -> bool:
+        """Create the lease (`tag` None) or replace the lease with `tag`; return whether that succeeded."""
         sent_s = self._clock_s()
         self._count += 1
         body = json.dumps({**self._owner.facts(), "count": self._count, "lease_s": LEASE_S}).encode()
         written = self._store.put_if(self._key, body, tag)
         if written is None:
-            found = self._store.stamped(self._key)
+            found = self._store.get_tagged(self._key)
             if found is None or found.body != body:
                 return False
-            # Ours, and only its answer was lost.
+            # This run wrote the object, and only the response was lost.
             written = found.tag
-        self._tag, self._good_until_s = written, sent_s + LEASE_S
+        self._tag, self._valid_until_s = written, sent_s + LEASE_S
         return True
 
 
 def _facts(body: bytes) -> dict[str, Any]:
-    """What a lease says of its holder; nothing when it is none of ours."""
+    """Return the facts about its holder in a lease; no facts if tierctl did not write the object."""
     with suppress(ValueError):
         found = json.loads(body)
         return found if isinstance(found, dict) else {}

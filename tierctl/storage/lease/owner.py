@@ -1,4 +1,4 @@
-"""Who holds a lease: told from a process of this machine, whether it still runs."""
+"""The holder of a lease, and whether its process on this machine still runs."""
 
 import os
 import socket
@@ -11,15 +11,15 @@ from typing import Any
 
 _PROC = Path("/proc")
 _START_TIME_FIELD = 19
-"""Of /proc/<pid>/stat, counted from behind the name: field 22 of proc(5)."""
+"""Position of the start time in /proc/<pid>/stat after the process name: field 22 of proc(5)."""
 
 _held: set[str] = set()
-"""Runs of this process that hold a lease, or try to."""
+"""Ids of the runs of this process that hold a lease or try to acquire one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """One run; `pid` and `started` name its process within `place`, a boot and a set of process ids."""
+    """One run; `pid` and `started` identify its process within `place`, a boot and a PID namespace."""
 
     host: str
     place: str
@@ -29,7 +29,7 @@ class Owner:
 
     @classmethod
     def of_this_run(cls) -> "Owner":
-        """A run of this process, from now on."""
+        """Return a new run of this process."""
         pid = os.getpid()
         return cls(
             host=socket.gethostname(), place=_place(), pid=pid, started=_started(pid), run=uuid.uuid4().hex
@@ -39,20 +39,20 @@ class Owner:
         return f"process {self.pid} on {self.host}"
 
     def begin(self) -> None:
-        """The run may hold a lease."""
+        """Record that the run may hold a lease from now on."""
         _held.add(self.run)
 
     def end(self) -> None:
-        """The run holds none any more, whatever a lease says."""
+        """Record that the run holds no lease any more."""
         _held.discard(self.run)
 
     def facts(self) -> dict[str, Any]:
-        """As a lease has them."""
+        """Return the fields as a lease contains them."""
         return asdict(self)
 
 
 def has_ended(facts: Mapping[str, Any]) -> bool:
-    """Whether it is certain that the run which wrote these is over: its process was here, and is gone."""
+    """Return whether the run that wrote `facts` has certainly ended: its process ran on this machine."""
     place, pid, started = facts.get("place"), facts.get("pid"), facts.get("started")
     if not place or place != _place() or not isinstance(pid, int) or pid <= 0 or not started:
         return False
@@ -62,6 +62,7 @@ def has_ended(facts: Mapping[str, Any]) -> bool:
 
 
 def _place() -> str:
+    """Return the boot and the PID namespace of this process; "" if /proc is not available."""
     with suppress(OSError):
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(_PROC / 'self/ns/pid').readlink()}"
@@ -69,7 +70,7 @@ def _place() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process began, in ticks since the machine did; "" when there is none."""
+    """Return the start time of a process in clock ticks since boot; "" if the process does not exist."""
     with suppress(OSError, IndexError):
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[_START_TIME_FIELD]
     return ""

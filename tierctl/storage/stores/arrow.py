@@ -1,4 +1,4 @@
-"""Objects in whatever pyarrow.fs reaches: gs://, abfs://, viewfs://."""
+"""Objects in the file systems that pyarrow.fs supports: gs://, abfs://, viewfs://."""
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import Source, StoreAddress, WholeRange, chunks, verify_bytes
+from tierctl.storage.stores.base import CompleteRange, Source, StoreAddress, chunks, verify_bytes
 
 READ_BYTES = 1 << 18
 
@@ -33,10 +33,11 @@ def open_store(address: StoreAddress) -> "ArrowStore":
 
 @contextmanager
 def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
+    """Raise pyarrow's errors as `error`, or as RemoteResourceNotFound for a missing object."""
     try:
         yield
     except FileNotFoundError as e:
-        raise RemoteResourceNotFound(f"{doing}: it is not there") from e
+        raise RemoteResourceNotFound(f"{doing}: it does not exist") from e
     except (OSError, pa.ArrowException) as e:
         raise error(f"{doing}: {e}") from e
 
@@ -44,8 +45,8 @@ def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError
 class ArrowStore:
     """ObjectStore over a pyarrow FileSystem; `root` is "" or ends with `/`.
 
-    Object stores show an object when its stream closes. A stream that breaks may leave a short one under
-    a key that nobody refers to yet, which is why a copy counts only once it is verified.
+    Object stores make an object visible when its stream closes. A broken stream may leave a truncated object
+    under a key that no metadata record names yet; therefore a copy is finished only once it is verified.
     """
 
     endpoint = None
@@ -55,7 +56,7 @@ class ArrowStore:
         self._root = root
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
-        """ObjectStore.put_all."""
+        """Implement `ObjectStore.put_all`."""
         for key, source in objects.items():
             if source is not None:
                 self._put(key, source)
@@ -63,11 +64,11 @@ class ArrowStore:
                 self.delete([key])
 
     def verify(self, key: str, source: Source) -> None:
-        """ObjectStore.verify, byte by byte: pyarrow.fs tells no checksums."""
+        """Implement `ObjectStore.verify` byte by byte: pyarrow.fs reports no checksums."""
         verify_bytes(self, key, source)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-        """ObjectStore.open."""
+        """Implement `ObjectStore.open`."""
         path = self._root + key
         with _translated(f"reading {path}"):
             file = self._fs.open_input_file(path)
@@ -76,22 +77,22 @@ class ArrowStore:
         return io.BufferedReader(_Range(file, path, min(start, last), last), READ_BYTES)
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """ObjectStore.sizes_bytes."""
+        """Implement `ObjectStore.sizes_bytes`."""
         with _translated(f"looking for objects below {self._root}"):
             infos = self._fs.get_file_info([self._root + key for key in keys])
         found = zip(keys, infos, strict=True)
         return {key: info.size for key, info in found if info.type is pafs.FileType.File}
 
     def name_of(self, key: str) -> str:
-        """ObjectStore.name_of: the store's kind, and the path in it."""
+        """Implement `ObjectStore.name_of` as the file system's type and the path in it."""
         return f"{self._fs.type_name}:{self._root}{key}"
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """ObjectStore.list_objects; pyarrow.fs gives a listing whole."""
+        """Implement `ObjectStore.list_objects`; pyarrow.fs returns the whole listing at once."""
         return iter(sorted(map(_object, self._infos(prefix, pafs.FileType.File, recursive=True))))
 
     def list_folder(self, prefix: str) -> FolderListing:
-        """ObjectStore.list_folder."""
+        """Implement `ObjectStore.list_folder`."""
         folders = self._infos(prefix, pafs.FileType.Directory, recursive=False)
         objects = self._infos(prefix, pafs.FileType.File, recursive=False)
         return FolderListing(
@@ -108,7 +109,7 @@ class ArrowStore:
         return [(key, info) for key, info in keyed if key.startswith(prefix)]
 
     def delete(self, keys: Sequence[str]) -> None:
-        """ObjectStore.delete, one by one."""
+        """Implement `ObjectStore.delete` with one request per object."""
         for key in self.sizes_bytes(keys):
             with _translated(f"deleting {self._root}{key}"):
                 try:
@@ -117,7 +118,7 @@ class ArrowStore:
                     continue
 
     def close(self) -> None:
-        """ObjectStore.close; nothing stays open."""
+        """Implement `ObjectStore.close`; no connection stays open between calls."""
 
     def _put(self, key: str, source: Source) -> None:
         path = self._root + key
@@ -130,12 +131,12 @@ class ArrowStore:
             out.close()
 
 
-def _object(found: tuple[str, Any]) -> RemoteObject:
-    key, info = found
+def _object(key_and_info: tuple[str, Any]) -> RemoteObject:
+    key, info = key_and_info
     return RemoteObject(key, info.size, info.mtime_ns // 1_000_000 if info.mtime_ns else None)
 
 
-class _Range(WholeRange):
+class _Range(CompleteRange):
     def __init__(self, file: Any, path: str, position: int, end: int) -> None:
         super().__init__(path, end - position)
         self._file = file

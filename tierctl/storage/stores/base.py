@@ -1,4 +1,4 @@
-"""Flat keys to bytes: what every store offers, whatever the objects are named or hold."""
+"""The contract of a store, which keeps bytes by key, and functions that several stores share."""
 
 import io
 from abc import abstractmethod
@@ -49,10 +49,10 @@ class StoreAddress:
 
 
 class ObjectStore(Protocol):
-    """A store of whole objects. Keys are `/`-separated and relative to the tier's root.
+    """Keeps whole objects by key; keys are separated by `/` and relative to the store's folder.
 
-    Safe to call from several threads for different keys. All methods raise RemoteStorageError when the
-    store fails, AuthenticationError when it refuses who we are.
+    Implementations are safe to call from several threads for different keys. All methods raise
+    RemoteStorageError if the store fails, and AuthenticationError if it rejects the credentials.
     """
 
     @property
@@ -61,50 +61,49 @@ class ObjectStore(Protocol):
         ...
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
-        """Store each source under its key, in order; None removes what is there. Durable on return.
+        """Store each source under its key, in order, durably; delete the objects of keys with source None.
 
-        Each object is there whole or not at all, and replaces what was there. StoreWriteFailed when an
-        object was not stored, StoreWriteUnknown when that can't be told; those before it may be there.
+        Each object replaces an earlier one of its key, and is never visible in part. Raise StoreWriteFailed
+        if an object was not stored and StoreWriteUnknown if the outcome is unknown; the objects before it may
+        be stored.
         """
         ...
 
     def verify(self, key: str, source: Source) -> None:
-        """Compare size and checksum, or the bytes, of what is stored with `source`.
+        """Compare size and checksum, or the bytes, of the stored object with `source`.
 
-        RemoteResourceNotFound when there is no such object, RemoteObjectDiffers when it is another one.
+        Raise RemoteResourceNotFound if the object does not exist, and RemoteObjectDiffers if it differs.
         """
         ...
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-        """Bytes from `start` up to, not including, `end` or the end of the object; memory is bounded.
+        """Return the bytes from `start` to `end` (exclusive) or to the object's end, in bounded memory.
 
-        RemoteResourceNotFound when there is no such object.
+        Raise RemoteResourceNotFound if the object does not exist.
         """
         ...
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """The sizes of those of the keys that are there."""
+        """Return the size of each object that exists, by key."""
         ...
 
     def name_of(self, key: str) -> str:
-        """The object's name from outside, where it has one: a URI or a path."""
+        """Return the URI or path of the object outside tierctl."""
         ...
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """Every object whose key begins with `prefix`, by key.
-
-        `prefix` is "" or ends with `/`, or names the beginning of a folder's names.
-        """
+        """Yield every object whose key begins with `prefix`, by key; `prefix` need not end with `/`."""
         ...
 
     def list_folder(self, prefix: str) -> FolderListing:
-        """Those of them that lie in the folder that `prefix` ends in, and the folders there."""
+        """Return the objects and subfolders directly in `prefix`'s folder whose keys begin with `prefix`."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete exactly these keys; those already gone are no error.
+        """Delete the objects with exactly these keys; missing objects are no error.
 
-        Raises when the store reports an error for any of them, naming it: the others may be gone.
+        Raise RemoteStorageError, with the key, if the store reports an error for one of them; the others may
+        be deleted.
         """
         ...
 
@@ -114,8 +113,8 @@ class ObjectStore(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stamped:
-    """A small object as it is: its tag changes with each write; its age is by the store's own clock."""
+class TaggedObject:
+    """A small object; `tag` changes with each write, `age_s` is the time since it by the store's clock."""
 
     tag: str
     body: bytes
@@ -124,30 +123,30 @@ class Stamped:
 
 @runtime_checkable
 class ConditionalStore(ObjectStore, Protocol):
-    """A store that can write an object only if it is unchanged, which a lease needs."""
+    """A store that can write an object on the condition that no other program changed it."""
 
     def copy(self, source_key: str, key: str) -> None:
         """Replace the object `key` by a copy of the object `source_key`, within the store."""
         ...
 
     def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
-        """Write when the object is not there (`tag` None) or still has `tag`; its new tag, else None.
+        """Write the object if it does not exist (`tag` None) or still has `tag`; return its new tag.
 
-        RemoteStorageError when that can't be told.
+        Return None if the condition does not hold; raise RemoteStorageError if the outcome is unknown.
         """
         ...
 
-    def stamped(self, key: str) -> Stamped | None:
-        """The object, None when there is none."""
+    def get_tagged(self, key: str) -> TaggedObject | None:
+        """Return the object with its tag; None if it does not exist."""
         ...
 
     def delete_if(self, key: str, tag: str) -> None:
-        """Delete the object when it still has `tag`."""
+        """Delete the object if it still has `tag`."""
         ...
 
 
 def chunks(source: Source, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """The source's bytes in pieces; StoreWriteFailed when it can't be read."""
+    """Yield the source in chunks of `size_bytes`; raise StoreWriteFailed if the source can't be read."""
     if isinstance(source, bytes):
         for position in range(0, len(source), size_bytes):
             yield source[position : position + size_bytes]
@@ -164,7 +163,7 @@ def chunks(source: Source, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
 
 
 def source_size_bytes(source: Source) -> int:
-    """How many bytes the source has now; StoreWriteFailed when it can't be told."""
+    """Return the source's present size; raise StoreWriteFailed if the file can't be examined."""
     if isinstance(source, bytes):
         return len(source)
     try:
@@ -174,7 +173,7 @@ def source_size_bytes(source: Source) -> int:
 
 
 def crc32c(source: Source) -> int:
-    """CRC-32C of the whole source."""
+    """Return the CRC-32C of the whole source."""
     crc = 0
     for chunk in chunks(source):
         crc = google_crc32c.extend(crc, chunk)
@@ -182,7 +181,7 @@ def crc32c(source: Source) -> int:
 
 
 def walk(list_folder: Callable[[str], FolderListing], prefix: str) -> Iterator[RemoteObject]:
-    """ObjectStore.list_objects, from listings of one folder at a time."""
+    """Yield the objects that `ObjectStore.list_objects` yields, by listing one folder at a time."""
     depths = [iter(list_folder(prefix).by_key())]
     while depths:
         match next(depths[-1], None):
@@ -195,7 +194,7 @@ def walk(list_folder: Callable[[str], FolderListing], prefix: str) -> Iterator[R
 
 
 def common_prefix(keys: Sequence[str]) -> str:
-    """What all the keys begin with, character by character."""
+    """Return the longest prefix that all keys share."""
     if not keys:
         return ""
     first, last = min(keys), max(keys)
@@ -204,13 +203,13 @@ def common_prefix(keys: Sequence[str]) -> str:
 
 
 def verify_stream(name: str, stored: BinaryIO, source: Source) -> None:
-    """RemoteObjectDiffers, with `name` and place, unless `stored` has exactly the source's bytes."""
+    """Raise RemoteObjectDiffers, with `name` and the byte position, if `stored` differs from the source."""
     position = 0
     for chunk in chunks(source):
         if stored.read(len(chunk)) != chunk:
             raise RemoteObjectDiffers(
                 f"{name} differs from its source at or after byte {position}",
-                hint="the copy is not finished: run again, a new attempt copies it anew",
+                hint="the copy is not finished: run again, a new attempt copies the segment again",
             )
         position += len(chunk)
     if stored.read(1):
@@ -218,18 +217,18 @@ def verify_stream(name: str, stored: BinaryIO, source: Source) -> None:
 
 
 def verify_bytes(store: ObjectStore, key: str, source: Source) -> None:
-    """ObjectStore.verify, byte by byte: for stores that tell no checksum of their own."""
+    """Implement `ObjectStore.verify` byte by byte, for stores that report no checksum."""
     size_bytes, expected = store.sizes_bytes([key]).get(key), source_size_bytes(source)
     if size_bytes is None:
-        raise RemoteResourceNotFound(f"{key} is not there")
+        raise RemoteResourceNotFound(f"{key} does not exist")
     if size_bytes != expected:
         raise RemoteObjectDiffers(f"{key} has {size_bytes} bytes, its source {expected}")
     with store.open(key) as stored:
         verify_stream(key, stored, source)
 
 
-class WholeRange(io.RawIOBase):
-    """A range of an object that must come whole: an early end is an error, never a short result."""
+class CompleteRange(io.RawIOBase):
+    """A stream of `size_bytes` bytes of an object; an early end is an error, never a short result."""
 
     def __init__(self, name: str, size_bytes: int) -> None:
         self._name = name
@@ -238,15 +237,15 @@ class WholeRange(io.RawIOBase):
 
     @abstractmethod
     def take(self, size_bytes: int) -> bytes:
-        """The next bytes, at most `size_bytes` and never 0 before the end; RemoteStorageError."""
+        """Return the next bytes, from 1 to `size_bytes`; raise RemoteStorageError if the read fails."""
         ...
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """See io.RawIOBase; RemoteStorageError when the object ends early."""
+        """Implement `io.RawIOBase.readinto`; raise RemoteStorageError if the object ends early."""
         view = memoryview(buffer).cast("B")
         data = self.take(min(len(view), self._left_bytes)) if self._left_bytes else b""
         if len(view) and not data and self._left_bytes:

@@ -1,4 +1,4 @@
-"""Objects as files of HDFS, through hdfs-native: a client of its own, without Java or libhdfs."""
+"""Objects as files in HDFS, through hdfs-native, a client that needs neither Java nor libhdfs."""
 
 import io
 import os
@@ -18,7 +18,7 @@ from tierctl.errors import (
 )
 from tierctl.files import TEMP_SUFFIX
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import Source, StoreAddress, WholeRange, chunks, verify_bytes, walk
+from tierctl.storage.stores.base import CompleteRange, Source, StoreAddress, chunks, verify_bytes, walk
 
 READ_BYTES = 1 << 20
 WRITERS = 6
@@ -30,17 +30,18 @@ def open_store(address: StoreAddress) -> "HdfsStore":
 
 
 def hdfs_client(url: str) -> Client:
-    """A client of the namenode at hdfs://host:port, or of a name service of HADOOP_CONF_DIR."""
+    """Return a client of the namenode at hdfs://host:port, or of a name service in HADOOP_CONF_DIR."""
     with _translated(f"connecting to {url}"):
         return Client(url)
 
 
 @contextmanager
 def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
+    """Raise hdfs-native's errors as `error`, or as RemoteResourceNotFound for a missing file."""
     try:
         yield
     except FileNotFoundError as e:
-        raise RemoteResourceNotFound(f"{doing}: it is not there") from e
+        raise RemoteResourceNotFound(f"{doing}: it does not exist") from e
     except (OSError, RuntimeError, ValueError) as e:
         raise error(f"{doing}: {e}", hint="is the namenode reachable, and may this user do that?") from e
 
@@ -48,7 +49,7 @@ def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError
 class HdfsStore:
     """ObjectStore below `root`, an absolute path that ends with `/`.
 
-    A file gets its name when it is whole and on the datanodes.
+    A file is written under a temporary name, and renamed once the datanodes have all of its bytes.
     """
 
     endpoint = None
@@ -58,7 +59,10 @@ class HdfsStore:
         self._root = root
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
-        """ObjectStore.put_all: written side by side, since each file costs half a second; named in order."""
+        """Implement `ObjectStore.put_all`.
+
+        Files are written by several threads, because each takes up to half a second, and renamed in order.
+        """
         sources = {self._root + key: source for key, source in objects.items()}
         writing = [(path, source) for path, source in sources.items() if source is not None]
         with ThreadPoolExecutor(WRITERS) as pool:
@@ -71,11 +75,11 @@ class HdfsStore:
                     self._client.rename(path + TEMP_SUFFIX, path, overwrite=True)
 
     def verify(self, key: str, source: Source) -> None:
-        """ObjectStore.verify, byte by byte: HDFS' own checksums depend on its block size."""
+        """Implement `ObjectStore.verify` byte by byte: HDFS's checksums depend on the block size."""
         verify_bytes(self, key, source)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-        """ObjectStore.open."""
+        """Implement `ObjectStore.open`."""
         path = self._root + key
         with _translated(f"reading {path}"):
             reader = self._client.read(path)
@@ -84,27 +88,27 @@ class HdfsStore:
         return io.BufferedReader(_Range(reader, path, min(start, last), last), READ_BYTES)
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """ObjectStore.sizes_bytes."""
+        """Implement `ObjectStore.sizes_bytes`."""
         self._require_root()
         found = {key: self._length(self._root + key) for key in keys}
         return {key: size_bytes for key, size_bytes in found.items() if size_bytes is not None}
 
     def name_of(self, key: str) -> str:
-        """ObjectStore.name_of: a path of HDFS."""
+        """Implement `ObjectStore.name_of` as a path in HDFS."""
         return self._root + key
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """ObjectStore.list_objects; temporary files that a crash left are among them."""
+        """Implement `ObjectStore.list_objects`; temporary files of a crashed run are included."""
         self._require_root()
         return walk(self._folder, prefix)
 
     def list_folder(self, prefix: str) -> FolderListing:
-        """ObjectStore.list_folder."""
+        """Implement `ObjectStore.list_folder`."""
         self._require_root()
         return self._folder(prefix)
 
     def _folder(self, prefix: str) -> FolderListing:
-        """HDFS tells the names in their order."""
+        # list_status returns the names in order.
         folder = self._root + prefix.rpartition("/")[0]
         folders, objects = [], []
         with _translated(f"listing {folder}"), suppress(FileNotFoundError):
@@ -117,22 +121,22 @@ class HdfsStore:
         return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> None:
-        """ObjectStore.delete; a folder goes with its last object."""
+        """Implement `ObjectStore.delete`; a folder is deleted with its last object."""
         self._require_root()
         for key in keys:
             self._remove(self._root + key)
             self._remove(self._root + key + TEMP_SUFFIX)
         for folder in dict.fromkeys(key.rpartition("/")[0] for key in keys):
             if folder:
-                # Not recursive: HDFS refuses one that isn't empty, which is what is wanted of it.
+                # Not recursive: HDFS refuses to delete a folder that still has objects, as it should.
                 with suppress(OSError, RuntimeError):
                     self._client.delete(self._root + folder)
 
     def close(self) -> None:
-        """ObjectStore.close; the client closes with its last reference."""
+        """Implement `ObjectStore.close`; the client closes with its last reference."""
 
     def _require_root(self) -> None:
-        # A folder that was never there, or not reached, must not look like a tier whose objects are gone.
+        # A folder that does not exist must not look like a tier whose objects are deleted.
         try:
             with _translated(f"looking for {self._root}"):
                 self._client.get_file_info(self._root.rstrip("/") or "/")
@@ -159,7 +163,7 @@ class HdfsStore:
             self._client.delete(path)
 
 
-class _Range(WholeRange):
+class _Range(CompleteRange):
     def __init__(self, reader: FileReader, path: str, position: int, end: int) -> None:
         super().__init__(path, end - position)
         self._reader = reader

@@ -1,4 +1,4 @@
-"""Objects as files below a folder."""
+"""Objects as files in a folder of the local disk."""
 
 import errno
 import io
@@ -19,7 +19,7 @@ from tierctl.errors import (
 )
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import Source, StoreAddress, WholeRange, chunks, verify_stream, walk
+from tierctl.storage.stores.base import CompleteRange, Source, StoreAddress, chunks, verify_stream, walk
 
 _ATTEMPTS = 20
 _HINTS = {
@@ -43,7 +43,7 @@ def open_store(address: StoreAddress) -> "LocalStore":
 def _translated(
     doing: str, error: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
 ) -> Iterator[None]:
-    """OSErrors as `error` (a missing object as RemoteResourceNotFound), saying what was being done."""
+    """Raise an OSError as `error`, or as RemoteResourceNotFound for a missing object."""
     try:
         yield
     except OSError as e:
@@ -54,10 +54,10 @@ def _translated(
 
 
 class LocalStore:
-    """ObjectStore over a folder; `base` is the folder in it that is there as long as the tier is.
+    """ObjectStore over the folder `root`; as long as the tier exists, its folder `base` exists, too.
 
-    Objects get their names only when they are whole and on the disk. Links below `base` are never
-    followed, and a deletion touches nothing but exact names and the folders that it empties.
+    A file is written under a temporary name, and renamed once all of its bytes are on the disk. Links below
+    `base` are never followed. A deletion removes only files with exact names and folders that are empty.
     """
 
     endpoint = None
@@ -69,11 +69,11 @@ class LocalStore:
 
     @property
     def root(self) -> Path:
-        """The folder."""
+        """The folder that keys are relative to."""
         return self._root
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
-        """ObjectStore.put_all; each folder's names are put on the disk once."""
+        """Implement `ObjectStore.put_all`; each folder is synced to the disk once."""
         folders: dict[Path, None] = {}
         for key, source in objects.items():
             path = self._root / key
@@ -89,12 +89,12 @@ class LocalStore:
             self._sync_names(folder)
 
     def verify(self, key: str, source: Source) -> None:
-        """ObjectStore.verify, byte by byte."""
+        """Implement `ObjectStore.verify` byte by byte."""
         with self.open(key) as stored:
             verify_stream(key, stored, source)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-        """ObjectStore.open."""
+        """Implement `ObjectStore.open`."""
         self._require_base()
         path = self._root / key
         with _translated(f"reading {path}"):
@@ -106,7 +106,7 @@ class LocalStore:
         return io.BufferedReader(_Range(fd, path, min(start, last), last))
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """ObjectStore.sizes_bytes."""
+        """Implement `ObjectStore.sizes_bytes`."""
         self._require_base()
         sizes = {}
         for key in keys:
@@ -117,21 +117,21 @@ class LocalStore:
         return sizes
 
     def name_of(self, key: str) -> str:
-        """ObjectStore.name_of: a path."""
+        """Implement `ObjectStore.name_of` as a path."""
         return str(self._root / key)
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """ObjectStore.list_objects; temporary files that a crash left are among them, links are not."""
+        """Implement `ObjectStore.list_objects`: includes temporary files of crashed runs, and no links."""
         return walk(self.list_folder, prefix)
 
     def list_folder(self, prefix: str) -> FolderListing:
-        """ObjectStore.list_folder."""
+        """Implement `ObjectStore.list_folder`."""
         self._require_base()
         folder, slash, begin = prefix.rpartition("/")
         folders, objects = [], []
         with (
             _translated(f"listing {self._root / folder}"),
-            # A folder goes with its last object, which somebody may be deleting.
+            # Another run may delete the folder with its last object at this moment.
             suppress(FileNotFoundError),
             os.scandir(self._root / folder) as entries,
         ):
@@ -146,7 +146,7 @@ class LocalStore:
         return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> None:
-        """ObjectStore.delete; a folder goes with its last object."""
+        """Implement `ObjectStore.delete`; a folder is deleted with its last object."""
         self._require_base()
         paths = [self._root / key for key in keys]
         folders = [
@@ -158,33 +158,33 @@ class LocalStore:
                     self._remove(path)
                     self._remove(path.with_name(path.name + TEMP_SUFFIX))
         for folder in folders:
-            # Another deletion may have taken the empty folder in between, and the names with it.
+            # Another run may have deleted the empty folder meanwhile, which makes the deletions durable, too.
             with _synced_names(folder), suppress(FileNotFoundError):
                 self._fs.sync_folder(folder)
         for folder in folders:
             self._remove_if_empty(folder)
 
     def close(self) -> None:
-        """ObjectStore.close; nothing stays open."""
+        """Implement `ObjectStore.close`; no file stays open between calls."""
 
     def _require_base(self) -> None:
-        # A tier that isn't mounted looks like one whose objects are all gone: never delete on that.
-        # An empty mount point is no tier either, while a folder of a tier's own may well be empty.
-        there = self._base.is_dir()
-        if there and self._base == self._root:
+        # A disk that is not mounted looks like a tier without objects, after which records would be deleted.
+        # Therefore an empty root is no tier, while the layout's own folder in the root may be empty.
+        exists = self._base.is_dir()
+        if exists and self._base == self._root:
             with os.scandir(self._root) as entries:
-                there = next(entries, None) is not None
-        if not there:
+                exists = next(entries, None) is not None
+        if not exists:
             raise RemoteTierMissing(
                 f"there is no tier at {self._base}", hint="is it mounted, and is --remote the right folder?"
             )
 
     def _is_plain(self, folder: Path) -> bool:
-        """Whether the folder is there; SafetyRefusal when it, or one above it in the tier, is a link."""
+        """Return whether the folder exists; raise SafetyRefusal if it or a parent in the tier is a link."""
         inner = [above for above in (folder, *folder.parents) if self._base in above.parents]
         with _translated(f"looking into {folder}"):
             for above in reversed(inner):
-                # One look: between two of them a deletion may take the empty folder.
+                # One lstat only: between two calls another run may delete the empty folder.
                 try:
                     mode = above.lstat().st_mode
                 except FileNotFoundError:
@@ -192,7 +192,7 @@ class LocalStore:
                 if not stat.S_ISDIR(mode):
                     raise SafetyRefusal(
                         f"{above} is not a plain folder",
-                        hint="links in a tier are not followed: look where it leads",
+                        hint="links in a tier are not followed: check its target",
                     )
             return folder.exists()
 
@@ -209,7 +209,7 @@ class LocalStore:
             except FileNotFoundError:
                 if not left:
                     raise
-                # A deletion of the folder's last object took the empty folder in between.
+                # Another run deleted the folder, which was empty, after it was made.
                 self._fs.make_folder(path.parent)
 
     def _sync_names(self, folder: Path) -> None:
@@ -221,11 +221,11 @@ class LocalStore:
             self._fs.unlink(path)
 
     def _remove_if_empty(self, folder: Path) -> None:
-        # The objects are gone already; a folder that stays, or that somebody needs again, harms nobody.
+        # The objects are deleted already, and an empty folder that stays does no harm.
         with suppress(OSError):
             while folder != self._base and not _names_in(folder):
                 if folder.parent == self._root and len(_names_in(self._root)) == 1:
-                    # The last entry of the root tells an emptied tier from one that isn't mounted.
+                    # The last entry of the root distinguishes an empty tier from a disk that is not mounted.
                     return
                 self._fs.rmdir(folder)
                 folder = folder.parent
@@ -233,15 +233,15 @@ class LocalStore:
 
 
 def _synced_names(folder: Path) -> AbstractContextManager[None]:
-    return _translated(f"putting the names in {folder} on the disk", StoreWriteUnknown)
+    return _translated(f"syncing the folder {folder} to the disk", StoreWriteUnknown)
 
 
 def _names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-class _Range(WholeRange):
-    """Bytes from `position` up to, not including, `end` of a file; closes `fd`."""
+class _Range(CompleteRange):
+    """The bytes of a file from `position` to `end` (exclusive); closes `fd` at the end."""
 
     def __init__(self, fd: int, path: Path, position: int, end: int) -> None:
         super().__init__(str(path), end - position)

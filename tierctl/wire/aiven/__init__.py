@@ -1,4 +1,4 @@
-"""What Aiven's plugin writes beside a segment: manifests, chunk indexes, custom metadata.
+"""Files that Aiven's plugin writes beside a segment: manifests, chunk indexes, custom metadata.
 
-Pure: bytes in, values out.
+Other packages use the functions of its modules, which are pure: bytes in, values out.
 """

@@ -1,4 +1,4 @@
-"""Chunk indexes of Aiven's manifests: where each piece of a log lies in its object.
+"""Chunk indexes of Aiven's manifests: the position of each chunk of a log in its object.
 
 Source: io.aiven.kafka.tieredstorage.manifest.index (its TransformedChunksSerializer's binary form included).
 """
@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+
+import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_heads import CompressionType
@@ -24,7 +26,7 @@ _ZSTD_LEVEL = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """One piece: `original` of the log as the broker had it, `stored` of the object. All in bytes."""
+    """One chunk of a log; `original_*` are bytes of the broker's log, `stored_*` bytes of the object."""
 
     original_position: int
     original_size: int
@@ -34,9 +36,9 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkIndex:
-    """The pieces of one log, in order; each but the last has `original_chunk_size` bytes of it.
+    """The chunks of one log, in order; each but the last has `original_chunk_size` bytes of the log.
 
-    `fixed`: whether they all have one stored size but the last, which decides how it is written.
+    `fixed` says that all chunks but the last have the same stored size, which a manifest writes once.
     """
 
     original_chunk_size: int
@@ -47,7 +49,7 @@ class ChunkIndex:
 
     def __post_init__(self) -> None:
         expected = -(-self.original_file_size // self.original_chunk_size)
-        # The plugin gives an empty file one chunk of nothing.
+        # The plugin writes one chunk of 0 bytes for an empty file.
         if len(self.stored_sizes) != expected and not (expected == 0 and not any(self.stored_sizes)):
             raise CorruptInputError(
                 "chunk index", expected=f"{expected} chunks", found=str(len(self.stored_sizes))
@@ -56,11 +58,11 @@ class ChunkIndex:
 
     @property
     def stored_size(self) -> int:
-        """Length of the object."""
+        """Size of the object in bytes."""
         return self._ends[-1] if self._ends else 0
 
     def chunks(self, start: int, end: int) -> Iterator[Chunk]:
-        """The pieces that hold bytes `start` up to, not including, `end` of the log."""
+        """Yield the chunks that contain the bytes of the log from `start` to `end` (exclusive)."""
         end = min(end, self.original_file_size)
         if start < end:
             size = self.original_chunk_size
@@ -74,7 +76,7 @@ class ChunkIndex:
 
 
 def encode_sizes(sizes: Sequence[int]) -> bytes:
-    """Count, least size, what the others have above it in as few bytes as fit, the last size whole."""
+    """Encode sizes: their count, the least size, each difference to it in few bytes, the last size."""
     if not sizes:
         return struct.pack(">i", 0)
     *but_last, last = sizes
@@ -87,7 +89,7 @@ def encode_sizes(sizes: Sequence[int]) -> bytes:
 
 
 def decode_sizes(raw: bytes) -> list[int]:
-    """The reverse of `encode_sizes`; CorruptInputError."""
+    """Decode what `encode_sizes` returned; raise CorruptInputError for other bytes."""
     count = _int(raw, 0)
     if count == 0:
         return _whole(raw, 4, [])
@@ -119,12 +121,12 @@ def _whole(raw: bytes, end: int, sizes: list[int]) -> list[int]:
 
 
 def sizes_to_text(sizes: Sequence[int]) -> str:
-    """As a manifest has them: base64 of one zstd frame."""
+    """Encode sizes as a manifest contains them: base64 of one zstd frame."""
     return base64.b64encode(compress_chunk(encode_sizes(sizes))).decode("ascii")
 
 
 def sizes_from_text(text: str) -> list[int]:
-    """The reverse of `sizes_to_text`; CorruptInputError."""
+    """Decode what `sizes_to_text` returned; raise CorruptInputError for other text."""
     try:
         packed = base64.b64decode(text, validate=True)
         return decode_sizes(decompress(CompressionType.ZSTD, packed, max_bytes=_ENCODED_MAX_BYTES))
@@ -135,14 +137,12 @@ def sizes_from_text(text: str) -> list[int]:
 
 
 def compress_chunk(data: bytes) -> bytes:
-    """One zstd frame that says how long its content is, as the plugin needs it to be."""
-    import pyarrow as pa
-
+    """Compress a chunk to one zstd frame that contains the original size, which the plugin requires."""
     return bytes(pa.Codec("zstd", compression_level=_ZSTD_LEVEL).compress(data, asbytes=True))
 
 
 def decompress_chunk(data: bytes, original_size: int) -> bytes:
-    """A chunk's original bytes, exactly `original_size`; CorruptInputError."""
+    """Return the `original_size` bytes of a chunk; raise CorruptInputError if `data` are damaged."""
     try:
         out = decompress(CompressionType.ZSTD, data, max_bytes=original_size)
     except LimitExceeded:

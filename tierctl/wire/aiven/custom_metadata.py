@@ -7,16 +7,17 @@ from tierctl.wire.primitives import read_uvarint, read_varlong, take, write_uvar
 
 REMOTE_SIZE, OBJECT_PREFIX, OBJECT_KEY = range(3)
 FIELDS = ("REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY")
-"""Names by tag, as custom.metadata.fields.include takes them."""
+"""Names of the fields by tag, as custom.metadata.fields.include lists them."""
 
 _WHAT = "Aiven's custom metadata"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AivenCustomMetadata:
-    """What the plugin was told to keep of a segment; None for what it was not.
+    """The fields that the plugin was configured to store; None for a field that is not stored.
 
-    The segment's keys are `object_prefix` + `object_key` + a suffix; `remote_size` is that of its objects.
+    The segment's keys are `object_prefix` + `object_key` + a suffix; `remote_size` is the sum of the sizes of
+    its objects.
     """
 
     remote_size: int | None = None
@@ -25,7 +26,10 @@ class AivenCustomMetadata:
 
 
 def read_custom_metadata(raw: bytes | None) -> AivenCustomMetadata:
-    """The fields, unknown ones left out; none at all of nothing. CorruptInputError."""
+    """Decode custom metadata without unknown fields; all fields are None for no bytes.
+
+    Raise CorruptInputError for bytes that are not such a section.
+    """
     if not raw:
         return AivenCustomMetadata()
     count, at = read_uvarint(raw, 0, f"{_WHAT}, number of fields")
@@ -46,7 +50,7 @@ def read_custom_metadata(raw: bytes | None) -> AivenCustomMetadata:
 
 
 def write_custom_metadata(fields: AivenCustomMetadata) -> bytes | None:
-    """The section; None when there are no fields, as the plugin has it."""
+    """Encode custom metadata; return None if there are no fields, as the plugin does."""
     values: dict[int, bytes] = {}
     if fields.remote_size is not None:
         values[REMOTE_SIZE] = write_varlong(fields.remote_size)

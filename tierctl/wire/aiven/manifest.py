@@ -29,7 +29,7 @@ _INDEX_NAMES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexRange:
-    """Where an index lies in the object of indexes; `size` is that of its stored form."""
+    """Position and stored size of an index in the object that contains all indexes."""
 
     position: int
     size: int
@@ -37,7 +37,7 @@ class IndexRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Encryption:
-    """How to come by the key of a segment: itself encrypted by the RSA key `key_id`."""
+    """The AES key of a segment, encrypted by the RSA key `key_id`, and the additional data of AES-GCM."""
 
     key_id: str
     encrypted_data_key: bytes
@@ -46,7 +46,7 @@ class Encryption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """What a reader has to know of a segment's objects; `indexes` has None for one that is not there."""
+    """The content of a manifest that readers need; `indexes` has None for a missing index."""
 
     chunk_index: ChunkIndex
     indexes: Mapping[IndexType, IndexRange | None]
@@ -55,7 +55,11 @@ class Manifest:
 
 
 def read_manifest(raw: bytes) -> Manifest:
-    """A manifest; CorruptInputError, UnsupportedFormatError for the format `iceberg` and later versions."""
+    """Decode a manifest.
+
+    Raise CorruptInputError for other bytes, and UnsupportedFormatError for segment format `iceberg` and for
+    later versions.
+    """
     if raw.startswith(_PUFFIN_MAGIC):
         raise iceberg("a Puffin file")
     try:
@@ -82,17 +86,17 @@ def read_manifest(raw: bytes) -> Manifest:
 
 
 def iceberg(found: str) -> UnsupportedFormatError:
-    """The refusal of Aiven's other segment format, by name."""
+    """Return the error for Aiven's segment format `iceberg`, found in `found`."""
     return UnsupportedFormatError(
         "Aiven's segment format",
         expected="kafka",
         found=f"iceberg ({found})",
-        hint="segment.format=iceberg keeps records as rows of tables, which tierctl does not read",
+        hint="segment.format=iceberg stores records as rows of tables, which tierctl does not read",
     )
 
 
 def write_manifest(manifest: Manifest, metadata: RemoteLogSegmentMetadata) -> bytes:
-    """The manifest as the plugin writes it, members in its order; UnsupportedFormatError when encrypted."""
+    """Encode a manifest with its members in the plugin's order; UnsupportedFormatError if it is encrypted."""
     if manifest.encryption is not None:
         raise UnsupportedFormatError(_WHAT, expected="no encryption to write", found="encryption")
     document = {

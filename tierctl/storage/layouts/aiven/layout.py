@@ -1,7 +1,7 @@
-"""Layout `aiven`: what Aiven's tiered storage plugin writes, on whichever store.
+"""Layout `aiven`: the objects that Aiven's tiered storage plugin writes.
 
 `{prefix}{topic}-{topicId}/{partition}/{start %020d}-{segmentId}.{log|indexes|rsm-manifest}`, the prefix
-joined as it is. Source: io.aiven.kafka.tieredstorage.{ObjectKeyFactory, KafkaRemoteStorageManager}.
+prepended without a `/`. Source: io.aiven.kafka.tieredstorage.{ObjectKeyFactory, KafkaRemoteStorageManager}.
 """
 
 import io
@@ -22,7 +22,7 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.layouts.aiven.segment import AivenSegment, KeptChunks
+from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import Encoded
 from tierctl.storage.layouts.kafka import index_sources, require_legal
@@ -47,15 +47,15 @@ if TYPE_CHECKING:
 
 LOG, INDEXES, MANIFEST = SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 
-MANIFESTS_KEPT = 64
-"""Of the segments read last: reading records asks for one segment's ranges again and again."""
+MANIFEST_CACHE_SIZE = 64
+"""Manifests cached: a reader of records reads many ranges of the same segment."""
 
 _MAIN = re.compile(r"[a-zA-Z0-9._-]{1,249}-[A-Za-z0-9_-]{22}/\d{1,10}/\d{20}-[A-Za-z0-9_-]{22}\Z")
 _BATCH_HEAD_BYTES, _ATTRIBUTES_AT, _COMPRESSION_MASK = 23, 22, 7
 
 
 def main_path(metadata: RemoteLogSegmentMetadata) -> str:
-    """What the plugin calls OBJECT_KEY: the key between prefix and suffix; SafetyRefusal."""
+    """Return the plugin's OBJECT_KEY, the key between prefix and suffix; raise SafetyRefusal if illegal."""
     require_legal(metadata)
     folder = f"{metadata.topic}-{metadata.topic_id}/{metadata.partition}"
     return f"{folder}/{metadata.start_offset:020d}-{metadata.segment_id}"
@@ -67,51 +67,51 @@ class AivenLayout:
     def __init__(
         self, settings: AivenSettings | None = None, *, key_prefix: str = "", root: str = ""
     ) -> None:
-        """`root`: where in its bucket, or on its disk, the store begins: prefixes in metadata start there."""
+        """`root` is the store's folder in its bucket or on its disk, which prefixes in metadata include."""
         self._settings = settings or AivenSettings()
         self._root = root
         self._keys: Keyring | None = None
         self._manifests: OrderedDict[str, Manifest] = OrderedDict()
         self._lock = threading.Lock()
-        self._kept = KeptChunks()
+        self._chunk_cache = ChunkCache()
         self.base = _legal_prefix(key_prefix)
 
     def __reduce__(self) -> tuple[Callable[..., "AivenLayout"], tuple[AivenSettings, str, str]]:
-        """Pickled as what it was made from: another process reads its own keys and manifests."""
+        """Pickle the constructor's arguments: another process reads keys and manifests itself."""
         return _layout, (self._settings, self.base, self._root)
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """SegmentLayout.keys_of: by the custom metadata where they say it, as the plugin reads them."""
+        """Implement `SegmentLayout.keys_of`: custom metadata take precedence, as in the plugin."""
         stem = self._stem(metadata)
         return tuple(stem + suffix for suffix in SUFFIXES)
 
     def keys_to_delete(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
-        """SegmentLayout.keys_to_delete: custom metadata can't name another segment's objects."""
+        """Implement `SegmentLayout.keys_to_delete`: custom metadata must not name another segment."""
         named = self._custom(metadata).object_key
         if named is not None and named != main_path(metadata):
             raise SafetyRefusal(
-                f"segment {metadata.segment_id} says its objects are at {named!r}, another segment's",
-                hint="look at it with tierctl format; tierctl deletes only objects named after their segment",
+                f"custom metadata of {metadata.segment_id} name another segment's objects: {named!r}",
+                hint="show the record with tierctl format; tierctl deletes only the segment's own objects",
             )
-        self._forget(self._stem(metadata))
+        self._drop_cached(self._stem(metadata))
         return self.keys_of(metadata)
 
     @contextmanager
     def encoded(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> Iterator[Encoded]:
-        """SegmentLayout.encoded; a compressed log is a file in TMPDIR until the block ends."""
+        """Implement `SegmentLayout.encoded`; a compressed log is a file in TMPDIR until the block ends."""
         if self._settings.encryption:
             raise UsageError(
                 "encryption.enabled=true: tierctl reads encrypted segments, but writes none",
                 hint="let the plugin copy this topic, or turn encryption off for tierctl's copies",
             )
         stem = self.base + main_path(metadata)
-        self._forget(stem)
+        self._drop_cached(stem)
         with self._encoded_log(data.log_segment) as (log, chunk_index, compressed):
-            places, indexes = _encoded_indexes(data)
-            manifest = Manifest(chunk_index=chunk_index, indexes=places, compression=compressed)
+            ranges, indexes = _encoded_indexes(data)
+            manifest = Manifest(chunk_index=chunk_index, indexes=ranges, compression=compressed)
             document = write_manifest(manifest, metadata)
             yield Encoded(
-                # The manifest is last: without it nobody reads the other two.
+                # The manifest is last: readers open the other two objects by it.
                 objects={stem + LOG: log, stem + INDEXES: indexes, stem + MANIFEST: document},
                 custom_metadata=self._custom_metadata_of(
                     metadata, chunk_index.stored_size + len(indexes) + len(document)
@@ -121,20 +121,22 @@ class AivenLayout:
     def open_log(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, start: int, end: int | None
     ) -> BinaryIO:
-        """SegmentLayout.open_log."""
+        """Implement `SegmentLayout.open_log`."""
         return self._segment(store, metadata).log(start, end)
 
     def open_index(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, index_type: IndexType
     ) -> BinaryIO:
-        """SegmentLayout.open_index."""
+        """Implement `SegmentLayout.open_index`."""
         return io.BytesIO(self._segment(store, metadata).index(index_type))
 
     def _segment(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> AivenSegment:
         stem = self._stem(metadata)
         manifest = self._manifest(store, stem + MANIFEST)
         cipher = None if manifest.encryption is None else self._keyring().cipher(manifest.encryption)
-        return AivenSegment(store=store, stem=stem, manifest=manifest, cipher=cipher, kept=self._kept)
+        return AivenSegment(
+            store=store, stem=stem, manifest=manifest, cipher=cipher, chunk_cache=self._chunk_cache
+        )
 
     def _keyring(self) -> "Keyring":
         if self._keys is None:
@@ -165,14 +167,14 @@ class AivenLayout:
             raise e.within(key) from None
         with self._lock:
             self._manifests[key] = manifest
-            while len(self._manifests) > MANIFESTS_KEPT:
+            while len(self._manifests) > MANIFEST_CACHE_SIZE:
                 self._manifests.popitem(last=False)
         return manifest
 
-    def _forget(self, stem: str) -> None:
+    def _drop_cached(self, stem: str) -> None:
         with self._lock:
             self._manifests.pop(stem + MANIFEST, None)
-        self._kept.forget(stem)
+        self._chunk_cache.drop(stem)
 
     def _stem(self, metadata: RemoteLogSegmentMetadata) -> str:
         own = main_path(metadata)
@@ -183,7 +185,7 @@ class AivenLayout:
         return self._prefix(custom.object_prefix) + main
 
     def _prefix(self, named: str | None) -> str:
-        """Relative to the store: metadata have it as the plugin does, from the bucket on."""
+        """Return the prefix `named` in custom metadata, from the bucket on, relative to the store."""
         whole = self._root + self.base
         if named is None or named in (self.base, whole) or whole.endswith(f"/{named}"):
             return self.base
@@ -230,7 +232,7 @@ class AivenLayout:
     def _compresses(self, log: Path) -> bool:
         if not self._settings.compression or not self._settings.compression_heuristic:
             return self._settings.compression
-        # As the plugin's heuristic: what producers have compressed, by the first batch, stays as it is.
+        # As in the plugin's heuristic, a log whose first batch is compressed is not compressed again.
         head = next(chunks(log, _BATCH_HEAD_BYTES), b"")
         return len(head) == _BATCH_HEAD_BYTES and not head[_ATTRIBUTES_AT] & _COMPRESSION_MASK
 
@@ -251,17 +253,17 @@ def _compress(log: Path, target: Path, chunk_size: int) -> list[int]:
 
 
 def _encoded_indexes(data: LogSegmentData) -> tuple[dict[IndexType, IndexRange | None], bytes]:
-    """All indexes one after the other, and where each lies."""
-    places: dict[IndexType, IndexRange | None] = {}
+    """Return the range of each index in the concatenation of all indexes, and the concatenation."""
+    ranges: dict[IndexType, IndexRange | None] = {}
     joined = b""
     for index_type, source in index_sources(data).items():
         if source is None:
-            places[index_type] = None
+            ranges[index_type] = None
             continue
         raw = b"".join(chunks(source))
-        places[index_type] = IndexRange(position=len(joined), size=len(raw))
+        ranges[index_type] = IndexRange(position=len(joined), size=len(raw))
         joined += raw
-    return places, joined
+    return ranges, joined
 
 
 def _layout(settings: AivenSettings, key_prefix: str, root: str) -> AivenLayout:

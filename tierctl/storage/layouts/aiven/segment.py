@@ -1,4 +1,4 @@
-"""Segments of Aiven's plugin as the broker had them: only the chunks that a range needs are fetched."""
+"""Decode segments of Aiven's plugin; only the chunks that contain the requested range are fetched."""
 
 import io
 import threading
@@ -10,46 +10,48 @@ from typing import BinaryIO, Protocol
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.model import IndexType
-from tierctl.storage.stores.base import ObjectStore, WholeRange
+from tierctl.storage.stores.base import CompleteRange, ObjectStore
 from tierctl.wire.aiven.chunks import SIZE_MAX, Chunk, decompress_chunk
 from tierctl.wire.aiven.manifest import Manifest
 
 INDEX_MAX_BYTES = 1 << 28
-"""No index is larger; Kafka's own are 10 MiB by default."""
+"""Limit of one index; Kafka's are 10 MiB by default."""
+
+CHUNK_CACHE_BYTES = 32 << 20
 
 
-KEPT_MAX_BYTES = 32 << 20
+class ChunkCache:
+    """Caches the decoded chunks read last, as a reader of records reads a chunk in several ranges.
 
+    A chunk's key is its segment's stem and its position in the log. Safe to use from several threads.
+    """
 
-class KeptChunks:
-    """Chunks read last: who reads records asks for a chunk's bytes in several ranges. Safe with threads."""
-
-    def __init__(self, max_bytes: int = KEPT_MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = CHUNK_CACHE_BYTES) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._chunks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, place: tuple[str, int]) -> bytes | None:
-        """A chunk by object and position, None when it isn't kept."""
+    def get(self, key: tuple[str, int]) -> bytes | None:
+        """Return a cached chunk; None if it is not cached."""
         with self._lock:
-            if place in self._chunks:
-                self._chunks.move_to_end(place)
-            return self._chunks.get(place)
+            if key in self._chunks:
+                self._chunks.move_to_end(key)
+            return self._chunks.get(key)
 
-    def put(self, place: tuple[str, int], data: bytes) -> None:
-        """Keep a chunk, and let go those that were not asked for longest."""
+    def put(self, key: tuple[str, int], data: bytes) -> None:
+        """Cache a chunk, and evict the least recently used chunks."""
         with self._lock:
-            self._bytes += len(data) - len(self._chunks.pop(place, b""))
-            self._chunks[place] = data
+            self._bytes += len(data) - len(self._chunks.pop(key, b""))
+            self._chunks[key] = data
             while self._bytes > self._max_bytes:
                 self._bytes -= len(self._chunks.popitem(last=False)[1])
 
-    def forget(self, stem: str) -> None:
-        """Let go what is kept of a segment whose objects are about to change."""
+    def drop(self, stem: str) -> None:
+        """Evict the chunks of a segment whose objects are about to change."""
         with self._lock:
-            for place in [place for place in self._chunks if place[0] == stem]:
-                self._bytes -= len(self._chunks.pop(place))
+            for key in [key for key in self._chunks if key[0] == stem]:
+                self._bytes -= len(self._chunks.pop(key))
 
 
 class Cipher(Protocol):
@@ -62,22 +64,22 @@ class Cipher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AivenSegment:
-    """One segment's objects: `stem` is their key without suffix."""
+    """The objects of one segment; `stem` is their key without suffix."""
 
     store: ObjectStore
     stem: str
     manifest: Manifest
     cipher: Cipher | None
-    kept: "KeptChunks"
+    chunk_cache: ChunkCache
 
     def log(self, start: int, end: int | None) -> io.BufferedReader:
-        """The log's bytes from `start` up to, not including, `end`; one chunk is in memory at a time."""
+        """Return the log's bytes from `start` to `end` (exclusive), with one chunk in memory at a time."""
         size = self.manifest.chunk_index.original_file_size
         last = size if end is None else min(end, size)
-        return io.BufferedReader(_Chunked(self, min(start, last), last))
+        return io.BufferedReader(_LogStream(self, min(start, last), last))
 
     def index(self, index_type: IndexType) -> bytes:
-        """One index, whole; RemoteResourceNotFound when the segment has none of that type."""
+        """Return one whole index; raise RemoteResourceNotFound if the segment has none of that type."""
         found = self.manifest.indexes[index_type]
         if found is None:
             raise RemoteResourceNotFound(f"{self.stem}.indexes has no {index_type.value} index")
@@ -92,13 +94,13 @@ class AivenSegment:
         stored = self._stored(".indexes", found.position, found.size)
         return stored if self.cipher is None else self.cipher.decrypt(stored)
 
-    def pieces(self, start: int, end: int) -> Iterator[tuple[Chunk, bytes]]:
-        """The chunks of a range as they were in the log; what is not kept comes from one ranged read."""
+    def chunks(self, start: int, end: int) -> Iterator[tuple[Chunk, bytes]]:
+        """Yield the decoded chunks of a range; adjacent chunks that are not cached come from one request."""
         chunks = list(self.manifest.chunk_index.chunks(start, end))
         stream: BinaryIO | None = None
         with ExitStack() as opened:
             for chunk in chunks:
-                data = self.kept.get((self.stem, chunk.original_position))
+                data = self.chunk_cache.get((self.stem, chunk.original_position))
                 if data is not None:
                     opened.close()
                     stream = None
@@ -108,12 +110,12 @@ class AivenSegment:
                         stream = self.store.open(f"{self.stem}.log", chunk.stored_position, last)
                         opened.enter_context(stream)
                     stored = self._whole(".log", stream.read(chunk.stored_size), chunk.stored_size)
-                    data = self.original(chunk, stored)
-                    self.kept.put((self.stem, chunk.original_position), data)
+                    data = self.decoded(chunk, stored)
+                    self.chunk_cache.put((self.stem, chunk.original_position), data)
                 yield chunk, data
 
-    def original(self, chunk: Chunk, stored: bytes) -> bytes:
-        """A chunk as it was in the log; CorruptInputError."""
+    def decoded(self, chunk: Chunk, stored: bytes) -> bytes:
+        """Return the bytes of a chunk as in the log; raise CorruptInputError if they are damaged."""
         try:
             data = stored if self.cipher is None else self.cipher.decrypt(stored)
             if self.manifest.compression:
@@ -142,24 +144,24 @@ class AivenSegment:
         return found
 
 
-class _Chunked(WholeRange):
+class _LogStream(CompleteRange):
     def __init__(self, segment: AivenSegment, start: int, end: int) -> None:
         super().__init__(f"{segment.stem}.log", end - start)
         self._segment = segment
         self._start = start
         self._end = min(end, SIZE_MAX)
-        self._pieces = segment.pieces(start, end)
-        self._rest = memoryview(b"")
+        self._chunks = segment.chunks(start, end)
+        self._chunk = memoryview(b"")
 
     def take(self, size_bytes: int) -> bytes:
-        if not self._rest:
-            chunk, data = next(self._pieces)
+        if not self._chunk:
+            chunk, data = next(self._chunks)
             begin = max(self._start - chunk.original_position, 0)
-            self._rest = memoryview(data)[begin : self._end - chunk.original_position]
-        taken, self._rest = bytes(self._rest[:size_bytes]), self._rest[size_bytes:]
+            self._chunk = memoryview(data)[begin : self._end - chunk.original_position]
+        taken, self._chunk = bytes(self._chunk[:size_bytes]), self._chunk[size_bytes:]
         return taken
 
     def close(self) -> None:
-        # Ends the read of the object that the pieces come from.
-        self._pieces = iter(())
+        # Dropping the generator closes the stream that it reads from.
+        self._chunks = iter(())
         super().close()

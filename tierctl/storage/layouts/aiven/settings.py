@@ -1,4 +1,4 @@
-"""What Aiven's plugin is told by a broker's `rsm.config.*`, as far as a tier's objects depend on it."""
+"""The settings of Aiven's plugin (`rsm.config.*` of a broker) that a tier's objects depend on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,9 +19,10 @@ _PRIVATE_KEY = ".private.key.file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AivenSettings:
-    """The plugin's settings by their names.
+    """The plugin's settings, under the plugin's names.
 
-    `key_prefix` None: not given. `private_keys` are PEM files by key id, "" being for any id.
+    `key_prefix` is None if it is not set. `private_keys` are PEM files by key id; the file of "" is for every
+    id that has no file.
     """
 
     key_prefix: str | None = None
@@ -34,7 +35,10 @@ class AivenSettings:
 
     @classmethod
     def from_settings(cls, broker: Mapping[str, str]) -> "AivenSettings":
-        """From a broker's settings; UsageError for wrong values, UnsupportedFormatError for iceberg."""
+        """Return the plugin's settings in a broker's settings.
+
+        Raise UsageError for invalid values, and UnsupportedFormatError for segment.format=iceberg.
+        """
         prefix = broker.get(IMPL_PREFIX, IMPL_PREFIX_DEFAULT)
         own = {name.removeprefix(prefix): value for name, value in broker.items() if name.startswith(prefix)}
         if own.get("segment.format", "kafka").strip().lower() == "iceberg":

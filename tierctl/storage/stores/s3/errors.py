@@ -1,4 +1,4 @@
-"""What boto3 raises, as errors of the tree."""
+"""Translate boto3's errors to tierctl's."""
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
@@ -39,19 +39,19 @@ PRECONDITION_FAILED = frozenset({"412", "PreconditionFailed", "ConditionalReques
 
 
 def code_of(error: ClientError) -> str:
-    """S3's error code, or the HTTP status where the answer had no body."""
+    """Return S3's error code, or the HTTP status if the response had no body."""
     return str(error.response.get("Error", {}).get("Code", "")) or str(status_of(error))
 
 
 def status_of(error: ClientError) -> int:
-    """The HTTP status, 0 when there was none."""
+    """Return the HTTP status; 0 if there was no response."""
     metadata: Any = error.response.get("ResponseMetadata", {})
     return int(metadata.get("HTTPStatusCode", 0))
 
 
 @contextmanager
 def suppressed(codes: Collection[str]) -> Iterator[None]:
-    """Nothing happens where the store answers with one of these codes."""
+    """Ignore errors whose S3 error code is in `codes`."""
     try:
         yield
     except TierctlError as e:
@@ -61,7 +61,10 @@ def suppressed(codes: Collection[str]) -> Iterator[None]:
 
 @contextmanager
 def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
-    """boto3's errors as the tree's; `writing` makes an answer that never came StoreWriteUnknown."""
+    """Raise boto3's errors as tierctl's, with `doing` as context.
+
+    With `writing`, a request without response raises StoreWriteUnknown.
+    """
     try:
         yield
     except ClientError as e:
@@ -69,7 +72,7 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
     except (NoCredentialsError, PartialCredentialsError, ProfileNotFound) as e:
         raise AuthenticationError(
             f"{doing}: {e}",
-            hint="give credentials the usual AWS ways: environment, profile, or the machine's role",
+            hint="give credentials as AWS clients expect them: environment, profile, or the machine's role",
         ) from e
     except EndpointConnectionError as e:
         raise RemoteStorageError(
@@ -84,9 +87,9 @@ def _of_answer(doing: str, error: ClientError) -> TierctlError:
     code = code_of(error)
     message = f"{doing}: {code}: {error.response.get('Error', {}).get('Message', '')}".rstrip(": ")
     if code == "NoSuchBucket":
-        return NotFoundError(message, hint="make the bucket, or mend --remote")
+        return NotFoundError(message, hint="create the bucket, or correct --remote")
     if code in _NOT_FOUND:
         return RemoteResourceNotFound(message)
     if code in _REFUSED:
-        return AuthenticationError(message, hint="which rights has this identity on the bucket and prefix?")
+        return AuthenticationError(message, hint="check the rights of this identity on the bucket and prefix")
     return RemoteStorageError(message)

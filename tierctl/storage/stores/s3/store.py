@@ -21,11 +21,11 @@ from tierctl.errors import (
 )
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.stores.base import (
+    CompleteRange,
     Endpoint,
     Source,
-    Stamped,
     StoreAddress,
-    WholeRange,
+    TaggedObject,
     chunks,
     common_prefix,
     source_size_bytes,
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 PART_BYTES = 16 << 20
-"""Objects up to this size are put at once; larger ones in parts of it, one in memory a thread."""
+"""Larger objects are stored in parts of this size, one of which is in memory at a time."""
 
 PARTS_MAX = 10_000
 DELETE_BATCH = 1_000
 _STAMP_MAX_BYTES = 1 << 16
 THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
 GRACE_S = 60.0
-"""A read slower than the least throughput after this long is given up: a trickle never times out itself."""
+"""A read below the minimum throughput after this time fails: a slow stream has no timeout of its own."""
 
 
 def open_store(address: StoreAddress) -> "S3Store":
@@ -55,7 +55,7 @@ def open_store(address: StoreAddress) -> "S3Store":
 
 
 class S3Store:
-    """ObjectStore over a bucket and a prefix, which is joined to keys as it is, without a `/` of its own."""
+    """ObjectStore over a bucket and a prefix, which is prepended to keys without adding a `/`."""
 
     def __init__(
         self, s3: "S3Client", bucket: str, prefix: str = "", *, part_bytes: int | None = None
@@ -76,10 +76,11 @@ class S3Store:
         return Endpoint(None if aws else meta.endpoint_url, meta.region_name)
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
-        """ObjectStore.put_all. The store checks a CRC-32C of every request, and refuses to replace by chance.
+        """Implement `ObjectStore.put_all`; the store checks a CRC-32C of every request.
 
-        A write that meets an object under its own key looks at it: the same bytes are our own write whose
-        answer was lost; others are what an earlier attempt left, and replaced only as long as unchanged.
+        Every write requires that the key is free. If it is not, and the object has the same bytes, then this
+        is an earlier write whose response was lost. An object with other bytes comes from an earlier attempt,
+        and is replaced on the condition that it does not change meanwhile.
         """
         for key, source in objects.items():
             if source is not None:
@@ -92,17 +93,17 @@ class S3Store:
         write = self._put_once if size_bytes <= self._part_bytes else self._put_parts
         try:
             write(key, source, {"IfNoneMatch": "*"})
-        except _Occupied as occupied:
-            self._settle(key, source, write, occupied)
+        except _ConditionFailed as failed:
+            self._confirm_or_replace(key, source, write, failed)
         except StoreWriteUnknown:
-            if not self._holds(key, source):
+            if not self._has_same_bytes(key, source):
                 raise
 
     def verify(self, key: str, source: Source) -> None:
-        """ObjectStore.verify: by the checksum that the store keeps; by the bytes where it keeps none."""
+        """Implement `ObjectStore.verify` by the store's checksum, or by the bytes if the store has none."""
         head = self._head(key)
         if head is None:
-            raise RemoteResourceNotFound(f"{self.name_of(key)} is not there")
+            raise RemoteResourceNotFound(f"{self.name_of(key)} does not exist")
         size_bytes = source_size_bytes(source)
         if head["ContentLength"] != size_bytes:
             raise RemoteObjectDiffers(
@@ -117,7 +118,7 @@ class S3Store:
             )
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
-        """ObjectStore.open, as one ranged read."""
+        """Implement `ObjectStore.open` by one ranged request."""
         if end is not None and end <= start:
             return io.BytesIO()
         span = f"bytes={start}-{'' if end is None else end - 1}"
@@ -131,17 +132,17 @@ class S3Store:
         return io.BufferedReader(_Body(answer["Body"], self.name_of(key), answer["ContentLength"]), 1 << 17)
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """ObjectStore.sizes_bytes, by one listing of what the keys have in common."""
+        """Implement `ObjectStore.sizes_bytes` by one listing of the keys' common prefix."""
         wanted = set(keys)
         found = self.list_objects(common_prefix(keys))
         return {obj.key: obj.size_bytes for obj in found if obj.key in wanted}
 
     def name_of(self, key: str) -> str:
-        """ObjectStore.name_of."""
+        """Implement `ObjectStore.name_of`."""
         return f"s3://{self._bucket}/{self._prefix}{key}"
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """ObjectStore.list_objects; pages of a thousand, by key."""
+        """Implement `ObjectStore.list_objects` in pages of 1,000 objects."""
         with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
             pages = self._s3.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + prefix
@@ -150,7 +151,7 @@ class S3Store:
                 yield from self._objects_in(page)
 
     def list_folder(self, prefix: str) -> FolderListing:
-        """ObjectStore.list_folder; S3 has folders as far as it is asked for what comes before a `/`."""
+        """Implement `ObjectStore.list_folder`: S3 lists the common prefixes that end with `/`."""
         folders: list[str] = []
         objects: list[RemoteObject] = []
         with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
@@ -169,9 +170,9 @@ class S3Store:
             yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """ObjectStore.delete, a thousand keys a request; S3 answers 200 with errors inside.
+        """Implement `ObjectStore.delete` with 1,000 keys per request, whose response has an error per key.
 
-        What a killed run began to upload under these keys goes first: nobody else would ever look for it.
+        Incomplete uploads of killed runs to these keys are aborted first: no later run would find them.
         """
         for first in range(0, len(keys), DELETE_BATCH):
             batch = keys[first : first + DELETE_BATCH]
@@ -189,71 +190,78 @@ class S3Store:
                 )
 
     def copy(self, source_key: str, key: str) -> None:
-        """Store what `source_key` has under `key` as well, within the store; what is there is replaced."""
+        """Implement `ConditionalStore.copy`."""
         with translated(f"copying {self.name_of(source_key)} to {self.name_of(key)}"):
             self._s3.copy(
                 {"Bucket": self._bucket, "Key": self._prefix + source_key}, self._bucket, self._prefix + key
             )
 
     def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
-        """ConditionalStore.put_if."""
+        """Implement `ConditionalStore.put_if`."""
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         try:
             return self._put_body(key, body, condition)
-        except (_Occupied, RemoteResourceNotFound):
+        except (_ConditionFailed, RemoteResourceNotFound):
             return None
 
-    def stamped(self, key: str) -> Stamped | None:
-        """ConditionalStore.stamped; the age is by the store's Date and Last-Modified."""
+    def get_tagged(self, key: str) -> TaggedObject | None:
+        """Implement `ConditionalStore.get_tagged`; the age is the difference of Date and Last-Modified."""
         try:
-            with translated(f"looking at {self.name_of(key)}"):
+            with translated(f"examining {self.name_of(key)}"):
                 answer = self._s3.get_object(Bucket=self._bucket, Key=self._prefix + key)
                 body = answer["Body"].read(_STAMP_MAX_BYTES)
         except RemoteResourceNotFound:
             return None
         now = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
         age_s = (now - answer["LastModified"]).total_seconds()
-        return Stamped(answer["ETag"], body, age_s)
+        return TaggedObject(answer["ETag"], body, age_s)
 
     def delete_if(self, key: str, tag: str) -> None:
-        """ConditionalStore.delete_if; the condition is looked at first, not all stores take it along."""
+        """Implement `ConditionalStore.delete_if` by a check first: not all servers delete conditionally."""
         head = self._head(key)
         if head is not None and head["ETag"] == tag:
             self.delete([key])
 
     def close(self) -> None:
-        """ObjectStore.close."""
+        """Implement `ObjectStore.close`."""
         self._s3.close()
 
     def _head(self, key: str) -> dict[str, Any] | None:
         try:
-            with translated(f"looking at {self.name_of(key)}"):
+            with translated(f"examining {self.name_of(key)}"):
                 return dict(
                     self._s3.head_object(Bucket=self._bucket, Key=self._prefix + key, ChecksumMode="ENABLED")
                 )
         except RemoteResourceNotFound:
             return None
 
-    def _holds(self, key: str, source: Source) -> bool:
+    def _has_same_bytes(self, key: str, source: Source) -> bool:
         with suppress(RemoteObjectDiffers, RemoteResourceNotFound):
             self.verify(key, source)
             return True
         return False
 
-    def _settle(
-        self, key: str, source: Source, write: Callable[[str, Source, dict[str, str]], None], met: "_Occupied"
+    def _confirm_or_replace(
+        self,
+        key: str,
+        source: Source,
+        write: Callable[[str, Source, dict[str, str]], None],
+        failed: "_ConditionFailed",
     ) -> None:
+        """Return if the present object has the bytes of `source`; otherwise replace it by `write`."""
         head = self._head(key)
-        if self._holds(key, source):
+        if self._has_same_bytes(key, source):
             return
         if head is None:
-            raise StoreWriteUnknown(f"{self.name_of(key)} came and went while it was being written") from met
+            raise StoreWriteUnknown(
+                f"{self.name_of(key)} was created and deleted by another program while it was being written"
+            ) from failed
         try:
             write(key, source, {"IfMatch": head["ETag"]})
-        except _Occupied as again:
+        except _ConditionFailed as again:
             raise StoreWriteFailed(
-                f"{self.name_of(key)} is being written by somebody else",
-                hint="segment ids are fresh for each attempt: find out who else writes to this tier",
+                f"{self.name_of(key)} is being written by another program",
+                hint="no two attempts share a segment id: find the other program that writes to this tier",
             ) from again
 
     def _put_once(self, key: str, source: Source, condition: dict[str, str]) -> None:
@@ -276,7 +284,7 @@ class S3Store:
             self._uploads.put(self._prefix + key, source, part_bytes, condition)
 
     def _checksums(self, source: Source) -> set[str]:
-        """What S3 may say of these bytes: of the whole, or of the parts' checksums as it was uploaded."""
+        """Return the checksums that S3 may report for `source`: of its bytes, and of its parts' checksums."""
         size_bytes = source_size_bytes(source)
         part_bytes = max(self._part_bytes, -(-size_bytes // PARTS_MAX))
         whole, count, of_parts = 0, 0, 0
@@ -292,23 +300,23 @@ class S3Store:
             verify_stream(self.name_of(key), stored, source)
 
 
-class _Occupied(Exception):  # noqa: N818
-    """The condition of a write did not hold; never leaves this module."""
+class _ConditionFailed(Exception):  # noqa: N818
+    """The condition of a write did not hold; raised and caught in this module only."""
 
 
 @contextmanager
 def _conditional() -> Iterator[None]:
-    """412 (and the 409 of a race) as `_Occupied`."""
+    """Raise `_ConditionFailed` for status 412, and for status 409, which S3 returns for concurrent writes."""
     try:
         yield
     except TierctlError as e:
         if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in PRECONDITION_FAILED:
-            raise _Occupied from e
+            raise _ConditionFailed from e
         raise
 
 
-class _Body(WholeRange):
-    """An answer's body that must come whole, and not as a trickle."""
+class _Body(CompleteRange):
+    """The body of a response, which must be complete, and not slower than the minimum throughput."""
 
     def __init__(
         self, body: Any, name: str, size_bytes: int, clock: Callable[[], float] = time.monotonic
@@ -329,7 +337,7 @@ class _Body(WholeRange):
         done_bytes = self._size_bytes - self._left_bytes + new_bytes
         if elapsed_s > GRACE_S and done_bytes < elapsed_s * THROUGHPUT_MIN_BYTES_PER_S:
             raise RemoteStorageError(
-                f"{self._name}: {done_bytes} bytes in {elapsed_s:.0f} s is too slow to go on",
+                f"{self._name}: {done_bytes} bytes in {elapsed_s:.0f} s is too slow",
                 hint=f"at least {THROUGHPUT_MIN_BYTES_PER_S} bytes a second are expected",
             )
 

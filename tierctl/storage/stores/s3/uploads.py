@@ -1,4 +1,4 @@
-"""Uploads in parts, and what is left of those that nobody will complete."""
+"""Multipart uploads to S3, and removal of uploads that a killed run did not complete."""
 
 import base64
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ _NOT_DONE_HERE = frozenset({"NotImplemented", "MethodNotAllowed", "405", "501"})
 
 
 def encoded_crc(crc: int) -> str:
-    """A CRC-32C as S3 writes it."""
+    """Return a CRC-32C in S3's encoding."""
     return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
 
 
 class Uploads:
-    """Multipart uploads to one bucket; keys are whole."""
+    """Multipart uploads to one bucket; keys are complete, not relative to the store's folder."""
 
     def __init__(self, s3: "S3Client", bucket: str) -> None:
         self._s3 = s3
         self._bucket = bucket
 
     def put(self, key: str, source: Source, part_bytes: int, condition: dict[str, str]) -> None:
-        """Store `source` in parts, one of which is in memory; what fails is aborted."""
+        """Store `source` in parts of `part_bytes`, one in memory at a time; abort the upload if it fails."""
         target = {"Bucket": self._bucket, "Key": key}
         name = f"s3://{self._bucket}/{key}"
         with translated(f"beginning {name}"):
@@ -51,12 +51,12 @@ class Uploads:
             done = True
         finally:
             if not done:
-                # Our own upload: parts nobody completes cost money for ever. Best effort, it may be complete.
+                # Parts of an incomplete upload cost money for ever. Best effort: the upload may be complete.
                 with suppress(TierctlError):
                     self._abort(key, upload)
 
     def put_part(self, target: dict[str, str], upload: str, number: int, part: bytes) -> dict[str, Any]:
-        """Send one part; what completing the upload says of it."""
+        """Upload one part; return the entry for it in the request that completes the upload."""
         checksum = encoded_crc(google_crc32c.value(part))
         with translated(f"writing part {number} of s3://{self._bucket}/{target['Key']}"):
             answer = self._s3.upload_part(
@@ -69,9 +69,9 @@ class Uploads:
         return {"PartNumber": number, "ETag": answer["ETag"], "ChecksumCRC32C": checksum}
 
     def abort_all(self, keys: Sequence[str]) -> None:
-        """Abort what was begun under exactly these keys by runs that are over.
+        """Abort the uploads to exactly these keys, which earlier runs did not complete.
 
-        Not everybody may list uploads, nor has every store of this protocol any: then nothing is done.
+        Do nothing if this identity may not list uploads, or the store does not support it.
         """
         wanted, prefix = set(keys), common_prefix(keys)
         with (
