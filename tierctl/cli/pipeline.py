@@ -2,7 +2,7 @@
 
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,6 @@ from tierctl.errors import ExitCode
 from tierctl.model.engine import EngineName
 from tierctl.report import render
 from tierctl.report.console import Console
-
-if TYPE_CHECKING:
-    from tierctl.commands import PipelineCommit
 
 _SIZE = "Size"
 _PREDICTED = ("what", "value", "unit", "from")
@@ -135,7 +132,7 @@ def run(
     """
     output = options.OutputFormat.JSONL if follow else display_of(ctx).output
 
-    def show(commit: "PipelineCommit") -> None:
+    def show(commit: commands.PipelineCommit) -> None:
         render([asdict(commit)], output, _COMMITTED)
         sys.stdout.flush()
 
