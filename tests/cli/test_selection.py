@@ -28,8 +28,12 @@ COMMANDS = {
     "verify": ("verify", METADATA),
     "verify with a store": ("verify", METADATA, REMOTE),
     "verify --deep": ("verify", METADATA, REMOTE, LOGS, "--deep"),
+    "copy": ("copy", METADATA, REMOTE, LOGS),
+    "sweep": ("sweep", METADATA, REMOTE, LOGS),
+    "delete": ("delete", METADATA, REMOTE),
+    "cache build": ("cache", "build", METADATA, "--out={tmp}/flat"),
 }
-"""A command line of each command that takes a selection; `{root}` is a captured cluster."""
+"""A command line of each command that takes a selection; `{root}` is a captured cluster, `{tmp}` a folder."""
 
 UNKNOWN = {
     "topic": (("--topic", "oders"), 'unknown topic "oders"', "known topics with similar names: orders"),
@@ -46,8 +50,10 @@ UNKNOWN = {
 
 @pytest.mark.parametrize("unknown", UNKNOWN)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_unknown_value_is_not_found(command: str, unknown: str, capture: Callable[[str], Path]) -> None:
-    args = [arg.format(root=capture("tiered-cluster")) for arg in COMMANDS[command]]
+def test_an_unknown_value_is_not_found(
+    command: str, unknown: str, capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    args = [arg.format(root=capture("tiered-cluster"), tmp=tmp_path) for arg in COMMANDS[command]]
     selection, message, hint = UNKNOWN[unknown]
     ran = tierctl(*args, *selection)
     assert (ran.code, ran.out) == (10, "")
@@ -56,8 +62,10 @@ def test_an_unknown_value_is_not_found(command: str, unknown: str, capture: Call
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_id_with_a_second_spelling_is_refused(command: str, capture: Callable[[str], Path]) -> None:
-    args = [arg.format(root=capture("tiered-cluster")) for arg in COMMANDS[command]]
+def test_an_id_with_a_second_spelling_is_refused(
+    command: str, capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    args = [arg.format(root=capture("tiered-cluster"), tmp=tmp_path) for arg in COMMANDS[command]]
     ran = tierctl(*args, "--topic-id", "AAAAAAAAAAAAAAAAAAAAAR")
     assert (ran.code, ran.out) == (2, "")
     assert "AAAAAAAAAAAAAAAAAAAAAR" in ran.err

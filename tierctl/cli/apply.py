@@ -9,8 +9,8 @@ from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.display import show_mutation
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.report.console import Console
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="What --plan-out wrote.", show_default=False)]
@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
     app.command("apply")(apply_plan)
 
 
-@takes(
+@with_options(
     ...,
     options.where,
     options.private_keys,

@@ -8,8 +8,8 @@ import typer
 from tierctl import commands
 from tierctl.cli import options
 from tierctl.cli.display import display_of, show_rows
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.model.stored import HeaderForm
 from tierctl.report.console import Console
 
@@ -76,7 +76,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="cache")
 
 
-@takes(..., options.folders, options.rows)
+@with_options(..., options.folders, options.rows)
 def show(ctx: typer.Context, files: Files = None) -> int:
     """Print the header and every entry of cache files, with their byte positions.
 
@@ -87,7 +87,7 @@ def show(ctx: typer.Context, files: Files = None) -> int:
     return result.exit_code
 
 
-@takes(..., options.folders, options.rows)
+@with_options(..., options.folders, options.rows)
 def verify(ctx: typer.Context, files: Files = None) -> int:
     """Read every byte of cache files, and print what is wrong and where.
 
@@ -98,7 +98,7 @@ def verify(ctx: typer.Context, files: Files = None) -> int:
     return result.exit_code
 
 
-@takes(options.metadata_topic, options.state, ..., options.selection, options.rows)
+@with_options(options.metadata_topic, options.state, ..., options.selection, options.rows)
 def build(ctx: typer.Context, out: Out = None, header: Header = HeaderForm.NAMED) -> int:
     """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
 
@@ -110,7 +110,7 @@ def build(ctx: typer.Context, out: Out = None, header: Header = HeaderForm.NAMED
     return result.exit_code
 
 
-@takes(..., options.folders, options.applying, options.rows)
+@with_options(..., options.folders, options.applying, options.rows)
 def compact(ctx: typer.Context, files: Files = None) -> int:
     """Remove entries that no query needs: deleted segments, and entries that later entries replace.
 

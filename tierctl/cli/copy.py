@@ -6,8 +6,8 @@ from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.display import show_mutation
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.report.console import Console
 
 
@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
     app.command("copy")(copy)
 
 
-@takes(
+@with_options(
     options.where,
     options.private_keys,
     options.state,

@@ -12,8 +12,8 @@ from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.display import display_of, show_mutation
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.report import render
 from tierctl.report.console import Console
 
@@ -41,7 +41,7 @@ def register(app: typer.Typer) -> None:
     app.command("delete", cls=_Delete)(delete)
 
 
-@takes(options.where, options.state, options.selection, ..., own.changing, options.engine)
+@with_options(options.where, options.state, options.selection, ..., own.changing, options.engine)
 def delete(
     ctx: typer.Context,
     find: own.Find = False,

@@ -9,8 +9,8 @@ import typer
 
 from tierctl import commands
 from tierctl.cli import options
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode
 from tierctl.model import IndexType, IsolationLevel
 from tierctl.model.times import parse_time_ms
@@ -137,7 +137,7 @@ def register(app: typer.Typer) -> None:
     app.command("fetch")(fetch)
 
 
-@takes(options.where, options.private_keys, options.state, options.selection, ..., options.engine)
+@with_options(options.where, options.private_keys, options.state, options.selection, ..., options.engine)
 def fetch(
     ctx: typer.Context,
     offset: Offset = "earliest",

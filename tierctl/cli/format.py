@@ -13,7 +13,7 @@ import typer
 from tierctl.cli import format_options as own
 from tierctl.cli import options
 from tierctl.cli.context import Context
-from tierctl.cli.taking import takes
+from tierctl.cli.options import with_options
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model import Uuid
 from tierctl.model.times import parse_time_ms
@@ -39,7 +39,7 @@ def register(app: typer.Typer) -> None:
     app.command("format")(format_)
 
 
-@takes(options.metadata_topic, ..., options.selection, options.engine)
+@with_options(options.metadata_topic, ..., options.selection, options.engine)
 def format_(
     ctx: typer.Context,
     files: own.Files = None,

@@ -9,8 +9,8 @@ import typer
 from tierctl import commands
 from tierctl.cli import options
 from tierctl.cli.display import display_of, show_rows
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode
 from tierctl.report.console import Console
 
@@ -54,7 +54,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="offsets")
 
 
-@takes(..., options.folders, options.rows)
+@with_options(..., options.folders, options.rows)
 def show(ctx: typer.Context, file: File = None) -> None:
     """Print the last consumed offset of each metadata partition, and the form of the file."""
     found = commands.show_offsets(request_of(commands.OffsetsRequest, ctx), Console())
@@ -62,7 +62,7 @@ def show(ctx: typer.Context, file: File = None) -> None:
     show_rows(ctx, rows, _SHOWN)
 
 
-@takes(..., options.metadata_topic, options.folders, options.rows)
+@with_options(..., options.metadata_topic, options.folders, options.rows)
 def check(ctx: typer.Context, file: File = None) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
@@ -73,7 +73,7 @@ def check(ctx: typer.Context, file: File = None) -> int:
     return result.exit_code
 
 
-@takes(options.metadata_topic, options.folders, ..., options.applying, options.rows)
+@with_options(options.metadata_topic, options.folders, ..., options.applying, options.rows)
 def repair(ctx: typer.Context, file: File = None, set_offset: Set = None, force: Force = False) -> int:
     """Lower offsets to safe values, which are those of `check` and of --set.
 

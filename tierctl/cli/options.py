@@ -1,16 +1,27 @@
-"""Options that mean the same for every command, and the groups of them that commands take.
+"""Options with the same meaning in every command, groups of them, and `with_options` to use the groups.
 
-`main` gives each of them an environment variable, TIERCTL_<OPTION>, and a key in tierctl.toml.
+    def selection(topic: Topics = None, partition: Partitions = None) -> None: ...
+
+    @with_options(options.where, options.selection, ..., options.rows)
+    def segments(ctx: typer.Context, check: Check = False) -> ExitCode: ...
+
+`main` gives each option an environment variable, TIERCTL_<OPTION>, and a key in tierctl.toml.
 """
 
+import functools
+import inspect
+from collections.abc import Callable
 from enum import StrEnum
+from inspect import Parameter, Signature
 from pathlib import Path
+from types import EllipsisType
 from typing import Annotated, Any
 
 import typer
 
-from tierctl.errors import ExitCode
 from tierctl.model.engine import EngineName
+
+_Command = Callable[..., Any]
 
 WHERE = "Where things are"
 NARROW = "Which partitions"
@@ -262,11 +273,32 @@ def is_typed(ctx: Any, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def ended(ctx: typer.Context, *, pending: bool) -> ExitCode:
-    """The exit code of who takes `applying`, and has or had something to do."""
-    shown_only = ctx.params["detailed_exitcode"] and not ctx.params["apply"]
-    return ExitCode.PLAN_PENDING if pending and shown_only else ExitCode.OK
-
-
 def engine(engine: Engine = EngineName.LOCAL, master: Master = None, spark_conf: SparkConf = None) -> None:
     """Group: the engine."""
+
+
+def with_options(*groups: Callable[..., None] | EllipsisType) -> Callable[[_Command], _Command]:
+    """Return a decorator that gives a command the options of `groups` and its own; all are in `ctx.params`.
+
+    The help lists them in this order; `...` stands for the command's own options, which are last without it.
+    An option that a group and the command both declare is used as the command declares it. The decorator
+    calls the command with the parameters of its own signature only.
+    """
+
+    def decorate(command: _Command) -> _Command:
+        own = inspect.signature(command).parameters
+
+        @functools.wraps(command)
+        def called(**given: Any) -> Any:
+            return command(**{name: given[name] for name in own})
+
+        taken: dict[str, Parameter] = {}
+        for group in groups if ... in groups else (*groups, ...):
+            taken |= own if isinstance(group, EllipsisType) else inspect.signature(group).parameters
+        taken |= own
+        named = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in taken.values()]
+        called.__signature__ = Signature(named)  # type: ignore[attr-defined]
+        called.__annotations__ = {each.name: each.annotation for each in named}
+        return called
+
+    return decorate

@@ -9,8 +9,8 @@ import typer
 from tierctl import commands
 from tierctl.cli import options
 from tierctl.cli.display import display_of, show_rows
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode
 from tierctl.model.engine import EngineName
 from tierctl.report import render
@@ -114,7 +114,7 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="pipeline")
 
 
-@takes(options.metadata_topic, ..., options.rows, options.engine)
+@with_options(options.metadata_topic, ..., options.rows, options.engine)
 def run(
     ctx: typer.Context,
     warehouse: Warehouse = None,
@@ -141,7 +141,7 @@ def run(
     return ExitCode.OK
 
 
-@takes(..., options.rows)
+@with_options(..., options.rows)
 def plan(
     ctx: typer.Context,
     segments: Segments,

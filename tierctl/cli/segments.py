@@ -7,8 +7,8 @@ import typer
 from tierctl import commands
 from tierctl.cli import options
 from tierctl.cli.display import display_of
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode
 from tierctl.model.times import parse_time_ms
 from tierctl.report import rows
@@ -78,7 +78,7 @@ def register(app: typer.Typer) -> None:
     app.command("segments")(segments)
 
 
-@takes(
+@with_options(
     options.where,
     options.private_keys,
     options.state,

@@ -6,8 +6,8 @@ from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.display import show_mutation
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.report.console import Console
 
 
@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
     app.command("sweep")(sweep)
 
 
-@takes(options.where, options.state, options.selection, ..., own.changing, options.engine)
+@with_options(options.where, options.state, options.selection, ..., own.changing, options.engine)
 def sweep(
     ctx: typer.Context,
     topic_configs: options.TopicConfigs = None,

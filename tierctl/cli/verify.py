@@ -10,8 +10,8 @@ from tierctl.apply.defaults import THREADS
 from tierctl.cli import options
 from tierctl.cli.display import display_of
 from tierctl.cli.mutation_options import HOW
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
-from tierctl.cli.taking import takes
 from tierctl.errors import ExitCode
 from tierctl.report import rows
 from tierctl.report.console import Console
@@ -47,7 +47,7 @@ def register(app: typer.Typer) -> None:
     app.command("verify")(verify)
 
 
-@takes(options.where, options.private_keys, options.selection, ..., options.rows, options.engine)
+@with_options(options.where, options.private_keys, options.selection, ..., options.rows, options.engine)
 def verify(
     ctx: typer.Context,
     deep: IsDeep = False,

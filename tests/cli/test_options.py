@@ -1,11 +1,11 @@
-"""Options that commands share: where they stand, what a command is called with, who wins."""
+"""Options that commands share: their order, the arguments of a command, and which declaration wins."""
 
 from typing import Annotated
 
 import pytest
 import typer
 from tierctl.cli.main import build
-from tierctl.cli.taking import takes
+from tierctl.cli.options import with_options
 from typer.testing import CliRunner
 
 Number = Annotated[int, typer.Option("--number")]
@@ -34,7 +34,7 @@ def test_the_order_of_options(groups: tuple[object, ...], expected: list[str]) -
         """What it does."""
 
     app = typer.Typer()
-    app.command()(takes(*groups)(command))  # type: ignore[arg-type]
+    app.command()(with_options(*groups)(command))  # type: ignore[arg-type]
     found = typer.main.get_command(app)
     assert [
         param.name for param in found.params if param.name in {"number", "other", "word", "own"}
@@ -45,7 +45,7 @@ def test_the_order_of_options(groups: tuple[object, ...], expected: list[str]) -
 def test_a_command_gets_its_own_and_the_context_has_all() -> None:
     seen = {}
 
-    @takes(numbers, words)
+    @with_options(numbers, words)
     def command(ctx: typer.Context, number: Annotated[int, typer.Option("--number", max=5)] = 3) -> None:
         seen.update(ctx.params, number=number)
 
