@@ -105,7 +105,9 @@ def test_hostile_text_in_an_error_is_escaped() -> None:
 def test_every_option_has_its_environment_variable() -> None:
     for command in leaves(build()):
         for param in command.params:
-            if param.param_type_name == "option":
+            if param.name == "apply":
+                assert param.envvar is None
+            elif param.param_type_name == "option":
                 assert param.envvar == f"TIERCTL_{param.opts[0].strip('-').replace('-', '_').upper()}", (
                     param.opts
                 )
@@ -260,3 +262,29 @@ def test_a_missing_tier_is_said_once_and_at_once(capture: Capture, tmp_path: Pat
     before = capture("tiered-cluster") / "before"
     ran = tierctl("sweep", "--metadata", before, "--remote", tmp_path / "typo")
     assert (ran.code, ran.out, ran.err.count("there is no tier")) == (5, "", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "message", "hint"),
+    [
+        ("TIERCTL_APPLY", "is set: plans are applied only where", "remove it"),
+        ("TIERCTL_METADTA", "is set, but names no option", "did you mean 'TIERCTL_METADATA'?"),
+        ("TIERCTL_QQQ", "is set, but names no option", ""),
+    ],
+)
+def test_variables_that_name_no_option_are_refused(
+    name: str, message: str, hint: str, metadata: Path
+) -> None:
+    ran = tierctl("segments", "--metadata", metadata, env=environment(**{name: "true"}))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{name} {message}" in ran.err
+    assert hint in ran.err
+
+
+def test_a_profile_does_not_apply_plans(tmp_path: Path, metadata: Path) -> None:
+    file = tmp_path / "tierctl.toml"
+    file.write_text("[profiles.default]\napply = true\n")
+    args = ("--metadata", metadata, "--remote", tmp_path)
+    ran = tierctl("sweep", *args, "--config-file", file)
+    assert (ran.code, ran.out) == (2, "")
+    assert "apply = true: plans are applied only where the command line says --apply" in ran.err

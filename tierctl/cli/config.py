@@ -20,6 +20,9 @@ from tierctl.errors import UsageError
 
 FILE_NAME = "tierctl.toml"
 _CHOOSE_PROFILE = frozenset({"profile", "config_file", "verbose"})
+_PREFIX = "TIERCTL_"
+_ONLY_TYPED = "apply"
+"""The option that only the command line may give, so that a plain command never changes anything."""
 
 
 def default_config_files(environ: Mapping[str, str]) -> list[Path]:
@@ -70,6 +73,15 @@ class Settings:
             self._values = self._load()
         return self._values.get(option)
 
+    def check_environment(self) -> None:
+        """Raise UsageError for a variable TIERCTL_… that names no option, or that would apply plans."""
+        variables = {name for name in self.environ if name.startswith(_PREFIX)}
+        if _PREFIX + _ONLY_TYPED.upper() in variables:
+            raise _not_typed(f"{_PREFIX}{_ONLY_TYPED.upper()} is set")
+        known = {_PREFIX + name.upper() for name in self.option_names}
+        for name in sorted(variables - known):
+            raise UsageError(f"{name} is set, but names no option", hint=_did_you_mean(name, known))
+
     def _load(self) -> dict[str, Any]:
         file = self.config_file or next(filter(Path.is_file, default_config_files(self.environ)), None)
         if file is None:
@@ -80,10 +92,19 @@ class Settings:
                 )
             return {}
         values = load_profile(file, self.profile)
+        if _ONLY_TYPED in values:
+            raise _not_typed(f"{file}: {_ONLY_TYPED} = {str(values[_ONLY_TYPED]).lower()}")
         for key in values:
             if key not in self.option_names:
                 raise UsageError(f"{file}: no option {key!r}", hint=_did_you_mean(key, self.option_names))
         return {key: _as_typed(file, key, value) for key, value in values.items()}
+
+
+def _not_typed(found: str) -> UsageError:
+    return UsageError(
+        f"{found}: plans are applied only where the command line says --apply",
+        hint="remove it, and write --apply into the command or the cron line that is to change something",
+    )
 
 
 def _did_you_mean(key: str, names: Collection[str]) -> str | None:

@@ -111,7 +111,7 @@ def build() -> Any:
         no_args_is_help=True,
         add_completion=False,
         context_settings={"help_option_names": _HELP},
-        epilog="Every option can be set as TIERCTL_<OPTION> in the environment or in tierctl.toml.",
+        epilog="Every option except --apply can be set as TIERCTL_<OPTION> or in tierctl.toml.",
     )
     app.callback()(_root)
     for name in COMMANDS:
@@ -146,7 +146,7 @@ def _finish(param: Any) -> None:
         # The metavar is enough; typer would add <list[Path]>.
         param.display_type_rich = _nothing
         return
-    if param.name != "version":
+    if param.name not in {"version", "apply"}:
         param.envvar = f"TIERCTL_{key_of(param).upper()}"
     param.show_envvar = False
     if param.is_flag:
@@ -206,7 +206,7 @@ def _path(ctx: Any) -> str:
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code; no other function catches every exception."""
     root = build()
-    names = {key_of(option) for command in leaves(root) for option in _options(command)}
+    names = {key_of(option) for command in leaves(root) for option in _options(command)} - {"apply"}
     settings = Settings(option_names=names, environ=os.environ)
     try:
         ctx = root.make_context("tierctl", list(args), obj=settings, default_map=_defaults(root, settings))

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import typer
 
+from tierctl.cli.config import Settings
 from tierctl.cli.options import is_typed
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
@@ -17,8 +18,11 @@ def request_of(kind: type[R], ctx: typer.Context, **more: object) -> R:
     """Return the request of class `kind` whose fields have the values of the options of the same names.
 
     Options that were not given leave a field at its default; fields in `more` have the values given there.
-    Raise UsageError for options of Spark that are typed without `--engine spark`.
+    Raise UsageError for options of Spark that are typed without `--engine spark`, and for variables of the
+    environment that name no option.
     """
+    if isinstance(ctx.obj, Settings):
+        ctx.obj.check_environment()
     given: Mapping[str, Any] = ctx.params
     if given.get("engine") is EngineName.LOCAL:
         # A profile may have them for other runs, so only typed options are an error.

@@ -2,12 +2,14 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tierctl.plan.steps import Plan
 from tierctl.report.render import render, render_object
+
+if TYPE_CHECKING:
+    from tierctl.plan import Plan
 
 TABLE_COLUMNS = ("action", "topic", "partition", "start_offset", "end_offset", "segment_id", "reason")
 OUTCOME_COLUMNS = ("status", *TABLE_COLUMNS[:-1], "error", "why")
@@ -23,7 +25,7 @@ FIXED_COLUMNS = (
 )
 
 
-def show_plan(plan: Plan, output: str) -> None:
+def show_plan(plan: "Plan", output: str) -> None:
     """Print the plan: as one object in JSON, otherwise one row per step."""
     if output == "json":
         render_object(plan.to_json(), output)
@@ -35,7 +37,7 @@ def show_plan(plan: Plan, output: str) -> None:
         typer.echo(f"{count} steps; --apply carries them out" if count else "nothing to do", err=True)
 
 
-def show_outcomes(plan: Plan, outcomes: Sequence[Mapping[str, Any]], output: str) -> None:
+def show_outcomes(plan: "Plan", outcomes: Sequence[Mapping[str, Any]], output: str) -> None:
     """Print the outcome of each step: beside the plan in JSON, otherwise one row per outcome."""
     if output == "json":
         render_object(plan.to_json() | {"outcomes": list(outcomes)}, output)

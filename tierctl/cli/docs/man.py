@@ -120,8 +120,8 @@ def _findings() -> Iterator[str]:
 def _settings() -> Iterator[str]:
     yield ".SH ENVIRONMENT"
     yield _text(
-        "Every option can be set as TIERCTL_ and its name in capitals: --log-dir is TIERCTL_LOG_DIR. Several "
-        "values are separated by blanks, paths by colons. The command line wins."
+        "Every option except --apply can be set as TIERCTL_ and its name in capitals: --log-dir is "
+        "TIERCTL_LOG_DIR. Several values are separated by blanks, paths by colons. The command line wins."
     )
     yield ".SH FILES"
     yield from _tagged(
