@@ -92,3 +92,55 @@ def test_one_function_opens_tiers() -> None:
 )
 def test_a_second_opener_is_found(source: str) -> None:
     assert constructed(ast.parse(source), implementations(CONTRACTS["a tier"])) == {"ObjectTier"}
+
+
+TOPIC_MAKERS = {
+    "FolderTopic": {"metadata/topic/open.py"},
+    "ClusterTopic": {"metadata/topic/cluster.py"},
+    "open_on_cluster": {"metadata/topic/open.py"},
+    "FolderWriter": {"metadata/topic/open.py"},
+    "SegmentFile": {"metadata/topic/open.py"},
+    "StoreFiles": {"metadata/topic/open.py"},
+    "PartitionLog": {"metadata/topic/folder.py"},
+    "PartitionWriter": {"metadata/topic/folder_writer.py"},
+    "TopicReader": {"metadata/topic/cluster.py"},
+    "TopicPublisher": {"metadata/topic/cluster.py"},
+}
+"""The only modules that may construct a metadata topic, or a part of one; others call `open_topic`."""
+
+
+def topic_makers(module: str, tree: ast.Module) -> set[str]:
+    """Return an error for each construction in `module` that is allowed only in another module."""
+    return {
+        f"{module} constructs {name}: use tierctl.metadata.topic.open_topic"
+        for name in constructed(tree, set(TOPIC_MAKERS))
+        if module not in TOPIC_MAKERS[name]
+    }
+
+
+def test_open_topic_alone_opens_the_metadata_topic() -> None:
+    found = {path.relative_to(ROOT).as_posix(): tree for path, tree in modules().items()}
+    assert set().union(*(topic_makers(module, tree) for module, tree in found.items())) == set()
+    for name, allowed in TOPIC_MAKERS.items():
+        assert any(constructed(found[module], {name}) for module in allowed), f"{name} has another name now"
+
+
+def test_metadata_topics_are_implemented_in_their_package_alone() -> None:
+    """A third class with the methods of `MetadataTopic` would be a second way to read the topic."""
+    assert implementations("beginning_offsets") == {"FolderTopic", "ClusterTopic"}
+    openers = {
+        path.relative_to(ROOT).as_posix()
+        for path, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "open_topic"
+    }
+    assert openers == {"metadata/topic/open.py"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["FolderTopic(Path())", "folder.FolderTopic(path)", "from x import PartitionLog as Log\nLog(path, 0)"],
+)
+def test_a_second_opener_of_the_topic_is_found(source: str) -> None:
+    assert topic_makers("read/other.py", ast.parse(source))
+    assert not topic_makers("read/other.py", ast.parse("open_topic(location)"))

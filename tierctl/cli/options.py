@@ -53,7 +53,8 @@ Metadata = Annotated[
         "--metadata",
         metavar="URI",
         help="The metadata topic: kafka://host:port[,host:port...], or a folder with "
-        "__remote_log_metadata-N/ (file:///dir or a plain path).",
+        "__remote_log_metadata-N/ (file:///dir or a plain path). For commands that only read, also a copy "
+        "of such a folder in a store: s3://bucket/folder and every other URI of --remote.",
         rich_help_panel=WHERE,
     ),
 ]

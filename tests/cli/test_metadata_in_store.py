@@ -1,0 +1,159 @@
+"""`--metadata s3://bucket/folder`: commands that only read say the same as of the folder, on both engines."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.storage.stores import open_store
+
+from tests.cli.shell import Ran
+from tests.cli.shell import tierctl as run_here
+from tests.spark.clusters import Driver, run_command, spark_home
+from tests.support.servers import S3Server, found
+
+Capture = Callable[[str], Path]
+Tierctl = Callable[..., Ran]
+
+SPARK = ("--engine", "spark", "--master", "local[2]")
+REMOTE = "{remote}"
+READING: tuple[tuple[str, ...], ...] = (
+    ("segments", "--output", "json"),
+    ("segments", "--all", "--output", "json"),
+    ("segments", "--sizes", "--remote", REMOTE, "--output", "json"),
+    ("segments", "--offsets", "--remote", REMOTE, "--output", "json"),
+    ("segments", "--check", "--remote", REMOTE, "--output", "json"),
+    ("format", "--style", "json"),
+    ("format", "--order", "time", "--from-offset", "3", "--metadata-partition", "2"),
+    ("fetch", "--remote", REMOTE, "--topic", "clicks", "--partition", "0", "--max-records", "5"),
+    ("verify", "--remote", "{remote_before}", "--output", "json"),
+    ("sweep", "--remote", REMOTE, "--output", "json", "--now", "0"),
+    ("delete", "--remote", REMOTE, "--topic", "clicks", "--partition", "0", "--output", "json"),
+)
+MUTATING: tuple[tuple[str, ...], ...] = (
+    ("sweep", "--remote", REMOTE),
+    ("delete", "--remote", REMOTE, "--topic", "clicks", "--partition", "0"),
+    ("copy", "--remote", REMOTE, "--log-dir", "{folder}"),
+)
+
+
+def uploaded(folder: Path, bucket: str) -> str:
+    """The URI of a copy of a metadata topic's files in a bucket."""
+    uri = f"s3://{bucket}/backup/kafka-1"
+    store = open_store(uri)
+    files = [path for path in folder.glob(f"{METADATA_TOPIC}-*/*") if path.is_file() and path.stat().st_size]
+    store.put_all({path.relative_to(folder).as_posix(): path for path in files})
+    store.close()
+    return uri
+
+
+@pytest.fixture
+def folder(capture: Capture) -> Path:
+    """A broker's log directory, with all metadata partitions."""
+    return capture("tiered-cluster") / "after"
+
+
+@pytest.fixture
+def remote(capture: Capture) -> Path:
+    return capture("tiered-cluster") / "after-remote"
+
+
+@pytest.fixture
+def in_s3(folder: Path, s3_server: S3Server) -> str:
+    return uploaded(folder, s3_server.bucket())
+
+
+@pytest.fixture(scope="module")
+def driver(s3_session: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
+    """A process with a Spark session whose workers find the S3 server."""
+    spark_home()
+    with pytest.MonkeyPatch.context() as patched:
+        found(s3_session, patched)
+        aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    driver = Driver("local[2]", tmp_path_factory.mktemp("driver"), environment=aws)
+    yield driver
+    driver.close()
+
+
+@pytest.fixture(params=["local", "spark"])
+def tierctl(request: pytest.FixtureRequest) -> Tierctl:
+    """A command on one engine."""
+    if request.param == "local":
+        return run_here
+    driver: Driver = request.getfixturevalue("driver")
+    return lambda *args: driver.call(run_command, [str(arg) for arg in (*args, *SPARK)])
+
+
+def words(command: tuple[str, ...], **places: object) -> list[str]:
+    return [word.format(**places) for word in command]
+
+
+@pytest.mark.parametrize("command", READING, ids=lambda command: " ".join(command[:2]))
+def test_reading_commands_say_the_same(
+    command: tuple[str, ...], folder: Path, remote: Path, in_s3: str, tierctl: Tierctl
+) -> None:
+    line = words(command, remote=remote, remote_before=remote.with_name("before-remote"))
+    expected = run_here(*line, "--metadata", folder)
+    ran = tierctl(*line, "--metadata", in_s3)
+    assert (ran.code, ran.out) == (expected.code, expected.out), ran.err
+    assert len(ran.lines) > 2 or command[0] == "sweep" or "--check" in command
+
+
+def test_caches_offsets_and_a_state_directory(folder: Path, in_s3: str, tmp_path: Path) -> None:
+    for where, state_dir in ((folder, tmp_path / "of-folder"), (in_s3, tmp_path / "of-s3")):
+        ran = run_here("cache", "build", "--metadata", where, "--state-dir", state_dir)
+        assert ran.code == 0, ran.err
+        ran = run_here("offsets", "check", "--metadata", where, "--state-dir", state_dir)
+        assert ran.code == 0, ran.err
+    written = [
+        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        for name in ("of-folder", "of-s3")
+    ]
+    assert written[0] == written[1]
+    # The next run reads offsets and what is new, which is nothing.
+    again = run_here("segments", "--metadata", in_s3, "--state-dir", tmp_path / "of-s3", "--output", "json")
+    assert again.out == run_here("segments", "--metadata", folder, "--output", "json").out
+
+
+def test_pipeline(folder: Path, in_s3: str, tmp_path: Path, tierctl: Tierctl) -> None:
+    import pyarrow.parquet as pq
+
+    tables = []
+    for where, name, run in ((folder, "expected", run_here), (in_s3, "found", tierctl)):
+        command = ("pipeline", "run", "--metadata", where, "--warehouse", tmp_path / name, "--now", "0")
+        ran = run(*command)
+        assert ran.code == 0, ran.err
+        rows = pq.read_table(tmp_path / name / "segments").to_pylist()
+        tables.append(sorted(map(str, rows)))
+    assert tables[0] == tables[1] != []
+
+
+@pytest.mark.parametrize("command", MUTATING, ids=lambda command: command[0])
+def test_changes_are_refused(
+    command: tuple[str, ...], folder: Path, remote: Path, in_s3: str, tierctl: Tierctl
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in remote.rglob("*")}
+    ran = tierctl(*words(command, remote=remote, folder=folder), "--metadata", in_s3, "--apply")
+    assert ran.code == 2
+    assert ran.err.splitlines()[0] == f"error: the metadata topic at {in_s3} can only be read"
+    assert "file:///dir" in ran.err
+    assert {path: path.stat().st_mtime_ns for path in remote.rglob("*")} == before
+
+
+def test_no_topic_there(s3_server: S3Server) -> None:
+    uri = f"s3://{s3_server.bucket()}/nothing"
+    for command in (("segments",), ("format",), ("pipeline", "run", "--warehouse", "w")):
+        ran = run_here(*command, "--metadata", uri)
+        assert ran.code == 10, ran.err
+        assert ran.err.startswith(f"error: {uri}/ has no metadata topic\n")
+
+
+def test_one_segment_file(folder: Path) -> None:
+    file = next(folder.glob(f"{METADATA_TOPIC}-2/*.log"))
+    expected = run_here("format", "--metadata", folder, "--metadata-partition", "2", "--style", "json")
+    assert run_here("format", "--metadata", file, "--style", "json").out == expected.out
+    assert run_here("format", file, "--style", "json").out == expected.out
+    ran = run_here("segments", "--metadata", file)
+    assert ran.code == 2
+    assert f"{file} is one segment file" in ran.err
