@@ -242,7 +242,7 @@ def test_plan_ends_at_a_hole() -> None:
 def test_plan_makes_no_hole_in_the_target() -> None:
     steps, skipped = brief(plan_copy_from_tier(tier(THREE[2]), tier(segment(7, 0, 9)), LINEAGE))
     assert steps == []
-    assert skipped[0].startswith("the target ends at 9, the source has nothing before 20 any more")
+    assert skipped[0].startswith("the target ends at offset 9, and the source begins at 20")
 
 
 def test_plan_leaves_what_retention_took_from_the_target() -> None:

@@ -204,7 +204,7 @@ def test_sweeps_nothing_more_after_the_broker_did(capture: Capture) -> None:
 
 def test_a_clock_behind_the_events_is_refused(capture: Capture) -> None:
     root = capture("tiered-cluster")
-    with pytest.raises(SafetyRefusal, match="the clock says 1000,"):
+    with pytest.raises(SafetyRefusal, match="the clock is at 1000,"):
         plan_retention(read_state(root / "before"), [], {}, now_ms=1000)
 
 

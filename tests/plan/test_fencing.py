@@ -53,7 +53,7 @@ def test_many_are_summed_up() -> None:
     facts = tuple(PartitionFacts(partition=n, leader=1, replicas=(), in_sync=()) for n in range(8))
     many = TopicFacts(topic="orders", topic_id=TOPIC_ID, partitions=facts, is_internal=False)
     fence = Fence(topics={"orders": many}, brokers={1: broker(True)})
-    with pytest.raises(SafetyRefusal, match="and 3 partitions more"):
+    with pytest.raises(SafetyRefusal, match="and 3 more partitions"):
         fence.check(dict.fromkeys(partitions, 0))
 
 

@@ -96,7 +96,7 @@ RECHECKS = [
     (
         "a copy was begun by somebody else",
         *(_copy, [], _copied(1), [0]),
-        {1: "was begun since", 2: "an earlier step"},
+        {1: "was started since", 2: "an earlier step"},
     ),
     ("a copy failed", _copy, [], _copied(1, S.DELETE_SEGMENT_STARTED), [0, 1, 2], {}),
     ("another leader copied", _copy, [], _lineage, [], dict.fromkeys(range(3), "a leader of epoch 7")),
@@ -191,6 +191,6 @@ def test_of_a_broken_chain_nothing_later_is_kept() -> None:
     checked = recheck(plan, other)
     assert [_number(step) for step in checked.plan.steps] == [0]
     assert [d.reason for d in checked.dropped] == [
-        "the segment's offsets are others than when this was decided",
+        "the segment's offsets have changed since this was decided",
         "an earlier step of the partition no longer holds",
     ]

@@ -14,7 +14,7 @@ from tierctl.model.cluster import BrokerFacts, ClusterLog, TopicFacts
 from tierctl.plan.fencing import TASK_INTERVALS, Fence, is_known, leaders_of
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.leaders import ClusterViews, Leaders, knows_log_start, view_of_leader
-from tierctl.plan.retention.partition_view import View, distinct_bytes
+from tierctl.plan.retention.partition_view import PartitionView, distinct_bytes
 from tierctl.read.leader_logs import leader_logs
 from tierctl.state.lineage import find_highest_remote_offset
 from tierctl.state.tier import PartitionState
@@ -141,7 +141,7 @@ class RunningCluster:
         }
         unseen = self._read_configs(there)
         asked = [partition for partition in there if partition.key not in unseen]
-        views: dict[_Key, View] = {}
+        views: dict[_Key, PartitionView] = {}
         logs, silent = leader_logs(self.cluster, asked)
         unseen |= {partition.key: reason for partition, reason in silent.items()}
         brokers = self.brokers({log.leader for log in logs.values()})
@@ -191,7 +191,7 @@ class RunningCluster:
         log: ClusterLog,
         brokers: Mapping[int, BrokerFacts],
         lineage_of_tier: Callable[[PartitionState], tuple[EpochEntry, ...]],
-    ) -> View:
+    ) -> PartitionView:
         config = self.configs[log.topic_partition.topic]
         knows = knows_log_start(brokers.get(log.leader), config)
         entries = None if knows else lineage_of_tier(part)
@@ -200,7 +200,7 @@ class RunningCluster:
             return view
         return replace(view, local_only_bytes=self._local_only_bytes(view, log, config.retention_bytes))
 
-    def _local_only_bytes(self, view: View, log: ClusterLog, limit_bytes: int) -> int | None:
+    def _local_only_bytes(self, view: PartitionView, log: ClusterLog, limit_bytes: int) -> int | None:
         """Return the bytes that only the leader's log holds, up to the limit; None if nothing is copied."""
         copied = find_highest_remote_offset(view.cache, view.lineage, view.log_end_offset).offset
         if copied < 0:

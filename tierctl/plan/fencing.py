@@ -1,4 +1,4 @@
-"""Whether brokers do this work themselves; then tierctl must not (two writers lose data)."""
+"""The fence: refuses work that a running broker may do itself, since two writers can lose data."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,22 +8,24 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, TopicFacts
 
 TASK_INTERVALS = 10
-"""For how many intervals of a broker's tasks its last event keeps others out."""
+"""An event of a broker closes the fence of its metadata partition for this many of its task intervals."""
 
 SHOWN_MAX = 5
 
-_WAY_OUT = (
-    "let brokers do it, or stop their tiering (remote.log.storage.system.enable=false) and wait; --topic and "
-    "--partition narrow to what no broker tiers; --allow-live-brokers goes on all the same"
+_HINT = (
+    "leave the work to the brokers, or stop their tiering (remote.log.storage.system.enable=false) and wait; "
+    "or select partitions that no broker tiers with --topic and --partition; --allow-live-brokers "
+    "overrides this check"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """What is known of the brokers beside us.
+    """The brokers that may work on the same partitions as this run.
 
-    `topics` are the cluster's by name. `writers` are the broker ids, tierctl's own left out, that wrote to a
-    metadata partition within TASK_INTERVALS intervals, with the time of their last event.
+    `topics` are the cluster's topics by name. `writers` maps each metadata partition to the brokers, without
+    tierctl's own ids, that wrote to it in the last TASK_INTERVALS task intervals, and these to the time of
+    their last event.
     """
 
     topics: Mapping[str, TopicFacts] = field(default_factory=dict)
@@ -32,7 +34,7 @@ class Fence:
     task_interval_ms: int = 30_000
 
     def why_closed(self, partition: TopicIdPartition, metadata_partition: int | None) -> str | None:
-        """Why brokers may be at work on this partition; None when they can't be."""
+        """Return why a broker may work on this partition; None if none can."""
         return self._why_led(partition) or self._why_written(metadata_partition)
 
     def _why_led(self, partition: TopicIdPartition) -> str | None:
@@ -62,15 +64,15 @@ class Fence:
         return None
 
     def check(self, partitions: Mapping[TopicIdPartition, int | None]) -> None:
-        """SafetyRefusal when one of `partitions`, with their metadata partitions, may be a broker's."""
+        """Raise SafetyRefusal if a broker may work on one of `partitions`, given with metadata partitions."""
         closed = list(self._closed(partitions))
         if closed:
             shown = "; ".join(closed[:SHOWN_MAX])
-            more = f"; and {len(closed) - SHOWN_MAX} partitions more" if len(closed) > SHOWN_MAX else ""
-            raise SafetyRefusal(f"brokers may do this work themselves: {shown}{more}", hint=_WAY_OUT)
+            more = f"; and {len(closed) - SHOWN_MAX} more partitions" if len(closed) > SHOWN_MAX else ""
+            raise SafetyRefusal(f"brokers may do this work themselves: {shown}{more}", hint=_HINT)
 
     def check_any_open(self, partitions: Mapping[TopicIdPartition, int | None]) -> None:
-        """SafetyRefusal when each of `partitions` may be a broker's: then there is nothing left to do."""
+        """Raise SafetyRefusal if brokers may work on each of `partitions`, so that no work is left."""
         if all(self.why_closed(partition, number) for partition, number in partitions.items()):
             self.check(partitions)
 
@@ -82,13 +84,13 @@ class Fence:
 
 
 def is_known(topics: Mapping[str, TopicFacts], partition: TopicIdPartition) -> bool:
-    """Whether the controller, whose topics these are by name, knows this topic id by its name."""
+    """Return whether `topics`, the controller's by name, has the partition's topic id under its name."""
     topic = topics.get(partition.topic)
     return topic is not None and topic.topic_id == partition.topic_id
 
 
 def leaders_of(topics: Mapping[str, TopicFacts], partitions: Iterable[TopicIdPartition]) -> frozenset[int]:
-    """The brokers that lead some of `partitions`."""
+    """Return the brokers that lead at least one of `partitions`."""
     found = set()
     for partition in partitions:
         if is_known(topics, partition):
@@ -100,8 +102,8 @@ def leaders_of(topics: Mapping[str, TopicFacts], partitions: Iterable[TopicIdPar
 def leaked_topic_ids(
     known: Mapping[str, TopicFacts], partitions: Collection[TopicIdPartition]
 ) -> dict[Uuid, str]:
-    """Topic ids, with their names, that the controller does not know: it deleted them, or made the name anew.
+    """Return the topic ids, with their names, of topics that were deleted, or recreated under the same name.
 
-    `known` are the topics of these partitions' names that exist, asked for after the metadata were read.
+    `known` are the controller's topics with the names of `partitions`, read after the metadata were read.
     """
     return {partition.topic_id: partition.topic for partition in partitions if not is_known(known, partition)}

@@ -1,4 +1,4 @@
-"""Bounds on how much one run may delete; they stop it before its first side effect."""
+"""Bounds on how much one run may delete, checked before its first side effect."""
 
 from collections import Counter
 
@@ -8,13 +8,13 @@ from tierctl.plan.steps import Action, Plan, Step
 from tierctl.state.tier import TierState
 
 MAX_DELETES = 10_000
-"""Segments a run may delete unless told otherwise."""
+"""Default of --max-deletes: segments that one run may delete."""
 
 MAX_FRACTION = 0.5
-"""Share of a partition's segments that a sweep may delete unless told otherwise."""
+"""Default of --max-fraction: share of a partition's segments that one sweep may delete."""
 
 FRACTION_EXEMPT_BELOW = 20
-"""Partitions with fewer segments are exempt from the share: half of very few is soon reached."""
+"""Partitions with fewer segments are exempt from --max-fraction, since half of them are only a few."""
 
 _Key = tuple[Uuid, int]
 
@@ -22,16 +22,17 @@ _Key = tuple[Uuid, int]
 def check_limits(
     plan: Plan, state: TierState, *, max_deletes: int = MAX_DELETES, max_fraction: float = MAX_FRACTION
 ) -> None:
-    """Raise LimitExceeded when `plan` deletes too much.
+    """Raise LimitExceeded if `plan` deletes more than the limits allow.
 
-    `max_deletes` counts every segment of the plan. `max_fraction` is of the partition's segments whose
-    deletion has not begun; it doesn't apply where the whole partition goes, nor to resumed deletions.
+    `max_deletes` limits all segments of the plan. `max_fraction` limits the share of each partition's
+    segments whose deletion has not begun; it does not apply to deletions of whole partitions and to resumed
+    deletions.
     """
     deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
     if len(deletes) > max_deletes:
         raise LimitExceeded(
             f"the plan deletes {len(deletes)} segments, more than --max-deletes {max_deletes}",
-            hint="look at the plan, then narrow it or raise --max-deletes",
+            hint="check the plan, then narrow the selection or raise --max-deletes",
         )
     whole = {step.topic_id_partition.key for step in plan.steps if step.action is Action.DELETE_PARTITION}
     chosen = Counter(step.topic_id_partition.key for step in deletes if not _resumes(step))
@@ -54,5 +55,5 @@ def _check_fraction(key: _Key, count: int, state: TierState, max_fraction: float
         raise LimitExceeded(
             f"the plan deletes {count} of the {total} segments of {part.topic_id_partition}, "
             f"more than --max-fraction {max_fraction:g}",
-            hint="look at the plan, then narrow it or raise --max-fraction",
+            hint="check the plan, then narrow the selection or raise --max-fraction",
         )

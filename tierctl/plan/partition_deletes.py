@@ -1,6 +1,6 @@
-"""KIP-405's RemotePartitionRemover: what is to be deleted of partitions whose topic is gone.
+"""KIP-405's RemotePartitionRemover: deletes the remote segments of partitions whose topic was deleted.
 
-Everything here goes by (topic id, partition): a topic recreated under the same name has another id.
+Partitions are identified by topic id and number, since a recreated topic has the same name.
 """
 
 from collections.abc import Collection
@@ -21,17 +21,16 @@ def plan_mark(
     current_topic_ids: Collection[Uuid] = (),
     force: bool = False,
 ) -> Plan:
-    """Mark every partition of `topic_ids` that the metadata know, as KIP-405's controller would.
+    """Return the plan to mark all known partitions of `topic_ids` as KIP-405's controller marks deleted ones.
 
-    `current_topic_ids` are topics that still exist (in the log directories at hand, on the cluster);
-    marking one of them raises SafetyRefusal unless `force`. NotFoundError for an id the metadata never
-    spoke of.
+    `current_topic_ids` are topics that still exist in the log directories or on the cluster; marking one of
+    them raises SafetyRefusal unless `force`. NotFoundError for an id that is not in the metadata.
     """
     wanted = set(topic_ids)
     parts = [part for part in state if part.topic_id_partition.topic_id in wanted]
     missing = wanted - {part.topic_id_partition.topic_id for part in parts}
     if missing:
-        raise NotFoundError(f"the metadata know no topic with id {', '.join(sorted(missing))}")
+        raise NotFoundError(f"no topic in the metadata has the id {', '.join(sorted(missing))}")
     _refuse_current(wanted & set(current_topic_ids), force)
     steps: list[Step] = []
     skipped: list[Skip] = []
@@ -44,11 +43,11 @@ def plan_mark(
     return Plan(command="delete", steps=tuple(steps), read=dict(state.read), skipped=tuple(skipped))
 
 
-def _refuse_current(still_there: set[Uuid], force: bool) -> None:
-    if still_there and not force:
+def _refuse_current(existing: set[Uuid], force: bool) -> None:
+    if existing and not force:
         raise SafetyRefusal(
-            f"topic id {', '.join(sorted(still_there))} is that of a topic that is still there",
-            hint="delete the topic first; --force marks it all the same",
+            f"topic id {', '.join(sorted(existing))} belongs to a topic that is still there",
+            hint="delete the topic first; --force overrides this check",
         )
 
 
@@ -56,8 +55,8 @@ def _why_not_marked(state: TierState, part: PartitionState) -> str | None:
     if part.delete_state is not None:
         return f"already {part.delete_state}"
     if not is_legal_topic_name(part.topic_id_partition.topic):
-        # No store has objects under such a name, and a mark that can't be carried out would stay for ever.
-        return "its topic has a name no topic can have: the record that says it is wrong or hostile"
+        # No store has objects under such a name, so the mark could never be carried out.
+        return "its topic has a name no topic can have: the metadata record is wrong or hostile"
     return _why_unreadable(state, part)
 
 
@@ -65,18 +64,17 @@ def _why_unreadable(state: TierState, part: PartitionState) -> str | None:
     if state.is_complete(part.metadata_partition):
         return None
     return (
-        f"metadata partition {part.metadata_partition} has records that could not be understood: "
-        "it decides no deletes"
+        f"metadata partition {part.metadata_partition} has records that could not be understood, so nothing "
+        "is deleted for it"
     )
 
 
 def plan_removal(state: TierState, *, topic_ids: Collection[Uuid] | None = None) -> Plan:
-    """Delete everything of the partitions that are marked for deletion, or whose deletion was begun.
+    """Return the plan to delete all segments of partitions whose deletion was marked or started.
 
-    One DELETE_PARTITION step a partition, followed by one DELETE_SEGMENT step for each of its segments in
-    whatever state, COPY_SEGMENT_STARTED and segments no read can reach included. Partitions come in the
-    order in which they were marked, so that a metadata partition's processed offsets grow without gaps.
-    `topic_ids`, when given, narrows to these topics.
+    Each partition has one DELETE_PARTITION step, followed by one DELETE_SEGMENT step for each of its segments
+    in any state. Partitions come in the order of their marks, so that the processed offsets of a metadata
+    partition grow without gaps. `topic_ids` restricts the plan to these topics.
     """
     steps: list[Step] = []
     skipped: list[Skip] = []

@@ -1,4 +1,4 @@
-"""What must hold of a partition before anything is decided about it; every refusal is a reason to print."""
+"""Conditions that a partition must meet before a step is planned for it; each function returns the reason."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ INTERNAL_TOPICS = frozenset(
 
 
 def why_never_tiered(topic: str, configs: Mapping[str, TopicConfig]) -> str | None:
-    """Why brokers would keep this topic out of the tier; None when they would not."""
+    """Return why brokers never tier this topic; None if they may."""
     if topic in INTERNAL_TOPICS:
         return "internal topics are never tiered"
     config = configs.get(topic, TopicConfig())
@@ -32,11 +32,11 @@ def why_never_tiered(topic: str, configs: Mapping[str, TopicConfig]) -> str | No
 
 
 def why_unknown(state: TierState, part: PartitionState) -> str | None:
-    """Why what the metadata say of this partition can't be relied on; None when it can."""
+    """Return why no step may be planned from the metadata of this partition; None if steps may."""
     if not state.is_complete(part.metadata_partition):
         return (
-            f"metadata partition {part.metadata_partition} has records that could not be understood: "
-            "it decides nothing"
+            f"metadata partition {part.metadata_partition} has records that could not be understood, so "
+            "nothing is decided for it; tierctl verify lists them"
         )
     if part.delete_state is not None:
         return f"the partition is being deleted ({part.delete_state})"
@@ -44,10 +44,10 @@ def why_unknown(state: TierState, part: PartitionState) -> str | None:
 
 
 def why_maybe_unheard_of(state: TierState, partition: TopicIdPartition) -> str | None:
-    """Why metadata that never speak of a partition don't mean that the tier has nothing of it.
+    """Return why a partition without metadata may have segments in the tier; None if it has none.
 
-    What could not be understood may have spoken of it, where its metadata partition can't be told or is the
-    one with such records.
+    A record that could not be understood may be about the partition, if it is in the same metadata partition
+    or the number of metadata partitions is unknown.
     """
     bad = {quarantined.metadata_partition for quarantined in state.quarantined}
     count = len(state.read)
@@ -55,14 +55,16 @@ def why_maybe_unheard_of(state: TierState, partition: TopicIdPartition) -> str |
         bad &= {metadata_partition(partition.topic_id, partition.partition, count)}
     if not bad:
         return None
-    return f"metadata partition {min(bad)} has records that could not be understood, maybe of this partition"
+    return (
+        f"metadata partition {min(bad)} has records that could not be understood, perhaps of this partition"
+    )
 
 
 def why_behind(part: PartitionState, latest_epoch: int) -> str | None:
-    """Why a log whose latest leader epoch is `latest_epoch` is not the leader's; None when it may be.
+    """Return why a log with the latest leader epoch `latest_epoch` is not the leader's; None if it may be.
 
-    Leaders take ever higher epochs: one that the tier knows and the log doesn't was written by a later
-    leader, whose history may be another.
+    Leader epochs only rise: an epoch that only the tier knows belongs to a later leader, whose log may
+    differ.
     """
     newest = max(part.cache.leader_epochs(), default=-1)
     if newest > latest_epoch:
@@ -72,21 +74,21 @@ def why_behind(part: PartitionState, latest_epoch: int) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class CurrentTopics:
-    """Topic ids by name, as the log directories know them, or with `is_complete` as a cluster does."""
+    """The existing topic ids by name: those in the log directories, or, if `is_complete`, on the cluster."""
 
     ids: Mapping[str, frozenset[Uuid]]
     is_complete: bool = False
 
     @classmethod
     def of(cls, logs: Iterable[LocalLog]) -> "CurrentTopics":
-        """From the logs of every given directory."""
+        """Return the topic ids of these logs, which must be all logs of the given directories."""
         ids: dict[str, set[Uuid]] = {}
         for log in logs:
             ids.setdefault(log.topic_id_partition.topic, set()).add(log.topic_id_partition.topic_id)
         return cls({topic: frozenset(found) for topic, found in ids.items()})
 
     def why_not_current(self, partition: TopicIdPartition) -> str | None:
-        """Why this topic id may not be the one the name means now; None when nothing speaks against it."""
+        """Return why the partition's topic name now belongs to another topic id; None if it may not."""
         known = self.ids.get(partition.topic, frozenset())
         if self.is_complete:
             return self._why_not_on_cluster(partition, known)
@@ -99,12 +101,12 @@ class CurrentTopics:
     def _why_not_on_cluster(self, partition: TopicIdPartition, known: frozenset[Uuid]) -> str | None:
         if partition.topic_id in known:
             return None
-        what = f"knows the name as {', '.join(known)}" if known else "has no topic of this name"
-        return f"the cluster {what}: tierctl delete is for topics that are gone"
+        found = f"has this topic under id {', '.join(known)}" if known else "has no topic of this name"
+        return f"the cluster {found}; tierctl delete removes topics that were deleted"
 
 
 def newest_replicas(logs: Collection[LocalLog]) -> dict[tuple[Uuid, int], LocalLog]:
-    """Of several replicas of a partition the one with the latest leader epoch, then the highest log end."""
+    """Return each partition's replica with the latest leader epoch, and of these with the highest log end."""
     newest: dict[tuple[Uuid, int], LocalLog] = {}
     for log in sorted(logs, key=_recency):
         newest[log.topic_id_partition.key] = log

@@ -1,4 +1,4 @@
-"""Whether a plan still holds once the metadata were read on: a step whose segment changed is dropped."""
+"""Checks a plan against newer metadata: drops the steps whose segments or partitions have changed."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ _Key = tuple[Uuid, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A step that no longer holds. `is_done`: because what it wanted is so already."""
+    """A step that is no longer valid; `is_done` if its effect is there already."""
 
     step: Step
     reason: str
@@ -25,19 +25,18 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recheck:
-    """What is left of a plan, and what is not."""
+    """The plan with its valid steps, and the steps that were dropped."""
 
     plan: Plan
     dropped: tuple[Dropped, ...]
 
 
 def recheck(plan: Plan, state: TierState) -> Recheck:
-    """Drop every step that `state`, read to its new end, no longer supports.
+    """Drop every step of `plan` that is not valid with `state`, the metadata read to their new end.
 
-    Copies and expiries of a partition build on each other: where one falls, other than because it is done,
-    or was taken out of the plan, the later ones of that partition fall with it, so that no hole can come
-    about. The plan that is left
-    was decided from `state.read`.
+    A copy or an expiry depends on the earlier steps of its partition: if one of them is dropped without being
+    done, or was removed from the plan, the later ones are dropped, too, so that the tier gets no hole. The
+    remaining plan counts as decided from `state.read`.
     """
     checker = _Checker(plan.command, state)
     kept: list[Step] = []
@@ -47,7 +46,7 @@ def recheck(plan: Plan, state: TierState) -> Recheck:
     for step in plan.steps:
         key = step.topic_id_partition.key
         verdict = checker.check(step)
-        if verdict is None and key in broken and _builds_on_earlier(step):
+        if verdict is None and key in broken and _depends_on_earlier(step):
             verdict = Dropped(step=step, reason="an earlier step of the partition no longer holds")
         verdict = verdict or checker.check_contiguous(step, kept_ids)
         if verdict is None:
@@ -55,12 +54,12 @@ def recheck(plan: Plan, state: TierState) -> Recheck:
             kept_ids.add(step.segment_id)
             continue
         dropped.append(verdict)
-        if not verdict.is_done and _builds_on_earlier(step):
+        if not verdict.is_done and _depends_on_earlier(step):
             broken.add(key)
     return Recheck(plan=replace(plan, steps=tuple(kept), read=dict(state.read)), dropped=tuple(dropped))
 
 
-def _builds_on_earlier(step: Step) -> bool:
+def _depends_on_earlier(step: Step) -> bool:
     return LINEAGE_EPOCH in step.details
 
 
@@ -71,7 +70,7 @@ class _Checker:
         self._segments: dict[_Key, list[RemoteLogSegmentMetadata]] = {}
 
     def check(self, step: Step) -> Dropped | None:
-        """Why `step` no longer holds; None when it does."""
+        """Return `step` with the reason for dropping it; None if it is valid."""
         part = self._state.partition(step.topic_id_partition)
         if part is not None and part.topic_id_partition.topic != step.topic:
             known = part.topic_id_partition.topic
@@ -98,7 +97,7 @@ class _Checker:
             if segment.state is _S.COPY_SEGMENT_FINISHED and _is_copy_of(segment, step):
                 return Dropped(step=step, reason=f"already copied as {segment.segment_id}", is_done=True)
             if segment.state is _S.COPY_SEGMENT_STARTED and segment.segment_id not in _begun(step.details):
-                return Dropped(step=step, reason=f"another copy, {segment.segment_id}, was begun since")
+                return Dropped(step=step, reason=f"another copy, {segment.segment_id}, was started since")
         return None
 
     def _listed(self, part: PartitionState) -> list[RemoteLogSegmentMetadata]:
@@ -117,14 +116,14 @@ class _Checker:
         return Dropped(step=step, reason=reason) if reason else None
 
     def check_contiguous(self, step: Step, kept_ids: Collection[str | None]) -> Dropped | None:
-        """A deletion falls when the segment that was to go before it stays, or comes later in the plan."""
+        """Return `step` as dropped if the segment to be deleted before it stays; otherwise None."""
         before, part = step.details.get(FOLLOWS), self._state.partition(step.topic_id_partition)
         if part is None or not isinstance(before, str) or before in kept_ids:
             return None
         segment = part.cache.get(Uuid.parse(before))
         if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
             return None
-        return Dropped(step=step, reason=f"segment {before}, which comes before it, stays")
+        return Dropped(step=step, reason=f"segment {before}, which must be deleted before it, stays")
 
     def _why_not_deleted(self, step: Step, part: PartitionState) -> str | None:
         if not self._removes:
@@ -157,12 +156,12 @@ def _why_other_lineage(step: Step, part: PartitionState) -> str | None:
 
 def _why_other_segment(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
     if (segment.start_offset, segment.end_offset) != (step.start_offset, step.end_offset):
-        return "the segment's offsets are others than when this was decided"
+        return "the segment's offsets have changed since this was decided"
     return None
 
 
 def _why_changed(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
-    # Begun deletions are resumed whoever began them; any other change of state is a reason to look again.
+    # A started deletion is resumed whoever started it; any other change of state needs a new decision.
     if segment.state not in {_S.DELETE_SEGMENT_STARTED, step.details.get("state")}:
         return f"the segment is {segment.state} now, it was {step.details.get('state')}"
     return None
@@ -180,5 +179,8 @@ def _check_delete_partition(state: TierState, step: Step, part: PartitionState |
     if part.delete_state is _P.DELETE_PARTITION_FINISHED:
         return Dropped(step=step, reason="the partition is deleted already", is_done=True)
     if not state.is_complete(part.metadata_partition):
-        return Dropped(step=step, reason=f"metadata partition {part.metadata_partition} is not understood")
+        return Dropped(
+            step=step,
+            reason=f"metadata partition {part.metadata_partition} has records that could not be understood",
+        )
     return None

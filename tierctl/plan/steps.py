@@ -1,4 +1,4 @@
-"""A Plan is what a mutating command means to do, as JSON that can be kept, reviewed and applied later."""
+"""The parts of a plan: the steps of a mutating command, and their JSON form for --plan-out and `apply`."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from tierctl.state.tier import PartitionState
 
 
 class Action(StrEnum):
-    """What one step does."""
+    """The change that one step makes."""
 
     COPY_SEGMENT = "copy_segment"
     DELETE_SEGMENT = "delete_segment"
@@ -21,13 +21,13 @@ class Action(StrEnum):
 
 
 LINEAGE_EPOCH = "lineage_epoch"
-"""Detail: the latest leader epoch of the lineage a step was decided in."""
+"""Detail: the latest leader epoch of the lineage from which a step was decided."""
 
 FOLLOWS = "follows"
-"""Detail: the segment that has to be deleted before this one, so that no hole comes about."""
+"""Detail: the id of the segment that must be deleted before this one, so that the tier gets no hole."""
 
 SOURCE_SEGMENT_ID = "source_segment_id"
-"""Detail: the id that a segment, to be copied from another tier, has there."""
+"""Detail: the id, in the source tier, of a segment that is copied from another tier."""
 
 _FIXED = ("action", "reason", "topic", "topic_id", "partition", "segment_id", "start_offset", "end_offset")
 _SKIP_FIELDS = ("reason", "topic", "topic_id", "partition", "segment_id")
@@ -49,8 +49,8 @@ def _partition(value: Any) -> int:
 class Step:
     """One decision about one segment or partition.
 
-    `segment_id` is None for a copy, which gets a fresh id at each attempt, and, as the offsets, for a
-    step about a whole partition. `details` are further JSON-ready facts, printed beside the fixed ones.
+    `segment_id` is None for a copy, which gets a new id at each attempt. For a step about a whole partition
+    it is None, and so are the offsets. `details` are further facts as JSON values.
     """
 
     action: Action
@@ -65,16 +65,16 @@ class Step:
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """The user partition the step is about."""
+        """The user partition that the step changes."""
         return TopicIdPartition(self.topic_id, self.topic, self.partition)
 
     def to_json(self) -> dict[str, Any]:
-        """The step as one flat JSON object."""
+        """Return the step as one flat JSON object."""
         return {name: getattr(self, name) for name in _FIXED} | dict(self.details)
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """From `to_json`; UsageError when a field is missing or wrong."""
+        """Return the object that `to_json` made `raw` from; UsageError if a field is missing or wrong."""
         try:
             return cls(
                 action=Action(raw["action"]),
@@ -93,10 +93,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skip:
-    """Why something about a partition, or one of its segments, is left as it is.
-
-    A partition may have both: steps, and a reason why there are no more of them.
-    """
+    """The reason why a plan has no step, or no further step, for a partition or for one of its segments."""
 
     reason: str
     topic: str
@@ -106,7 +103,7 @@ class Skip:
 
     @classmethod
     def of(cls, partition: TopicIdPartition, reason: str, segment_id: Uuid | None = None) -> Self:
-        """About `partition`, or one segment of it."""
+        """Return the skip of `partition`, or of one of its segments."""
         return cls(
             reason=reason,
             topic=partition.topic,
@@ -117,16 +114,16 @@ class Skip:
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """The user partition it is about."""
+        """The user partition that is skipped."""
         return TopicIdPartition(self.topic_id, self.topic, self.partition)
 
     def to_json(self) -> dict[str, Any]:
-        """The reason as one flat JSON object."""
+        """Return the skip as one flat JSON object."""
         return {name: getattr(self, name) for name in _SKIP_FIELDS}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Self:
-        """From `to_json`; UsageError when a field is missing or wrong."""
+        """Return the object that `to_json` made `raw` from; UsageError if a field is missing or wrong."""
         try:
             return cls(
                 reason=raw["reason"],
@@ -141,10 +138,9 @@ class Skip:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What `command` decided, and from which metadata offsets (next offset by metadata partition).
+    """The decision of `command`: what it changes, in order, and what it leaves and why.
 
-    `steps` are what is to be done and nothing else, in the order in which to do it; `skipped` says what is
-    not done and why.
+    `read` is the next offset of each metadata partition at the time of the decision.
     """
 
     command: str
@@ -153,7 +149,7 @@ class Plan:
     skipped: tuple[Skip, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """The plan as a JSON object; metadata partitions become strings, as JSON wants."""
+        """Return the plan as a JSON object, with metadata partitions as strings."""
         return {
             "command": self.command,
             "steps": [step.to_json() for step in self.steps],
@@ -162,12 +158,12 @@ class Plan:
         }
 
     def dumps(self) -> str:
-        """The plan as text, for --plan-out."""
+        """Return the plan as JSON text, for --plan-out."""
         return json.dumps(self.to_json(), indent=2) + "\n"
 
     @classmethod
     def loads(cls, text: str) -> Self:
-        """From `dumps`; UsageError when the text is no plan."""
+        """Return the plan that `dumps` made `text` from; UsageError if the text is no plan."""
         try:
             raw = json.loads(text)
             return cls(
@@ -181,7 +177,7 @@ class Plan:
 
 
 def delete_step(segment: RemoteLogSegmentMetadata, reason: str, **details: Any) -> Step:
-    """Delete one segment. `state` in details is what it was when this was decided."""
+    """Return the step that deletes `segment`; its details hold the segment's state at the decision."""
     return Step(
         action=Action.DELETE_SEGMENT,
         reason=reason,
@@ -202,7 +198,7 @@ def delete_step(segment: RemoteLogSegmentMetadata, reason: str, **details: Any) 
 
 
 def partition_step(action: Action, part: PartitionState, reason: str, **details: Any) -> Step:
-    """A step about a whole partition."""
+    """Return a step about the whole partition `part`."""
     partition = part.topic_id_partition
     return Step(
         action=action,

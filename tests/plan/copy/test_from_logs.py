@@ -43,9 +43,22 @@ CASES: list[tuple[str, dict[str, Any], list[Any], list[tuple[int, int]], str]] =
         {"last_stable_offset": 200},
         [],
         [(0, 99), (100, 199)],
-        "segments from 200 on wait",
+        "1 segment (from offset 200) not copied yet: a transaction is open at the last stable offset 200",
     ),
-    ("next base offset above it", {"last_stable_offset": 199}, [], [(0, 99)], "segments from 100 on wait"),
+    (
+        "next base offset above it",
+        {"last_stable_offset": 199},
+        [],
+        [(0, 99)],
+        "2 segments (from offset 100) not copied yet: a transaction is open at the last stable offset 199",
+    ),
+    (
+        "next base offset above the high watermark",
+        {"last_stable_offset": 150, "high_watermark": 150},
+        [],
+        [(0, 99)],
+        "2 segments (from offset 100) not copied yet: the last stable offset is the high watermark 150",
+    ),
     ("nothing is stable", {"last_stable_offset": 0}, [], [], ""),
     ("all stable offsets are copied", {"last_stable_offset": 200}, [segment(1, 0, 200)], [], ""),
     ("from the log start", {"log_start_offset": 200}, [], [(200, 299)], ""),
@@ -251,9 +264,9 @@ def test_copies_begun_before_are_named() -> None:
     ("age_ms", "alive", "reason"),
     [
         (DAY_MS + 1, (), None),
-        (DAY_MS, (), "may still be under way"),
-        (-1, (), "may still be under way"),
-        (DAY_MS + 1, (7, 1), "begun by broker 1, which is alive"),
+        (DAY_MS, (), "may still be running"),
+        (-1, (), "may still be running"),
+        (DAY_MS + 1, (7, 1), "started by broker 1, which is alive"),
     ],
 )
 def test_dangling_copies_are_cleaned_when_old_and_orphaned(

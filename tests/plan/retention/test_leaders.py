@@ -105,7 +105,7 @@ def test_what_the_cluster_does_not_know_or_tell_is_left() -> None:
     unseen = replace(full, views={}, unseen={PARTITION.key: "it has no leader now"})
     for seen, reason in (
         (nobody, "has no topic of this name"),
-        (anew, "knows the name as"),
+        (anew, "has this topic under id"),
         (unseen, "no leader"),
     ):
         plan = plan_retention(tier(*SEGMENTS), [], {"orders": config}, now_ms=NOW_MS, cluster=seen)

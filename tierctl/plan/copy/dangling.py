@@ -1,7 +1,7 @@
-"""Copies that were begun and never finished, whose writer is gone.
+"""Dangling copies: copies that were started and never finished, and whose writer is gone.
 
-Brokers copy such a segment again under a new id and leave the first one, in state COPY_SEGMENT_STARTED and
-perhaps with objects in the store, for good.
+Brokers copy such a segment again under a new id. The first copy stays COPY_SEGMENT_STARTED for ever, possibly
+with objects in the store.
 """
 
 from collections.abc import Collection
@@ -13,16 +13,16 @@ from tierctl.plan.steps import Skip, Step, delete_step
 from tierctl.state.tier import PartitionState
 
 DANGLING_AGE_MS_MIN = 24 * 60 * 60 * 1000
-"""No shorter wait is taken: a slow upload of a large segment must never look dead."""
+"""The shortest wait allowed, so that a slow upload of a large segment never counts as dangling."""
 
 DANGLING_REASON = "dangling copy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dangling:
-    """When a COPY_SEGMENT_STARTED counts as dangling: older than `after_ms`, its writer not among `alive`.
+    """The rule for dangling copies: older than `after_ms`, and written by a broker that is not in `alive`.
 
-    UsageError when `after_ms` is under 24 hours.
+    UsageError if `after_ms` is less than 24 hours.
     """
 
     now_ms: int
@@ -32,14 +32,14 @@ class Dangling:
     def __post_init__(self) -> None:
         if self.after_ms < DANGLING_AGE_MS_MIN:
             raise UsageError(
-                f"a copy can't be called dangling after {self.after_ms} ms",
+                f"{self.after_ms} ms are too short a wait for a copy that may still be running",
                 hint=f"wait at least 24 hours ({DANGLING_AGE_MS_MIN} ms)",
             )
 
     def clean(self, part: PartitionState) -> tuple[list[Step], list[Skip]]:
-        """Steps that delete the partition's dangling copies, and why the others are left.
+        """Return steps that delete the partition's dangling copies, and the reasons for leaving other copies.
 
-        A clean-up that was begun and not finished is resumed.
+        Deletions that were started and not finished are resumed.
         """
         steps: list[Step] = []
         skipped: list[Skip] = []
@@ -59,7 +59,7 @@ class Dangling:
     def _why_not(self, segment: RemoteLogSegmentMetadata) -> str | None:
         age_ms = self.now_ms - segment.event_timestamp_ms
         if segment.event_timestamp_ms <= 0 or age_ms <= self.after_ms:
-            return f"a copy was begun at {segment.event_timestamp_ms} and may still be under way"
+            return f"a copy was started at {segment.event_timestamp_ms} and may still be running"
         if segment.broker_id in self.alive:
-            return f"a copy was begun by broker {segment.broker_id}, which is alive"
+            return f"a copy was started by broker {segment.broker_id}, which is alive"
         return None

@@ -1,4 +1,4 @@
-"""RLMCopyTask's decisions: which rolled segments of a local log go to the tier next."""
+"""RLMCopyTask's decisions: which rolled segments of local logs are copied to the tier."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,13 +33,13 @@ from tierctl.state.tier import PartitionState, TierState
 _S = RemoteLogSegmentState
 
 SEGMENT_SIZE_BYTES_MAX = (1 << 31) - 1
-"""What the metadata's int32 can say."""
+"""Limit of segmentSizeInBytes, an int32 in the metadata."""
 
 COPY_REASON = "rolled, below the last stable offset"
 
 
 @dataclass(slots=True)
-class _Decided:
+class _Decisions:
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
 
@@ -53,35 +53,35 @@ def plan_copy(
     now_ms: int | None = None,
     live_broker_ids: Collection[int] = (),
 ) -> Plan:
-    """Copy what brokers would: contiguous from the log start, oldest first, up to the last stable offset.
+    """Return the plan to copy what brokers would: oldest first, from the log start to the last stable offset.
 
-    One COPY_SEGMENT step a segment; its details carry what a COPY_SEGMENT_STARTED event says, and where the
-    files are. Of several replicas of a partition the newest one is copied from. What can't be copied safely
-    is skipped with a reason; everything after it in that partition waits.
+    Each segment has one COPY_SEGMENT step, whose details hold the facts of the COPY_SEGMENT_STARTED event
+    and the paths of the files. Of several replicas of a partition the newest is the source. A segment that
+    can't be copied safely is skipped with a reason, and so are the later segments of the partition.
 
-    `clean_dangling_after_ms` (with `now_ms`) adds DELETE_SEGMENT steps for copies begun longer ago than
-    that, at least 24 hours, by a broker that is not among `live_broker_ids`, and never finished.
+    `clean_dangling_after_ms`, with `now_ms`, adds DELETE_SEGMENT steps for unfinished copies that began
+    longer ago (at least 24 hours) on a broker that is not among `live_broker_ids`.
     """
     dangling = _dangling(clean_dangling_after_ms, now_ms, live_broker_ids)
-    decided = _Decided()
+    decisions = _Decisions()
     topics = CurrentTopics.of(logs)
     for key, log in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
         part = state.partitions.get(key)
         reason = _why_not(state, part, log, configs, topics)
         if reason:
-            decided.skipped.append(Skip.of(log.topic_id_partition, reason))
+            decisions.skipped.append(Skip.of(log.topic_id_partition, reason))
             continue
         config = configs.get(log.topic_id_partition.topic, TopicConfig())
         if config.is_copy_disabled:
-            decided.skipped.append(Skip.of(log.topic_id_partition, f"{topic.COPY_DISABLE.name}=true"))
+            decisions.skipped.append(Skip.of(log.topic_id_partition, f"{topic.COPY_DISABLE.name}=true"))
         else:
-            _decide(log, part, decided, lag=config.copy_lag, now_ms=now_ms)
+            _decide(log, part, decisions, lag=config.copy_lag, now_ms=now_ms)
         if part is not None and dangling is not None:
             steps, skipped = dangling.clean(part)
-            decided.steps += steps
-            decided.skipped += skipped
+            decisions.steps += steps
+            decisions.skipped += skipped
     return Plan(
-        command="copy", steps=tuple(decided.steps), read=dict(state.read), skipped=tuple(decided.skipped)
+        command="copy", steps=tuple(decisions.steps), read=dict(state.read), skipped=tuple(decisions.skipped)
     )
 
 
@@ -89,7 +89,7 @@ def _dangling(after_ms: int | None, now_ms: int | None, alive: Collection[int]) 
     if after_ms is None:
         return None
     if now_ms is None:
-        raise UsageError("a copy's age can't be told without the time", hint="give now_ms")
+        raise UsageError("the age of a copy is unknown without now_ms", hint="give now_ms")
     return Dangling(now_ms=now_ms, after_ms=after_ms, alive=alive)
 
 
@@ -111,7 +111,7 @@ def _why_not(
 
 
 def _decide(
-    log: LocalLog, part: PartitionState | None, decided: _Decided, *, lag: CopyLag, now_ms: int | None
+    log: LocalLog, part: PartitionState | None, decisions: _Decisions, *, lag: CopyLag, now_ms: int | None
 ) -> None:
     partition = log.topic_id_partition
     lineage = Lineage(log.leader_epochs)
@@ -120,17 +120,17 @@ def _decide(
     begun = [s for s in cache.list_remote_log_segments() if s.state is _S.COPY_SEGMENT_STARTED]
     from_offset = max(copied + 1, log.log_start_offset)
     if not cache.leader_epochs():
-        # Nothing was ever copied: what is gone from the log's beginning is gone for good, and no hole.
+        # Nothing was ever copied, so offsets below the local log are lost for good: they are no hole.
         from_offset = max(from_offset, log.local_log_start_offset)
     for item in _copies(log, copied, from_offset, lag=lag, now_ms=now_ms):
         if isinstance(item, str):
-            decided.skipped.append(Skip.of(partition, item))
+            decisions.skipped.append(Skip.of(partition, item))
         else:
-            decided.steps.append(with_begun(item, begun))
+            decisions.steps.append(with_begun(item, begun))
 
 
 def with_begun(step: Step, begun: Sequence[RemoteLogSegmentMetadata]) -> Step:
-    """The step with the ids of copies of its offsets that were begun before and never finished."""
+    """Return the step with the ids of unfinished copies, among `begun`, that share offsets with it."""
     start, end = step.start_offset or 0, step.end_offset or 0
     ids = [str(s.segment_id) for s in begun if s.start_offset <= end and s.end_offset >= start]
     return replace(step, details={**step.details, "begun_copies": ids})
@@ -147,10 +147,7 @@ def _copies(
     for segment, following in pairwise(segments):
         following_bytes -= segment.size_bytes
         if following.base_offset > log.last_stable_offset:
-            yield (
-                f"segments from {segment.base_offset} on wait: they reach above the last stable offset "
-                f"{log.last_stable_offset}"
-            )
+            yield _why_unstable(log, segment)
             return
         waiting = None if now_ms is None else why_waiting(segment, following_bytes, lag, now_ms)
         if waiting:
@@ -164,10 +161,26 @@ def _copies(
         from_offset = following.base_offset
 
 
-def _segments_from(log: LocalLog, offset: int) -> tuple[LocalSegment, ...]:
-    """LogSegments.values: from the segment that contains `offset` on.
+def _why_unstable(log: LocalLog, first: LocalSegment) -> str:
+    """Return why `first` and the later rolled segments are not copied yet: their records are not stable."""
+    count = sum(s.base_offset >= first.base_offset for s in log.segments[:-1])
+    segments = "1 segment" if count == 1 else f"{count} segments"
+    waiting = f"{segments} (from offset {first.base_offset}) not copied yet"
+    if log.last_stable_offset < log.high_watermark:
+        return (
+            f"{waiting}: a transaction is open at the last stable offset {log.last_stable_offset}; "
+            "run again once the transaction has ended"
+        )
+    return (
+        f"{waiting}: the last stable offset is the high watermark {log.high_watermark}; run again once more "
+        "replicas have the records"
+    )
 
-    A new leader resumes inside a segment when its epoch began there, and copies that segment whole.
+
+def _segments_from(log: LocalLog, offset: int) -> tuple[LocalSegment, ...]:
+    """Return the segments from the one that contains `offset` on (LogSegments.values).
+
+    A new leader whose epoch began inside a segment copies that segment whole.
     """
     first = max((i for i, s in enumerate(log.segments) if s.base_offset <= offset), default=0)
     return log.segments[first:]
@@ -183,12 +196,12 @@ def _why_not_copied(
     if segment.producer_snapshot is None:
         return f"no producer snapshot at offset {following.base_offset}"
     if segment.size_bytes > SEGMENT_SIZE_BYTES_MAX:
-        return f"segment {segment.base_offset} has {segment.size_bytes} bytes, more than metadata can say"
+        return f"segment {segment.base_offset} has {segment.size_bytes} bytes, more than metadata can state"
     return _why_not_covered(log, segment.base_offset, following.base_offset)
 
 
 def _why_not_covered(log: LocalLog, base_offset: int, next_base_offset: int) -> str | None:
-    """A seek into an epoch that the metadata leave out is out of range, so all of them must be known."""
+    """Return the reason if an epoch of the segment is unknown: seeks into it would be out of range."""
     rising = all(
         a.epoch < b.epoch and a.start_offset <= b.start_offset for a, b in pairwise(log.leader_epochs)
     )
@@ -203,7 +216,7 @@ def _why_not_covered(log: LocalLog, base_offset: int, next_base_offset: int) -> 
 def segment_epochs(
     leader_epochs: Sequence[EpochEntry], base_offset: int, next_base_offset: int
 ) -> tuple[EpochEntry, ...]:
-    """Epochs of [base, next base), the first one raised to base: a segment's segmentLeaderEpochs."""
+    """Return a segment's segmentLeaderEpochs: the epochs of [base, next base), the first raised to base."""
     return Lineage(leader_epochs).entries_in_range(base_offset, next_base_offset)
 
 

@@ -1,7 +1,7 @@
-"""Which segments of one tier go to another: what readers of the current lineage read, from the start on.
+"""Decides which segments of one tier are copied to another: those of the current lineage, oldest first.
 
-The other tier has metadata of its own. In one metadata topic two copies of the same offsets would be two
-segments to a broker, which remembers the later one and leaks the earlier.
+The target tier has its own metadata topic. With one topic, a broker would take the copies for a second set of
+segments of the same offsets, and would never delete the first.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ REASON = "finished in the source tier"
 
 
 @dataclass(slots=True)
-class _Decided:
+class _Decisions:
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
 
@@ -35,28 +35,28 @@ def plan_copy_from_tier(
     *,
     dangling: Dangling | None = None,
 ) -> Plan:
-    """Copy every readable segment of `source` that `target` lacks: contiguous, oldest first.
+    """Return the plan to copy every readable segment of `source` that `target` lacks, oldest first.
 
-    `lineages` are the source's, by partition. One COPY_SEGMENT step a segment; its details say which one it
-    is. Segments being deleted, off the lineage or forgotten stay behind. A hole in the source, or one that
-    would come about in the target, ends a partition with a reason. `dangling` adds DELETE_SEGMENT steps for
-    what former copies left in the target. The plan's `read` is the target's.
+    `lineages` are the source's, by partition. Each segment has one COPY_SEGMENT step, whose details name the
+    source segment. Segments that are being deleted, off the lineage or doubled are not copied. A hole in the
+    source, or between target and source, ends the copy of its partition with a reason. `dangling` adds
+    DELETE_SEGMENT steps for unfinished copies in the target. The plan's `read` is the target's.
     """
-    decided = _Decided()
+    decisions = _Decisions()
     for part in source:
         lineage = lineages.get(part.topic_id_partition.key, Lineage())
         other = target.partition(part.topic_id_partition)
         reason = _why_not(source, part, target, other, lineage)
         if reason:
-            decided.skipped.append(Skip.of(part.topic_id_partition, reason))
+            decisions.skipped.append(Skip.of(part.topic_id_partition, reason))
             continue
-        _decide(part, other, lineage, decided)
+        _decide(part, other, lineage, decisions)
         if dangling is not None and other is not None:
             steps, skipped = dangling.clean(other)
-            decided.steps += steps
-            decided.skipped += skipped
+            decisions.steps += steps
+            decisions.skipped += skipped
     return Plan(
-        command="copy", steps=tuple(decided.steps), read=dict(target.read), skipped=tuple(decided.skipped)
+        command="copy", steps=tuple(decisions.steps), read=dict(target.read), skipped=tuple(decisions.skipped)
     )
 
 
@@ -69,7 +69,7 @@ def _why_not(
 ) -> str | None:
     partition = part.topic_id_partition
     if not is_legal_topic_name(partition.topic) or partition.partition < 0:
-        return "its name is no legal topic's"
+        return "its topic name or partition number is illegal"
     reason = why_unknown(source, part)
     if reason:
         return f"in the source: {reason}"
@@ -81,7 +81,9 @@ def _why_not(
     return f"in the target: {reason}" if reason else None
 
 
-def _decide(part: PartitionState, other: PartitionState | None, lineage: Lineage, decided: _Decided) -> None:
+def _decide(
+    part: PartitionState, other: PartitionState | None, lineage: Lineage, decisions: _Decisions
+) -> None:
     partition = part.topic_id_partition
     cache = other.cache if other is not None else RemoteLogMetadataCache()
     there = list(cache.list_remote_log_segments())
@@ -89,9 +91,9 @@ def _decide(part: PartitionState, other: PartitionState | None, lineage: Lineage
     finished = {_copied_as(s): s for s in there if s.state is _S.COPY_SEGMENT_FINISHED}
     for item in _wanted(part.cache, lineage, cache):
         if isinstance(item, str):
-            decided.skipped.append(Skip.of(partition, item))
+            decisions.skipped.append(Skip.of(partition, item))
         elif _copied_as(item) not in finished:
-            decided.steps.append(with_begun(_step(item, lineage), begun))
+            decisions.steps.append(with_begun(_step(item, lineage), begun))
 
 
 def _copied_as(segment: RemoteLogSegmentMetadata) -> tuple[object, ...]:
@@ -101,7 +103,10 @@ def _copied_as(segment: RemoteLogSegmentMetadata) -> tuple[object, ...]:
 def _wanted(
     source: RemoteLogMetadataCache, lineage: Lineage, target: RemoteLogMetadataCache
 ) -> Iterator[RemoteLogSegmentMetadata | str]:
-    """Segments that reach above what the target has, in offset order; a string says why it ends there."""
+    """Yield the segments that end above the target's last offset, in offset order.
+
+    A string instead of a segment ends the iteration and is the reason.
+    """
     copied = find_highest_remote_offset(target, lineage, 1 << 62).offset
     expected: int | None = None
     last: Uuid | None = None
@@ -115,8 +120,8 @@ def _wanted(
             continue
         if copied >= 0 and last is None and span.from_offset > copied + 1:
             yield (
-                f"the target ends at {copied}, the source has nothing before {span.from_offset} any more: "
-                "copy the partition to a new tier"
+                f"the target ends at offset {copied}, and the source begins at {span.from_offset}: "
+                "the offsets between are lost, so copy the partition to a new tier"
             )
             return
         last = segment.segment_id

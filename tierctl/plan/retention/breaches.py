@@ -1,4 +1,4 @@
-"""RLMExpirationTask's decisions about one partition: which segments of its lineage have to go."""
+"""RLMExpirationTask for one partition: which segments of its lineage breach a limit and are deleted."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,32 +7,32 @@ from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.settings import topic
-from tierctl.plan.retention.partition_view import DELETE_STARTED, FINISHED, View, distinct_bytes
+from tierctl.plan.retention.partition_view import DELETE_STARTED, FINISHED, PartitionView, distinct_bytes
 from tierctl.plan.steps import FOLLOWS, Step, delete_step
 from tierctl.state.lineage import segments_in_lineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """Steps by start offset, where the log starts once they are taken, and why there are no more."""
+    """The deletions by start offset, the log start after them, and notes on segments that stay."""
 
     steps: tuple[Step, ...]
     log_start_offset: int
     notes: tuple[str, ...]
 
 
-def resume_deletions(view: View) -> list[Step]:
-    """Deletions that were begun are finished, wherever the segment lies: no read can reach it any more."""
+def resume_deletions(view: PartitionView) -> list[Step]:
+    """Return steps that finish every started deletion; consumers no longer read these segments."""
     started = [segment for segment in view.segments if segment.state is DELETE_STARTED]
     return [delete_step(s, "resume of DELETE_SEGMENT_STARTED", breach="resume") for s in _ordered(started)]
 
 
-def expire(view: View, config: TopicConfig, now_ms: int) -> Expiry:
-    """What retention.ms, retention.bytes and the log start offset delete of the current lineage.
+def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
+    """Return what retention.ms, retention.bytes and the log start offset delete of the current lineage.
 
-    From the oldest live segment on, up to the first that neither limit breaches or that a hole comes
-    before; then whatever of the lineage lies wholly below the log start this leads to. The hole keeps one
-    run from going on beyond it unseen; raising the log start above it is the operator's way on.
+    Segments expire from the oldest live one to the first that breaches no limit or follows a hole. Then every
+    segment of the lineage wholly below the new log start is deleted. A hole ends the run so that the operator
+    sees it, and can go on by raising the log start above it.
     """
     live, excess_bytes, notes = _live_and_excess(view, config)
     limits = _Limits(config, now_ms, excess_bytes)
@@ -48,7 +48,10 @@ def expire(view: View, config: TopicConfig, now_ms: int) -> Expiry:
             break
         hole = None if covered is None else _hole(view, covered + 1, segment.start_offset - 1)
         if hole:
-            notes.append(f"the tier has a hole {hole}: nothing beyond it expires in this run")
+            notes.append(
+                f"the tier has a hole {hole}: nothing beyond it expires in this run; to delete more, raise "
+                "the log start above the hole (--log-start-offset)"
+            )
             break
         reason = facts.pop("reason")
         covered = max(segment.end_offset, -1 if covered is None else covered)
@@ -91,7 +94,7 @@ def _stalled(
 
 
 def _deleted_by_brokers_only(
-    view: View, config: TopicConfig, live: Iterable[RemoteLogSegmentMetadata], expired_to: int | None
+    view: PartitionView, config: TopicConfig, live: Iterable[RemoteLogSegmentMetadata], expired_to: int | None
 ) -> list[str]:
     """Return a note if brokers would delete more segments by size than retention.bytes allows.
 
@@ -122,7 +125,7 @@ def _deleted_by_brokers_only(
 
 
 def _chained(steps: Sequence[Step]) -> tuple[Step, ...]:
-    """The same steps, each naming the one that comes before it: of a kept plan somebody may take some out."""
+    """Return the steps, each with the id of the one before it: steps may be removed from a saved plan."""
     chained = list(steps[:1])
     for before, step in pairwise(steps):
         chained.append(replace(step, details={**step.details, FOLLOWS: before.segment_id}))
@@ -130,22 +133,23 @@ def _chained(steps: Sequence[Step]) -> tuple[Step, ...]:
 
 
 def _live_and_excess(
-    view: View, config: TopicConfig
+    view: PartitionView, config: TopicConfig
 ) -> tuple[Iterable[RemoteLogSegmentMetadata], int, list[str]]:
-    """The segments to judge, and how many bytes are too many (0 and a reason when that can't be told).
+    """Return the live segments, the bytes above retention.bytes, and a note if these can't be computed.
 
-    Time alone looks no further than the first segment that stays; size has to know them all.
+    Without a limit on size the segments are an iterator: only those up to the first that stays are needed.
     """
     if config.retention_bytes < 0:
         return (view.iter_live() if config.retention_ms >= 0 else ()), 0, []
     live = tuple(view.iter_live())
     if view.local_only_bytes is None:
-        return live, 0, ["retention.bytes deletes nothing: how much only the local log holds is not known"]
+        note = "deletes nothing: the size of the segments that only the local log has is not known"
+        return live, 0, [f"{topic.RETENTION_BYTES.name} {note}"]
     return live, max(0, view.local_only_bytes + distinct_bytes(live) - config.retention_bytes), []
 
 
 class _Limits:
-    """RemoteLogRetentionHandler: time first, then size; what time takes counts against the excess too."""
+    """RemoteLogRetentionHandler: time first, then size; segments that time deletes reduce the excess, too."""
 
     def __init__(self, config: TopicConfig, now_ms: int, excess_bytes: int) -> None:
         self._config = config
@@ -153,20 +157,20 @@ class _Limits:
         self._excess_bytes = excess_bytes
 
     def breach(self, segment: RemoteLogSegmentMetadata) -> dict[str, Any] | None:
-        """The facts of the breach, and what is left of the excess changes; None when there is none."""
+        """Return the facts of the breach, None without one; a breach reduces the excess."""
         size_bytes = segment.segment_size_in_bytes
         excess_bytes = self._excess_bytes
         if self._is_too_old(segment):
             self._excess_bytes = max(0, excess_bytes - size_bytes)
             return self._time_facts()
-        # Only segments wholly inside the excess: what stays is never less than the limit.
+        # Only segments wholly inside the excess: the remaining size is never below the limit.
         if 0 < excess_bytes >= size_bytes:
             self._excess_bytes = excess_bytes - size_bytes
             return self._size_facts(excess_bytes)
         return None
 
     def _is_too_old(self, segment: RemoteLogSegmentMetadata) -> bool:
-        # No timestamp, or one in the future, says nothing about age.
+        # A segment without a timestamp, or with one in the future, has no known age.
         cutoff_ms = self._now_ms - self._config.retention_ms
         return self._config.retention_ms >= 0 and 0 < segment.max_timestamp_ms < cutoff_ms
 
@@ -189,10 +193,10 @@ class _Limits:
         }
 
 
-def _hole(view: View, from_offset: int, to_offset: int) -> str | None:
-    """The offsets of a range, from the first that the tier has in no segment of this lineage on.
+def _hole(view: PartitionView, from_offset: int, to_offset: int) -> str | None:
+    """Return the range from the first offset that no segment of the lineage holds to `to_offset`, as text.
 
-    What is being deleted is no hole: it goes with the rest.
+    None if there is no such offset. Segments that are being deleted count as held.
     """
     if from_offset > to_offset:
         return None
@@ -207,8 +211,8 @@ def _hole(view: View, from_offset: int, to_offset: int) -> str | None:
     return f"from {at} to {to_offset}" if at <= to_offset else None
 
 
-def _below(view: View, log_start_offset: int) -> Iterator[RemoteLogSegmentMetadata]:
-    """Readable or not: what lies wholly below the log start, and belonged to this lineage, goes."""
+def _below(view: PartitionView, log_start_offset: int) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the finished segments of the lineage that lie wholly below the log start, readable or not."""
     for segment in view.segments:
         if (
             segment.state is FINISHED
@@ -218,7 +222,7 @@ def _below(view: View, log_start_offset: int) -> Iterator[RemoteLogSegmentMetada
             yield segment
 
 
-def _below_step(view: View, segment: RemoteLogSegmentMetadata, log_start_offset: int) -> Step:
+def _below_step(view: PartitionView, segment: RemoteLogSegmentMetadata, log_start_offset: int) -> Step:
     return delete_step(
         segment,
         f"below the log start offset {log_start_offset}",

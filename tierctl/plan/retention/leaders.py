@@ -1,4 +1,4 @@
-"""One partition of a running cluster as retention sees it: what its leader says beside the tier's side."""
+"""Partitions of a running cluster: which replicas agree with their leader, and the leaders' views."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, ClusterLog
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.partition_view import View
+from tierctl.plan.retention.partition_view import PartitionView
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import PartitionState
@@ -14,14 +14,14 @@ from tierctl.state.tier import PartitionState
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterViews:
-    """A cluster's partitions, by topic id and number; `unseen` says why there is no view of one."""
+    """The views of a cluster's partitions by topic id and number; `unseen`: why others have no view."""
 
     topics: CurrentTopics
-    views: Mapping[tuple[Uuid, int], View] = field(default_factory=dict)
+    views: Mapping[tuple[Uuid, int], PartitionView] = field(default_factory=dict)
     unseen: Mapping[tuple[Uuid, int], str] = field(default_factory=dict)
 
     def why_unseen(self, partition: TopicIdPartition) -> str | None:
-        """Why there is no view of a partition; None when there is one."""
+        """Return why there is no view of `partition`; None if there is one."""
         if partition.key in self.views:
             return None
         return self.unseen.get(partition.key, "the cluster was not asked about it")
@@ -29,9 +29,9 @@ class ClusterViews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leaders:
-    """What a cluster says of the topics that logs at hand are replicas of, and of itself.
+    """The cluster's topics, settings and leaders' logs with which local replicas are compared.
 
-    `topics` and `configs` are by name; a topic the cluster does not have is in neither.
+    `topics` and `configs` are by name; topics that the cluster does not have are in neither.
     """
 
     topics: CurrentTopics
@@ -40,11 +40,11 @@ class Leaders:
     broker_ids: tuple[int, ...]
 
     def sources(self, logs: Sequence[LocalLog]) -> tuple[list[LocalLog], tuple[Skip, ...]]:
-        """The logs that may be copied from, and why others may not.
+        """Return the logs that may be copied, and the reasons for the others.
 
-        A topic the cluster knows under another id was made anew, and a replica whose epochs parted from the
-        leader's holds records that nobody will ever be served. What the cluster does not know at all is
-        taken as it is: the data may be another cluster's.
+        A log is left out if the cluster has its topic under another id, or if its leader epochs diverge from
+        the leader's: no consumer is ever served those records. A log of a topic that the cluster does not
+        have is kept, since it may come from another cluster.
         """
         kept: list[LocalLog] = []
         skipped: list[Skip] = []
@@ -64,16 +64,16 @@ class Leaders:
         leader = self.logs.get(partition.key)
         if reason is not None or leader is None:
             return reason
-        return _why_parted(Lineage(log.leader_epochs), Lineage(leader.leader_epochs), log.log_end_offset)
+        return _why_diverged(Lineage(log.leader_epochs), Lineage(leader.leader_epochs), log.log_end_offset)
 
 
-def _why_parted(replica: Lineage, leader: Lineage, replica_end: int) -> str | None:
-    """Why a replica's log is not a beginning of the leader's; None when it is, as far as can be told.
+def _why_diverged(replica: Lineage, leader: Lineage, replica_end: int) -> str | None:
+    """Return where a replica's log diverges from the leader's; None if it does not, as far as is known.
 
-    The leader's lineage begins where its log does; what lies before it is no longer in question.
+    Offsets below the leader's log start are not compared.
     """
     first = leader.earliest
-    # An epoch without a record yet is no history.
+    # An epoch without records is no divergence.
     entries = [entry for entry in replica.entries if entry.start_offset < replica_end]
     for entry in entries:
         known = leader.entry(entry.epoch)
@@ -91,19 +91,20 @@ def _why_parted(replica: Lineage, leader: Lineage, replica_end: int) -> str | No
 
 
 def knows_log_start(leader: BrokerFacts | None, config: TopicConfig) -> bool:
-    """Whether what the leader calls the log's start is one.
+    """Return whether the leader reports the log start of a tiered topic, not that of its local log.
 
-    A broker whose tiering was switched off forgets what a tiered topic has in the tier: it calls the start
-    of its local log the log's, until tiering is on again (UnifiedLog.localLogStartOffset; run, 3.9 and 4.3).
-    Deleting what lies below would delete the tier.
+    A broker without remote.log.storage.system.enable reports the local log start as the log start
+    (UnifiedLog.localLogStartOffset; seen with 3.9 and 4.3). Deleting the segments below it would delete the
+    tier.
     """
     return config.remote_storage_enable is not True or (leader is not None and leader.tiers is True)
 
 
 def joined_lineage(tier: Sequence[EpochEntry], leader: Sequence[EpochEntry]) -> Lineage:
-    """The leader's lineage, continued below where its log starts by what the tier knows.
+    """Return the leader's lineage, extended below its log start by the tier's.
 
-    Where they contradict each other the leader is right: of the tier only epochs up to its first are taken.
+    Of the tier only the epochs up to the leader's first are used, so a contradiction is decided by the
+    leader.
     """
     if not leader:
         return Lineage(tier)
@@ -119,19 +120,19 @@ def view_of_leader(
     *,
     tier_entries: Sequence[EpochEntry] | None,
     local_only_bytes: int | None,
-) -> View:
-    """The partition as its leader has it.
+) -> PartitionView:
+    """Return the view of a partition from its leader's log.
 
-    With `tier_entries`, those of the newest finished segment's leader-epoch index, the leader does not know
-    where the log starts (`knows_log_start`): then it starts where they do. `local_only_bytes` is what only
-    the leader's log holds, None when that is not known.
+    `tier_entries`, of the newest finished segment's leader-epoch index, are given if the leader does not know
+    the log start (`knows_log_start`): the log then starts with them. `local_only_bytes` is the size of the
+    segments that only the leader's log has, None if unknown.
     """
     lineage = Lineage(log.leader_epochs)
     start = log.log_start_offset
     if tier_entries is not None:
         lineage = joined_lineage(tier_entries, log.leader_epochs)
         start = min(start, lineage.earliest.start_offset if lineage.earliest else start)
-    return View(
+    return PartitionView(
         partition=part.topic_id_partition,
         cache=part.cache,
         segments=tuple(part.cache.list_remote_log_segments()),

@@ -1,4 +1,4 @@
-"""One partition as retention sees it: the tier's side and the log's side put together."""
+"""The facts from which retention decides about a partition: remote segments, lineage, log offsets."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,12 +22,12 @@ DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 
 
 @dataclass(frozen=True, kw_only=True)
-class View:
-    """What retention decides from.
+class PartitionView:
+    """A partition's remote segments, the lineage of its log, and the log's offsets.
 
-    `segments` are all segments not yet deleted, in whatever state. `lineage` is as the log has it;
-    `log_start_offset` may have been raised above where it starts. `log_end_offset` is exclusive.
-    `local_only_bytes` is what the log holds above the tier, None when that is not known.
+    `segments` are all segments not yet deleted, in any state. `known_log_start_offset` is that of the log,
+    `log_start_offset` may have been raised above it; `log_end_offset` is exclusive. `local_only_bytes` is the
+    size of the local segments above the tier, None if unknown.
     """
 
     partition: TopicIdPartition
@@ -39,19 +39,19 @@ class View:
     log_end_offset: int
     local_only_bytes: int | None
 
-    def raised_to(self, log_start_offset: int) -> "View":
-        """As of a log that starts at `log_start_offset`, if that is later than where it starts."""
+    def raised_to(self, log_start_offset: int) -> "PartitionView":
+        """Return the view with the log start raised to `log_start_offset`, if that is higher."""
         return replace(self, log_start_offset=max(self.log_start_offset, log_start_offset))
 
     @cached_property
     def current(self) -> Lineage:
-        """The lineage of a log that starts at `log_start_offset`, as a broker's checkpoint would hold it."""
+        """The lineage from `log_start_offset` on, as a broker's leader-epoch checkpoint would have it."""
         return self.lineage.truncate_from_start(self.log_start_offset)
 
     def iter_live(self) -> Iterator[RemoteLogSegmentMetadata]:
-        """Readable segments of the current lineage that reach above the log start.
+        """Yield the finished segments of the current lineage that end at or above the log start.
 
-        In the order in which RLMExpirationTask meets them: by epoch, then by start offset.
+        Their order is that of RLMExpirationTask: by epoch, then by start offset.
         """
         seen: set[Uuid] = set()
         for epoch in self.current.epochs_with_records:
@@ -64,14 +64,14 @@ class View:
 
     @property
     def decided_in(self) -> dict[str, int]:
-        """The detail that says which lineage a step was decided in."""
+        """The detail of a step that names the lineage from which it was decided."""
         return {} if self.lineage.latest is None else {LINEAGE_EPOCH: self.lineage.latest.epoch}
 
 
 def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
-    """Bytes of segments of one lineage, offsets that several of them hold counted once.
+    """Return the bytes of segments of one lineage, with each offset counted once.
 
-    Of a segment that overlaps the ones before it only the share of offsets they don't have counts.
+    A segment that overlaps earlier ones counts by its share of offsets that they do not hold.
     """
     total = 0
     covered = -1
@@ -84,12 +84,12 @@ def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
     return total
 
 
-def view_of_log(part: PartitionState, log: LocalLog) -> View:
-    """The partition with its log at hand."""
+def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
+    """Return the view of a partition whose local log is known."""
     lineage = Lineage(log.leader_epochs)
     highest = find_highest_remote_offset(part.cache, lineage, log.log_end_offset).offset
     local_only = sum(s.size_bytes for s in log.segments if s.base_offset > highest)
-    return View(
+    return PartitionView(
         partition=part.topic_id_partition,
         cache=part.cache,
         segments=tuple(part.cache.list_remote_log_segments()),
@@ -97,17 +97,17 @@ def view_of_log(part: PartitionState, log: LocalLog) -> View:
         known_log_start_offset=log.log_start_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        # Nothing copied that this lineage knows of: the same bytes may be in both places.
+        # The lineage knows of no copied offset, so the same bytes may be in the log and in the tier.
         local_only_bytes=None if highest < 0 else local_only,
     )
 
 
-def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> View:
-    """The partition with nothing but a lineage, that of the newest segment's leader-epoch index."""
+def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> PartitionView:
+    """Return the view of a partition without a log, from `entries` of the newest leader-epoch index."""
     lineage = Lineage(entries)
     segments = tuple(part.cache.list_remote_log_segments())
     start = entries[0].start_offset if entries else 0
-    return View(
+    return PartitionView(
         partition=part.topic_id_partition,
         cache=part.cache,
         segments=segments,

@@ -1,4 +1,4 @@
-"""RLMExpirationTask for every partition: what retention deletes from the tier, and what it may not."""
+"""RLMExpirationTask for all partitions: the plan of `sweep`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +16,8 @@ from tierctl.plan.preconditions import (
 )
 from tierctl.plan.retention.breaches import expire, resume_deletions
 from tierctl.plan.retention.leaders import ClusterViews
-from tierctl.plan.retention.partition_view import View, view_of_log, view_of_tier
-from tierctl.plan.retention.unreferenced_epochs import orphan_steps
+from tierctl.plan.retention.partition_view import PartitionView, view_of_log, view_of_tier
+from tierctl.plan.retention.unreferenced_epochs import unreferenced_epoch_steps
 from tierctl.plan.steps import Plan, Skip, Step
 from tierctl.state.tier import PartitionState, TierState
 
@@ -27,7 +27,9 @@ PartitionKey = tuple[Uuid, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Request:
+class _Inputs:
+    """The arguments of `plan_retention`, with logs and log starts by partition."""
+
     state: TierState
     logs: Mapping[PartitionKey, LocalLog]
     topics: CurrentTopics
@@ -41,7 +43,7 @@ class _Request:
 
 
 @dataclass(slots=True)
-class _Decided:
+class _Decisions:
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
 
@@ -58,26 +60,26 @@ def plan_retention(
     off_lineage: bool = False,
     unreferenced_epochs: bool = False,
 ) -> Plan:
-    """Delete what brokers would at `now_ms`, a contiguous prefix of each partition's lineage.
+    """Return the plan to delete what brokers would at `now_ms`: a contiguous prefix of each lineage.
 
-    Settings that `configs` lacks are no limit. `log_start_offsets` raises log starts as DeleteRecords does.
-    `lineages` serves partitions without a log at hand: the entries of the newest finished segment's
-    leader-epoch index; retention.bytes deletes nothing there. With `cluster` its leaders say what logs say
-    else: `logs` and `lineages` count for nothing. Segments wholly below the log start whose epochs are all
-    older than the checkpoint's first entry are deleted, too. `unreferenced_epochs` also deletes such segments
-    that reach above the log start, `off_lineage` those and the ones that diverged, once the log start has
-    passed their epochs. Steps that move the log start say so in `new_log_start_offset`: it moves
-    there before anything is deleted.
+    A setting that `configs` lacks is no limit. `log_start_offsets` raises log starts as DeleteRecords does.
+    `lineages` has, for partitions without a log, the entries of the newest finished segment's leader-epoch
+    index; retention.bytes deletes nothing of them. With `cluster`, its leaders replace `logs` and `lineages`.
 
-    Raises SafetyRefusal when the clock is more than five minutes behind the newest event, and UsageError
-    for a log start that no partition has or that lies above the high watermark.
+    Segments wholly below the log start whose epochs are all older than the checkpoint's first entry are
+    deleted, too. `unreferenced_epochs` also deletes such segments that end above the log start; `off_lineage`
+    deletes both, and the segments that diverged, once the log start has passed their epochs. A step that
+    moves the log start has the detail `new_log_start_offset`; the log start moves before the deletion.
+
+    SafetyRefusal if the clock is more than five minutes behind the newest event. UsageError for a log start
+    of an unknown partition or above the high watermark.
     """
     topics = CurrentTopics.of(logs) if cluster is None else cluster.topics
     replicas = newest_replicas(logs) if cluster is None else {}
     ends = {key: log.high_watermark for key, log in replicas.items()}
     if cluster is not None:
         ends = {key: view.log_end_offset for key, view in cluster.views.items()}
-    request = _Request(
+    inputs = _Inputs(
         state=state,
         logs=replicas,
         topics=topics,
@@ -89,19 +91,19 @@ def plan_retention(
         off_lineage=off_lineage,
         unreferenced_epochs=unreferenced_epochs,
     )
-    decided = _Decided()
+    decisions = _Decisions()
     for part in state:
-        _decide(request, part, decided)
+        _decide(inputs, part, decisions)
     return Plan(
-        command="sweep", steps=tuple(decided.steps), read=dict(state.read), skipped=tuple(decided.skipped)
+        command="sweep", steps=tuple(decisions.steps), read=dict(state.read), skipped=tuple(decisions.skipped)
     )
 
 
 def check_not_ahead(state: TierState, now_ms: int, *, clock_ms: int) -> None:
-    """SafetyRefusal when `now_ms` is over five minutes ahead of the clock and of every event.
+    """Raise SafetyRefusal if `now_ms` is more than five minutes ahead of both the clock and every event.
 
-    As of a time that has not come yet, what is alive now has expired. Where events are later than the
-    clock, it is the clock that is wrong.
+    A decision as of a future time would delete segments that have not expired. If an event is later than
+    the clock, the clock is taken to be wrong.
     """
     if now_ms <= clock_ms + CLOCK_SKEW_MS_MAX:
         return
@@ -110,14 +112,14 @@ def check_not_ahead(state: TierState, now_ms: int, *, clock_ms: int) -> None:
     if now_ms > latest_ms + CLOCK_SKEW_MS_MAX:
         ahead_s = (now_ms - max(clock_ms, latest_ms)) // 1000
         raise SafetyRefusal(
-            f"decided as of {now_ms}, {ahead_s} s ahead of the clock and of the newest event: what is to be "
-            "kept would expire",
+            f"the plan was decided as of {now_ms}, {ahead_s} s ahead of the clock and of the newest event: "
+            "segments that have not expired would be deleted",
             hint="leave --now out; without --apply a plan may look ahead",
         )
 
 
 def decided_as_of_ms(plan: Plan) -> int:
-    """The latest time that a kept plan's steps were decided as of; 0 when none was by time."""
+    """Return the latest time as of which retention.ms decided a step of a saved plan; 0 if there is none."""
     steps = (step.details for step in plan.steps if step.details.get("breach") == topic.RETENTION_MS.name)
     times = ((details.get("cutoff_ms"), details.get("retention_ms")) for details in steps)
     return max(
@@ -136,7 +138,7 @@ def _resolve(
     topics: CurrentTopics,
     wanted: Mapping[TopicPartition, int],
 ) -> dict[PartitionKey, int]:
-    """Log starts by topic id: a name may have meant several topics in its life."""
+    """Return the log starts by topic id and number, since several topics may have had the same name."""
     known = {part.topic_id_partition for part in state if part.delete_state is None}
     known |= {log.topic_id_partition for log in logs.values()}
     resolved: dict[PartitionKey, int] = {}
@@ -144,8 +146,8 @@ def _resolve(
         meant = [p for p in known if p.topic_partition == named and topics.why_not_current(p) is None]
         if len(meant) != 1:
             raise UsageError(
-                f"--log-start-offset {named}: {len(meant)} partitions of that name",
-                hint="name one that the metadata know; --log-dir tells a topic from its predecessors",
+                f"--log-start-offset {named}: {len(meant)} known partitions have this name",
+                hint="name a partition that the metadata have; with --log-dir, deleted topics do not count",
             )
         end = ends.get(meant[0].key)
         if end is not None and offset > end:
@@ -154,72 +156,72 @@ def _resolve(
     return resolved
 
 
-def _decide(request: _Request, part: PartitionState, decided: _Decided) -> None:
+def _decide(inputs: _Inputs, part: PartitionState, decisions: _Decisions) -> None:
     partition = part.topic_id_partition
     if len(part.cache) == 0:
         return
-    reason = why_unknown(request.state, part) or request.topics.why_not_current(partition)
-    reason = reason or why_never_tiered(partition.topic, request.configs)
-    if request.cluster is not None:
-        reason = reason or request.cluster.why_unseen(partition)
+    reason = why_unknown(inputs.state, part) or inputs.topics.why_not_current(partition)
+    reason = reason or why_never_tiered(partition.topic, inputs.configs)
+    if inputs.cluster is not None:
+        reason = reason or inputs.cluster.why_unseen(partition)
     if reason:
-        decided.skipped.append(Skip.of(partition, reason))
+        decisions.skipped.append(Skip.of(partition, reason))
         return
-    view = _view(request, part)
-    _check_clock(view, request.now_ms)
+    view = _view(inputs, part)
+    _check_clock(view, inputs.now_ms)
     steps = resume_deletions(view)
     notes: Sequence[str]
-    why_not = _why_not_judged(part, view)
+    why_not = _why_no_lineage(part, view)
     if why_not:
         notes = (why_not,)
     else:
-        found, notes = _expired(request, view)
+        found, notes = _expired(inputs, view)
         steps += found
-    decided.steps += steps
-    decided.skipped += [Skip.of(partition, note) for note in notes]
+    decisions.steps += steps
+    decisions.skipped += [Skip.of(partition, note) for note in notes]
 
 
-def _view(request: _Request, part: PartitionState) -> View:
+def _view(inputs: _Inputs, part: PartitionState) -> PartitionView:
     key = part.topic_id_partition.key
-    if request.cluster is not None:
-        return request.cluster.views[key].raised_to(request.log_starts.get(key, 0))
-    log = request.logs.get(key)
-    view = view_of_log(part, log) if log else view_of_tier(part, request.lineages.get(key, ()))
-    return view.raised_to(request.log_starts.get(key, 0))
+    if inputs.cluster is not None:
+        return inputs.cluster.views[key].raised_to(inputs.log_starts.get(key, 0))
+    log = inputs.logs.get(key)
+    view = view_of_log(part, log) if log else view_of_tier(part, inputs.lineages.get(key, ()))
+    return view.raised_to(inputs.log_starts.get(key, 0))
 
 
-def _check_clock(view: View, now_ms: int) -> None:
+def _check_clock(view: PartitionView, now_ms: int) -> None:
     newest_ms = max((segment.event_timestamp_ms for segment in view.segments), default=0)
     if newest_ms > now_ms + CLOCK_SKEW_MS_MAX:
         raise SafetyRefusal(
-            f"the clock says {now_ms}, but {view.partition} has an event of {newest_ms}, "
+            f"the clock is at {now_ms}, but {view.partition} has an event of {newest_ms}, "
             f"{(newest_ms - now_ms) // 1000} s later",
             hint="set the clock, or decide as of a later time with --now",
         )
 
 
-def _why_not_judged(part: PartitionState, view: View) -> str | None:
-    """Why this lineage can't say which segments belong to it."""
+def _why_no_lineage(part: PartitionState, view: PartitionView) -> str | None:
+    """Return why the lineage does not decide which segments are current; None if it does."""
     if view.lineage.latest is None:
-        return "no leader epochs are known: nothing but begun deletions is decided"
+        return "no leader epochs are known, so only started deletions are resumed"
     return why_behind(part, view.lineage.latest.epoch)
 
 
-def _expired(request: _Request, view: View) -> tuple[list[Step], Sequence[str]]:
-    config = request.configs.get(view.partition.topic)
+def _expired(inputs: _Inputs, view: PartitionView) -> tuple[list[Step], Sequence[str]]:
+    config = inputs.configs.get(view.partition.topic)
     try:
-        expiry = expire(view, config or TopicConfig(), request.now_ms)
+        expiry = expire(view, config or TopicConfig(), inputs.now_ms)
     except RemoteResourceNotFound as e:
-        return [], (f"nothing expires: {e.message}",)
+        return [], (f"no segment expires: {e.message}",)
     steps = list(expiry.steps)
-    steps += orphan_steps(
+    steps += unreferenced_epoch_steps(
         view,
         expiry.log_start_offset,
         {step.segment_id for step in steps},
-        off_lineage=request.off_lineage,
-        unreferenced_epochs=request.unreferenced_epochs,
+        off_lineage=inputs.off_lineage,
+        unreferenced_epochs=inputs.unreferenced_epochs,
     )
     notes = list(expiry.notes)
     if config is None:
-        notes.append("no settings are known for this topic: neither time nor size expires anything")
+        notes.append("no settings are known for this topic, so no segment expires by time or size")
     return steps, notes

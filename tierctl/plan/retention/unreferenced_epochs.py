@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterator
 
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
-from tierctl.plan.retention.partition_view import FINISHED, View
+from tierctl.plan.retention.partition_view import FINISHED, PartitionView
 from tierctl.plan.steps import Step, delete_step
 
 
-def orphan_steps(
-    view: View,
+def unreferenced_epoch_steps(
+    view: PartitionView,
     log_start_offset: int,
     taken: Collection[Uuid | None],
     *,
@@ -32,7 +32,7 @@ def orphan_steps(
     if earliest is None:
         return []
     steps = []
-    for segment, breach in _orphans(view, earliest.epoch):
+    for segment, breach in _unreferenced(view, earliest.epoch):
         is_wanted = off_lineage or (
             breach == "unreferenced_epochs" and (unreferenced_epochs or segment.end_offset < log_start_offset)
         )
@@ -43,15 +43,15 @@ def orphan_steps(
         if log_start_offset > view.known_log_start_offset:
             # The epochs leave the checkpoint only when the log starts there.
             facts["new_log_start_offset"] = log_start_offset
-        reason = f"{_WORDS[breach]}: its epochs are older than {earliest.epoch}, the log's earliest"
+        reason = f"{_REASONS[breach]}: its epochs are older than {earliest.epoch}, the log's earliest"
         steps.append(delete_step(segment, reason, **facts))
     return sorted(steps, key=lambda s: (s.start_offset or 0, s.segment_id or ""))
 
 
-_WORDS = {"off_lineage": "off the lineage", "unreferenced_epochs": "of unreferenced epochs"}
+_REASONS = {"off_lineage": "off the lineage", "unreferenced_epochs": "of unreferenced epochs"}
 
 
-def _orphans(view: View, earliest_epoch: int) -> Iterator[tuple[RemoteLogSegmentMetadata, str]]:
+def _unreferenced(view: PartitionView, earliest_epoch: int) -> Iterator[tuple[RemoteLogSegmentMetadata, str]]:
     known = view.lineage.earliest
     for segment in view.segments:
         newest = max(epoch for epoch, _ in segment.segment_leader_epochs)
