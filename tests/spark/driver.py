@@ -3,7 +3,7 @@
 import json
 import os
 
-from tierctl.spark.session.session import opened_session
+from tierctl.spark.session.open import opened_session
 from tierctl.spark.session.settings import SparkSettings
 
 from tests.spark.clusters import serve

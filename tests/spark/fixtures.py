@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from tierctl.spark.session.session import opened_session
+from tierctl.spark.session.open import opened_session
 from tierctl.spark.session.settings import SparkSettings
 
 from tests.spark.clusters import (

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tierctl.metadata.parallel_fold import BulkFold
     from tierctl.metadata.topic import IfMissing, MetadataTopic
     from tierctl.spark.executors.transport import Executors
-    from tierctl.spark.session.session import Session
+    from tierctl.spark.session.open import Session
     from tierctl.storage import RemoteStorageManager, TierSpec
     from tierctl.storage.retry import RetrySettings
 
@@ -253,7 +253,7 @@ class Context:
         if self.spark_settings is None:
             raise UsageError("this needs Spark", hint="add --engine spark")
         if self._spark is None:
-            from tierctl.spark.session.session import opened_session
+            from tierctl.spark.session.open import opened_session
 
             self._spark = self._open.enter_context(opened_session(self.spark_settings, say=_say))
         return self._spark

@@ -11,8 +11,8 @@ from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.pipeline import run as pipeline_run
-from tierctl.pipeline.cost import MEASURED_BY, MEASURED_ON, Cluster, predictions
 from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
+from tierctl.pipeline.predictions import MEASURED_BY, MEASURED_ON, Cluster, predictions
 from tierctl.pipeline.run import Pipeline, run_here, run_on
 from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.storage import store_uri

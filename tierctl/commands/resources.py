@@ -41,7 +41,7 @@ from tierctl.storage.retry import RetrySettings
 
 if TYPE_CHECKING:
     from tierctl.spark.executors.transport import Executors
-    from tierctl.spark.session.session import Session
+    from tierctl.spark.session.open import Session
 
 
 class _Closable(Protocol):
@@ -244,7 +244,7 @@ class Resources:
         """
         if not self.is_on_spark:
             raise UsageError("this needs Spark", hint="add --engine spark")
-        from tierctl.spark.session.session import opened_session
+        from tierctl.spark.session.open import opened_session
 
         request = self.request
         settings = SparkSettings.of(

@@ -1,4 +1,4 @@
-"""The metadata topic as tables: tasks that read new events, the tables they write, and following the topic.
+"""The metadata topic as tables of Parquet: the driver and tasks of a run, the tables, and their warehouse.
 
-Runs on the local process or on Spark executors.
+Other packages use `run.Pipeline`, `follow` and `predictions`; it runs in this process or on executors.
 """

@@ -1,8 +1,10 @@
-"""`tierctl pipeline run --follow`: a commit for each micro-batch, until somebody stops it.
+"""Follow the metadata topic: `pipeline run --follow` makes a commit for each micro-batch until it is stopped.
 
-What was read is in the warehouse's commits, so the stream's own checkpoint is thrown away with it: a new one
-begins where the last commit ends. A batch that was begun is finished before the stream stops.
+The warehouse's commits record the offsets read, so the stream's checkpoint is temporary: a new stream begins
+where the last commit ends. A batch that has begun is finished before the stream stops.
 """
+
+from __future__ import annotations
 
 import json
 import tempfile
@@ -21,35 +23,41 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-Told = Callable[[Progress], None]
+OnCommit = Callable[[Progress], None]
 _POLL_S = 0.5
 
 
-def follow_here(run: PipelineRun, told: Told, *, interval_s: float) -> None:
-    """Look for what is new every so often, for ever; `told` hears of each commit."""
+def follow_here(run: PipelineRun, on_commit: OnCommit, *, interval_s: float) -> None:
+    """Commit new events every `interval_s` without end; call `on_commit` for each commit."""
     while True:
-        _tell(run.step(), told)
+        _report(run.step(), on_commit)
         time.sleep(interval_s)
 
 
 def follow_on(
-    spark: "SparkSession", location: TopicLocation, run: PipelineRun, told: Told, *, interval_s: float
+    spark: SparkSession,
+    location: TopicLocation,
+    run: PipelineRun,
+    on_commit: OnCommit,
+    *,
+    interval_s: float,
 ) -> None:
-    """As `follow_here`, by a stream of Spark's. Raises what a step raises, and what Spark does.
+    """Commit new events as `follow_here` does, driven by a stream of Spark.
 
-    UsageError over Spark Connect: its server would call us back in a process that has no warehouse.
+    Raises the errors of a step and of Spark. Raises UsageError over Spark Connect, whose server would call
+    the batch function in a process that does not hold the warehouse.
     """
     refuse_connect("sc://" if "connect" in type(spark).__module__ else "")
-    # What was written while nobody followed is no micro-batch.
-    _tell(run.step(), told)
-    batches = _Batches(run, told)
+    # Events that were appended before the stream starts are in none of its micro-batches.
+    _report(run.step(), on_commit)
+    batches = _Batches(run, on_commit)
     with _started(spark, location, batches, interval_s) as query:
-        looked_s = time.monotonic()
+        checked_s = time.monotonic()
         while query.isActive and batches.error is None:
             time.sleep(_POLL_S)
-            if time.monotonic() - looked_s > interval_s:
-                batches.look_at_the_clock()
-                looked_s = time.monotonic()
+            if time.monotonic() - checked_s > interval_s:
+                batches.commit_due()
+                checked_s = time.monotonic()
     if batches.error is not None:
         raise batches.error
     error = query.exception()
@@ -58,7 +66,7 @@ def follow_on(
 
 
 def refuse_connect(master: str) -> None:
-    """UsageError for a master of Spark Connect."""
+    """Raise UsageError for a master of Spark Connect."""
     if master.startswith("sc://"):
         raise UsageError(
             "--follow does not go over Spark Connect",
@@ -66,51 +74,52 @@ def refuse_connect(master: str) -> None:
         )
 
 
-def _tell(done: Progress, told: Told) -> None:
+def _report(done: Progress, on_commit: OnCommit) -> None:
     if done.parts:
-        told(done)
+        on_commit(done)
 
 
 class _Batches:
-    """Takes micro-batches, each in a thread of the stream's; steps never run side by side."""
+    """Receives micro-batches on threads of the stream; only one step runs at a time."""
 
-    def __init__(self, run: PipelineRun, told: Told) -> None:
+    def __init__(self, run: PipelineRun, on_commit: OnCommit) -> None:
         self.run = run
-        self._told = told
-        self._one_at_a_time = threading.Lock()
+        self._on_commit = on_commit
+        self._lock = threading.Lock()
         self.stopping = False
         self.error: TierctlError | None = None
 
-    def take(self, ranges: "DataFrame", _batch: int) -> None:
-        """foreachBatch: commit exactly the batch's offsets, those left out that a commit has already."""
-        with self._one_at_a_time:
+    def commit_batch(self, ranges: DataFrame, _batch: int) -> None:
+        """Commit the offsets of a micro-batch, for `foreachBatch`; offsets already committed are skipped."""
+        with self._lock:
             if self.stopping or self.error is not None:
                 return
             found = ranges.collect()
             ends = {row["metadata_partition"]: row["end_offset"] for row in found}
             self._step(ends)
 
-    def look_at_the_clock(self) -> None:
-        """Commit what is other than it was although nothing was written."""
-        if self._one_at_a_time.acquire(blocking=False):
+    def commit_due(self) -> None:
+        """Commit rows that change as time passes, although no event was appended."""
+        if self._lock.acquire(blocking=False):
             try:
                 self._step({})
             finally:
-                self._one_at_a_time.release()
+                self._lock.release()
 
     def _step(self, ends: dict[int, int]) -> None:
         try:
-            _tell(self.run.step(ends), self._told)
+            _report(self.run.step(ends), self._on_commit)
         except TierctlError as e:
-            # Spark would make text of it.
+            # Kept here, because Spark would convert the exception into text.
             self.error = e
 
 
 @contextmanager
 def _started(
-    spark: "SparkSession", location: TopicLocation, batches: _Batches, interval_s: float
-) -> "Iterator[StreamingQuery]":
-    from tierctl.pipeline.stream import ranges_stream
+    spark: SparkSession, location: TopicLocation, batches: _Batches, interval_s: float
+) -> Iterator[StreamingQuery]:
+    # Imported late: the source needs PySpark, and following in this process does not.
+    from tierctl.pipeline.ranges_source import ranges_stream
 
     ends = {str(number): part.end for number, part in batches.run.latest.parts.items()}
     options = {"metadata": location.uri, "starting_offsets": json.dumps(ends)}
@@ -119,7 +128,7 @@ def _started(
     with tempfile.TemporaryDirectory(prefix="tierctl-stream-") as checkpoint:
         query = (
             ranges_stream(spark, options)
-            .writeStream.foreachBatch(batches.take)
+            .writeStream.foreachBatch(batches.commit_batch)
             .trigger(processingTime=f"{interval_s} seconds")
             .option("checkpointLocation", Path(checkpoint).as_uri())
             .start()

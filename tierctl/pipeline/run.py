@@ -1,11 +1,13 @@
-"""The pipeline's driver: which metadata partitions have something new, and their commit.
+"""The driver of the pipeline: finds metadata partitions with new events, runs their tasks, makes the commit.
 
-    with open_pipeline(pipeline) as run:
+    with pipeline.opened() as run:
         done = run.step()
 
-The driver reads no event. Tasks do, one a metadata partition, here or on executors; what they did counts
-once the driver has made the commit.
+Only tasks read events, one task per metadata partition, in this process or on executors. Their results are
+valid once the driver has made the commit.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -19,32 +21,32 @@ import tierctl
 from tierctl.errors import RemoteStorageError
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
+from tierctl.pipeline.partition_task import Task, do_task
 from tierctl.pipeline.tables import SCHEMAS
-from tierctl.pipeline.task import Task, do_task
 from tierctl.pipeline.warehouse.base import Commit, PartState, Warehouse
-from tierctl.pipeline.warehouse.ledger import Effect, Ledger, unobserved
+from tierctl.pipeline.warehouse.ledger import Effect, Ledger, no_op
 from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.spark.executors.transport import Executors
 
 LEAST_EVENTS = 20_000
-"""Of fewer, several metadata partitions make one task: starting it takes as long."""
+"""The number of events that are processed in the time that a task takes to start."""
 
 
 class RunTasks(Protocol):
-    """Does tasks, somewhere; what came of each, in their order."""
+    """Runs tasks and yields their results, in the order of the tasks."""
 
     def __call__(self, tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-        """Raises what a task raised."""
+        """Yield the results; raise the error of a task."""
         ...
 
 
 def run_here(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
-    """RunTasks of engine=local: one after the other."""
+    """Implement `RunTasks` in this process: one task after the other."""
     return map(do_task, tasks)
 
 
 def run_on(executors: Executors) -> RunTasks:
-    """RunTasks on executors; no event travels, and nothing is shuffled but the tasks."""
+    """Return RunTasks on executors; no events are sent to or from the driver."""
 
     def run(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
         return executors.run(do_task, tasks, cost=_offsets, min_task_cost=LEAST_EVENTS)
@@ -58,7 +60,7 @@ def _offsets(task: Task) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a step came to: the last commit, and what is new in it; nothing when `parts` is 0."""
+    """The number of the last commit, and what the step added to it; nothing if `parts` is 0."""
 
     commit: int
     offsets: int = 0
@@ -68,19 +70,23 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """From which metadata topic to which warehouse, how, and by which clock."""
+    """The metadata topic, the warehouse, and the clock and tasks of a run.
+
+    `effect` is called before each change of the warehouse.
+    """
 
     location: TopicLocation
     warehouse: WarehouseSpec
     clock_ms: Callable[[], int]
     run_tasks: RunTasks = run_here
-    effect: Effect = unobserved
+    effect: Effect = no_op
 
     @contextmanager
-    def opened(self) -> "Iterator[PipelineRun]":
-        """The warehouse, held for the block, with its last commit shown.
+    def opened(self) -> Iterator[PipelineRun]:
+        """Hold the warehouse during the block; its tables first show its last commit.
 
-        LockedError when another pipeline has it; SafetyRefusal when it is another topic's; UsageError.
+        Raise LockedError if another pipeline holds it, SafetyRefusal if it is of another topic, and
+        UsageError if the place has other content.
         """
         warehouse = self.warehouse.open()
         with closing(open_topic(self.location)) as topic, warehouse.held():
@@ -95,7 +101,7 @@ class Pipeline:
 
 
 class PipelineRun:
-    """A warehouse in hand; `latest` is its last commit."""
+    """A run that holds the warehouse; `latest` is its last commit."""
 
     def __init__(
         self, pipeline: Pipeline, topic: MetadataTopic, warehouse: Warehouse, ledger: Ledger, latest: Commit
@@ -107,9 +113,9 @@ class PipelineRun:
         self.latest = latest
 
     def step(self, up_to: Mapping[int, int] | None = None) -> Progress:
-        """Read on to the topic's end, or to `up_to` by metadata partition, and commit what is new.
+        """Commit the events up to the topic's end, or up to the offset in `up_to` of each metadata partition.
 
-        Raises what reading raises, RemoteStorageError and LockedError; then nothing of it counts.
+        Raises errors of reading, RemoteStorageError and LockedError; the last commit is then unchanged.
         """
         now_ms = self._pipeline.clock_ms()
         tasks = self._tasks(now_ms, up_to)
@@ -146,7 +152,7 @@ class PipelineRun:
             goal = end if up_to is None else min(up_to.get(number, 0), end)
             if since is not None:
                 goal = max(goal, min(since.end, end))
-            if goal if since is None else _has_news(since, begins[number], goal, now_ms):
+            if goal if since is None else _has_changed(since, begins[number], goal, now_ms):
                 tasks.append(self._task(number, begins[number], goal, since, now_ms))
         return tasks
 
@@ -165,7 +171,7 @@ class PipelineRun:
         )
 
     def _require_files(self, commit: Commit) -> None:
-        """That this process sees what the tasks stored."""
+        """Raise RemoteStorageError if this process does not see the files that the tasks stored."""
         keys = sorted(commit.keys())
         missing = sorted(set(keys) - self._warehouse.sizes_bytes(keys).keys()) if keys else []
         if missing:
@@ -175,15 +181,15 @@ class PipelineRun:
             )
 
 
-def _has_news(since: PartState, begin: int, goal: int, now_ms: int) -> bool:
+def _has_changed(since: PartState, begin: int, goal: int, now_ms: int) -> bool:
     is_due = since.due_ms is not None and since.due_ms <= now_ms
-    # A log that was cut is told of once for each place where it ends.
-    is_cut = goal < since.end and since.cut_at != goal
-    return goal > since.end or begin > since.end or is_cut or is_due
+    # A truncated log is reported once for each offset where it ends.
+    is_truncated = goal < since.end and since.cut_at != goal
+    return goal > since.end or begin > since.end or is_truncated or is_due
 
 
 def empty_tables() -> dict[str, bytes]:
-    """A Parquet file without rows of each table."""
+    """Return a Parquet file without rows for each table."""
     files = {}
     for name, schema in SCHEMAS.items():
         sink = pa.BufferOutputStream()

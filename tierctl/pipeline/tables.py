@@ -1,4 +1,4 @@
-"""The pipeline's tables of a folded metadata partition, as Arrow, by columns."""
+"""The columns of the pipeline's tables, and their rows for a folded metadata partition as Arrow batches."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -11,8 +11,8 @@ from tierctl.model import RemoteLogSegmentState
 from tierctl.read.partitions import ReadablePartition
 from tierctl.read.replicas import lineage_from_segments
 from tierctl.report.formatters.text import id_text
-from tierctl.spark.sources.metadata_rows import EPOCH
-from tierctl.spark.sources.metadata_rows import SCHEMA as EVENT_SCHEMA
+from tierctl.spark.sources.metadata.rows import EPOCH
+from tierctl.spark.sources.metadata.rows import SCHEMA as EVENT_SCHEMA
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import segments_in_lineage
 from tierctl.state.live_segments import EpochPairs, LiveSegments
@@ -50,7 +50,7 @@ SEGMENTS: Final = pa.schema(
         ("metadata_partition", pa.int32()),
     ]
 )
-"""A row for each segment that is not yet deleted; `leader_epoch` is that of the KIP's own dialect."""
+"""The table of segments that are not deleted; only events of the KIP's own dialect have `leader_epoch`."""
 
 PARTITIONS: Final = pa.schema(
     [
@@ -74,13 +74,14 @@ PARTITIONS: Final = pa.schema(
         ("last_event_offset", pa.int64()),
     ]
 )
-"""A row for each user partition that was ever spoken of.
+"""The table of user partitions that have any metadata event.
 
-`remote_log_size_bytes` is of segments in COPY_SEGMENT_FINISHED; by epoch it is KIP-852's: of all segments
-listed for the epoch. `remote_log_start_offset` is the lowest offset that can be read in the current lineage.
-`highest_offset` is the highest ever copied, of deleted segments too. `copy_segment_started` and its like
-count segments by state; those that are so for over a day are `dangling_copies` and `stuck_deletes`.
-`event_timestamp_ms` is the latest of the segments', `last_event_offset` the partition's last in the metadata.
+`remote_log_size_bytes` counts segments in COPY_SEGMENT_FINISHED; the sizes by epoch count all segments listed
+for the epoch, as KIP-852 does. `remote_log_start_offset` is the lowest readable offset in the current
+lineage. `highest_offset` is the highest offset ever copied, in deleted segments as well.
+`copy_segment_started` and similar columns count segments by state; `dangling_copies` and `stuck_deletes`
+count those unfinished for over a day. `event_timestamp_ms` is the latest of the segments. `last_event_offset`
+is the metadata offset of the partition's last event.
 """
 
 ANOMALIES: Final = pa.schema(
@@ -98,7 +99,7 @@ ANOMALIES: Final = pa.schema(
         ("metadata_partition", pa.int32()),
     ]
 )
-"""What `tierctl verify` finds in metadata alone, in its words."""
+"""The table of findings of `tierctl verify` that need only metadata."""
 
 SCHEMAS: Final = {
     "events": EVENT_SCHEMA,
@@ -110,11 +111,11 @@ Int64s = npt.NDArray[np.int64]
 
 
 def _nothing(_error: object) -> None:
-    """Whoever looks at no index meets no broken one."""
+    """Report no index problems: the check reads no index."""
 
 
 class PartitionTables:
-    """The tables' rows of one user partition, as of `now_ms`."""
+    """The rows of one user partition in all tables, as of `now_ms`."""
 
     def __init__(self, part: PartitionState, now_ms: int) -> None:
         self._part = part
@@ -125,7 +126,7 @@ class PartitionTables:
 
     @property
     def due_ms(self) -> int | None:
-        """When a copy or a deletion that is under way will have taken too long; None for never."""
+        """Return when an unfinished copy or deletion will count as dangling or stuck; None without any."""
         times = self._unfinished_since()
         recent = times[self._now_ms - times <= DANGLING_AFTER_MS]
         return int(recent.min()) + DANGLING_AFTER_MS + 1 if len(recent) else None
@@ -135,7 +136,7 @@ class PartitionTables:
         return times
 
     def segments(self) -> pa.RecordBatch:
-        """Rows of SEGMENTS."""
+        """Return the rows of SEGMENTS."""
         live, count = self._live, len(self._live)
         flags, writers = live.column("flags"), live.column("writers")
         kip405 = (flags & KIP405) != 0
@@ -171,7 +172,7 @@ class PartitionTables:
         return {name: pa.repeat(value, count) for name, value in facts.items()}
 
     def partition(self) -> dict[str, Any]:
-        """A row of PARTITIONS."""
+        """Return the row of PARTITIONS."""
         live, part, whose = self._live, self._part, self._part.topic_id_partition
         states, sizes = live.states, live.column("sizes").astype(np.int64)
         counts = np.bincount(states, minlength=len(STATES))
@@ -211,7 +212,7 @@ class PartitionTables:
         return None if first is None else first.from_offset
 
     def findings(self) -> Iterator[Finding]:
-        """What is wrong with the partition."""
+        """Yield the findings of the partition."""
         whose, cache = self._part.topic_id_partition, self._part.cache
         yield from check_partition_delete(self._part)
         if not self._in_order:
@@ -226,7 +227,7 @@ class PartitionTables:
 
 
 class MetadataPartitionTables:
-    """The tables' rows of one metadata partition: all user partitions in `state`, one after the other."""
+    """The rows of one metadata partition in all tables: those of all user partitions in `state`."""
 
     def __init__(self, state: TierState, metadata_partition: int, now_ms: int) -> None:
         self._state = state
@@ -235,19 +236,19 @@ class MetadataPartitionTables:
 
     @property
     def due_ms(self) -> int | None:
-        """When the rows will be others although nothing was written; None for never."""
+        """Return when rows will change without a new event; None for never."""
         return min((due for part in self._parts if (due := part.due_ms) is not None), default=None)
 
     def segments(self) -> Iterator[pa.RecordBatch]:
-        """Batches of SEGMENTS."""
+        """Yield batches of SEGMENTS."""
         return (part.segments() for part in self._parts)
 
     def partitions(self) -> pa.RecordBatch:
-        """A batch of PARTITIONS."""
+        """Return a batch of PARTITIONS."""
         return pa.RecordBatch.from_pylist([part.partition() for part in self._parts], schema=PARTITIONS)
 
     def anomalies(self, was_deleted: WasDeleted) -> pa.RecordBatch:
-        """A batch of ANOMALIES."""
+        """Return a batch of ANOMALIES; `was_deleted` tells whether a segment id was deleted before."""
         found = [*check_events(self._state, was_deleted)]
         for part in self._parts:
             found += part.findings()

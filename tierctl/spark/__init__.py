@@ -1,7 +1,9 @@
-"""tierctl on Apache Spark: data sources, bulk work on executors, the pipeline of tables.
+"""tierctl on Apache Spark: sessions, work on executors, and data sources written in Python.
 
-Everything that decides is the same code as without Spark; here it is cut into tasks.
+Other packages use `register`. The code that makes decisions is the same as without Spark.
 """
+
+from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
@@ -9,12 +11,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def register(spark: "SparkSession") -> None:
-    """Make the formats `remote_log_metadata` and `remote_log` known to a session, on Spark Connect as well.
+def register(spark: SparkSession) -> None:
+    """Register the formats `remote_log_metadata` and `remote_log` with a session, of Spark Connect as well.
 
-    The workers' Python must have tierctl: installed, or sent before this is called. Switches on
+    The Python workers need tierctl: installed there, or sent before this call. The call sets
     spark.sql.python.filterPushdown.enabled.
     """
+    # Imported late: the sources need PySpark, and `tierctl --help` does not.
     from tierctl.spark.sources.registration import register_sources
 
     register_sources(spark)

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tierctl.errors import EngineError, TierctlError, UsageError
+from tierctl.spark import session as spark_session
 from tierctl.spark.executors.jobs import collect
 from tierctl.spark.executors.progress import TaskCount, watched
 from tierctl.spark.session.failures import cause, engine_error
-from tierctl.spark.session.reachability import require_answer
-from tierctl.spark.session.session import open_session, opened_session
+from tierctl.spark.session.open import opened_session
+from tierctl.spark.session.reachability import require_reachable
 from tierctl.spark.session.settings import SparkSettings
 
 from tests.cli.shell import environment, tierctl
@@ -32,10 +33,8 @@ if TYPE_CHECKING:
 RUN = """
 import signal, sys
 from tests.spark.clusters import SMALL
-from tierctl.spark import jvm
-from tierctl.spark.session import opened_session
-from tierctl.spark.settings import SparkSettings
-from tests.spark.test_session import python_of
+from tierctl.spark.session import SparkSettings, jvm, opened_session
+from tests.spark.session.test_session import python_of
 settings = SparkSettings(master="local[1]", conf=SMALL, verbose=sys.argv[1] == "loud")
 with opened_session(settings) as session:
     print(jvm._started[0]._process.pid, python_of(session), signal.getsignal(signal.SIGINT).__name__)
@@ -114,8 +113,7 @@ def fake_java(folder: Path, text: str) -> Path:
 
 OPEN = """
 from tierctl.errors import TierctlError
-from tierctl.spark.session import open_session
-from tierctl.spark.settings import SparkSettings
+from tierctl.spark.session import SparkSettings, open_session
 try:
     open_session(SparkSettings(master="local[1]"))
 except TierctlError as e:
@@ -158,8 +156,9 @@ def test_a_java_that_can_not_run_spark(said: str | None, expected: str, tmp_path
 
 def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+    monkeypatch.delitem(sys.modules, "tierctl.spark.session.open")
     with pytest.raises(UsageError, match="PySpark is not installed") as caught:
-        open_session(SparkSettings(master="local[2]"))
+        spark_session.open_session(SparkSettings(master="local[2]"))
     assert caught.value.hint == "pip install 'tierctl[spark]'"
 
 
@@ -168,18 +167,18 @@ def test_nobody_at_the_master(scheme: str, tmp_path: Path) -> None:
     port = free_port()
     begun = time.monotonic()
     with pytest.raises(EngineError, match=f"answers at 127.0.0.1:{port}: Connection refused"):
-        require_answer(f"{scheme}://127.0.0.1:{port}")
+        require_reachable(f"{scheme}://127.0.0.1:{port}")
     with pytest.raises(UsageError, match="has no host"):
-        require_answer(f"{scheme}://")
+        require_reachable(f"{scheme}://")
     assert time.monotonic() - begun < 5
     for master in ("local[2]", "yarn", "k8s://https://h", None):
-        require_answer(master)
+        require_reachable(master)
 
 
 SILENT = """
 import sys
 from tierctl.errors import TierctlError
-from tierctl.spark import session
+from tierctl.spark.session import open as session
 session.CONNECT_TIMEOUT_S = 2
 try:
     session.open_session(session.SparkSettings(master=sys.argv[1]))

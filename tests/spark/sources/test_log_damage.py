@@ -9,9 +9,9 @@ import pytest
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.spark import register
-from tierctl.spark.sources.log_options import LogOptions
-from tierctl.spark.sources.log_plan import plan_tasks
-from tierctl.spark.sources.log_rows import rows_of, schema_of
+from tierctl.spark.sources.log.options import LogOptions
+from tierctl.spark.sources.log.plan import plan_tasks
+from tierctl.spark.sources.log.rows import rows_of, schema_of
 from tierctl.spark.sources.predicates import Predicate
 
 from tests.read.test_damage import flip, heads

@@ -12,9 +12,9 @@ import pytest
 from tierctl.errors import UsageError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.spark import register
-from tierctl.spark.sources.log_options import LogOptions
-from tierctl.spark.sources.log_plan import plan_tasks
-from tierctl.spark.sources.log_rows import SCHEMA, rows_of
+from tierctl.spark.sources.log.options import LogOptions
+from tierctl.spark.sources.log.plan import plan_tasks
+from tierctl.spark.sources.log.rows import SCHEMA, rows_of
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.pushed_window import Window
 

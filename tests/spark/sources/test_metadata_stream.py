@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 import tierctl.spark
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.spark.sources.stream_progress import EARLIEST, LATEST, Progress, TopicNow
+from tierctl.spark.sources.metadata.stream_offsets import EARLIEST, LATEST, StreamOffsets, TopicNow
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import started
@@ -104,8 +104,8 @@ def test_records_deleted_before_they_were_read_are_an_error(stream: Stream) -> N
 NOW = TopicNow("id", {0: 2, 1: 0, 2: 0}, {0: 12, 1: 3, 2: 0})
 
 
-def at(**offsets: int) -> Progress:
-    return Progress("id", {int(name[1:]): offset for name, offset in offsets.items()})
+def at(**offsets: int) -> StreamOffsets:
+    return StreamOffsets("id", {int(name[1:]): offset for name, offset in offsets.items()})
 
 
 @pytest.mark.parametrize(
@@ -138,21 +138,26 @@ def test_what_came_later_is_for_the_next_run() -> None:
         (at(p1=5), at(p1=3), ["partition 1 ends at 3, 5 was there"], {}),
         (at(p7=1), at(p7=3), ["partition 7 is not there"], {}),
         (at(p7=3), at(p7=3), [], {}),
-        (Progress("old", {1: 2}), at(p1=3), ["the topic has id id, offsets are of old"], {1: (0, 3)}),
-        (Progress("old", {1: 2}), Progress("old", {1: 9}), ["the topic has id id, offsets are of old"], {}),
-        (Progress(None, {1: 2}), Progress(None, {1: 3}), [], {1: (2, 3)}),
+        (StreamOffsets("old", {1: 2}), at(p1=3), ["the topic has id id, offsets are of old"], {1: (0, 3)}),
+        (
+            StreamOffsets("old", {1: 2}),
+            StreamOffsets("old", {1: 9}),
+            ["the topic has id id, offsets are of old"],
+            {},
+        ),
+        (StreamOffsets(None, {1: 2}), StreamOffsets(None, {1: 3}), [], {1: (2, 3)}),
     ],
 )
 def test_what_is_missing_is_told(
-    start: Progress, end: Progress, lost: list[str], ranges: dict[int, tuple[int, int]]
+    start: StreamOffsets, end: StreamOffsets, lost: list[str], ranges: dict[int, tuple[int, int]]
 ) -> None:
     assert list(NOW.lost(start, end)) == lost
     assert NOW.ranges(start, end) == ranges
-    assert Progress.of_json(start.to_json()) == start
+    assert StreamOffsets.from_json(start.to_json()) == start
 
 
 def test_a_topic_made_anew_is_begun_anew() -> None:
-    assert NOW.end(Progress("old", {0: 99, 5: 1})) == Progress("id", NOW.ends)
+    assert NOW.end(StreamOffsets("old", {0: 99, 5: 1})) == StreamOffsets("id", NOW.ends)
 
 
 def test_a_partition_that_is_gone_is_not_begun_anew_when_it_is_back() -> None:

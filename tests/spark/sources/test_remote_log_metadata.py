@@ -11,9 +11,9 @@ import tierctl.spark
 from pyspark.sql import DataFrame
 from tierctl.errors import UsageError
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.event_splits import plan_splits
-from tierctl.spark.sources.metadata_options import SourceOptions
-from tierctl.spark.sources.metadata_rows import SCHEMA
+from tierctl.spark.sources.metadata.splits import plan_splits
+from tierctl.spark.sources.metadata.options import MetadataOptions
+from tierctl.spark.sources.metadata.rows import SCHEMA
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.wire.metadata import encode
 
@@ -156,7 +156,7 @@ def test_conditions_leave_the_same_rows_with_less_work(
 )
 def test_options_that_make_no_sense_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(UsageError, match=message):
-        SourceOptions.of({"metadata": "file:///tmp"} | options)
+        MetadataOptions.of({"metadata": "file:///tmp"} | options)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, str], message
     ],
 )
 def test_a_topic_is_named_as_commands_name_it(given: str, uri: str) -> None:
-    assert SourceOptions.of({"metadata": given}).location.uri == uri
-    assert SourceOptions.of({"path": given}).location.uri == uri
+    assert MetadataOptions.of({"metadata": given}).location.uri == uri
+    assert MetadataOptions.of({"path": given}).location.uri == uri
 
 
 def test_options_narrow_as_conditions_do(mixed: Path, spark: "SparkSession") -> None:

@@ -1,4 +1,4 @@
-"""Storage of the pipeline's tables: a folder or an S3 bucket, with commits that readers see whole.
+"""Storage of the pipeline's tables in a folder or an S3 bucket, and the commits of the tables.
 
-Other packages open it with `WarehouseSpec`.
+Other packages use `open.WarehouseSpec`.
 """

@@ -1,14 +1,14 @@
-"""Where the pipeline keeps its tables: a folder, or a place in an S3 bucket.
+"""The layout of a warehouse in a folder or an S3 bucket, the format of its commits, and its protocol.
 
-    events/batch=N/part-P.parquet     appended to: the events that commit N read of metadata partition P
+    events/batch=N/part-P.parquet     appended: the events that commit N read from metadata partition P
     segments/ partitions/ anomalies/  part-P.parquet each, as of the last commit that is published
-    _commits/N.json                   what commit N is made of; made once, never replaced
-    _data/                            what commits refer to: folded state, and the tables' files
-    _published.json                   the commit that the tables are of, and the files of each table
+    _commits/N.json                   the content of commit N; created once, never replaced
+    _data/                            the files of commits: folded state, and files of tables
+    _published.json                   the commit that the tables show, and the files of each table
 
-Names that begin with `_` are tierctl's own, and Parquet readers pass over them. A run writes files of its own
-to `_data`, then makes the commit, then shows it in the tables, then notes so in `_published.json`. Killed
-before the commit it leaves files that nobody refers to; killed after it, the next run shows the commit first.
+Parquet readers ignore names that begin with `_`. A run writes new files to `_data`, then stores the commit,
+then shows it in the tables, and then writes `_published.json`. A run killed before the commit leaves files
+that no commit refers to; after a run killed later, the next run shows the commit first.
 """
 
 import json
@@ -27,68 +27,70 @@ COMMITS: Final = "_commits/"
 DATA: Final = "_data/"
 EVENTS: Final = "events"
 TABLES: Final = ("segments", "partitions", "anomalies")
-"""The tables that each commit replaces, file by metadata partition."""
+"""The tables that each commit replaces, with one file per metadata partition."""
 
 COMMITS_KEPT: Final = 20
 
 EMPTY: Final = -1
-"""Instead of a metadata partition: the file without rows that tells a table's columns while it has none."""
+"""The number, in place of a metadata partition, of the file without rows that an empty table has."""
 
 Files = Mapping[int, str]
 """Keys in `_data` by metadata partition."""
 
 
 class Warehouse(Protocol):
-    """A place of tables, and how one kind of place shows them."""
+    """Storage for the tables, in a folder or a bucket."""
 
     def held(self) -> AbstractContextManager[None]:
-        """Be the only pipeline here; LockedError when another run is."""
+        """Exclude other runs during the block; raise LockedError if another run holds the warehouse."""
         ...
 
     def put(self, key: str, source: Source) -> None:
-        """Store a whole file, durably."""
+        """Store a whole file durably."""
         ...
 
     def open(self, key: str) -> BinaryIO:
-        """A file's bytes; RemoteResourceNotFound."""
+        """Open a file for reading; raise RemoteResourceNotFound if it does not exist."""
         ...
 
     def create(self, key: str, body: bytes) -> bool:
-        """Store a small file that must not be there; whether it is now ours. LockedError when not held."""
+        """Store a small file that does not exist yet, and return True if this call created it.
+
+        Raise LockedError if this run no longer holds the warehouse.
+        """
         ...
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Every key that begins so; `prefix` is "" or ends with `/`."""
+        """Yield every key that begins with `prefix`, which is "" or ends with `/`."""
         ...
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Delete exactly these."""
+        """Delete exactly `keys`."""
         ...
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """The sizes of those of the keys that are there."""
+        """Return the sizes of the existing files among `keys`."""
         ...
 
     def show_batch(self, batch: int, files: Files) -> None:
-        """Let `events/batch=N/` have these files and no other; the same again changes nothing."""
+        """Make `files` the only files of `events/batch=N/`; a repeated call changes nothing."""
         ...
 
     def show_table(self, table: str, files: Files, shown: Files) -> None:
-        """Let the table have these files and no other; `shown` are those that it had so far.
+        """Make `files` the only files of the table; `shown` are its files so far.
 
-        LockedError when not held.
+        Raise LockedError if this run no longer holds the warehouse.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartState:
-    """How far a metadata partition is in the warehouse, and the files that say so.
+    """The state of a metadata partition in a commit.
 
-    `end` is the next offset to be read. `tables` has the key of each table's file, none where it has no rows.
-    `due_ms` is when its tables say something else although nothing was written, None for never. `cut_at` is
-    where the log ended when it was found shorter than what had been read. `batch` is the last commit that
-    changed it.
+    `end` is the next offset to read, and `batch` the last commit that changed the partition. `tables` has the
+    key of each table's file, without tables that have no rows. `due_ms` is the time at which rows change
+    without a new event, or None. `cut_at` is the log's end when it was found below `end`, otherwise None.
     """
 
     end: int
@@ -102,7 +104,7 @@ class PartState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """A commit whole: every metadata partition as of it, and its own events' files by metadata partition."""
+    """A commit: the state of every metadata partition, and the files of the commit's own events."""
 
     number: int = 0
     made_ms: int = 0
@@ -110,10 +112,10 @@ class Commit:
     parts: Mapping[int, PartState] = field(default_factory=dict)
     events: Mapping[int, str] = field(default_factory=dict)
     starts: Mapping[int, int] = field(default_factory=dict)
-    """First offset by metadata partition that this commit read."""
+    """The first offset that this commit read, by metadata partition."""
 
     def dumps(self) -> bytes:
-        """The file's bytes."""
+        """Return the bytes of the file."""
         raw = {
             "format": FORMAT,
             "number": self.number,
@@ -138,7 +140,7 @@ class Commit:
 
     @classmethod
     def loads(cls, data: bytes, source: str) -> Self:
-        """From `dumps`; CorruptInputError for anything else."""
+        """Parse the bytes that `dumps` returned; raise CorruptInputError for other bytes."""
         try:
             raw = json.loads(data)
             _require(raw["format"] == FORMAT, f"format {raw['format']}")
@@ -157,31 +159,31 @@ class Commit:
             ) from e
 
     def files(self, table: str) -> dict[int, str]:
-        """The table's files as of this commit."""
+        """Return the files of a table in this commit."""
         parts = sorted(self.parts.items())
         files = {number: part.tables[table] for number, part in parts if table in part.tables}
         return files or {EMPTY: empty_key(table)}
 
     def keys(self) -> set[str]:
-        """Everything in `_data` that this commit refers to."""
+        """Return the keys in `_data` that this commit refers to."""
         kept = {part.state for part in self.parts.values()} | set(self.events.values())
         return kept | {key for part in self.parts.values() for key in part.tables.values()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """The commit that the tables show, and every table's files: its names and what they were made of."""
+    """The number of the commit that the tables show, and the key of each file by metadata partition."""
 
     number: int = 0
     tables: Mapping[str, Files] = field(default_factory=dict)
 
     def dumps(self) -> bytes:
-        """The file's bytes."""
+        """Return the bytes of the file."""
         return (json.dumps({"format": FORMAT, "commit": self.number, "tables": self.tables}) + "\n").encode()
 
     @classmethod
     def loads(cls, data: bytes, source: str) -> Self:
-        """From `dumps`; CorruptInputError for anything else."""
+        """Parse the bytes that `dumps` returned; raise CorruptInputError for other bytes."""
         try:
             raw = json.loads(data)
             tables = {
@@ -199,12 +201,12 @@ class Published:
 
 
 def data_key(table: str, metadata_partition: int, number: int, attempt: str, suffix: str = "parquet") -> str:
-    """Where one attempt at commit `number` keeps a file; no other attempt writes there."""
+    """Return the key of a file of one attempt at commit `number`; no other attempt uses it."""
     return f"{DATA}{table}/part-{metadata_partition:05d}-{number}-{attempt}.{suffix}"
 
 
 def empty_key(table: str) -> str:
-    """A file of the table without rows."""
+    """Return the key of the table's file without rows."""
     return f"{DATA}empty/{table}.parquet"
 
 

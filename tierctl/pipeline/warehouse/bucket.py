@@ -1,8 +1,8 @@
 """A warehouse in an S3 bucket.
 
-A bucket has nothing that puts many files in the place of others in one step: each metadata partition's file
-is replaced whole, under the same name, so that none is ever seen twice or in part, and for a moment some are
-of the commit before. `_published.json` names files that nobody replaces.
+A bucket cannot replace several files in one step. Each metadata partition's file is replaced whole, under the
+same name, so that readers never see a file twice or in part, but for a moment some files are of the previous
+commit. The files in `_published.json` are never replaced.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ _LEASE: Final = "_lease.json"
 
 
 class BucketWarehouse:
-    """Tables below a place in an S3 bucket."""
+    """Tables below a prefix in an S3 bucket."""
 
     def __init__(self, store: ConditionalStore) -> None:
         self._store = store
@@ -26,44 +26,44 @@ class BucketWarehouse:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Warehouse.held, by a lease that is renewed while it is held."""
+        """Implement `Warehouse.held` by a lease, which is renewed during the block."""
         with ObjectLease(self._store, _LEASE, owner=Owner.of_this_run()) as self._lease:
             yield
 
     def put(self, key: str, source: Source) -> None:
-        """Warehouse.put."""
+        """Implement `Warehouse.put`."""
         self._store.put_all({key: source})
 
     def open(self, key: str) -> BinaryIO:
-        """Warehouse.open."""
+        """Implement `Warehouse.open`."""
         return self._store.open(key)
 
     def create(self, key: str, body: bytes) -> bool:
-        """Warehouse.create."""
+        """Implement `Warehouse.create`."""
         self._require_lease()
         if self._store.put_if(key, body, None) is not None:
             return True
-        # Ours, and only its answer was lost?
+        # The object may be ours, if only the response to the first attempt was lost.
         return self._store.open(key).read() == body
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Warehouse.keys, without the lease."""
+        """Implement `Warehouse.keys`, without the lease."""
         return (found.key for found in self._store.list_objects(prefix) if found.key != _LEASE)
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """Warehouse.sizes_bytes."""
+        """Implement `Warehouse.sizes_bytes`."""
         return self._store.sizes_bytes(keys)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Warehouse.delete."""
+        """Implement `Warehouse.delete`."""
         self._store.delete(keys)
 
     def show_batch(self, batch: int, files: Files) -> None:
-        """Warehouse.show_batch: file after file, each whole; a commit killed on the way is shown anew."""
+        """Implement `Warehouse.show_batch` file by file; after a crash the next run shows the batch again."""
         self._copy({f"{EVENTS}/batch={batch}/{_bucket_name(part)}": key for part, key in files.items()})
 
     def show_table(self, table: str, files: Files, shown: Files) -> None:
-        """Warehouse.show_table: each metadata partition's file is replaced whole, under the same name."""
+        """Implement `Warehouse.show_table`: each file is replaced whole, under the same name."""
         changed = {part: key for part, key in files.items() if shown.get(part) != key}
         self._copy({f"{table}/{_bucket_name(part)}": key for part, key in changed.items()})
         wanted = {f"{table}/{_bucket_name(part)}" for part in files}
@@ -86,5 +86,5 @@ class BucketWarehouse:
 
 
 def _bucket_name(metadata_partition: int) -> str:
-    """The file of a metadata partition in every table."""
+    """Return the name of a metadata partition's file, the same in every table."""
     return "part-empty.parquet" if metadata_partition == EMPTY else f"part-{metadata_partition:05d}.parquet"

@@ -1,7 +1,7 @@
 """A warehouse in a folder.
 
-A table's folder is exchanged for another in one step, so a table is seen as one commit has it; files that
-changed have new names: who listed the old ones may miss them, and never reads another's bytes.
+The folder of a table is exchanged for another in one step, so that readers see one commit. Changed files have
+new names: a reader that listed the old names may find them missing, but never reads other bytes.
 """
 
 import errno
@@ -31,22 +31,22 @@ class FolderWarehouse:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Warehouse.held, by flock."""
+        """Implement `Warehouse.held` by flock."""
         with translated(f"opening {self._root}"):
             self._fs.make_folder(self._root)
         with exclusive(self._root, LOCK):
             yield
 
     def put(self, key: str, source: Source) -> None:
-        """Warehouse.put."""
+        """Implement `Warehouse.put`."""
         self._store.put_all({key: source})
 
     def open(self, key: str) -> BinaryIO:
-        """Warehouse.open."""
+        """Implement `Warehouse.open`."""
         return self._store.open(key)
 
     def create(self, key: str, body: bytes) -> bool:
-        """Warehouse.create, by a link: it is there whole or not at all."""
+        """Implement `Warehouse.create` by a link, so that the file never exists in part."""
         path = self._root / key
         temp = self._root / f".commit{TEMP_SUFFIX}"
         with translated(f"writing {path}"):
@@ -61,22 +61,22 @@ class FolderWarehouse:
         return True
 
     def keys(self, prefix: str) -> Iterator[str]:
-        """Warehouse.keys, without hidden files."""
+        """Implement `Warehouse.keys`, without hidden files."""
         if (self._root / prefix).is_dir():
             for found in self._store.list_objects(prefix):
                 if not found.key.rpartition("/")[2].startswith("."):
                     yield found.key
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """Warehouse.sizes_bytes."""
+        """Implement `Warehouse.sizes_bytes`."""
         return self._store.sizes_bytes(keys)
 
     def delete(self, keys: Sequence[str]) -> None:
-        """Warehouse.delete."""
+        """Implement `Warehouse.delete`."""
         self._store.delete(keys)
 
     def show_batch(self, batch: int, files: Files) -> None:
-        """Warehouse.show_batch: the folder appears with all its files."""
+        """Implement `Warehouse.show_batch`: the folder appears with all its files."""
         target = self._root / EVENTS / f"batch={batch}"
         with translated(f"writing {target}"):
             if not target.exists():
@@ -86,9 +86,9 @@ class FolderWarehouse:
                 self._fs.sync_folder(target.parent)
 
     def show_table(self, table: str, files: Files, shown: Files) -> None:
-        """Warehouse.show_table: the folder is exchanged for one that has the files.
+        """Implement `Warehouse.show_table`: the folder is exchanged for another with the files.
 
-        The one that was shown goes with the next exchange: who has just opened it would find it empty.
+        The previous folder is deleted at the next exchange, because readers may have just opened it.
         """
         del shown
         target = self._root / table
@@ -101,7 +101,7 @@ class FolderWarehouse:
             self._fs.sync_folder(self._root)
 
     def _filled(self, table: str, files: Files) -> Path:
-        """A new folder that has the files under their own names."""
+        """Return a new folder with links to the files, under their own names."""
         new = self._root / _NEW / table
         for leftover in (new, new.with_name(f"{new.name}{TEMP_SUFFIX}")):
             self._remove(leftover)
@@ -119,7 +119,7 @@ class FolderWarehouse:
         return new
 
     def _remove(self, folder: Path) -> None:
-        """The folder and the files in it, if it is there."""
+        """Delete the folder and its files, if it exists."""
         if folder.is_dir():
             for path in sorted(folder.iterdir()):
                 self._fs.unlink(path)

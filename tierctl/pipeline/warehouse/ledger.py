@@ -1,4 +1,4 @@
-"""Commits of a warehouse: what is made, shown and thrown away, and in which order."""
+"""The commits of a warehouse: making a commit, showing it in the tables, and deleting stale files."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -24,24 +24,25 @@ from tierctl.pipeline.warehouse.base import (
 Effect = Callable[[str], None]
 _NUMBER_DIGITS: Final = 12
 _BEGUN: Final = (DATA, f"{EVENTS}/batch=0/", "_new/", MARKER)
-"""What a run leaves that was killed before the warehouse was ready."""
+"""The beginnings of keys that a run may leave that was killed before the warehouse was ready."""
 
 
-def unobserved(_label: str) -> None:
-    """Nobody watches what is done."""
+def no_op(_label: str) -> None:
+    """Do nothing: used when no test observes the changes of the warehouse."""
 
 
 class Ledger:
-    """The commits of a warehouse that this run holds. `effect` is told of every step before it is taken."""
+    """The commits of a warehouse that this run holds; `effect` is called with a label before each change."""
 
-    def __init__(self, warehouse: Warehouse, effect: Effect = unobserved) -> None:
+    def __init__(self, warehouse: Warehouse, effect: Effect = no_op) -> None:
         self._warehouse = warehouse
         self._effect = effect
 
     def begin(self, topic_id: str | None, metadata_partitions: int, empties: Mapping[str, bytes]) -> None:
-        """Make the warehouse ready, or see that it is this topic's; `empties` are tables without rows.
+        """Create the warehouse if it does not exist, and check that it belongs to this metadata topic.
 
-        UsageError for a place that holds something else, SafetyRefusal for another topic's tables.
+        `empties` has a Parquet file without rows for each table. Raise UsageError if the place has other
+        content, SafetyRefusal if the tables are of another topic.
         """
         raw = self._read(MARKER)
         if raw is not None:
@@ -53,12 +54,12 @@ class Ledger:
             self._warehouse.put(empty_key(table), empties[table])
         self._warehouse.show_batch(0, {EMPTY: empty_key(EVENTS)})
         marker = {"format": FORMAT, "topic_id": topic_id, "metadata_partitions": metadata_partitions}
-        # Written last: a run killed before it begins anew.
+        # The marker is written last: after a crash before this point, the next run begins again.
         self._effect("warehouse.begin")
         self._warehouse.put(MARKER, (json.dumps(marker) + "\n").encode())
 
     def latest(self) -> Commit:
-        """The last commit; number 0 before the first."""
+        """Return the last commit; its number is 0 if there is none."""
         numbers = [self._number_of(key) for key in self._warehouse.keys(COMMITS)]
         if not numbers:
             return Commit()
@@ -66,12 +67,12 @@ class Ledger:
         return Commit.loads(self._warehouse.open(key).read(), key)
 
     def published(self) -> Published:
-        """What the tables show; number 0 before the first."""
+        """Return the commit that the tables show; its number is 0 if there is none."""
         raw = self._read(PUBLISHED)
         return Published() if raw is None else Published.loads(raw, PUBLISHED)
 
     def commit(self, commit: Commit) -> None:
-        """Make it; LockedError when another run made one of that number."""
+        """Store a commit; raise LockedError if another run stored one with the same number."""
         self._effect("warehouse.commit")
         if not self._warehouse.create(_commit_key(commit.number), commit.dumps()):
             raise LockedError(
@@ -80,7 +81,7 @@ class Ledger:
             )
 
     def publish(self, commit: Commit) -> None:
-        """Show a commit in the tables, wherever an earlier attempt stopped."""
+        """Show a commit in the tables; resumes an attempt that was interrupted at any point."""
         before = self.published()
         if before.number == commit.number:
             return
@@ -97,7 +98,7 @@ class Ledger:
         self._warehouse.put(PUBLISHED, Published(number=commit.number, tables=tables).dumps())
 
     def clean(self, commit: Commit) -> None:
-        """Delete what a published commit, the last one, has no use for."""
+        """Delete the files that the last, published commit does not refer to, and old commits."""
         kept = commit.keys() - set(commit.events.values()) | {empty_key(t) for t in (EVENTS, *TABLES)}
         stale = [key for key in self._warehouse.keys(DATA) if key not in kept]
         old = commit.number - COMMITS_KEPT

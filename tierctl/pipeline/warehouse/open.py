@@ -14,14 +14,14 @@ from tierctl.storage.stores import ConditionalStore, Endpoint, open_store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WarehouseSpec:
-    """A warehouse, so that another process opens the same; nothing secret is in it."""
+    """The address of a warehouse; picklable, so that executors open the same one, and without secrets."""
 
     uri: str
     endpoint: Endpoint | None = None
 
     @classmethod
     def of(cls, uri: str) -> Self:
-        """From file:///dir or s3://bucket/folder; UsageError for anything else."""
+        """Return the address of file:///dir or s3://bucket/folder; raise UsageError for another URI."""
         parts = urlsplit(uri)
         if parts.scheme != "s3":
             return cls(uri=uri)
@@ -33,7 +33,7 @@ class WarehouseSpec:
         return cls(uri=uri, endpoint=open_store(uri).endpoint)
 
     def open(self) -> Warehouse:
-        """The warehouse; nothing is made yet."""
+        """Open the warehouse; nothing is created yet."""
         parts = urlsplit(self.uri)
         if parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path:
             return FolderWarehouse(Path(unquote(parts.path)))

@@ -1,4 +1,5 @@
-"""Work on executors: one transport of functions and their inputs, and the bulk jobs that use it.
+"""Work on executors: one transport for functions and their inputs, and the jobs that use it.
 
-Other packages use `Executors` and `SparkEngine`.
+Other packages use `transport.Executors`, `engine.SparkEngine` and the jobs `fold`, `format`, `fetch`,
+`verify`.
 """

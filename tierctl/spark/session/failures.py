@@ -1,4 +1,4 @@
-"""What PySpark raises, as errors of tierctl's own."""
+"""Translate the exceptions of PySpark into tierctl's errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,14 +13,14 @@ _HINTS = {
     "--spark-conf spark.pyspark.python=...",
     "No module named": "the executors' Python lacks a library: see 'tierctl submit --python-archive'",
 }
-_NO_NEWS = "An error occurred while calling "
+_UNINFORMATIVE = "An error occurred while calling "
 _NO_MASTER = "All masters are unresponsive"
 _LENGTH_MAX = 500
 
 
 @contextmanager
 def failures(master: str | None) -> Iterator[None]:
-    """EngineError, with what Spark gave as the cause, for whatever PySpark raises in the block."""
+    """Raise EngineError, with Spark's own cause, for every exception of PySpark in the block."""
     try:
         yield
     except TierctlError:
@@ -32,13 +32,13 @@ def failures(master: str | None) -> Iterator[None]:
 
 
 def is_spark(error: Exception) -> bool:
-    """Whether it comes from PySpark or from what it talks through; these need not be imported for it."""
-    rooms = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
-    return bool(rooms & {"pyspark", "py4j", "grpc"})
+    """Return True for an exception of PySpark, Py4J or gRPC; none of these packages is imported here."""
+    packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    return bool(packages & {"pyspark", "py4j", "grpc"})
 
 
 def engine_error(error: Exception, master: str | None) -> TierctlError:
-    """The error of tierctl for one of PySpark's."""
+    """Return tierctl's error for an exception of PySpark at `master`."""
     text = str(error)
     where = f" at {master}" if master else ""
     if "CANNOT_MODIFY" in text:
@@ -48,21 +48,20 @@ def engine_error(error: Exception, master: str | None) -> TierctlError:
         return EngineError(
             f"no Spark master answers{where}", hint="is it the right port, and the same version?"
         )
-    found = next((hint for sign, hint in _HINTS.items() if sign in text), None)
-    said = cause(text)
-    if found is None and errors:
-        found = f"Spark's last word: {errors[-1][:_LENGTH_MAX]}"
-    return EngineError(f"Spark{where} failed: {said}", hint=found or "see -v for Spark's own log")
+    hint = next((hint for sign, hint in _HINTS.items() if sign in text), None)
+    if hint is None and errors:
+        hint = f"Spark's last error: {errors[-1][:_LENGTH_MAX]}"
+    return EngineError(f"Spark{where} failed: {cause(text)}", hint=hint or "see -v for Spark's own log")
 
 
 def cause(text: str) -> str:
-    """The one line of a failure's text that says most: of a Python worker the exception, else the first."""
+    """Return the most informative line of a failure: the exception of a Python worker, or the first line."""
     if _TRACEBACK in text:
         lines = text.rpartition(_TRACEBACK)[2].splitlines()
         raised = [line for line in lines if line and not line.startswith((" ", "\t"))]
         if raised:
             return raised[0].strip()[:_LENGTH_MAX]
     caused = [line for line in text.splitlines() if line.startswith("Caused by: ")]
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_NO_NEWS)]
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(_UNINFORMATIVE)]
     first = lines[0].removeprefix(": ") if lines else "no reason given"
     return (caused[-1].removeprefix("Caused by: ") if caused else first).strip()[:_LENGTH_MAX]

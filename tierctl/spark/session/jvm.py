@@ -1,4 +1,6 @@
-"""The JVM of Spark's driver: started by this process, quiet unless asked, and gone when the process is."""
+"""The JVM of Spark's driver: started by this process, silent by default, and ended with the process."""
+
+from __future__ import annotations
 
 import atexit
 import logging
@@ -30,27 +32,27 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %p %c{1}: %m%n%ex{short}
 """
-"""Settings of log4j2: errors only."""
+"""Settings of log4j2 that print errors only."""
 
-_started: "list[Jvm]" = []
+_started: list[Jvm] = []
 
 
 class Jvm:
-    """A running JVM, and the last lines it wrote."""
+    """A running JVM, and the last lines that it printed."""
 
-    def __init__(self, gateway: "JavaGateway", lines: "deque[str]") -> None:
+    def __init__(self, gateway: JavaGateway, lines: deque[str]) -> None:
         self.gateway = gateway
         self.lines = lines
-        # None below spark-submit, whose JVM started us.
+        # None under spark-submit, whose JVM started this process.
         self._process: subprocess.Popen[bytes] | None = gateway.proc
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """Kill the JVM."""
         if self._process is not None:
             self._process.kill()
 
     def end(self) -> None:
-        """Let it end, and wait until it has."""
+        """Close the standard input of the JVM, which ends it, and wait; kill it after a timeout."""
         if self._process is None:
             return
         if self._process.stdin is not None:
@@ -64,13 +66,13 @@ class Jvm:
 
 
 def started(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
-    """This process's JVM: the first call starts it, with `conf`; it ends when the process does.
+    """Return the JVM of this process; the first call starts it with `conf`. It ends with the process.
 
-    Unless `verbose` nothing it writes is shown. UsageError without a Java that can run Spark.
+    Its output is printed only if `verbose`. Raise UsageError if no suitable Java is installed.
     """
     if not _started:
         if not verbose:
-            # It logs, with tracebacks, what it raises as well.
+            # Py4J also logs the exceptions that it raises, with tracebacks.
             logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
         jvm = _start(conf, verbose=verbose)
         atexit.register(jvm.end)
@@ -79,7 +81,7 @@ def started(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
 
 
 def last_errors() -> list[str]:
-    """What Spark wrote last as errors, when it was not shown."""
+    """Return the last errors that Spark logged while its output was not printed."""
     return [line for jvm in _started for line in list(jvm.lines) if line.startswith("ERROR ")]
 
 
@@ -101,7 +103,7 @@ def _start(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
 
 
 def _require_java() -> None:
-    """UsageError where Spark's own start script would find no Java."""
+    """Raise UsageError if Spark's start script would find no Java."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return
     home = os.environ.get("JAVA_HOME")
@@ -110,20 +112,22 @@ def _require_java() -> None:
         raise UsageError(f"Spark needs Java: {found}", hint="install Java 17 or newer, or set JAVA_HOME")
 
 
-def _did_not_start(lines: "deque[str]") -> UsageError | EngineError:
+def _did_not_start(lines: deque[str]) -> UsageError | EngineError:
     text = "\n".join(lines)
     if "UnsupportedClassVersionError" in text:
         return UsageError(
             "Spark needs a newer Java than the one found", hint="install Java 17 or newer, or set JAVA_HOME"
         )
-    # What Java says comes first, then what the script makes of it.
-    said = [line for line in lines if line.strip() and not line.startswith(("WARNING:", "\tat "))]
-    return EngineError(f"Spark's JVM did not start: {said[0] if said else 'it said nothing'}", hint="see -v")
+    # Java prints its message first, then the start script prints its own.
+    printed = [line for line in lines if line.strip() and not line.startswith(("WARNING:", "\tat "))]
+    return EngineError(
+        f"Spark's JVM did not start: {printed[0] if printed else 'it printed nothing'}", hint="see -v"
+    )
 
 
 @contextmanager
 def _quiet(verbose: bool) -> Iterator[None]:
-    """Log settings that the JVM reads before it has any of Spark's; an operator's own go before them."""
+    """Give the JVM log settings before it reads Spark's, unless the operator set others."""
     before = os.environ.get("SPARK_SUBMIT_OPTS")
     if verbose or "log4j2.configurationFile" in (before or ""):
         yield
@@ -131,8 +135,8 @@ def _quiet(verbose: bool) -> Iterator[None]:
     with tempfile.TemporaryDirectory(prefix="tierctl-") as folder:
         file = Path(folder, "log4j2.properties")
         file.write_text(QUIET_LOGS, encoding="utf-8")
-        ours = f"-Dlog4j2.configurationFile={file.as_uri()}"
-        os.environ["SPARK_SUBMIT_OPTS"] = f"{before} {ours}" if before else ours
+        option = f"-Dlog4j2.configurationFile={file.as_uri()}"
+        os.environ["SPARK_SUBMIT_OPTS"] = f"{before} {option}" if before else option
         try:
             yield
         finally:
@@ -142,8 +146,8 @@ def _quiet(verbose: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _output(lines: "deque[str]", *, verbose: bool) -> Iterator[dict[str, Any]]:
-    """Where the JVM writes: stderr, or what only `lines` has the end of; never stdout, which has data."""
+def _output(lines: deque[str], *, verbose: bool) -> Iterator[dict[str, Any]]:
+    """Direct the JVM's output to stderr, or into `lines`; never to stdout, which is for data."""
     if verbose:
         yield {"stdout": _STDERR, "stderr": _STDERR}
         return
@@ -160,6 +164,6 @@ def _output(lines: "deque[str]", *, verbose: bool) -> Iterator[dict[str, Any]]:
             reader.join(END_TIMEOUT_S)
 
 
-def _read(descriptor: int, lines: "deque[str]") -> None:
+def _read(descriptor: int, lines: deque[str]) -> None:
     with os.fdopen(descriptor, encoding="utf-8", errors="replace") as stream:
         lines.extend(line.rstrip("\n") for line in stream)

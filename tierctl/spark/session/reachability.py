@@ -1,4 +1,4 @@
-"""Whether somebody answers at a master's address, known in seconds rather than after Spark's own minutes."""
+"""Check that a Spark master is reachable, within seconds; Spark itself would wait for minutes."""
 
 import socket
 import threading
@@ -14,10 +14,10 @@ ANSWER_TIMEOUT_S = 10
 _PORTS = {"spark": 7077, "sc": 15002}
 
 
-def require_answer(master: str | None) -> None:
-    """EngineError when nobody listens at any address of a spark:// or sc:// master; others are not asked.
+def require_reachable(master: str | None) -> None:
+    """Raise EngineError if no address of a spark:// or sc:// master accepts connections.
 
-    UsageError for an address that is none.
+    Other masters are not checked. Raise UsageError for a malformed address.
     """
     scheme, _, rest = (master or "").partition("://")
     if scheme not in _PORTS:
@@ -28,9 +28,9 @@ def require_answer(master: str | None) -> None:
         if reason is None:
             return
         reasons.append(f"{address}: {reason}")
-    what = "Spark Connect server" if scheme == "sc" else "Spark master"
+    server = "Spark Connect server" if scheme == "sc" else "Spark master"
     raise EngineError(
-        f"no {what} answers at {'; '.join(reasons)}", hint="is it started, and reachable from here?"
+        f"no {server} answers at {'; '.join(reasons)}", hint="is it started, and reachable from here?"
     )
 
 
@@ -49,8 +49,11 @@ def _why_not(master: str, address: str, default_port: int) -> str | None:
         return e.strerror or str(e)
 
 
-def within(timeout_s: float, call: Callable[[], T], what: str) -> T:
-    """What `call` returns or raises; EngineError when it takes longer, and nobody waits any more."""
+def within(timeout_s: float, call: Callable[[], T], server: str) -> T:
+    """Return or raise the result of `call`; raise EngineError if it takes longer than `timeout_s`.
+
+    A call that takes longer keeps running on its own thread. `server` is named in the error.
+    """
     answers: list[T] = []
     errors: list[Exception] = []
 
@@ -66,5 +69,5 @@ def within(timeout_s: float, call: Callable[[], T], what: str) -> T:
     if errors:
         raise errors[0]
     if not answers:
-        raise EngineError(f"{what} has not answered for {timeout_s:.0f} s", hint="is it the right port?")
+        raise EngineError(f"{server} has not answered for {timeout_s:.0f} s", hint="is it the right port?")
     return answers[0]

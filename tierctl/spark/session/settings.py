@@ -1,4 +1,4 @@
-"""What `--master` and `--spark-conf` say, checked before anything is started."""
+"""Check `--master` and `--spark-conf` before Spark is started."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ CREDENTIALS = re.compile(
     re.IGNORECASE,
 )
 _POINTS_TO_A_FILE = re.compile(r"(file|path|dir|location|store|provider|class|name|enabled)$", re.IGNORECASE)
-# These mount a secret that Kubernetes keeps, or name one.
+# Kubernetes keeps these secrets; the settings only name them.
 _IS_NAMED_ONLY = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret(s|KeyRef)\.")
 _IN_A_VALUE = re.compile(
     r"(secret|passw(or)?d|token|access[._-]?key)\w*\s*[=:]|\bAKIA[0-9A-Z]{16}\b|://[^/@\s]+:[^/@\s]+@",
@@ -26,7 +26,7 @@ SPECULATION = "spark.speculation"
 
 
 def is_credential(name: str, value: str) -> bool:
-    """Whether a setting looks like one that holds a secret, rather than says where one is."""
+    """Return True if a setting looks like a secret, and not like the place of one."""
     if value.lower() in {"", "true", "false"} or _IS_NAMED_ONLY.match(name):
         return False
     named = CREDENTIALS.search(name) and not _POINTS_TO_A_FILE.search(name)
@@ -35,10 +35,10 @@ def is_credential(name: str, value: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkSettings:
-    """One session's master and settings.
+    """The master and the settings of a session.
 
-    `master` None is what Spark's own configuration has, else local[*]. With `changes_things` no task may be
-    done twice at a time; with `verbose` Spark's logs are shown.
+    Without `master`, Spark's configuration decides, and its default is local[*]. `changes_things` refuses
+    speculation, because no side effect may run twice at a time. `verbose` prints Spark's logs.
     """
 
     master: str | None = None
@@ -55,7 +55,7 @@ class SparkSettings:
         changes_things: bool = False,
         verbose: bool = False,
     ) -> Self:
-        """From options as they are typed; UsageError for what is malformed."""
+        """Return the settings of `--master` and `--spark-conf` texts; raise UsageError for malformed ones."""
         pairs = [text.partition("=") for text in texts]
         for text, (name, equals, _) in zip(texts, pairs, strict=True):
             if not equals or not name.strip().startswith("spark."):
@@ -81,7 +81,7 @@ class SparkSettings:
 
     @property
     def is_connect(self) -> bool:
-        """Whether the session is one of Spark Connect."""
+        """Return True for a session of Spark Connect."""
         return self.master is not None and self.master.startswith("sc://")
 
 

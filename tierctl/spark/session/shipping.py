@@ -1,4 +1,6 @@
-"""tierctl as a zip that executors import: they need no tierctl of their own, and none of another version."""
+"""Ship the tierctl package to executors as a zip, so that they need no installation of the same version."""
+
+from __future__ import annotations
 
 import atexit
 import hashlib
@@ -24,11 +26,11 @@ _METADATA = ("METADATA", "entry_points.txt")
 
 
 def pack() -> bytes:
-    """The installed package with its data, and what tells plugin points, as a zip; always the same bytes."""
+    """Return the installed package and its entry points as a zip; the bytes depend on the content only."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in sorted((*_members(files("tierctl"), "tierctl"), *_metadata())):
-            # Without a time, a mode or a compressor's version that would differ from machine to machine.
+            # No times, modes or compression: these differ between machines.
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
     return buffer.getvalue()
 
@@ -43,7 +45,7 @@ def _members(folder: Traversable, path: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _metadata() -> Iterator[tuple[str, bytes]]:
-    """What importlib.metadata reads; nothing where tierctl runs without being installed."""
+    """Yield the files that importlib.metadata reads; none if tierctl is not installed."""
     try:
         installed = distribution("tierctl")
     except PackageNotFoundError:
@@ -56,7 +58,7 @@ def _metadata() -> Iterator[tuple[str, bytes]]:
 
 @cache
 def archive() -> Path:
-    """The zip as a file of this process, named by what is in it; taken away when the process ends."""
+    """Return the zip as a file, named by its hash; it is deleted when the process ends."""
     content = pack()
     folder = Path(tempfile.mkdtemp(prefix="tierctl-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -65,13 +67,13 @@ def archive() -> Path:
     return file
 
 
-def is_connect(session: "SparkSession") -> bool:
-    """Whether it is a session of Spark Connect."""
+def is_connect(session: SparkSession) -> bool:
+    """Return True for a session of Spark Connect."""
     return type(session).__module__.startswith("pyspark.sql.connect.")
 
 
-def ship(session: "SparkSession") -> None:
-    """Let the Python workers of a session import this tierctl; asked again it changes nothing."""
+def ship(session: SparkSession) -> None:
+    """Let the Python workers of a session import this tierctl; a repeated call changes nothing."""
     file = str(archive())
     if is_connect(session):
         session.addArtifacts(file, pyfile=True)

@@ -1,4 +1,4 @@
-"""The spark-submit line of a tierctl command."""
+"""Build the spark-submit command line of a tierctl command."""
 
 import os
 import re
@@ -7,20 +7,21 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
 
 from tierctl.errors import UsageError
 from tierctl.spark.session.settings import SparkSettings, is_credential
 
 ENVIRONMENT = "environment"
-"""The folder that --python-archive is unpacked to, in the working directory of driver and executors."""
+"""The folder below the working directory of driver and executors that --python-archive is unpacked to."""
 UPLOADS = "spark.kubernetes.file.upload.path"
 IMAGE = "spark.kubernetes.container.image"
-_PYTHON_THERE = f"./{ENVIRONMENT}/bin/python"
+_ARCHIVED_PYTHON = f"./{ENVIRONMENT}/bin/python"
 
 
 class DeployMode(StrEnum):
-    """Where the driver runs: here, or on the cluster."""
+    """Where the driver runs: on this machine or on the cluster."""
 
     CLIENT = "client"
     CLUSTER = "cluster"
@@ -28,9 +29,9 @@ class DeployMode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A command of tierctl, and what it is to run on.
+    """A command of tierctl, and the master, resources and files to run it with.
 
-    `main` and `package` are the script and the zip that the line names.
+    `main` is the path of the script and `package` that of the zip with tierctl.
     """
 
     settings: SparkSettings
@@ -66,7 +67,7 @@ class Submission:
                 )
 
     def words(self) -> list[str]:
-        """The arguments of spark-submit."""
+        """Return the arguments of spark-submit."""
         return [
             *("--master", str(self.settings.master), "--deploy-mode", str(self.deploy_mode)),
             *("--name", f"tierctl {self.command[0]}"),
@@ -79,7 +80,7 @@ class Submission:
         ]
 
     def _conf(self) -> Iterator[tuple[str, str]]:
-        """What has to be known before the driver starts, then what the operator says."""
+        """Yield the settings that the driver needs before it starts; the operator's replace the defaults."""
         given = self.settings.conf
         defaults = dict(self._pythons())
         if self.container_image is not None:
@@ -87,26 +88,26 @@ class Submission:
         yield from (defaults | dict(given)).items()
 
     def _pythons(self) -> Iterator[tuple[str, str]]:
-        """Which interpreter driver and executors have."""
+        """Yield the settings that name the interpreter of driver and executors."""
         master = str(self.settings.master)
         if self.python_archive is None:
-            # On machines with file systems of their own it is whatever python3 is there.
+            # On machines with their own file systems, Spark uses their python3.
             if not master.startswith(("yarn", "k8s://")):
                 yield "spark.pyspark.python", sys.executable
             elif self.deploy_mode is DeployMode.CLIENT:
                 yield "spark.pyspark.driver.python", sys.executable
         elif self.deploy_mode is DeployMode.CLIENT:
             yield "spark.pyspark.driver.python", sys.executable
-            yield "spark.pyspark.python", _PYTHON_THERE
+            yield "spark.pyspark.python", _ARCHIVED_PYTHON
         elif master == "yarn":
-            yield "spark.yarn.appMasterEnv.PYSPARK_PYTHON", _PYTHON_THERE
-            yield "spark.executorEnv.PYSPARK_PYTHON", _PYTHON_THERE
+            yield "spark.yarn.appMasterEnv.PYSPARK_PYTHON", _ARCHIVED_PYTHON
+            yield "spark.executorEnv.PYSPARK_PYTHON", _ARCHIVED_PYTHON
         else:
-            yield "spark.pyspark.python", _PYTHON_THERE
+            yield "spark.pyspark.python", _ARCHIVED_PYTHON
 
 
 def _require_cluster_mode(submission: Submission, master: str) -> None:
-    """UsageError for a master that starts no driver in Python, or would not have the files."""
+    """Raise UsageError if the master runs no Python drivers, or if its pods cannot read the files."""
     if not master.startswith(("yarn", "k8s://")):
         raise UsageError(
             f"--deploy-mode cluster: {master} runs no Python drivers", hint="use --deploy-mode client"
@@ -124,12 +125,10 @@ def _require_cluster_mode(submission: Submission, master: str) -> None:
 
 
 def program() -> str:
-    """spark-submit: that of SPARK_HOME, else the one on PATH, else PySpark's own; UsageError without any."""
+    """Return the path of spark-submit in SPARK_HOME, on PATH or in PySpark; raise UsageError without one."""
     home = os.environ.get("SPARK_HOME")
     found = shutil.which(str(Path(home, "bin", "spark-submit")) if home else "spark-submit")
     if found is None and home is None:
-        from importlib.util import find_spec
-
         spec = find_spec("pyspark")
         own = Path(spec.origin).parent if spec and spec.origin else Path()
         found = shutil.which(str(own / "bin" / "spark-submit"))

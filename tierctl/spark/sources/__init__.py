@@ -1,4 +1,4 @@
-"""Python data sources of Spark: `remote_log` and `remote_log_metadata`.
+"""Data sources of Spark in Python: `remote_log` and `remote_log_metadata`.
 
-`tierctl.spark.register` makes them known to a session.
+Other packages use `tierctl.spark.register`; the columns are `log.rows.SCHEMA` and `metadata.rows.SCHEMA`.
 """

@@ -1,9 +1,9 @@
-"""Conditions on columns as SQL means them: null is neither true nor false."""
+"""Conditions on columns with the semantics of SQL: a comparison with null is neither true nor false."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -19,10 +19,10 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """`column operator value`, negated or not.
+    """The condition `column operator value`, or its negation.
 
-    The operator is one of = < <= > >= in `is null`; the value of `in` is a tuple without None, of `is null`
-    it is None.
+    `operator` is one of = < <= > >= in `is null`. `value` is a tuple without None for `in`, and None for
+    `is null`.
     """
 
     column: str
@@ -30,14 +30,14 @@ class Predicate:
     value: Any = None
     is_negated: bool = False
 
-    def negated(self) -> "Predicate":
-        """The opposite, which is not known where this is not known."""
+    def negated(self) -> Self:
+        """Return the negation; it is unknown (null) for the same rows."""
         return replace(self, is_negated=not self.is_negated)
 
     def mask(self, column: pa.Array) -> pa.Array:
-        """For each row true, false or, where that is not known, null."""
+        """Return true, false or null (unknown) for each row of `column`."""
         if pa.types.is_integer(column.type):
-            # A value may be larger than the column's own can be.
+            # The value may exceed the range of the column's type.
             column = column.cast(pa.int64())
         if self.operator == "is null":
             found = pc.is_null(column)
@@ -50,6 +50,9 @@ class Predicate:
 
 
 def mask_of(predicates: Sequence[Predicate], column: Callable[[str], pa.Array]) -> pa.Array | None:
-    """Which rows all the predicates are true of; None when there are none."""
+    """Return a mask of the rows for which all predicates are true; None without predicates.
+
+    `column` returns the column of a name.
+    """
     masks = [predicate.mask(column(predicate.column)) for predicate in predicates]
     return pc.fill_null(reduce(pc.and_kleene, masks), False) if masks else None

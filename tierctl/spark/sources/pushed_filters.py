@@ -1,4 +1,4 @@
-"""Spark's pushed filters as predicates."""
+"""Convert the filters that Spark pushes down into predicates."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -31,12 +31,12 @@ _OPERATORS: dict[type[_Comparison], str] = {
 
 
 class FilteredReader(DataSourceReader):
-    """A reader that takes the filters it can: they are in `_predicates` when partitions are asked for."""
+    """A reader that accepts pushed filters: `_predicates` contains them when Spark calls `partitions`."""
 
     _predicates: tuple[Predicate, ...] = ()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802
-        """Takes every filter that a predicate says as exactly; the others are Spark's to apply."""
+        """Accept every filter that a predicate expresses exactly; yield the others, which Spark applies."""
         for each in filters:
             predicate = predicate_of(each)
             if predicate is None:
@@ -46,7 +46,7 @@ class FilteredReader(DataSourceReader):
 
 
 def predicate_of(pushed: Filter) -> Predicate | None:
-    """The predicate that is true of exactly the rows that the filter is true of; None when there is none."""
+    """Return the predicate that is true for exactly the rows that `pushed` selects, or None."""
     match pushed:
         case Not(child):
             inner = predicate_of(child)
@@ -69,5 +69,5 @@ def predicate_of(pushed: Filter) -> Predicate | None:
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether Arrow and Spark compare it alike."""
+    """Return True if Arrow and Spark compare values of this type in the same way."""
     return isinstance(value, int | str | bool | datetime)

@@ -1,9 +1,9 @@
-"""The offsets and times that pushed conditions can be true of."""
+"""Derive bounds on offsets and timestamps from pushed conditions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 from tierctl.spark.sources.predicates import Predicate
 
@@ -13,15 +13,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Bounds, all inclusive, of the offsets and timestamps that predicates can be true of."""
+    """Inclusive bounds of the offsets and timestamps for which predicates can be true."""
 
     offsets: tuple[int, int]
     first_ms: int | None
     last_ms: int | None
 
     @classmethod
-    def of(cls, predicates: Sequence[Predicate], offset_column: str) -> "Window":
-        """Never narrower than the predicates; times are of columns `timestamp` and `timestamp_ms`."""
+    def of(cls, predicates: Sequence[Predicate], offset_column: str) -> Self:
+        """Return the bounds of `predicates` on `offset_column`, `timestamp` and `timestamp_ms`.
+
+        Rows outside the bounds cannot satisfy the predicates; rows inside may not satisfy them either.
+        """
         first_ms, last_ms = _bounds(predicates, "timestamp_ms", int)
         first_us, last_us = _bounds(predicates, "timestamp", _microseconds)
         first = max(first_ms, -(-first_us // 1000))

@@ -1,17 +1,14 @@
-"""Makes tierctl's data sources known to a session."""
+"""Register tierctl's data sources with a Spark session."""
 
-from typing import TYPE_CHECKING
+from pyspark.sql import SparkSession
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from tierctl.spark.sources.remote_log import RemoteLogSource
+from tierctl.spark.sources.remote_log_metadata import RemoteLogMetadataSource
 
 
-def register_sources(spark: "SparkSession") -> None:
-    """See tierctl.spark.register."""
-    from tierctl.spark.sources.remote_log import RemoteLogSource
-    from tierctl.spark.sources.remote_log_metadata import RemoteLogMetadataSource
-
-    # Off by default, and Spark refuses a source that takes filters while it is.
+def register_sources(spark: SparkSession) -> None:
+    """Register the data sources; see `tierctl.spark.register`."""
+    # The setting is off by default, and Spark refuses a source that accepts filters while it is off.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     for source in (RemoteLogMetadataSource, RemoteLogSource):
         spark.dataSource.register(source)

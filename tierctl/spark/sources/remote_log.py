@@ -1,93 +1,92 @@
-"""`spark.read.format("remote_log")`: user records straight from the tier, a record a row.
+"""The data source `spark.read.format("remote_log")`: user records from the tier, one row per record.
 
-The metadata topic says which segments there are, the tier has the records; no broker is asked for any. Rows
-are those a stock consumer would read: each offset once, from the segment of the current leader epochs, and
-with isolation_level=read_committed without aborted transactions. Options, of which the first two must be
-given; all mean what they mean to `tierctl fetch`:
+The metadata topic lists the segments and the tier has their records; no broker serves records. The rows are
+those that a consumer would read: each offset once, from the segment of the current leader epochs, and with
+isolation_level=read_committed without aborted transactions. The first two options are required. All options
+mean the same as for `tierctl fetch`:
 
 metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it
 remote              s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., or a folder
 layout              kafka or aiven
 topic, partition, topic_id
-                    only these, commas between; a topic that is not there is an error, which
-                    where(...) on the column is not
+                    read only these, separated by commas; an unknown topic is an error here, but not in
+                    a where(...) condition
 isolation_level     read_uncommitted (the default) or read_committed
-log_dir             brokers' log directories, commas between, for what lies above the tier; executors read
-                    them under the same paths
-from_time, to_time  from the first record that is as late as this, up to the first that is later than
-                    that: milliseconds or ISO 8601, found by time indexes as a consumer seeks
-late_ms             a promise: no record's timestamp is more than so many milliseconds below that of one
-                    before it in its partition
-config              a broker's server.properties: rsm.config.* of Aiven's plugin, and what it says of the
+log_dir             brokers' log directories, separated by commas, for records that are not in the tier
+                    yet; executors read them under the same paths
+from_time, to_time  read from the first record with a timestamp of at least from_time to the first with a
+                    timestamp above to_time: milliseconds or ISO 8601, found by time indexes as a consumer
+                    seeks
+late_ms             the caller's promise that no record's timestamp is more than this many milliseconds
+                    below that of an earlier record of its partition
+config              a broker's server.properties: rsm.config.* of Aiven's plugin, and its settings of the
                     metadata topic
-aiven_private_key   [ID=]FILE, commas between; executors read the files under the same paths
+aiven_private_key   [ID=]FILE, separated by commas; executors read the files under the same paths
 command_config, bootstrap_server
-                    as the commands have them
-state_dir           keeps what was read of metadata and indexes, on the driver
-bytes_per_task      about how much a task reads, 134217728 (128 MiB): large segments are cut by offsets
-mode                what becomes of records that can't be read. FAILFAST, the default: the job fails,
-                    naming segment, byte and offsets. PERMISSIVE: all others are read, and each error is
-                    a row in a column `error` more, with the first offset that may be lost
+                    as in the commands
+state_dir           caches metadata and indexes on the driver
+bytes_per_task      the approximate number of bytes that a task reads, by default 134217728 (128 MiB): large
+                    segments are split by offsets
+mode                how to handle unreadable records. FAILFAST, the default: the job fails and names segment,
+                    byte and offsets. PERMISSIVE: all other records are read, and each error is a row with
+                    a text in the additional column `error` and the first offset that may be missing
 
-Credentials of the store come from the environment of the driver and of each executor, nowhere else.
+Credentials of the store come only from the environment of the driver and of each executor.
 
-The columns are tierctl.spark.sources.log_rows.SCHEMA, or those of them that .schema(...) names: the others
-are not sent. Conditions of where(...) are applied before rows go to the JVM, and spare reading: those on
-topic, topic_id and partition whole partitions, those on offset all but the range, through the offset index. A
-timestamp from which on records are asked for spares all segments whose largest is below it, and seeks by the
-time index. One up to which they are asked for can spare nothing by itself: producers set timestamps, a later
-record may be an earlier one's, and none is lost here. Who reads one hour of many says so by from_time and
-to_time, or promises late_ms: then reading ends where the log is past the hour by that much. What can't be
-read has a row of its own in PERMISSIVE, whatever is asked of offset and timestamp in the range that was read.
+The columns are tierctl.spark.sources.log.rows.SCHEMA, or those that .schema(...) selects. Conditions of
+where(...) are applied before rows go to the JVM, and they reduce reading: conditions on topic, topic_id and
+partition skip whole partitions, and conditions on offset skip all but a range, through the offset index. A
+lower bound on the timestamp skips segments whose largest timestamp is below it, and seeks by the time index.
+An upper bound alone skips nothing: producers set timestamps, so that a later record may have an earlier one.
+To read one hour of many, use from_time and to_time, or promise late_ms: then reading ends where timestamps
+exceed the upper bound by late_ms. In PERMISSIVE mode the error rows of the range read are returned whatever
+the conditions on offset and timestamp are.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tierctl.spark.sources.log_options import LogOptions
-from tierctl.spark.sources.log_plan import plan_tasks
-from tierctl.spark.sources.log_rows import LogTask, rows_of, schema_of
+from tierctl.spark.sources.columns import selected_columns
+from tierctl.spark.sources.log.options import LogOptions
+from tierctl.spark.sources.log.plan import plan_tasks
+from tierctl.spark.sources.log.rows import LogTask, rows_of, schema_of
 from tierctl.spark.sources.pushed_filters import FilteredReader
-from tierctl.spark.sources.source_columns import columns_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class RemoteLogSource(DataSource):
-    """See the module; raises UsageError for options that are missing, unknown or senseless."""
+    """The data source; raises UsageError for missing, unknown and invalid options."""
 
     @classmethod
     def name(cls) -> str:
-        """What format(...) is given."""
+        """Return the name for `format(...)`."""
         return "remote_log"
 
     def schema(self) -> StructType:
-        """The columns, whatever is read."""
+        """Return the columns of the data source."""
         return from_arrow_schema(schema_of(LogOptions.of(self.options).mode))
 
     def reader(self, schema: StructType) -> "RemoteLogReader":
-        """For batches."""
+        """Return the reader of batches."""
         options = LogOptions.of(self.options)
-        return RemoteLogReader(options, columns_of(schema, schema_of(options.mode)))
+        return RemoteLogReader(options, selected_columns(schema, schema_of(options.mode)))
 
 
 class RemoteLogReader(FilteredReader):
-    """Plans on the driver what is there now, and reads it in tasks."""
+    """Plans tasks for the current records on the driver; the tasks read them."""
 
     def __init__(self, options: LogOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A task for each piece of work; in order of topic, partition and offset."""
+        """Return the tasks, ordered by topic, partition and offset."""
         return [InputPartition(task) for task in plan_tasks(self._options, self._predicates, self._columns)]
 
-    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The rows of a task; none for the empty one that Spark makes where there is nothing to read."""
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task; none for the empty task that Spark creates if there are no others."""
         if isinstance(partition.value, LogTask):
             yield from rows_of(partition.value)

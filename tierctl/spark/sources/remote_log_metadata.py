@@ -1,34 +1,34 @@
-"""`spark.read.format("remote_log_metadata")`: the events of `__remote_log_metadata`, an event a row.
+"""The data source `spark.read.format("remote_log_metadata")`: events of `__remote_log_metadata`, one per row.
 
-Options, of which only `metadata` must be given:
+Only the option `metadata` is required:
 
 metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it: /dir, file:///dir,
-                    s3://bucket/folder, hdfs://host:port/folder, ...; also what load(...) is given
+                    s3://bucket/folder, hdfs://host:port/folder, ...; load(...) takes the same
 command_config      Kafka's client properties file, which executors read under the same path
-config              a broker's server.properties, the same
+config              a broker's server.properties, which executors read under the same path
 topic, topic_id, partition, metadata_partition
-                    only events with one of these, commas between; as where(...) on the column does, they
-                    leave out what could not be read
-records_per_task    offsets a task reads at most, 500000
+                    read only events with one of these values, separated by commas; as with a where(...)
+                    condition, rows of unreadable records are left out
+records_per_task    the largest number of offsets that a task reads, by default 500000
 
-Streams also take these:
+Options of streams:
 
 starting_offsets    earliest (the default), latest, or JSON as {"0": 17, "1": -2}: -2 is earliest, -1 latest;
-                    partitions not named begin at the earliest. A checkpoint goes before it
+                    other partitions begin at the earliest. A checkpoint takes precedence
 max_offsets_per_trigger
-                    offsets a batch covers at most
-fail_on_data_loss   false: go on when records were deleted before they were read; the default is an error
+                    the largest number of offsets in a batch
+fail_on_data_loss   false: continue if records were deleted before they were read; by default an error
 
-The columns are tierctl.spark.sources.metadata_rows.SCHEMA, or those of them that .schema(...) names: the
-others are not made at all. What where(...) asks of columns is applied before rows go to the JVM; conditions
-on metadata_partition, on metadata_offset, and on topic_id together with partition spare whole tasks. So does
-what timestamp or timestamp_ms must not be below, where the log has time indexes; nothing says of an upper
-bound that later records are all above it.
+The columns are tierctl.spark.sources.metadata.rows.SCHEMA, or those that .schema(...) selects; other columns
+are not created. Conditions of where(...) are applied before rows go to the JVM. Conditions on
+metadata_partition, on metadata_offset, and on topic_id together with partition skip whole tasks. A lower
+bound on timestamp or timestamp_ms does so too if the log has time indexes; an upper bound does not, because
+timestamps need not increase.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamReader,
@@ -37,50 +37,46 @@ from pyspark.sql.datasource import (
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tierctl.spark.sources.event_splits import plan_splits
-from tierctl.spark.sources.metadata_options import SourceOptions
-from tierctl.spark.sources.metadata_rows import SCHEMA, read_split
+from tierctl.spark.sources.columns import selected_columns
+from tierctl.spark.sources.metadata.options import MetadataOptions
+from tierctl.spark.sources.metadata.rows import SCHEMA, read_split
+from tierctl.spark.sources.metadata.splits import plan_splits
+from tierctl.spark.sources.metadata.stream import MetadataStreamReader
 from tierctl.spark.sources.pushed_filters import FilteredReader
-from tierctl.spark.sources.source_columns import columns_of
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class RemoteLogMetadataSource(DataSource):
-    """See the module; raises UsageError for options that are missing, unknown or senseless."""
+    """The data source; raises UsageError for missing, unknown and invalid options."""
 
     @classmethod
     def name(cls) -> str:
-        """What format(...) is given."""
+        """Return the name for `format(...)`."""
         return "remote_log_metadata"
 
     def schema(self) -> StructType:
-        """The columns, whatever is read."""
-        SourceOptions.of(self.options)
+        """Return the columns of the data source."""
+        MetadataOptions.of(self.options)
         return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: StructType) -> "MetadataReader":
-        """For batches."""
-        return MetadataReader(SourceOptions.of(self.options), columns_of(schema, SCHEMA))
+        """Return the reader of batches."""
+        return MetadataReader(MetadataOptions.of(self.options), selected_columns(schema, SCHEMA))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For streams."""
-        from tierctl.spark.sources.metadata_stream import MetadataStreamReader
-
-        return MetadataStreamReader(SourceOptions.of(self.options), columns_of(schema, SCHEMA))
+        """Return the reader of streams."""
+        return MetadataStreamReader(MetadataOptions.of(self.options), selected_columns(schema, SCHEMA))
 
 
 class MetadataReader(FilteredReader):
-    """Plans on the driver what is there now, and reads it in tasks."""
+    """Plans tasks for the current records on the driver; the tasks read them."""
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: MetadataOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
         self._predicates = options.predicates
 
     def partitions(self) -> Sequence[InputPartition]:
-        """A task for each range of offsets that may hold what is asked for."""
+        """Return a task for each range of offsets that can contain selected events."""
         splits = plan_splits(
             self._options.location,
             records_per_split=self._options.records_per_task,
@@ -89,6 +85,6 @@ class MetadataReader(FilteredReader):
         )
         return [InputPartition(split) for split in splits]
 
-    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The rows of a task."""
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
         return read_split(partition.value)

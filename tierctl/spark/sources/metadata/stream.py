@@ -1,7 +1,9 @@
-"""`spark.readStream.format("remote_log_metadata")`: what is appended, each offset once.
+"""The stream of `spark.readStream.format("remote_log_metadata")`: appended records, each offset once.
 
-What Spark calls an offset is a Progress: the next offset of every metadata partition.
+An offset of Spark's is a StreamOffsets here: the next offset of every metadata partition.
 """
+
+from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,56 +18,56 @@ from pyspark.sql.streaming.datasource import (
 
 from tierctl.errors import MetadataError, SafetyRefusal
 from tierctl.metadata.topic import MetadataTopic, cut, open_topic
-from tierctl.spark.sources.event_splits import event_splits
-from tierctl.spark.sources.metadata_options import SourceOptions
-from tierctl.spark.sources.metadata_rows import read_split
-from tierctl.spark.sources.stream_progress import Progress, TopicNow
+from tierctl.spark.sources.metadata.splits import event_splits
+from tierctl.spark.sources.metadata.options import MetadataOptions
+from tierctl.spark.sources.metadata.rows import read_split
+from tierctl.spark.sources.metadata.stream_offsets import StreamOffsets, TopicNow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches on the driver; a batch's tasks read.
+    """Plans micro-batches on the driver; the tasks of a batch read.
 
-    Raises MetadataError when offsets that were not read yet are gone, or are another topic's now, unless
-    fail_on_data_loss is false: then it goes on with what is there.
+    Raises MetadataError if unread offsets were deleted, or if the topic was recreated. If fail_on_data_loss
+    is false, it continues with the records that exist.
     """
 
-    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+    def __init__(self, options: MetadataOptions, columns: tuple[str, ...]) -> None:
         self._options = options
         self._columns = columns
         self._opened: MetadataTopic | None = None
-        self._target: Progress | None = None
+        self._target: StreamOffsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a stream without a checkpoint begins."""
+        """Return the offsets where a stream without a checkpoint begins."""
         options = self._options
         return self._now().beginning(options.starting_offsets, options.starting_offset).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """The end of the batch that begins at `start`."""
+        """Return the end of the batch that begins at `start`."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return self._now().end(Progress.of_json(start), most=most, up_to=self._target).to_json()
+        return self._now().end(StreamOffsets.from_json(start), most=most, up_to=self._target).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What max_offsets_per_trigger says."""
+        """Return the limit of option max_offsets_per_trigger."""
         most = self._options.max_offsets_per_trigger
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The end of the topic, for who watches the query."""
+        """Return the end of the topic, for the progress report of the query."""
         now = self._now()
-        return Progress(now.topic_id, now.ends).to_json()
+        return StreamOffsets(now.topic_id, now.ends).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """What is appended from now on is for the next run."""
+        """Fix the end of this run: records appended later are left to the next one."""
         now = self._now()
-        self._target = Progress(now.topic_id, now.ends)
+        self._target = StreamOffsets(now.topic_id, now.ends)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Tasks that read exactly the offsets from `start` up to, not including, `end`."""
-        since, until, now = Progress.of_json(start), Progress.of_json(end), self._now()
+        """Return tasks that read exactly the offsets [start, end)."""
+        since, until, now = StreamOffsets.from_json(start), StreamOffsets.from_json(end), self._now()
         if self._options.fail_on_data_loss and (lost := list(now.lost(since, until))):
             raise MetadataError(
                 f"{self._options.location.uri}: {'; '.join(lost)}",
@@ -79,12 +81,12 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = event_splits(splits, self._options.predicates, self._columns)
         return [InputPartition(split) for split in wanted]
 
-    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """The rows of a task."""
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task."""
         return read_split(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: what was read is in the checkpoint."""
+        """Do nothing: Spark's checkpoint records the offsets read."""
 
     def stop(self) -> None:
         """Close the topic."""
@@ -94,13 +96,13 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _now(self) -> TopicNow:
         try:
-            return self._look()
+            return self._topic_now()
         except SafetyRefusal:
-            # A cluster's topic got another id or more partitions: what that means, the offsets tell.
+            # The topic of a cluster was recreated or got more partitions: opened again, its offsets show it.
             self.stop()
-            return self._look()
+            return self._topic_now()
 
-    def _look(self) -> TopicNow:
+    def _topic_now(self) -> TopicNow:
         if self._opened is None:
             self._opened = open_topic(self._options.location)
         ends = self._opened.end_offsets()

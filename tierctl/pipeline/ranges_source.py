@@ -1,22 +1,22 @@
-"""The stream that tells the pipeline what there is to read: a row for each range of offsets of a micro-batch.
+"""A stream of offset ranges of the metadata topic, one row per range of a micro-batch.
 
-It is `remote_log_metadata`'s stream without the reading, which the pipeline's own tasks do: a batch's events
-are decoded once, by whoever folds them.
+It plans micro-batches as the stream of `remote_log_metadata` does, but reads no events: the tasks of the
+pipeline read and decode each event once.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from tierctl.metadata.topic import MetadataSplit
-from tierctl.spark.sources.metadata_options import SourceOptions
-from tierctl.spark.sources.metadata_stream import MetadataStreamReader
+from tierctl.spark.sources.metadata.options import MetadataOptions
+from tierctl.spark.sources.metadata.stream import MetadataStreamReader
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 NAME = "tierctl_metadata_ranges"
 _DDL = "metadata_partition INT, start_offset BIGINT, end_offset BIGINT"
@@ -24,26 +24,26 @@ _WHOLE = 1 << 62
 
 
 class RangesSource(DataSource):
-    """Options are those of `remote_log_metadata`."""
+    """The data source; its options are those of `remote_log_metadata`."""
 
     @classmethod
     def name(cls) -> str:
-        """What format(...) is given."""
+        """Return the name for `format(...)`."""
         return NAME
 
     def schema(self) -> StructType | str:
-        """A metadata partition, and the offsets [start, end) of it."""
+        """Return the columns: a metadata partition, and its offsets [start, end)."""
         return _DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        """For streams, which is all there is."""
+        """Return the reader of streams; there is none of batches."""
         del schema
-        return _RangesReader(SourceOptions.of(self.options), ())
+        return _RangesReader(MetadataOptions.of(self.options), ())
 
 
 class _RangesReader(MetadataStreamReader):
-    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """One row: what a task would read."""
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield one row with the offset range of the partition."""
         split = partition.value
         if isinstance(split, MetadataSplit):
             yield pa.RecordBatch.from_pydict(
@@ -55,8 +55,8 @@ class _RangesReader(MetadataStreamReader):
             )
 
 
-def ranges_stream(spark: "SparkSession", options: dict[str, str]) -> "DataFrame":
-    """The stream; a metadata partition is one range in each batch."""
+def ranges_stream(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    """Return the stream; each batch has one range per metadata partition."""
     spark.dataSource.register(RangesSource)
     whole = {"records_per_task": str(_WHOLE), "fail_on_data_loss": "false"}
     return spark.readStream.format(NAME).options(**options, **whole).load()

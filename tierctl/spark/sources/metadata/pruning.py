@@ -1,4 +1,4 @@
-"""Which metadata partitions and offsets can hold what predicates ask for."""
+"""Find the metadata partitions and offsets that can contain events for which predicates are true."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
@@ -26,7 +26,7 @@ def wanted_partitions(
     ends: Mapping[int, int],
     predicates: Collection[Predicate],
 ) -> list[int]:
-    """The metadata partitions that can hold what is asked for."""
+    """Return the metadata partitions that can contain events for which `predicates` are true."""
     numbers = _by_number(predicates, sorted(ends))
     by_id = _by_id(predicates, topic.partition_count)
     if by_id is None or not _are_in_place(topic, begins, ends):
@@ -35,9 +35,10 @@ def wanted_partitions(
 
 
 def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping[int, int]) -> bool:
-    """Whether events are where the partition count says, judged by the first of some partitions.
+    """Return True if events are in the metadata partition that the partition count assigns.
 
-    They are not once the count was changed, or where a folder has some of the partitions only.
+    Only the first events of some partitions are checked. Events are elsewhere if the partition count was
+    changed, or if a folder contains only some of the partitions.
     """
     filled = [number for number in sorted(ends) if begins[number] < ends[number]]
     for number in filled[:: len(filled) // _TRIED_PARTITIONS + 1]:
@@ -49,7 +50,7 @@ def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping
 
 
 def _by_number(predicates: Iterable[Predicate], numbers: Sequence[int]) -> list[int]:
-    """Those of the metadata partitions that conditions on `metadata_partition` leave."""
+    """Return the metadata partitions that satisfy the conditions on `metadata_partition`."""
     asked = [p for p in predicates if p.column == "metadata_partition"]
     column = pa.array(numbers, pa.int32())
     mask = mask_of(asked, lambda _: column)
@@ -57,7 +58,10 @@ def _by_number(predicates: Iterable[Predicate], numbers: Sequence[int]) -> list[
 
 
 def _by_id(predicates: Collection[Predicate], partition_count: int) -> set[int] | None:
-    """Where brokers look for the user partitions that are asked for; None unless ids and partitions are."""
+    """Return the metadata partitions of the selected user partitions.
+
+    None unless the conditions name both topic ids and partitions.
+    """
     ids, partitions = _values(predicates, "topic_id"), _values(predicates, "partition")
     if ids is None or partitions is None:
         return None
@@ -72,18 +76,18 @@ def wanted_offsets(
     ends: Mapping[int, int],
     predicates: Sequence[Predicate],
 ) -> dict[int, tuple[int, int]]:
-    """[start, end) of the metadata offsets that can hold what is asked for, of those of the partitions."""
+    """Return, for each of `numbers`, the metadata offsets [start, end) that can satisfy `predicates`."""
     window = Window.of(predicates, "metadata_offset")
     low, high = window.offsets
     starts: Mapping[int, int] = begins
     if window.first_ms is not None:
-        # What is written later than this is not bounded: nobody promises that timestamps rise.
+        # There is no upper bound by time, because timestamps need not increase.
         starts = topic.offsets_for_time(numbers, window.first_ms)
     return {n: (max(low, begins[n], starts[n]), min(high + 1, ends[n])) for n in numbers if n in starts}
 
 
 def _values(predicates: Iterable[Predicate], column: str) -> set[Any] | None:
-    """The only values that the column may have; None when it may have any."""
+    """Return the values that the conditions allow for `column`, or None if they allow any."""
     asked = [p for p in predicates if p.column == column and not p.is_negated]
     sets = [{p.value} if p.operator == "=" else set(p.value) for p in asked if p.operator in {"=", "in"}]
     return reduce(set.intersection, sets) if sets else None

@@ -1,7 +1,7 @@
-"""Which segments, of those that dropped events speak of, were deleted before: the `events` table remembers.
+"""Find, for each event that the fold dropped, whether its segment had been deleted before.
 
-`verify` reads the whole metadata topic for it. The pipeline looks through a metadata partition's history once
-for each new dropped event, then only through what is new.
+The answer is in the `events` table, so that the metadata topic is not read again, as `verify` does. Each
+segment is searched in the whole history of its metadata partition once, and later in new events only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,41 +21,46 @@ _DELETED: Final = str(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 
 
 @dataclass(slots=True)
-class Deletions:
-    """Ids of segments that were looked for, and of those that an event calls DELETE_SEGMENT_FINISHED."""
+class DeletedSegments:
+    """Ids of the segments searched for, and of those that have a DELETE_SEGMENT_FINISHED event."""
 
-    asked: set[str] = field(default_factory=set)
+    searched: set[str] = field(default_factory=set)
     found: set[str] = field(default_factory=set)
 
     @classmethod
     def of_notes(cls, notes: Mapping[str, Sequence[str]]) -> Self:
-        """From `notes`."""
+        """Return the object from the `notes` of an earlier run."""
         return cls(set(notes.get("asked", ())), set(notes.get("deleted", ())))
 
     @property
     def notes(self) -> dict[str, list[str]]:
-        """What the next run has to know."""
-        return {"asked": sorted(self.asked), "deleted": sorted(self.found)}
+        """Return the state to store for the next run, as JSON."""
+        return {"asked": sorted(self.searched), "deleted": sorted(self.found)}
 
     def __contains__(self, segment_id: object) -> bool:
         return str(segment_id) in self.found
 
-    def look(self, state: TierState, warehouse: Warehouse, metadata_partition: int, new: Path | None) -> None:
-        """Find out about all segments of `state.anomalies`; `new` are the events that are no batch yet."""
+    def search(
+        self, state: TierState, warehouse: Warehouse, metadata_partition: int, new: Path | None
+    ) -> None:
+        """Search for the segments of all events in `state.anomalies`.
+
+        `new` is the file with the events of this run, which are not in the `events` table yet.
+        """
         wanted = {
             str(anomaly.event.segment_id)
             for anomaly in state.anomalies
             if isinstance(anomaly.event, RemoteLogSegmentMetadataUpdate)
         }
-        unasked = wanted - self.asked
+        unsearched = wanted - self.searched
         if new is not None and wanted - self.found:
-            self._look_into(new, wanted - self.found)
-        if unasked - self.found:
+            self._search_file(new, wanted - self.found)
+        if unsearched - self.found:
             for source in _history(warehouse, metadata_partition):
-                self._look_into(source, unasked - self.found)
-        self.asked |= wanted
+                self._search_file(source, unsearched - self.found)
+        self.searched |= wanted
 
-    def _look_into(self, source: Any, wanted: set[str]) -> None:
+    def _search_file(self, source: Any, wanted: set[str]) -> None:
         ids = pa.array(sorted(wanted), pa.string())
         for batch in pq.ParquetFile(source).iter_batches(columns=["segment_id", "state"]):
             is_deletion = pc.equal(batch.column("state"), _DELETED)

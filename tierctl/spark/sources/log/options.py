@@ -1,4 +1,4 @@
-"""The options of the data source `remote_log`, checked."""
+"""Parse and check the options of the data source `remote_log`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _NAMES = frozenset(
 
 
 class Mode(StrEnum):
-    """What becomes of records that can't be read; the words are those of Spark's CSV and JSON sources."""
+    """How to handle unreadable records, with the names of Spark's CSV and JSON sources."""
 
     FAILFAST = "FAILFAST"
     PERMISSIVE = "PERMISSIVE"
@@ -34,7 +34,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """What is read and how; nothing secret is in it."""
+    """The options with their types; they contain no secret."""
 
     metadata: TopicLocation
     remote_uri: str
@@ -55,7 +55,7 @@ class LogOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """From what .option(...) was given; UsageError for what is missing, unknown or senseless."""
+        """Parse the texts of `.option(...)`; raise UsageError for missing, unknown and invalid ones."""
         given = {name.lower(): text for name, text in options.items()}
         if unknown := sorted(given.keys() - _NAMES):
             raise UsageError(
@@ -97,7 +97,7 @@ def _required(given: Mapping[str, str], name: str) -> str:
 
 
 def _several(given: Mapping[str, str], name: str) -> list[str]:
-    """What commas separate."""
+    """Return the values of a comma-separated option."""
     return [part.strip() for part in given.get(name, "").split(",") if part.strip()]
 
 
@@ -105,7 +105,7 @@ def _path(given: Mapping[str, str], name: str) -> Path | None:
     return Path(given[name]) if given.get(name) else None
 
 
-def _one_of(given: Mapping[str, str], name: str, known: "type[StrEnum] | tuple[str, ...]") -> str | None:
+def _one_of(given: Mapping[str, str], name: str, known: type[StrEnum] | tuple[str, ...]) -> str | None:
     text = given.get(name)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""A task's records as rows for Spark: plain types, a record a row, and where asked for a row an error."""
+"""Convert the records of a task into rows for Spark; in PERMISSIVE mode errors are rows as well."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from tierctl.errors import TierctlError
 from tierctl.read.parallel.task import ReadTask, read_task
 from tierctl.spark.executors.resources import shared_tier
-from tierctl.spark.sources.log_options import Mode
+from tierctl.spark.sources.log.options import Mode
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.storage import TierSpec
 from tierctl.wire.batches import record_columns
@@ -25,8 +25,9 @@ SCHEMA = pa.schema(
         *list(record_columns.SCHEMA)[1:],
     ]
 )
-"""A record as a consumer sees it. `timestamp` is `timestamp_ms` for Spark: null when the record has none, or
-one that Spark's type has no room for.
+"""The columns of a record as a consumer sees it.
+
+`timestamp` is `timestamp_ms` as a timestamp of Spark: null if the record has none, or if it is out of range.
 """
 ERROR = "error"
 PERMISSIVE_SCHEMA = SCHEMA.append(pa.field(ERROR, pa.string()))
@@ -38,9 +39,9 @@ _TIMESTAMP_MS_MAX = ((1 << 63) - 1) // 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTask:
-    """What one task of Spark reads, and which rows and columns it makes of it.
+    """The records that one task of Spark reads, and the rows and columns that it returns.
 
-    `read` None has only `problems`: what was found wrong when the work was cut.
+    With `read` None, the task only returns `problems`, which were found while the tasks were planned.
     """
 
     spec: TierSpec
@@ -52,12 +53,12 @@ class LogTask:
 
 
 def schema_of(mode: Mode) -> pa.Schema:
-    """The columns that there are."""
+    """Return all columns of the data source in `mode`."""
     return PERMISSIVE_SCHEMA if mode is Mode.PERMISSIVE else SCHEMA
 
 
 def rows_of(task: LogTask) -> Iterator[pa.RecordBatch]:
-    """The rows of a task; in FAILFAST raises the first error that costs a record."""
+    """Yield the rows of a task; in FAILFAST mode raise the first error that makes a record unreadable."""
     errors = _Errors(task)
     for problem in task.problems:
         errors.report(problem)
@@ -71,27 +72,27 @@ def rows_of(task: LogTask) -> Iterator[pa.RecordBatch]:
     yield from errors.rows()
 
 
-def tell(error: TierctlError) -> None:
-    """To the log of whoever runs this: what costs no record ends no job."""
+def warn(error: TierctlError) -> None:
+    """Print `error` to stderr of the process that runs the task: no record is lost, so the job goes on."""
     print(f"tierctl: {error.message}", file=sys.stderr)
 
 
 class _Errors:
-    """Takes what can't be read, and makes rows of it or an end."""
+    """Collects errors of reading: they become rows in PERMISSIVE mode, or end the task in FAILFAST mode."""
 
     def __init__(self, task: LogTask) -> None:
         self._task = task
         self._found: list[tuple[str, int | None]] = []
 
     def report(self, error: TierctlError) -> None:
-        """An error that costs no record."""
+        """Add an error that makes no record unreadable."""
         if self._task.mode is Mode.FAILFAST:
-            tell(error)
+            warn(error)
         else:
             self._found.append((error.message, None))
 
     def lose(self, error: TierctlError, first: int, last: int) -> None:
-        """An error that may cost the offsets [first, last]."""
+        """Add an error that may make the offsets [first, last] unreadable."""
         lost = f"offsets {first} to {last} may be lost there"
         if self._task.mode is Mode.FAILFAST:
             error.add_note(f"{lost}; with option mode=PERMISSIVE all others are read")
@@ -99,7 +100,7 @@ class _Errors:
         self._found.append((f"{error.message}; {lost}", first))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """Those taken since, a row each; the offset is the first that may be lost."""
+        """Yield one row per error found since the last call; `offset` is the first that may be missing."""
         found, self._found = self._found, []
         if not found:
             return
@@ -115,9 +116,9 @@ class _Errors:
             for text, offset in found
         ]
         table = pa.RecordBatch.from_pylist(rows, schema=PERMISSIVE_SCHEMA)
-        # Where an error lies was seen to when the work was cut.
-        asked = [each for each in self._task.predicates if each.column not in POSITION_COLUMNS]
-        yield from _selected(self._task, table.column, asked)
+        # Conditions on positions were applied when the tasks were planned.
+        predicates = [each for each in self._task.predicates if each.column not in POSITION_COLUMNS]
+        yield from _selected(self._task, table.column, predicates)
 
 
 def _rows(task: LogTask, found: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -154,7 +155,7 @@ def _timestamps(milliseconds: pa.Array) -> pa.Array:
 def _selected(
     task: LogTask, column: Callable[[str], pa.Array], predicates: Sequence[Predicate]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that all predicates are true of, with the task's columns."""
+    """Yield the rows for which all predicates are true, with the columns of the task."""
     mask = mask_of(predicates, column)
     if mask is not None and not mask.true_count:
         return

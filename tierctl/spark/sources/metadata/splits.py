@@ -1,4 +1,4 @@
-"""Splits of the metadata topic from which only some events, and some columns of them, are wanted."""
+"""Cut the metadata topic into splits, each with the predicates and columns of the query."""
 
 from collections.abc import Iterable
 from contextlib import closing
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tierctl.metadata.topic import MetadataSplit, cut, open_topic
 from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.metadata_pruning import wanted_offsets, wanted_partitions
+from tierctl.spark.sources.metadata.pruning import wanted_offsets, wanted_partitions
 from tierctl.spark.sources.predicates import Predicate
 
 
@@ -43,7 +43,7 @@ def plan_splits(
     predicates: tuple[Predicate, ...] = (),
     columns: tuple[str, ...] = (),
 ) -> list[EventSplit]:
-    """Return the splits that cover the topic's present records, by metadata partition and offset.
+    """Return splits of the topic's current records, ordered by metadata partition and offset.
 
     Ranges in which no record can satisfy `predicates` are left out. Raises as `open_topic`.
     """

@@ -1,10 +1,12 @@
-"""One Spark session, as every command that runs on Spark wants it.
+"""Open the Spark session that a command runs on.
 
     with opened_session(SparkSettings(master="spark://host:7077"), say=print) as spark:
         register(spark)
 
-Work is written on DataFrames only, so that a session may as well be one of Spark Connect.
+Jobs use the DataFrame API only, so that the session may be one of Spark Connect.
 """
+
+from __future__ import annotations
 
 import os
 import signal
@@ -13,37 +15,42 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from tierctl.errors import EngineError, SafetyRefusal, UsageError
+from tierctl.spark.session import jvm
 from tierctl.spark.session.failures import failures
-from tierctl.spark.session.reachability import require_answer, within
+from tierctl.spark.session.reachability import require_reachable, within
 from tierctl.spark.session.settings import SPECULATION, SparkSettings
 from tierctl.spark.session.shipping import archive, ship
 
-if TYPE_CHECKING:
+try:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
+except ImportError as e:
+    raise UsageError("PySpark is not installed", hint="pip install 'tierctl[spark]'") from e
 
-    Session = SparkSession
+Session = SparkSession
+"""The type of a session, for packages that must not import PySpark."""
 
 CONNECT_TIMEOUT_S = 60
 START_TIMEOUT_S = 600
-"""A queue of YARN may be full for a while; what can be known earlier is."""
+"""Long, because a queue of YARN may be full; unreachable masters are found much earlier."""
 
 _EVERYWHERE = {
-    # Rows go between JVM and Python as Arrow, and filters reach the data sources written in Python.
+    # Arrow transfers rows between the JVM and Python; Spark pushes filters to data sources in Python.
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
 _CLASSIC = {
     "spark.app.name": "tierctl",
-    # tierctl draws its own.
+    # tierctl shows its own progress.
     "spark.ui.showConsoleProgress": "false",
     SPECULATION: "false",
 }
 _ON_THIS_MACHINE = {
-    # Nobody else is to reach a session that is here only, nor has it to know this machine's name.
+    # A local session must not be reachable from other machines, and must not need this machine's name.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
@@ -51,14 +58,14 @@ _ON_THIS_MACHINE = {
 
 
 def _silent(_text: str) -> None:
-    """Nobody listens."""
+    """Discard the message."""
 
 
 @contextmanager
-def opened_session(settings: SparkSettings, say: Callable[[str], None] = _silent) -> "Iterator[SparkSession]":
-    """A session for the block; what Spark raises in it is an EngineError outside.
+def opened_session(settings: SparkSettings, say: Callable[[str], None] = _silent) -> Iterator[SparkSession]:
+    """Provide a session during the block, and translate Spark's exceptions in it into EngineError.
 
-    One that is open already is used, and left open. `say` hears what takes its time.
+    A session that is open already is used and stays open. `say` receives messages about long waits.
     """
     with failures(settings.master):
         found = _active_session()
@@ -70,26 +77,22 @@ def opened_session(settings: SparkSettings, say: Callable[[str], None] = _silent
                 _stop(session)
 
 
-def _stop(session: "SparkSession") -> None:
-    # One whose driver or server has ended needs no stopping, and what ended it is what is to be said.
+def _stop(session: SparkSession) -> None:
+    # A driver or server that has ended cannot be stopped; the error that ended it is reported instead.
     with suppress(EngineError, OSError), failures(None):
         session.stop()
 
 
-def open_session(settings: SparkSettings, say: Callable[[str], None] = _silent) -> "SparkSession":
-    """A session whose executors run this interpreter and this tierctl, as far as they are of this machine.
+def open_session(settings: SparkSettings, say: Callable[[str], None] = _silent) -> SparkSession:
+    """Return a session whose executors import this tierctl and, on this machine, run this interpreter.
 
-    UsageError for what it can't be started with, EngineError when nobody answers, SafetyRefusal for a Spark
-    Connect server that would do a task twice at a time where that must not be.
+    Raise UsageError for wrong settings, EngineError if the master does not answer, and SafetyRefusal for a
+    Spark Connect server with speculation if the command has side effects.
     """
-    try:
-        import pyspark.sql  # noqa: F401
-    except ImportError as e:
-        raise UsageError("PySpark is not installed", hint="pip install 'tierctl[spark]'") from e
     if settings.master is None and "SPARK_REMOTE" in os.environ:
         settings = replace(settings, master=os.environ["SPARK_REMOTE"])
     with failures(settings.master):
-        require_answer(settings.master)
+        require_reachable(settings.master)
         session = _connected(settings) if settings.is_connect else _classic(settings, say)
         _usable(session, settings)
         if not _was_sent(session):
@@ -97,25 +100,23 @@ def open_session(settings: SparkSettings, say: Callable[[str], None] = _silent) 
     return session
 
 
-def _was_sent(session: "SparkSession") -> bool:
-    """Whether spark-submit has sent this very package already; a second one of its name is an error."""
+def _was_sent(session: SparkSession) -> bool:
+    """Return True if spark-submit has sent this package already: Spark refuses a second file of that name."""
     return archive().name in (session.conf.get("spark.submit.pyFiles", None) or "")
 
 
-def _active_session() -> "SparkSession | None":
-    """This thread's session, else the process's: one of Spark Connect is opened by a thread of its own."""
+def _active_session() -> SparkSession | None:
+    """Return the session of this thread or process, or None; Spark Connect sessions belong to a thread."""
     for name in ("pyspark.sql", "pyspark.sql.connect.session"):
         if name in sys.modules:
-            from pyspark.errors import PySparkException
-
             with suppress(PySparkException):
                 found: SparkSession = sys.modules[name].SparkSession.active()
                 return found
     return None
 
 
-def _usable(session: "SparkSession", settings: SparkSettings) -> "SparkSession":
-    """The session; UsageError for another master's, SafetyRefusal where tasks may be done twice at a time."""
+def _usable(session: SparkSession, settings: SparkSettings) -> SparkSession:
+    """Return `session`; raise UsageError if it has another master, SafetyRefusal if it uses speculation."""
     master = session.conf.get("spark.master", None)
     if settings.master not in {None, master} and not settings.is_connect:
         raise UsageError(f"--master {settings.master}: this process has a session of {master} already")
@@ -127,12 +128,10 @@ def _usable(session: "SparkSession", settings: SparkSettings) -> "SparkSession":
     return session
 
 
-def _connected(settings: SparkSettings) -> "SparkSession":
-    from pyspark.sql import SparkSession
-
+def _connected(settings: SparkSettings) -> SparkSession:
     made: list[SparkSession] = []
 
-    def connect() -> "SparkSession":
+    def connect() -> SparkSession:
         session = SparkSession.builder.remote(str(settings.master)).getOrCreate()
         made.append(session)
         for name, value in (_EVERYWHERE | dict(settings.conf)).items():
@@ -142,18 +141,13 @@ def _connected(settings: SparkSettings) -> "SparkSession":
     try:
         return within(CONNECT_TIMEOUT_S, connect, f"Spark Connect at {settings.master}")
     except EngineError:
-        # Left open it would ask the silent server once more, when the process ends.
+        # An open session would wait for the unresponsive server again when the process ends.
         for session in made:
             session.client.close()
         raise
 
 
-def _classic(settings: SparkSettings, say: Callable[[str], None]) -> "SparkSession":
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
-    from tierctl.spark.session import jvm
-
+def _classic(settings: SparkSettings, say: Callable[[str], None]) -> SparkSession:
     _choose_python(settings)
     given = dict(settings.conf) | ({} if settings.master is None else {"spark.master": settings.master})
     virtual_machine = jvm.started(_EVERYWHERE | _CLASSIC | given, verbose=settings.verbose)
@@ -168,9 +162,9 @@ def _classic(settings: SparkSettings, say: Callable[[str], None]) -> "SparkSessi
 
 
 def _choose_python(settings: SparkSettings) -> None:
-    """The interpreter of Python workers: the operator's, else this one where it is likely to be there too.
+    """Set the interpreter of Python workers: the operator's, or this one if executors see the same files.
 
-    Workers of another Python die with an EOFException that says nothing.
+    Workers with another version of Python end with an EOFException without a message.
     """
     chosen = settings.conf.get("spark.pyspark.python")
     if chosen is not None:
@@ -181,7 +175,7 @@ def _choose_python(settings: SparkSettings) -> None:
 
 
 def _is_elsewhere(settings: SparkSettings) -> bool:
-    """Whether executors have file systems of their own: YARN's containers and Kubernetes' pods do."""
+    """Return True if executors have their own file systems, as on YARN and Kubernetes."""
     below_submit = settings.master is None and "PYSPARK_GATEWAY_PORT" in os.environ
     return below_submit or (settings.master or "local").startswith(("yarn", "k8s://"))
 
@@ -190,7 +184,7 @@ def _is_elsewhere(settings: SparkSettings) -> bool:
 def _announced(
     master: str, say: Callable[[str], None], *, give_up: Callable[[], None], every_s: float = 15
 ) -> Iterator[None]:
-    """Say from time to time that Spark is waited for; EngineError when it does not start in the end."""
+    """Report the wait every `every_s`; after START_TIMEOUT_S call `give_up` and raise EngineError."""
     done, gave_up = threading.Event(), threading.Event()
 
     def wait() -> None:
@@ -216,7 +210,7 @@ def _announced(
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """PySpark takes Ctrl-C for itself; a run has its own way to end, between side effects."""
+    """Restore the handler of SIGINT that PySpark replaces: a run stops itself between side effects."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

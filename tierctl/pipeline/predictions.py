@@ -1,7 +1,6 @@
-"""`tierctl pipeline plan`: what measured costs predict for a tier that nobody has measured.
+"""Predict the duration, memory and storage of a pipeline for a given tier, from measured costs.
 
-The costs are those of `make bench` (tests/bench/test_bench_spark.py) on the machine that MEASURED_ON names;
-processor time, so that what else that machine did does not count.
+The costs are processor times, measured by tests/bench/test_bench_spark.py on the machine in MEASURED_ON.
 """
 
 from collections.abc import Iterator
@@ -14,36 +13,39 @@ MEASURED_ON: Final = "two cores of a virtual machine, Python 3.11, Spark 4.3 loc
 MEASURED_BY: Final = "pytest tests/bench/test_bench_spark.py --benchmark-enable --benchmark-only"
 
 FOLD_US: Final = 1.8
-"""Processor time of an event that is read, decoded and folded on an executor."""
+"""Processor time to read, decode and fold one event on an executor."""
 
 TABLES_US: Final = 2.2
-"""The same with its rows of all tables and the state written."""
+"""Processor time per event of a pipeline task, which also writes the tables and the state."""
 
 TWO_CORES: Final = 0.9
-"""How much of a second core comes through: processor time on one core, as a share of that on two."""
+"""Efficiency on two cores: processor time per event on one core divided by that on two cores."""
 
 STARTING_S: Final = 20.0
-"""A session's start, and its first Python workers'."""
+"""Time to start a session and its first Python workers."""
 
 WAVE_S: Final = 0.5
-"""A wave of copy, sweep or delete beside its side effects."""
+"""Time of a wave of copy, sweep or delete, without its side effects."""
 
 STATE_BYTES: Final = 150
-"""Memory of a task for each live segment of its metadata partition: the state, and the tables' columns."""
+"""Memory of a task per live segment of its metadata partition, for the state and the table columns."""
 
 CHUNK_BYTES: Final = 340 << 20
-"""Memory of a task whatever it reads: libraries, a chunk of events, and its columns."""
+"""Fixed memory of a task, for libraries and for one chunk of events with its columns."""
 
 EVENT_FILE_BYTES, SEGMENT_FILE_BYTES = 13, 60
-"""Parquet and state on disk, of an event and of a live segment."""
+"""Bytes in the warehouse per event, and per live segment."""
 
 EVENTS_A_SEGMENT: Final = 4
-"""COPY_SEGMENT_STARTED and FINISHED, DELETE_SEGMENT_STARTED and FINISHED."""
+"""Events of a deleted segment: COPY_SEGMENT_STARTED and FINISHED, DELETE_SEGMENT_STARTED and FINISHED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """What is planned for. `segments` are live; `deleted` are those whose events the topic still has."""
+    """The size of the tier and of the Spark cluster.
+
+    `segments` counts live segments, `deleted` deleted segments whose events are still in the topic.
+    """
 
     segments: int
     executors: int
@@ -59,24 +61,24 @@ class Cluster:
 
     @property
     def events(self) -> int:
-        """Events in the topic."""
+        """Return the number of events in the topic."""
         return 2 * self.segments + EVENTS_A_SEGMENT * self.deleted
 
     @property
     def slots(self) -> int:
-        """Tasks that run at a time and have something to do: a metadata partition is one task."""
+        """Return the number of tasks that run at a time; each metadata partition is one task."""
         return min(self.executors * self.cores, self.metadata_partitions)
 
     def wall_s(self, event_us: float) -> float:
-        """How long all events take at so much processor time each."""
+        """Return the duration in seconds to process all events at `event_us` of processor time each."""
         efficiency = 1.0 if self.slots == 1 else TWO_CORES
-        # The last tasks end apart: with few metadata partitions a core, some cores wait for others.
+        # With few metadata partitions per core, some cores are idle while the last tasks run.
         rounds = -(-self.metadata_partitions // self.slots) / (self.metadata_partitions / self.slots)
         return self.events * event_us / 1e6 / (self.slots * efficiency) * rounds
 
 
 def predictions(cluster: Cluster) -> Iterator[dict[str, Any]]:
-    """Rows of {"what", "value", "unit", "from"}, which say that they are predictions."""
+    """Yield rows of {"what", "value", "unit", "from"}; `from` states the basis of the prediction."""
     live, events = cluster.segments, cluster.events
     memory_bytes = CHUNK_BYTES + live / cluster.metadata_partitions * STATE_BYTES
     store_bytes = events * EVENT_FILE_BYTES + live * SEGMENT_FILE_BYTES

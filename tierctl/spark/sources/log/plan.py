@@ -1,4 +1,4 @@
-"""What `remote_log` is asked for, cut into tasks on the driver by the code that `tierctl fetch` reads by."""
+"""Plan the tasks of the data source `remote_log` on the driver, with the same code as `tierctl fetch`."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -18,8 +18,8 @@ from tierctl.read.parallel.task_planner import plan_read_tasks
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, readable_partitions, refused
 from tierctl.read.readable_log import ReadableLog
-from tierctl.spark.sources.log_options import LogOptions, Mode
-from tierctl.spark.sources.log_rows import PARTITION_COLUMNS, SCHEMA, LogTask, tell
+from tierctl.spark.sources.log.options import LogOptions, Mode
+from tierctl.spark.sources.log.rows import PARTITION_COLUMNS, SCHEMA, LogTask, warn
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.spark.sources.pushed_window import Window
 from tierctl.state.tier import TierState
@@ -30,11 +30,11 @@ from tierctl.storage.index_cache import RemoteIndexCache
 def plan_tasks(
     options: LogOptions, predicates: tuple[Predicate, ...], columns: tuple[str, ...]
 ) -> list[LogTask]:
-    """Tasks whose rows together are exactly those asked for, by topic, partition and offset.
+    """Return tasks that together read exactly the selected rows, ordered by topic, partition and offset.
 
-    Reads the metadata once; of the tier the lineage of each partition, and for read_committed transaction
-    indexes. Raises what opening these raises; in FAILFAST also what is wrong with the metadata, as segments
-    may be missing for it.
+    Reads the metadata once and, from the tier, the lineage of each partition and, for read_committed, its
+    transaction indexes. Raises the errors of opening these. In FAILFAST mode it also raises errors in the
+    metadata, because segments may be missing.
     """
     with ExitStack() as opened:
         plan = _Plan(options, predicates, opened)
@@ -78,12 +78,14 @@ class _Plan:
         self.spec = spec.resolved(self._remote)
 
     def tasks(self) -> Iterator[ReadTask]:
-        """Of every partition that is asked for."""
+        """Yield the tasks of every selected partition."""
         options = self._options
         state = self._state()
         for quarantined in state.quarantined:
             number, offset = quarantined.metadata_partition, quarantined.metadata_offset
-            self._grave(quarantined.error.within(f"__remote_log_metadata-{number}, offset {offset}"))
+            self._report_incomplete(
+                quarantined.error.within(f"__remote_log_metadata-{number}, offset {offset}")
+            )
         cluster = self._open_cluster()
         selection = options.selection
         by_name = bool(selection.topics) and not selection.topic_ids
@@ -92,18 +94,18 @@ class _Plan:
         logs = read_log_dirs(list(options.log_dirs)) if options.log_dirs else []
         logs = [log for log in logs if log.topic_id_partition in selection]
         for readable in readable_partitions(state, logs, selection, by_name=by_name):
-            if not self._is_asked_for(readable):
+            if not self._is_selected(readable):
                 continue
             refusal = refused(readable.topic_id_partition)
             if refusal is None:
                 start = leader_log_start(cluster, readable.topic_id_partition)
                 yield from self._tasks_of(self._view(readable, start))
             else:
-                self._grave(refusal)
+                self._report_incomplete(refusal)
 
     def _tasks_of(self, view: ReadableLog) -> Iterator[ReadTask]:
         options, window = self._options, self._window
-        reader = PartitionReader(view, self._fetcher, self._report, isolation=options.isolation)
+        reader = PartitionReader(view, self._fetcher, self._report_harmless, isolation=options.isolation)
         span = self._span(view, reader)
         if span is None:
             return
@@ -111,13 +113,13 @@ class _Plan:
         yield from plan_read_tasks(
             view,
             *span,
-            committed_only=(self._fetcher, self._report) if is_committed else None,
+            committed_only=(self._fetcher, self._report_harmless) if is_committed else None,
             times=TimestampRange(first_ms=window.first_ms, last_ms=window.last_ms, late_ms=options.late_ms),
             split_bytes=options.bytes_per_task,
         )
 
     def _span(self, view: ReadableLog, reader: PartitionReader) -> tuple[int, int] | None:
-        """[start, end) of the offsets; None when there are none."""
+        """Return the offsets [start, end) to read, or None if there are none."""
         low, high = self._window.offsets
         start, end = max(view.log_start_offset, low), min(reader.end_offset, high + 1)
         if start >= end:
@@ -132,10 +134,10 @@ class _Plan:
             end = end if later is None else min(end, later.offset)
         return (start, end) if start < end else None
 
-    def _is_asked_for(self, readable: ReadablePartition) -> bool:
+    def _is_selected(self, readable: ReadablePartition) -> bool:
         partition = readable.topic_id_partition
-        asked = [each for each in self._predicates if each.column in PARTITION_COLUMNS]
-        mask = mask_of(asked, lambda name: pa.array([getattr(partition, name)], SCHEMA.field(name).type))
+        conditions = [each for each in self._predicates if each.column in PARTITION_COLUMNS]
+        mask = mask_of(conditions, lambda name: pa.array([getattr(partition, name)], SCHEMA.field(name).type))
         return mask is None or bool(mask.true_count)
 
     def _view(self, readable: ReadablePartition, log_start_offset: int | None) -> ReadableLog:
@@ -145,7 +147,7 @@ class _Plan:
             readable.logs,
             remote=self._remote,
             fetcher=self._fetcher,
-            report=self._grave,
+            report=self._report_incomplete,
             log_start_offset=log_start_offset,
         )
 
@@ -171,15 +173,15 @@ class _Plan:
         self._opened.callback(cluster.close)
         return cluster
 
-    def _report(self, error: TierctlError) -> None:
-        """What costs nothing, as an index that is made anew."""
+    def _report_harmless(self, error: TierctlError) -> None:
+        """Report an error that loses no record, such as an index that had to be rebuilt."""
         if self._options.mode is Mode.FAILFAST:
-            tell(error)
+            warn(error)
         else:
             self.problems.append(error)
 
-    def _grave(self, error: TierctlError) -> None:
-        """What leaves open which segments there are, or which of them count."""
+    def _report_incomplete(self, error: TierctlError) -> None:
+        """Report an error because of which segments may be missing from the result."""
         if self._options.mode is Mode.FAILFAST:
             raise error
         self.problems.append(error)

@@ -1,7 +1,7 @@
-"""One task of the pipeline: a metadata partition read on from where the last commit left it.
+"""The task of one metadata partition: read its events since the last commit, and write the table files.
 
-It reads each record once: what is decoded is folded, and written as rows of `events`, chunk by chunk. Memory
-is that of the folded state and of one chunk, however many events there are.
+Each record is read and decoded once, then folded and written to `events`, chunk by chunk. Memory holds the
+folded state and one chunk, however many events there are.
 """
 
 import tempfile
@@ -18,13 +18,13 @@ import pyarrow.parquet as pq
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic_fold import TopicFold
 from tierctl.model.location import TopicLocation
-from tierctl.pipeline.deletions import Deletions
+from tierctl.pipeline.deleted_segments import DeletedSegments
 from tierctl.pipeline.tables import SCHEMAS, MetadataPartitionTables
 from tierctl.pipeline.warehouse.base import EVENTS, PartState, Warehouse, data_key
 from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.spark.executors.resources import shared_topic
-from tierctl.spark.sources.event_splits import EventSplit
-from tierctl.spark.sources.metadata_rows import batch_of
+from tierctl.spark.sources.metadata.rows import batch_of
+from tierctl.spark.sources.metadata.splits import EventSplit
 from tierctl.state.snapshot import Thawed, freeze, thaw
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
@@ -35,10 +35,10 @@ ROW_GROUP_ROWS = 1 << 17
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What has to be done about a metadata partition for commit `number`; picklable, and says no secret.
+    """The input of the task of one metadata partition for commit `number`; picklable and without secrets.
 
-    The log has the offsets [begin, end). `since` is what the last commit has of the partition, None for
-    nothing.
+    The log has the offsets [begin, end). `since` is the partition's state in the last commit, None without
+    one.
     """
 
     location: TopicLocation
@@ -53,17 +53,17 @@ class Task:
 
     @property
     def start(self) -> int:
-        """Where reading goes on."""
+        """Return the first offset to read."""
         return max(self.begin, self.since.end if self.since else 0)
 
     @property
     def offsets(self) -> int:
-        """How many offsets there are to read."""
+        """Return the number of offsets to read."""
         return max(self.end - self.start, 0)
 
 
 def do_task(task: Task) -> dict[str, Any]:
-    """Do it, and store its files under names of this attempt; what the commit is to say of it."""
+    """Run the task and return its entry in the commit; its files have names of this attempt only."""
     with tempfile.TemporaryDirectory(prefix="tierctl-pipeline-") as folder:
         return _Attempt(task, Path(folder)).run()
 
@@ -79,21 +79,21 @@ class _Attempt:
         task, number = self._task, self._task.metadata_partition
         state, notes = self._thawed()
         keeper = _Events(self._folder / "events.parquet", task)
-        # Its tasks of one commit share a process's connection.
+        # The tasks of one commit in the same process share a connection.
         topic = shared_topic(task.location, f"{task.warehouse.uri} {task.number}")
         with keeper.open():
             TopicFold(state, task.partition_count, keeper).catch_up(topic, number, task.begin, task.end)
         tables = MetadataPartitionTables(state, number, task.now_ms)
-        deletions = Deletions.of_notes(notes)
-        deletions.look(state, self._warehouse, number, keeper.path if keeper.rows else None)
+        deleted = DeletedSegments.of_notes(notes)
+        deleted.search(state, self._warehouse, number, keeper.path if keeper.rows else None)
         written = {
             "segments": self._write("segments", tables.segments()),
             "partitions": self._write("partitions", iter([tables.partitions()])),
-            "anomalies": self._write("anomalies", iter([tables.anomalies(deletions.__contains__)])),
+            "anomalies": self._write("anomalies", iter([tables.anomalies(deleted.__contains__)])),
         }
         due_ms = tables.due_ms
         # Freezing renumbers the rows that the tables are of.
-        frozen = freeze(state, number, deletions.notes)
+        frozen = freeze(state, number, deleted.notes)
         state_key = self._key("state", "arrow")
         self._warehouse.put(state_key, frozen)
         return {
@@ -129,7 +129,7 @@ class _Attempt:
         return data_key(table, self._task.metadata_partition, self._task.number, self._name, suffix)
 
     def _write(self, table: str, batches: Iterator[pa.RecordBatch]) -> str | None:
-        """Store the rows of a table; None when there are none."""
+        """Store the rows of a table and return the key of the file, or None without rows."""
         path, rows = self._folder / f"{table}.parquet", 0
         with parquet_writer(path, SCHEMAS[table]) as writer:
             for batch in _gathered(batches):
@@ -144,12 +144,12 @@ class _Attempt:
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Writes a table as any reader reads it."""
+    """Return a writer of a Parquet file with compression zstd."""
     return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1)
 
 
 def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches put together to row groups worth the name."""
+    """Combine batches into tables of at least ROW_GROUP_ROWS rows."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -161,7 +161,7 @@ def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 class _Events:
-    """Keeper that writes every chunk's rows to a file of `events`."""
+    """Write the rows of each decoded chunk to a file of the `events` table."""
 
     def __init__(self, path: Path, task: Task) -> None:
         self.path = path
@@ -177,7 +177,7 @@ class _Events:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """The file, for the block."""
+        """Keep the file open during the block."""
         with parquet_writer(self.path, SCHEMAS[EVENTS]) as self._writer:
             yield
 

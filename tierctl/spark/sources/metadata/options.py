@@ -1,4 +1,4 @@
-"""The options of the data source `remote_log_metadata`, checked."""
+"""Parse and check the options of the data source `remote_log_metadata`."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from tierctl.metadata.topic import topic_location
 from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.predicates import Predicate
-from tierctl.spark.sources.stream_progress import EARLIEST, LATEST
+from tierctl.spark.sources.metadata.stream_offsets import EARLIEST, LATEST
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
 _NARROWING: dict[str, Callable[[str], Any]] = {
@@ -29,8 +29,8 @@ _NAMES = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOptions:
-    """What is read and how; `starting_offset` goes for partitions that `starting_offsets` doesn't name."""
+class MetadataOptions:
+    """The options with their types; `starting_offset` is for partitions without a `starting_offsets`."""
 
     location: TopicLocation
     predicates: tuple[Predicate, ...] = ()
@@ -42,7 +42,7 @@ class SourceOptions:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
-        """From what .option(...) was given; UsageError for what is missing, unknown or senseless."""
+        """Parse the texts of `.option(...)`; raise UsageError for missing, unknown and invalid ones."""
         given = {name.lower(): text for name, text in options.items()}
         if unknown := sorted(given.keys() - _NAMES):
             raise UsageError(
@@ -101,7 +101,7 @@ def _flag(given: Mapping[str, str], name: str, *, otherwise: bool) -> bool:
 
 
 def _offsets(text: str) -> dict[int, int]:
-    """A JSON object of partitions and offsets."""
+    """Parse a JSON object that maps metadata partitions to offsets."""
     wrong = UsageError(
         f"option starting_offsets: {text!r}", hint='earliest, latest, or JSON as {"0": 17, "1": -2}'
     )

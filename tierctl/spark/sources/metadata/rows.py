@@ -1,8 +1,8 @@
-"""A task's records as rows for Spark: plain types, an event a row, and a row for what can't be read."""
+"""Convert metadata records into rows for Spark: one row per event, and one per range that is unreadable."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tierctl.metadata.topic import MetadataSplit, read_chunks
 from tierctl.report.formatters.text import id_text
-from tierctl.spark.sources.event_splits import EventSplit
+from tierctl.spark.sources.metadata.splits import EventSplit
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, joined
 from tierctl.wire.metadata import decode_column
@@ -41,24 +41,25 @@ SCHEMA = pa.schema(
         ("is_gap", pa.bool_()),
     ]
 )
-"""Of a good record `error` and `value` are null; a tombstone has no `type` either.
+"""The columns of the data source.
 
-A record that does not decode has its `error`, and its bytes as `value`. Where no record could be read, a row
-has the `error` of all offsets from `metadata_offset` up to, not including, `next_offset`, which else is null;
-`is_gap` is true when these have no bytes at all. `timestamp_ms` is the record's; `timestamp` is the same for
-Spark, and null when there is none.
+A record that decodes has null in `error` and `value`; a tombstone also has null in `type`. A record that does
+not decode has an `error`, and its bytes in `value`. A row without a record has the `error` of the offsets
+[`metadata_offset`, `next_offset`), which could not be read; `is_gap` is true if these have no bytes at all.
+In other rows `next_offset` is null. `timestamp` is `timestamp_ms` as a timestamp of Spark, or null without
+one.
 """
 _POSITION = frozenset({"metadata_partition", "metadata_offset", "timestamp_ms", "timestamp"})
-# What the JVM holds of a task at a time.
+# The rows of a task that the JVM has in memory at a time.
 _BATCH_ROWS = 20_000
 # The last millisecond of the year 9999, after which Python has no datetime.
 _LAST_TIME_MS = 253_402_300_799_999
 
 
 def read_split(split: EventSplit | None) -> Iterator[pa.RecordBatch]:
-    """Those of the split's records that its predicates are true of, as SCHEMA; raises as read_chunks.
+    """Yield the rows of SCHEMA for which the split's predicates are true; raises as `read_chunks`.
 
-    Yields nothing for the empty task that Spark makes where there is nothing to read (`split` is None).
+    `split` is None in the empty task that Spark creates if there is no split.
     """
     if split is None:
         return
@@ -69,13 +70,13 @@ def read_split(split: EventSplit | None) -> Iterator[pa.RecordBatch]:
 
 
 def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = None) -> pa.RecordBatch:
-    """The rows of a chunk of the split, in order of offsets.
+    """Return the rows of a chunk of the split, in the order of offsets.
 
-    `events` is what all of the chunk decodes to, where that is known and the split leaves nothing out.
+    `events` are the decoded values of the whole chunk, if the caller has decoded them already.
     """
     predicates = split.predicates
     rows = _Rows.of_chunk(chunk)
-    # What offset or time leave out need not be decoded.
+    # Rows that conditions on offset or time exclude need not be decoded.
     rows = rows.where([p for p in predicates if p.column in _POSITION])
     rows = rows.decoded() if events is None else replace(rows, events=events.combine_chunks())
     rows = rows.where([p for p in predicates if p.column not in _POSITION])
@@ -91,7 +92,7 @@ def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = No
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Records of a chunk as columns; `events` is what their values decode to, None before that."""
+    """The records of a chunk as columns; `events` are the decoded values, None until they are decoded."""
 
     metadata_partition: int
     offsets: pa.Array
@@ -100,18 +101,18 @@ class _Rows:
     events: Any = None
 
     @classmethod
-    def of_chunk(cls, chunk: RecordChunk) -> "_Rows":
+    def of_chunk(cls, chunk: RecordChunk) -> Self:
         offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
         return cls(chunk.partition, offsets, timestamps_ms, chunk.values)
 
-    def decoded(self) -> "_Rows":
+    def decoded(self) -> Self:
         return replace(self, events=decode_column(self.values).combine_chunks())
 
-    def where(self, predicates: Sequence[Predicate]) -> "_Rows":
+    def where(self, predicates: Sequence[Predicate]) -> Self:
         mask = mask_of(predicates, self.column)
         if mask is None or pc.all(mask).as_py():
             return self
-        return _Rows(
+        return type(self)(
             self.metadata_partition,
             self.offsets.filter(mask),
             self.timestamps_ms.filter(mask),
@@ -120,12 +121,12 @@ class _Rows:
         )
 
     def batch(self, names: Sequence[str]) -> pa.RecordBatch:
-        """These columns, in this order."""
+        """Return the columns `names`, in this order."""
         arrays = [self.column(name) for name in names]
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([SCHEMA.field(name) for name in names]))
 
     def column(self, name: str) -> pa.Array:
-        """A column of SCHEMA."""
+        """Return a column of SCHEMA."""
         return _MAKERS[name](self) if name in _MAKERS else _plain(self.event_column(name))
 
     def event_column(self, name: str) -> pa.Array:
@@ -152,7 +153,7 @@ _MAKERS: dict[str, Callable[[_Rows], pa.Array]] = {
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """A column of decoded events as a type that Spark has."""
+    """Convert a column of decoded events into a type that Spark has."""
     if isinstance(column.type, UuidType):
         text = id_text(column)
         return pc.if_else(column.is_valid(), text, None) if column.null_count else text
@@ -162,7 +163,7 @@ def _plain(column: pa.Array) -> pa.Array:
 
 
 def _epochs(column: pa.Array) -> pa.Array:
-    """Lists of [epoch, offset] as lists of structs."""
+    """Convert lists of [epoch, offset] into lists of structs."""
     numbers = column.flatten().flatten().to_numpy()
     epochs = pa.array(numbers[0::2].astype(np.int32))
     pairs = pa.StructArray.from_arrays([epochs, pa.array(numbers[1::2])], fields=list(EPOCH))
@@ -174,7 +175,7 @@ def _epochs(column: pa.Array) -> pa.Array:
 
 
 def _timestamp(timestamps_ms: pa.Array) -> pa.Array:
-    """As Spark's timestamp; null for none, and for what no calendar has."""
+    """Convert into timestamps of Spark; null for a missing timestamp and for one after the year 9999."""
     is_time = pc.and_(pc.greater_equal(timestamps_ms, 0), pc.less_equal(timestamps_ms, _LAST_TIME_MS))
     return (
         pc.if_else(is_time, timestamps_ms, None)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.pipeline.cost import FOLD_US, STARTING_S, TABLES_US, TWO_CORES, Cluster, predictions
+from tierctl.pipeline.predictions import FOLD_US, STARTING_S, TABLES_US, TWO_CORES, Cluster, predictions
 
 from tests.cli.shell import tierctl
 
