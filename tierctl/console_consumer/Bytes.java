@@ -7,7 +7,7 @@ import java.nio.charset.CoderResult;
 import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
 
-/** A value and a position in it. Every length is held against what remains before anything is taken. */
+/** A value and a position in it. Every length is checked against the remaining bytes before it is used. */
 final class Bytes {
     private static final int VARINT_BYTES_MAX = 5;
     private static final int VARINT_BITS = 32;
@@ -23,7 +23,7 @@ final class Bytes {
         return value.length - at;
     }
 
-    /** An unsigned varint of 32 bits in its shortest form. */
+    /** Reads an unsigned varint of at most 32 bits, which must have its shortest form. */
     long uvarint(String what) throws BadValue {
         int start = at;
         long number = 0;
@@ -46,7 +46,7 @@ final class Bytes {
         throw new BadValue(what, "a number of 32 bits", "a longer one", start);
     }
 
-    /** A big-endian number of {@code width} bytes, which must be there. */
+    /** Reads a big-endian number of {@code width} bytes; the caller has checked that they exist. */
     long fixed(int width) {
         long number = value[at++];
         for (int i = 1; i < width; i++) {
@@ -63,7 +63,7 @@ final class Bytes {
         return Arrays.copyOfRange(value, at - (int) length, at);
     }
 
-    /** Text in UTF-8, of which nothing is guessed. */
+    /** Reads text in UTF-8; malformed text is an error. */
     String text(long length, String what) throws BadValue {
         int start = at;
         byte[] raw = take(length, what);

@@ -6,8 +6,8 @@ import java.util.List;
 import java.util.regex.Pattern;
 
 /**
- * A record's value to the event it says, in whichever dialect uses the value up exactly: as tierctl/wire/metadata.py
- * decides, which says why.
+ * Decodes the value of a record, in the dialect that takes all of its bytes. The choice and its reasons are those of
+ * tierctl/wire/metadata/values.py.
  */
 final class Decoder {
     private static final int FRAME_VERSION = 1;
@@ -76,7 +76,7 @@ final class Decoder {
             && LEGAL_TOPIC.matcher(new String(value, 4, length, StandardCharsets.ISO_8859_1)).matches();
     }
 
-    /** Whether a kip405 update is rather a kafka segment record that was cut. */
+    /** Returns true if a value that decodes as a kip405 update is a truncated kafka segment record. */
     private static boolean isCutSegment(byte[] value) {
         if (!Arrays.equals(value, 0, 3, new byte[] {1, 0, 0}, 0, 3)) {
             return false;

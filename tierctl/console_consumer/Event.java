@@ -2,7 +2,7 @@ package tierctl.formatter;
 
 import java.util.Map;
 
-/** What a record says, field by field; names are those of tierctl/wire/schema.py. */
+/** The fields of a record by name; the names are those of tierctl/wire/metadata/schema.py. */
 final class Event {
     static final String KAFKA = "kafka";
     static final String KIP405 = "kip405";
@@ -17,7 +17,7 @@ final class Event {
         this.values = values;
     }
 
-    /** What its text is chosen by. */
+    /** Returns the key of the templates: record type and dialect. */
     String shape() {
         return type + "/" + dialect;
     }
@@ -30,12 +30,12 @@ final class Event {
         return (Long) values.get(name);
     }
 
-    /** Bytes, or null. */
+    /** Returns a field of bytes, or null. */
     byte[] bytes(String name) {
         return (byte[]) values.get(name);
     }
 
-    /** Pairs of leader epoch and start offset. */
+    /** Returns pairs of leader epoch and start offset. */
     long[][] epochs(String name) {
         return (long[][]) values.get(name);
     }

@@ -1,6 +1,6 @@
 package tierctl.formatter;
 
-/** `tierctl format --style json`. */
+/** Writes the text of `tierctl format --style json`. */
 final class JsonStyle extends Style {
     private static final String EPOCHS = "segment_leader_epochs";
 

@@ -3,7 +3,7 @@ package tierctl.formatter;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** `tierctl format --style kafka`: the lines of Kafka's own formatter, which knows one dialect and no bad records. */
+/** Writes the text of `tierctl format --style kafka`: the lines of Kafka's own formatter. */
 final class KafkaStyle extends Style {
     @Override
     String eventLine(Row row) {
@@ -27,7 +27,7 @@ final class KafkaStyle extends Style {
         }
     }
 
-    /** As a map prints: by epoch, the last of the same epoch wins. */
+    /** Returns the text of a map: sorted by epoch, with the last entry of each epoch. */
     private static String byEpoch(long[][] pairs) {
         Map<Long, Long> epochs = new TreeMap<>();
         for (long[] pair : pairs) {

@@ -4,7 +4,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 
-/** `tierctl format --style kip`: the text of KIP-405, "Message Formatter for the internal topic". */
+/** Writes the text of `tierctl format --style kip`: KIP-405, "Message Formatter for the internal topic". */
 final class KipStyle extends Style {
     private static final String VERSION = "0";
 

@@ -7,7 +7,7 @@ import java.util.Map;
 
 import org.apache.kafka.common.config.ConfigException;
 
-/** What --property gave the formatter; a name that nothing takes, and a value that is none, are refused. */
+/** The values of --property for the formatter; unknown names and invalid values are refused. */
 final class Properties {
     private final Map<String, String> given = new HashMap<>();
 
@@ -27,7 +27,7 @@ final class Properties {
         return text.equals("true");
     }
 
-    /** Throws for a property that {@code style} doesn't have. */
+    /** Throws ConfigException for a property that {@code style} does not have. */
     void only(String style, List<String> names) {
         for (String name : given.keySet()) {
             if (!names.contains(name)) {
@@ -37,7 +37,7 @@ final class Properties {
         }
     }
 
-    /** A property's value, which nobody else will see. */
+    /** Returns the value of a property and removes it, so that {@link #only} accepts it. */
     String taken(String name, String otherwise) {
         String value = given.remove(name);
         return value == null ? otherwise : value;

@@ -5,7 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Reads one record's body as its schema says; errors are those of tierctl/wire/codec.py, word for word. */
+/** Reads the body of one record by its schema; the error texts equal those of tierctl/wire/metadata/codec.py. */
 final class RecordReader {
     private static final int STRING_BYTES_MAX = 0x7fff;
     private static final byte[] TRUE = {1};
@@ -20,7 +20,7 @@ final class RecordReader {
         this.schema = schema;
     }
 
-    /** The event from the current position to the end, exactly. */
+    /** Returns the event that takes all bytes from the current position to the end. */
     static Event read(Bytes in, Schema schema, String dialect) throws BadValue {
         RecordReader reader = new RecordReader(in, schema);
         reader.struct(schema.body);
@@ -60,7 +60,7 @@ final class RecordReader {
         }
     }
 
-    /** Consecutive fields of fixed width: that all of them are there is seen to before any is looked at. */
+    /** Reads consecutive fields of fixed width, after checking that the bytes of all of them exist. */
     private void fixed(List<Schema.Field> run) throws BadValue {
         int end = in.at;
         for (Schema.Field field : run) {
@@ -119,7 +119,10 @@ final class RecordReader {
         return in.text(length, name);
     }
 
-    /** A length, or null; compact ones are one more than they say, the others have {@code width} bytes. */
+    /**
+     * Returns a length, or null. A compact length is encoded as the length plus one; other lengths have
+     * {@code width} bytes.
+     */
     private Long length(String name, int width) throws BadValue {
         String what = "length of " + name;
         int at = in.at;
@@ -158,7 +161,7 @@ final class RecordReader {
         return found;
     }
 
-    /** Known tags are taken, others passed over; what is passed over must still be well formed. */
+    /** Reads the tagged fields: known tags become values, unknown tags are skipped but must be well formed. */
     private void tags(List<Schema.Flag> flags) throws BadValue {
         for (Schema.Flag flag : flags) {
             values.put(flag.name, false);

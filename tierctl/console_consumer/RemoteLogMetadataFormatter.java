@@ -16,8 +16,8 @@ import org.apache.kafka.common.config.ConfigException;
  *
  * <p>Properties: {@code format} is kip (the default), json or kafka; format kip has print.partition,
  * print.message.offset, print.version, print.all.event.value.fields (false), sep (a comma) and vs (as sep).
- * The text is that of {@code tierctl format --style <format>}, byte for byte, in UTF-8 whatever the locale:
- * tombstones, and values that no record can be read from, have a line each, and the rest goes on.
+ * The text equals that of {@code tierctl format --style <format>}, byte for byte, in UTF-8 whatever the locale.
+ * Tombstones and values that do not decode have one line each; the records after them are printed as well.
  */
 public final class RemoteLogMetadataFormatter implements MessageFormatter {
     private static final List<String> KIP_PROPERTIES = List.of(

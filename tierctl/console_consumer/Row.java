@@ -2,7 +2,7 @@ package tierctl.formatter;
 
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 
-/** One record of the metadata topic: an event, or an error, or neither for a tombstone. */
+/** One record of the metadata topic, with its event or the error of decoding; a tombstone has neither. */
 final class Row {
     final int partition;
     final long offset;
@@ -31,7 +31,7 @@ final class Row {
         }
     }
 
-    /** The value's bytes, cut when they are many. */
+    /** Returns the value in hexadecimal, truncated if it is long. */
     String valueHex() {
         return Text.cutHex(value);
     }

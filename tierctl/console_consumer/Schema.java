@@ -3,8 +3,8 @@ package tierctl.formatter;
 import java.util.List;
 
 /**
- * One record as data. The instances are in {@code Descriptions}, which the build writes from
- * tierctl/wire/schema.py: there is no second description of the bytes.
+ * The layout of one record. The instances are in {@code Descriptions}, which the build generates from
+ * tierctl/wire/metadata/schema.py, so that the layout is described only once.
  */
 final class Schema {
     final int apiKey;
@@ -23,7 +23,7 @@ final class Schema {
         this.rules = rules;
     }
 
-    /** A width of 0 is one that the record says itself. */
+    /** A kind of field; a width of 0 means that the record contains the length. */
     enum Kind {
         INT8(1), INT32(4), INT64(8), UUID(16), STRING(0), NULLABLE_BYTES(0), STRUCT(0), ARRAY(0);
 
@@ -34,7 +34,7 @@ final class Schema {
         }
     }
 
-    /** Fields in wire order, and the tagged bools that may follow them. */
+    /** Fields in wire order, and the tagged booleans that may follow them. */
     static final class Struct {
         final List<Field> fields;
         final List<Flag> flags;
@@ -44,13 +44,16 @@ final class Schema {
             this.flags = flags;
         }
 
-        /** The fewest bytes this struct of fixed fields has. */
+        /** Returns the smallest number of bytes of this struct, all of whose fields have a fixed width. */
         int minWidth(boolean flexible) {
             return fields.stream().mapToInt(field -> field.kind.width).sum() + (flexible ? 1 : 0);
         }
     }
 
-    /** {@code states} are the names an INT8 stands for; {@code inner} is of a struct, or an array's element. */
+    /**
+     * A field. {@code states} are the names of the values of an INT8; {@code inner} is the layout of a struct or
+     * of the elements of an array.
+     */
     static final class Field {
         final String name;
         final Kind kind;
@@ -65,7 +68,7 @@ final class Schema {
         }
     }
 
-    /** A tagged bool. */
+    /** A tagged boolean. */
     static final class Flag {
         final String name;
         final long tag;
@@ -76,7 +79,10 @@ final class Schema {
         }
     }
 
-    /** {@code field} is not below {@code least}, or the field {@code leastField}; with neither, not empty. */
+    /**
+     * A condition: {@code field} is at least {@code least}, or at least the field {@code leastField}. With
+     * neither, {@code field} is an array that is not empty.
+     */
     static final class Rule {
         final String field;
         final String expected;
@@ -99,7 +105,7 @@ final class Schema {
                 : event.number(field) >= event.number(leastField);
         }
 
-        /** The field's value as the error says it; an empty array as Python prints one. */
+        /** Returns the field's value for the error text; an empty array is printed as Python does. */
         String found(Event event) {
             return least == null && leastField == null ? "()" : String.valueOf(event.number(field));
         }

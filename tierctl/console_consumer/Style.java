@@ -3,16 +3,16 @@ package tierctl.formatter;
 import java.util.Map;
 
 /**
- * How a record is written. What a record of a type and dialect looks like is a template of {@code Descriptions},
- * which the build writes from the formatters of `tierctl format`: literals at even places, names of fields at odd ones.
+ * The text of a record. {@code Descriptions} has a template for each record type and dialect, which the build
+ * generates from the formatters of `tierctl format`: literals at even indexes, names of fields at odd ones.
  */
 abstract class Style {
-    /** The record's line, without its end. */
+    /** Returns the line of a record, without the line end. */
     final String line(Row row) {
         return row.event == null ? otherLine(row) : eventLine(row);
     }
 
-    /** The line of a tombstone or a bad record. */
+    /** Returns the line of a tombstone or of a record that does not decode. */
     abstract String otherLine(Row row);
 
     abstract String eventLine(Row row);
@@ -25,7 +25,7 @@ abstract class Style {
         return out.toString();
     }
 
-    /** A field as every style writes it that has no way of its own. */
+    /** Returns the text of a field; styles override it for fields that they write differently. */
     String field(String name, Row row) {
         switch (name) {
             case "metadata_partition":

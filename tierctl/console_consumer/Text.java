@@ -5,11 +5,11 @@ import java.util.Base64;
 import java.util.function.Function;
 import java.util.stream.Collectors;
 
-/** Values as text that is safe to show: as tierctl/report/terminal.py and the formatters beside it write them. */
+/** Converts values into text that is safe to print, as tierctl/report/terminal.py and tierctl's formatters do. */
 final class Text {
     private static final int BAD_VALUE_BYTES_MAX = 1024;
     private static final Base64.Encoder ID = Base64.getUrlEncoder().withoutPadding();
-    /** First and last of what a terminal obeys, or what reorders or hides text. */
+    /** The ranges of characters that control a terminal, or that reorder or hide text. */
     private static final char[][] UNSAFE = {
         {0x00, 0x1f}, {0x7f, 0x9f}, {0xad, 0xad}, {0x061c, 0x061c}, {0x200b, 0x200f}, {0x2028, 0x202e},
         {0x2060, 0x206f}, {0xfeff, 0xfeff}, {0xfff9, 0xfffb},
@@ -22,7 +22,7 @@ final class Text {
     private Text() {
     }
 
-    /** On one line, with everything unsafe as an escape. */
+    /** Returns text on one line, with every unsafe character as an escape. */
     static String printable(String text) {
         StringBuilder out = new StringBuilder(text.length());
         for (char each : text.toCharArray()) {
@@ -42,7 +42,7 @@ final class Text {
         return !isPlain && Arrays.stream(UNSAFE).anyMatch(range -> range[0] <= each && each <= range[1]);
     }
 
-    /** A JSON string in ASCII. */
+    /** Returns a JSON string in ASCII. */
     static String json(String text) {
         StringBuilder out = new StringBuilder(text.length() + 2).append('"');
         for (char each : text.toCharArray()) {
@@ -69,7 +69,7 @@ final class Text {
         return out.toString();
     }
 
-    /** A bad record prints one line, not a megabyte. */
+    /** Returns hexadecimal text, truncated so that a damaged record prints a short line. */
     static String cutHex(byte[] bytes) {
         int rest = bytes.length - BAD_VALUE_BYTES_MAX;
         return rest <= 0

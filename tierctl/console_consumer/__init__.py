@@ -1,4 +1,7 @@
-"""The formatter for Kafka's own console consumer: Java sources, and the jar once `make formatter` made it."""
+"""The formatter for Kafka's own console consumer: Java sources, and the jar that `make formatter` builds.
+
+Other packages use `CLASS_NAME` and `JAR`; `JAR` exists only after `make formatter`.
+"""
 
 from pathlib import Path
 

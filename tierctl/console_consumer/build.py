@@ -1,7 +1,7 @@
-"""Makes the jar: `make formatter`, which is `python -m tierctl.console_consumer.build`.
+"""Build the jar of the formatter: `make formatter` runs `python -m tierctl.console_consumer.build`.
 
-Needs a JDK of 11 or newer, and Maven for the one library it is compiled against. The same sources and
-compiler make the same bytes.
+The build needs JDK 11 or newer, and Maven to download the Kafka library that the sources are compiled
+against. The same sources and compiler produce the same bytes.
 """
 
 import shutil
@@ -17,12 +17,12 @@ from tierctl.console_consumer import JAR, SOURCES
 from tierctl.console_consumer.descriptions import descriptions
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 
-# The oldest Kafka it is held against: what this library has, newer ones have.
+# The oldest Kafka that tests run the formatter with; newer versions have the same interface.
 KAFKA_CLIENTS = "org.apache.kafka:kafka-clients:3.9.1"
 JAVA_RELEASE = 11
 _TIMEOUT_S = 600
-# The earliest time a zip file can say.
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)
+# The earliest time that a zip file can contain.
+_EPOCH = (1980, 1, 1, 0, 0, 0)
 _MANIFEST = f"""Manifest-Version: 1.0
 Implementation-Title: tierctl formatter
 Implementation-Version: {__version__}
@@ -31,7 +31,10 @@ Implementation-Version: {__version__}
 
 
 def build(target: Path, classpath: str) -> None:
-    """Compiles the sources into the jar `target`; NotFoundError without javac, UsageError for its errors."""
+    """Compile the sources into the jar `target`.
+
+    Raise NotFoundError if javac is not installed, and UsageError if it fails.
+    """
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         folder = Path(name)
         classes, generated = folder / "classes", folder / "Descriptions.java"
@@ -46,10 +49,10 @@ def build(target: Path, classpath: str) -> None:
 
 
 def _pack(classes: Path, jar: Path) -> None:
-    """Nothing in the jar depends on when, where or by which zlib it was made."""
+    """Write the jar without times, modes of files or compression, so that its bytes are reproducible."""
     with zipfile.ZipFile(jar, "w", zipfile.ZIP_STORED) as out:
         for name, content in _entries(classes):
-            entry = zipfile.ZipInfo(name, _LONG_AGO)
+            entry = zipfile.ZipInfo(name, _EPOCH)
             entry.external_attr = 0o644 << 16
             out.writestr(entry, content)
 
@@ -61,7 +64,7 @@ def _entries(classes: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def fetch(folder: Path) -> Path:
-    """The library from Maven Central, kept in `folder`."""
+    """Return the Kafka library in `folder`; download it from Maven Central if it is missing."""
     _, artifact, version = KAFKA_CLIENTS.split(":")
     jar = folder / f"{artifact}-{version}.jar"
     if not jar.exists():
@@ -79,7 +82,7 @@ def _run(command: list[str]) -> None:
 
 
 def main() -> int:
-    """Builds the jar where the package, and so a wheel, has it."""
+    """Build the jar inside the package, so that a wheel contains it."""
     try:
         build(JAR, str(fetch(SOURCES.parents[1] / ".cache" / "formatter")))
     except TierctlError as error:

@@ -17,7 +17,6 @@ from tierctl.metadata.topic import MetadataSplit
 from tierctl.spark.sources.metadata.options import MetadataOptions
 from tierctl.spark.sources.metadata.stream import MetadataStreamReader
 
-
 NAME = "tierctl_metadata_ranges"
 _DDL = "metadata_partition INT, start_offset BIGINT, end_offset BIGINT"
 _WHOLE = 1 << 62

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.metadata.splits import plan_splits
 from tierctl.spark.sources.metadata.rows import read_split
+from tierctl.spark.sources.metadata.splits import plan_splits
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.storage import open_store
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition

@@ -10,7 +10,7 @@ import pytest
 from tierctl.spark import register
 
 from tests.read import brute
-from tests.read.test_partition_reader import logs_of
+from tests.read.test_partition_reader import leader_logs
 from tests.read.tier import Tier
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def test_every_topic_of_brokers_tiers(
     expected: dict[tuple[str, int], list[Answer]] = {}
     for part in tier.state:
         partition = part.topic_id_partition
-        records = brute.decode_files(logs_of(tier, partition.topic, partition.partition))
+        records = brute.decode_files(leader_logs(tier, partition.topic, partition.partition))
         if records:
             expected[partition.topic, partition.partition] = [record.answer for record in shown(records)]
 
@@ -128,7 +128,7 @@ def test_columns_are_what_the_record_has(session: "SparkSession", capture: Captu
     root = capture("tiered-cluster")
     frame = load(session, tiered(root, "before") | {"topic": "orders", "partition": "1"})
     tier = Tier.of(root / "before", root / "before-remote")
-    records = brute.visible(brute.decode_files(logs_of(tier, "orders", 1)))
+    records = brute.visible(brute.decode_files(leader_logs(tier, "orders", 1)))
     rows = frame.where((f.col("offset") >= 10) & (f.col("offset") < 400)).toArrow().to_pylist()
     assert [
         (

@@ -11,9 +11,9 @@ import tierctl.spark
 from pyspark.sql import DataFrame
 from tierctl.errors import UsageError
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.metadata.splits import plan_splits
 from tierctl.spark.sources.metadata.options import MetadataOptions
 from tierctl.spark.sources.metadata.rows import SCHEMA
+from tierctl.spark.sources.metadata.splits import plan_splits
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.wire.metadata import encode
 

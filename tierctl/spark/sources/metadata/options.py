@@ -10,8 +10,8 @@ from tierctl.errors import UsageError
 from tierctl.metadata.topic import topic_location
 from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.predicates import Predicate
 from tierctl.spark.sources.metadata.stream_offsets import EARLIEST, LATEST
+from tierctl.spark.sources.predicates import Predicate
 
 _STARTS = {"earliest": EARLIEST, "latest": LATEST}
 _NARROWING: dict[str, Callable[[str], Any]] = {

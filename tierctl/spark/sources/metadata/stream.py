@@ -18,9 +18,9 @@ from pyspark.sql.streaming.datasource import (
 
 from tierctl.errors import MetadataError, SafetyRefusal
 from tierctl.metadata.topic import MetadataTopic, cut, open_topic
-from tierctl.spark.sources.metadata.splits import event_splits
 from tierctl.spark.sources.metadata.options import MetadataOptions
 from tierctl.spark.sources.metadata.rows import read_split
+from tierctl.spark.sources.metadata.splits import event_splits
 from tierctl.spark.sources.metadata.stream_offsets import StreamOffsets, TopicNow
 
 if TYPE_CHECKING:
