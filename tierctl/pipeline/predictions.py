@@ -36,7 +36,7 @@ CHUNK_BYTES: Final = 340 << 20
 EVENT_FILE_BYTES, SEGMENT_FILE_BYTES = 13, 60
 """Bytes in the warehouse per event, and per live segment."""
 
-EVENTS_A_SEGMENT: Final = 4
+EVENTS_PER_DELETED_SEGMENT: Final = 4
 """Events of a deleted segment: COPY_SEGMENT_STARTED and FINISHED, DELETE_SEGMENT_STARTED and FINISHED."""
 
 
@@ -62,7 +62,7 @@ class Cluster:
     @property
     def events(self) -> int:
         """Return the number of events in the topic."""
-        return 2 * self.segments + EVENTS_A_SEGMENT * self.deleted
+        return 2 * self.segments + EVENTS_PER_DELETED_SEGMENT * self.deleted
 
     @property
     def slots(self) -> int:

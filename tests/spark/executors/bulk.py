@@ -63,7 +63,7 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Captures are small: cut them as if they were large."""
     monkeypatch.setattr(fold, "LEAST_EVENTS", 1)
     monkeypatch.setattr(spark_format, "LEAST_RECORDS", 1)
-    monkeypatch.setattr(spark_format, "RECORDS_A_SPLIT_MIN", 10)
-    monkeypatch.setattr(spark_format, "RECORDS_A_SPLIT_MAX", 20)
+    monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MIN", 10)
+    monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MAX", 20)
     monkeypatch.setattr(verify, "SEGMENTS_AT_ONCE", 20)
     monkeypatch.setattr(verify, "_LEAST_US", 1)

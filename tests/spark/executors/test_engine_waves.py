@@ -21,7 +21,7 @@ from tierctl.spark.executors.engine import (
     side_effect_result,
     slices,
 )
-from tierctl.spark.executors.task import TASKS, TaskRunner
+from tierctl.spark.executors.task import TASKS, SparkTask
 from tierctl.spark.executors.transport import Executors, input_results
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.kafka import KafkaLayout
@@ -105,7 +105,7 @@ def test_speculation_is_refused(spec: SideEffectContextSpec) -> None:
 @pytest.mark.parametrize("again", [False, True])
 def test_what_a_retried_task_failed_at_is_not_known(spec: SideEffectContextSpec, *, again: bool) -> None:
     """The task before it may still be at work somewhere."""
-    runner = TaskRunner(function=SideEffectTask(side_effect=doings.failing, spec=spec), is_retried=again)
+    runner = SparkTask(function=SideEffectTask(side_effect=doings.failing, spec=spec), is_retried=again)
     tasks = pa.table({TASKS: pa.array([pickle.dumps([(7, piece(7))])], pa.binary())})
     (found,) = input_results(pa.Table.from_batches(runner(iter(tasks.to_batches())))).items()
     result = side_effect_result(found[1])
@@ -153,7 +153,7 @@ def test_a_task_has_consecutive_pieces() -> None:
 @pytest.mark.parametrize("sent", [b"nonsense", serialization.dumps([1]), pickle.dumps(Path("x")), b""])
 def test_what_is_no_result_is_not_known(spec: SideEffectContextSpec, sent: bytes) -> None:
     """Nothing that an executor sends may pass for a side effect that was done."""
-    runner = TaskRunner(function=SideEffectTask(side_effect=doings.failing, spec=spec))
+    runner = SparkTask(function=SideEffectTask(side_effect=doings.failing, spec=spec))
     tasks = pa.table({TASKS: pa.array([pickle.dumps([(0, piece(0))])], pa.binary())})
     rows = pa.Table.from_batches(runner(iter(tasks.to_batches()))).to_pylist()
     for is_error in (False, True):

@@ -93,14 +93,14 @@ def test_so_many_records_and_no_more(
 def test_text_that_grows_beyond_a_task_goes_on_in_another(
     here: Here, cluster: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fetch, "TEXT_BYTES_A_TASK", 100_000)
+    monkeypatch.setattr(fetch, "TEXT_BYTES_PER_TASK", 100_000)
     for more in ([], ["--max-records", "3900"], ["--isolation", "read_committed"]):
         same(*cluster, "--topic", "payments", "--topic", "clicks", *more)
     assert here.jobs.count(1) > 20
 
 
 def test_jobs_are_of_bounded_size(here: Here, cluster: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fetch, "TEXT_BYTES_A_JOB", 2 << 20)
+    monkeypatch.setattr(fetch, "TEXT_BYTES_PER_JOB", 2 << 20)
     monkeypatch.setattr(fetch, "SPLIT_BYTES", 200_000)
     same(*cluster, "--topic", "orders")
     assert max(here.jobs) < 12

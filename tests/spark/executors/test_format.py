@@ -42,8 +42,8 @@ def test_every_way_to_print(way: tuple[str, ...], capture: Capture) -> None:
 def test_damage_has_its_line_once(
     records: int, way: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(spark_format, "RECORDS_A_SPLIT_MIN", records)
-    monkeypatch.setattr(spark_format, "RECORDS_A_SPLIT_MAX", records)
+    monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MIN", records)
+    monkeypatch.setattr(spark_format, "RECORDS_PER_SPLIT_MAX", records)
     said = assert_same("format", "--metadata", damaged(tmp_path), *way)
     assert said.code == 7
     assert "could not be read" in said.err

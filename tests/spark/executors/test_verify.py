@@ -90,7 +90,7 @@ def test_a_store_that_is_not_there(capture: Capture, tmp_path: Path) -> None:
 def test_logs_that_an_executor_does_not_see(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.spark.executors.bulk import tierctl
 
-    monkeypatch.setattr(spark_verify, "look", _blind)
+    monkeypatch.setattr(spark_verify, "check", _blind)
     where = _options(capture, "tiered-cluster/after")
     said = tierctl("verify", *where, "--deep", "--engine", "spark", "--master", "local[2]")
     assert said.code == 5

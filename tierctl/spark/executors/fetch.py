@@ -30,11 +30,11 @@ SPLIT_BYTES = 8 << 20
 """The bytes of a log per task: rendered in about the time that two tasks take to start."""
 LEAST_BYTES = 2 << 20
 """The bytes of a log that are rendered in the time that a task takes to start."""
-TEXT_BYTES_A_TASK = 32 << 20
+TEXT_BYTES_PER_TASK = 32 << 20
 """A task stops at this size of text and another continues: compressed records may expand a thousandfold."""
-TEXT_BYTES_A_JOB = 128 << 20
+TEXT_BYTES_PER_JOB = 128 << 20
 """The text of one job. The text of two jobs may be in memory, however long the log is."""
-STEPS_A_JOB = 1000
+STEPS_PER_JOB = 1000
 _TEXT_PER_BYTE = 4.0
 
 
@@ -97,7 +97,7 @@ def rendered(text_format: TextFormat, work: RenderInput) -> Rendered:
                 # The reader is some records ahead: problems of records that are not printed are dropped.
                 problems = [(error, first) for error, first in problems if first <= last_offset]
                 break
-            if text.tell() >= TEXT_BYTES_A_TASK:
+            if text.tell() >= TEXT_BYTES_PER_TASK:
                 next_offset = last_offset + 1
                 break
     except TierctlError as e:
@@ -186,15 +186,15 @@ class _Printer:
 
     def _jobs(self, steps: Iterator[PrintStep]) -> Iterator[list[PrintStep]]:
         """Group steps into jobs; with `rows_max` the first has one step, and each next one twice as many."""
-        count = 1 if self._is_short else STEPS_A_JOB
+        count = 1 if self._is_short else STEPS_PER_JOB
         job: list[PrintStep] = []
         size = 0.0
         for step in steps:
             job.append(step)
             size += (step.task.size_bytes if step.task is not None else 0) * self._text_per_byte
-            if size >= TEXT_BYTES_A_JOB or len(job) >= count:
+            if size >= TEXT_BYTES_PER_JOB or len(job) >= count:
                 yield job
-                job, size, count = [], 0.0, min(2 * count, STEPS_A_JOB)
+                job, size, count = [], 0.0, min(2 * count, STEPS_PER_JOB)
         if job:
             yield job
 

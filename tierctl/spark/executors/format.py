@@ -19,9 +19,9 @@ from tierctl.report.formatters.pages import Page, Printer
 from tierctl.report.formatters.registry import load
 from tierctl.spark.executors.transport import Executors
 
-RECORDS_A_JOB = 200_000
+RECORDS_PER_JOB = 200_000
 """The records of one job. The lines of two jobs may wait to be printed; a line has about 300 bytes."""
-RECORDS_A_SPLIT_MIN, RECORDS_A_SPLIT_MAX = 1_000, 50_000
+RECORDS_PER_SPLIT_MIN, RECORDS_PER_SPLIT_MAX = 1_000, 50_000
 LEAST_RECORDS = 10_000
 """The number of records that are rendered in the time that a task takes to start."""
 
@@ -71,7 +71,7 @@ def rendered(
     """
     if not rendering.by_time:
         return [_one_after_another(executors, rendering, spans, is_short=max_messages is not None)]
-    splits = _cut(rendering, spans, RECORDS_A_JOB // max(len(spans), 1))
+    splits = _cut(rendering, spans, RECORDS_PER_JOB // max(len(spans), 1))
     side_by_side = _SideBySide(executors, rendering)
     for number in spans:
         side_by_side.add(number, [split for split in splits if split.metadata_partition == number])
@@ -79,7 +79,7 @@ def rendered(
 
 
 def _cut(rendering: Rendering, spans: Spans, records: int) -> list[MetadataSplit]:
-    records_per_split = min(max(records, RECORDS_A_SPLIT_MIN), RECORDS_A_SPLIT_MAX)
+    records_per_split = min(max(records, RECORDS_PER_SPLIT_MIN), RECORDS_PER_SPLIT_MAX)
     return cut(rendering.location, spans, records_per_split=records_per_split)
 
 
@@ -92,7 +92,7 @@ def _one_after_another(
 ) -> Iterator[Page]:
     """Yield pages; the next job runs while a job's pages are printed, unless few lines are wanted."""
     width = 2 * executors.slots
-    splits = _cut(rendering, spans, RECORDS_A_SPLIT_MIN if is_short else RECORDS_A_JOB // width)
+    splits = _cut(rendering, spans, RECORDS_PER_SPLIT_MIN if is_short else RECORDS_PER_JOB // width)
     jobs = _growing(splits, width) if is_short else _even(splits, width)
     over = Event()
 
@@ -128,7 +128,7 @@ def _growing(splits: Sequence[MetadataSplit], width: int) -> Iterator[Sequence[M
     left, count = iter(splits), 1
     while job := list(islice(left, count)):
         yield job
-        count = min(2 * count, width * RECORDS_A_SPLIT_MAX // RECORDS_A_SPLIT_MIN)
+        count = min(2 * count, width * RECORDS_PER_SPLIT_MAX // RECORDS_PER_SPLIT_MIN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class PlainFunction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRunner:
+class SparkTask:
     """The callable for `DataFrame.mapInArrow`: processes the inputs of one task, one after the other.
 
     `is_retried` states that an earlier job may have processed the inputs.

@@ -22,7 +22,7 @@ from tierctl.spark.executors.jobs import collect, parallelism
 from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, no_check, require_usable
 from tierctl.spark.executors.progress import progress
 from tierctl.spark.executors.serialization import decoded_error, decoded_result
-from tierctl.spark.executors.task import RESULTS_DDL, TASKS, PlainFunction, TaskFunction, TaskRunner
+from tierctl.spark.executors.task import RESULTS_DDL, TASKS, PlainFunction, SparkTask, TaskFunction
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -110,7 +110,7 @@ class Executors:
         if not inputs:
             return
         tasks = self._tasks(inputs, [cost(each) for each in inputs], min_task_cost)
-        runner = TaskRunner(function=PlainFunction(function))
+        runner = SparkTask(function=PlainFunction(function))
         results = self._collect(runner, tasks, stopped=stopped, title="reading")
         rows = _rows_by_number(results)
         for number in range(len(inputs)):
@@ -146,12 +146,12 @@ class Executors:
         processed the inputs. With `title` a terminal shows the progress of the tasks. Raise JobFailedError if
         the job fails, and JobStoppedError if it is cancelled because `stopped` returned True.
         """
-        runner = TaskRunner(function=function, is_retried=is_retried)
+        runner = SparkTask(function=function, is_retried=is_retried)
         results = self._collect(runner, tasks, stopped=stopped, title=title)
         return input_results(results)
 
     def _collect(
-        self, runner: TaskRunner, tasks: Tasks[Any], *, stopped: Callable[[], bool], title: str | None
+        self, runner: SparkTask, tasks: Tasks[Any], *, stopped: Callable[[], bool], title: str | None
     ) -> pa.Table:
         """Return the rows of RESULTS of one Spark job."""
         rows = pa.table({TASKS: pa.array([pickle.dumps(task) for task in tasks], pa.binary())})

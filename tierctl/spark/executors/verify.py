@@ -1,4 +1,4 @@
-"""What `verify` looks at, on executors: the store's folders, partitions' segments, segments' bytes."""
+"""Run the tasks of `verify` on executors: list folders of the store, check partitions and segment bytes."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -25,12 +25,12 @@ from tierctl.verify.objects import Expected, Found, PartitionKey, Tally
 from tierctl.verify.tasks import PartitionTask, SegmentsTask, Task, TaskRunner
 
 SEGMENTS_AT_ONCE = 1_000_000
-"""Told to executors by one job, some 100 bytes each."""
-FOLDERS_A_SLOT: Final = 4
-"""Fewer would leave executors idle; a store with folders in folders is then listed by the inner ones."""
-_OBJECTS_A_SEGMENT = 5
-# Microseconds of an executor, roughly: how long things take decides who does them.
-_OBJECT_US, _REQUEST_US, _SEGMENT_US, _BYTES_A_US = 10, 20_000, 20, 200
+"""The segments that one job sends to executors; each takes about 100 bytes."""
+FOLDERS_PER_SLOT: Final = 4
+"""With fewer folders per slot executors would be idle, so that the folders inside them are listed instead."""
+_OBJECTS_PER_SEGMENT = 5
+# Approximate microseconds on an executor: tasks are combined by their estimated duration.
+_OBJECT_US, _REQUEST_US, _SEGMENT_US, _BYTES_PER_US = 10, 20_000, 20, 200
 _LEAST_US = 100_000
 
 
@@ -43,13 +43,16 @@ class FolderPart:
 
     @property
     def segments(self) -> int:
-        """How many they are."""
+        """Return the number of these segments."""
         return sum(len(starts) for _, starts in self.expected.segments.values())
 
 
 @dataclass(frozen=True, slots=True)
 class ListedPart:
-    """A folder that was listed: what was found of the segments, and the objects of nobody known there."""
+    """The result of listing a folder: the objects of known segments, and all others.
+
+    `others` has key, size and modification time of each object that belongs to no known segment.
+    """
 
     found: Found
     others: list[tuple[str, int, int | None]]
@@ -57,7 +60,7 @@ class ListedPart:
 
 
 def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
-    """List one folder; RemoteStorageError when the store fails."""
+    """List one folder; raise RemoteStorageError if the store fails."""
     tally, others, count = Tally(part.expected), [], 0
     for listed in shared_tier(spec).list_objects(part.folder):
         count += 1
@@ -67,7 +70,7 @@ def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
     return ListedPart(tally.found(), others, count)
 
 
-def look(spec: TierSpec | None, task: Task) -> list[Finding]:
+def check(spec: TierSpec | None, task: Task) -> list[Finding]:
     """Return the findings of one task; raises as `TaskRunner.findings`."""
     remote = None if spec is None else shared_tier(spec)
     with ExitStack() as held:
@@ -79,7 +82,7 @@ def look(spec: TierSpec | None, task: Task) -> list[Finding]:
 
 
 def _require_logs(task: SegmentsTask) -> None:
-    # A replica that can't be seen must not pass for one that agrees.
+    # A missing folder must not count as a replica that agrees with the tier.
     for log in task.logs:
         if not log.directory.is_dir():
             raise EngineError(
@@ -90,7 +93,7 @@ def _require_logs(task: SegmentsTask) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRunner:
-    """RemoteRunner on the executors of a session. `advance` is called with numbers of objects listed."""
+    """RemoteRunner on executors; `advance` is called with the number of objects listed."""
 
     executors: Executors
     remote: RemoteStorageManager | None
@@ -99,7 +102,7 @@ class SparkRunner:
     segments_per_task: int = 16
 
     def unaccounted(self, tally: Tally) -> Iterator[RemoteObject]:
-        """RemoteRunner.unaccounted: a folder of the store is listed by one task."""
+        """Implement `RemoteRunner.unaccounted`: one task lists one folder of the store."""
         assert self.remote is not None
         assert self.spec is not None
         keys = _by_topic(tally.keys())
@@ -109,12 +112,12 @@ class SparkRunner:
             for each in listing
             if isinstance(each, str)
         )
-        do = partial(list_part, self.spec)
+        list_folder = partial(list_part, self.spec)
         jobs = _jobs(parts, lambda part: part.segments + 1)
         listed = (
             found
             for job in jobs
-            for found in self.executors.run(do, job, cost=_listing_us, min_task_cost=_LEAST_US)
+            for found in self.executors.run(list_folder, job, cost=_listing_us, min_task_cost=_LEAST_US)
         )
         for each in listing:
             if isinstance(each, RemoteObject):
@@ -127,9 +130,9 @@ class SparkRunner:
                 yield RemoteObject(key, size_bytes, modified_ms)
 
     def _folders(self, remote: RemoteStorageManager) -> list[str | RemoteObject]:
-        """Folders, and objects that are in none, by key."""
+        """Return the folders to list, and the objects outside of folders, ordered by key."""
         listing = remote.list_folder().by_key()
-        if len(listing) >= FOLDERS_A_SLOT * self.executors.slots:
+        if len(listing) >= FOLDERS_PER_SLOT * self.executors.slots:
             return listing
         inner: list[str | RemoteObject] = []
         for each in listing:
@@ -140,9 +143,9 @@ class SparkRunner:
 
     def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
         """Implement `RemoteRunner.findings`: a Spark task carries out several tasks."""
-        do = partial(look, self.spec)
+        function = partial(check, self.spec)
         for job in _jobs(tasks, _segments_of):
-            yield from self.executors.run(do, job, cost=_looking_us, min_task_cost=_LEAST_US)
+            yield from self.executors.run(function, job, cost=_checking_us, min_task_cost=_LEAST_US)
 
 
 def _by_topic(keys: Iterable[PartitionKey]) -> dict[str, list[PartitionKey]]:
@@ -153,7 +156,7 @@ def _by_topic(keys: Iterable[PartitionKey]) -> dict[str, list[PartitionKey]]:
 
 
 def _keys_in(folder: str, keys: Mapping[str, list[PartitionKey]]) -> list[PartitionKey]:
-    """The partitions whose objects should be there; those of others are told apart here."""
+    """Return the partitions in `keys` whose objects belong into `folder`, by topic id and partition."""
     owner = owner_of_folder(folder)
     if owner is None:
         return []
@@ -161,12 +164,13 @@ def _keys_in(folder: str, keys: Mapping[str, list[PartitionKey]]) -> list[Partit
     return [key for key in keys.get(topic_id, ()) if partition in {None, key[1]}]
 
 
-def _jobs(pieces: Iterable[Input], segments: Callable[[Input], int]) -> Iterator[list[Input]]:
+def _jobs(inputs: Iterable[Input], segments: Callable[[Input], int]) -> Iterator[list[Input]]:
+    """Group inputs into jobs of SEGMENTS_AT_ONCE segments."""
     job: list[Input] = []
     count = 0
-    for piece in pieces:
-        job.append(piece)
-        count += segments(piece)
+    for each in inputs:
+        job.append(each)
+        count += segments(each)
         if count >= SEGMENTS_AT_ONCE:
             yield job
             job, count = [], 0
@@ -181,31 +185,31 @@ def _segments_of(task: Task) -> int:
 
 
 def _listing_us(part: FolderPart) -> int:
-    return _REQUEST_US + part.segments * _OBJECTS_A_SEGMENT * _OBJECT_US
+    return _REQUEST_US + part.segments * _OBJECTS_PER_SEGMENT * _OBJECT_US
 
 
-def _looking_us(task: Task) -> int:
+def _checking_us(task: Task) -> int:
     if isinstance(task, PartitionTask):
         return _REQUEST_US * task.reads_store + len(task.readable.cache) * _SEGMENT_US
-    return len(task.segments) * _REQUEST_US + task.size_bytes // _BYTES_A_US
+    return len(task.segments) * _REQUEST_US + task.size_bytes // _BYTES_PER_US
 
 
 def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int]) -> SegmentIds:
-    """`read.history.deleted_segment_ids`, a metadata partition a piece."""
+    """Return the ids of deleted segments, as `deleted_segment_ids` does, by one input per metadata partition."""
     found = SegmentIds()
-    pieces = [(number, end) for number, end in sorted(end_offsets.items()) if end]
-    do = partial(_deleted_in, location, uuid4().hex)
-    for part in executors.run(do, pieces, cost=_events, min_task_cost=LEAST_EVENTS):
+    inputs = [(number, end) for number, end in sorted(end_offsets.items()) if end]
+    function = partial(_deleted_in, location, uuid4().hex)
+    for part in executors.run(function, inputs, cost=_events, min_task_cost=LEAST_EVENTS):
         ids = part.as_words()
         ids = ids[found.find_many(ids) < 0]
         found.extend(ids, np.ones(len(ids), dtype=bool))
     return found
 
 
-def _deleted_in(location: TopicLocation, job: str, piece: tuple[int, int]) -> SegmentIds:
-    number, end = piece
+def _deleted_in(location: TopicLocation, job: str, span: tuple[int, int]) -> SegmentIds:
+    number, end = span
     return deleted_segment_ids(shared_topic(location, job), {number: end})
 
 
-def _events(piece: tuple[int, int]) -> int:
-    return piece[1]
+def _events(span: tuple[int, int]) -> int:
+    return span[1]
