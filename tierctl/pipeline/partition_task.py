@@ -121,7 +121,7 @@ class _Attempt:
                 expected=f"CRC-32C {since.state_crc32c:#010x}",
                 found=f"{crc32c(data):#010x}",
                 source=since.state,
-                hint="the warehouse is damaged: begin a new one, which reads the metadata topic anew",
+                hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
             )
         return thaw(data)
 

@@ -140,5 +140,5 @@ def _check_marker(raw: bytes, topic_id: str | None, metadata_partitions: int) ->
         raise SafetyRefusal(
             f"the metadata topic has {metadata_partitions} partitions, "
             f"but had {count} when the warehouse was made",
-            hint="earlier events are where nobody looks now; a new --warehouse accepts that",
+            hint="earlier events are in partitions where lookups no longer find them; use a new --warehouse",
         )

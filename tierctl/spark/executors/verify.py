@@ -195,7 +195,7 @@ def _checking_us(task: Task) -> int:
 
 
 def deleted_ids(executors: Executors, location: TopicLocation, end_offsets: Mapping[int, int]) -> SegmentIds:
-    """Return the ids of deleted segments, as `deleted_segment_ids` does, by one input per metadata partition."""
+    """Return the ids of deleted segments, found by one input per metadata partition."""
     found = SegmentIds()
     inputs = [(number, end) for number, end in sorted(end_offsets.items()) if end]
     function = partial(_deleted_in, location, uuid4().hex)

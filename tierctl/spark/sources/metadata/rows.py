@@ -185,7 +185,7 @@ def _timestamp(timestamps_ms: pa.Array) -> pa.Array:
 
 
 def _ranges(chunk: RecordChunk, split: MetadataSplit) -> list[DamagedRange]:
-    """What can't be read and begins in the split: each is told of by one task only."""
+    """Return the damaged ranges that begin in the split, so that only one task reports each of them."""
     return [bad for bad in chunk.damage if split.start_offset <= bad.offset < split.end_offset]
 
 
