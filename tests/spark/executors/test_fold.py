@@ -1,5 +1,6 @@
 """The state that executors fold is the one that is folded here, to the last anomaly."""
 
+import importlib.util
 import os
 import pickle
 import random
@@ -170,6 +171,12 @@ class Hostile:
 def test_only_facts_come_back(sent: object) -> None:
     with pytest.raises(pickle.UnpicklingError, match="does not travel"):
         serialization.loads(serialization.dumps(sent))
+
+
+@pytest.mark.parametrize("name", serialization._PACKAGES)
+def test_a_package_of_facts_is_there(name: str) -> None:
+    """One that was renamed would keep its results on the executors."""
+    assert importlib.util.find_spec(f"tierctl.{name}") is not None
 
 
 def test_facts_come_back() -> None:

@@ -71,7 +71,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._options.fail_on_data_loss and (lost := list(now.lost(since, until))):
             raise MetadataError(
                 f"{self._options.location.uri}: {'; '.join(lost)}",
-                hint="the stream lost events: restart it without a checkpoint, or set fail_on_data_loss=false",
+                hint="the stream lost events: restart it without checkpoint, or set fail_on_data_loss=false",
             )
         splits = cut(
             self._options.location,
