@@ -18,11 +18,12 @@ demo: $(READY) ## copy, segments, format, sweep, delete and fetch on a captured 
 test: lint ## Lint, then every test, on both cores
 	$(BIN)/pytest -q -n $(JOBS)
 
-lint: $(READY) ## ruff, mypy --strict, and the one-way import rule
+lint: $(READY) ## ruff, mypy --strict, the one-way import rule, and no dead code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.lint.dead_code
 
 bench: $(READY) ## Speed of what has to be fast, as ratios to the plain way
 	$(BIN)/pytest -q tests/bench --benchmark-enable --benchmark-only

@@ -319,8 +319,8 @@ def test_a_name_that_is_no_legal_topic_costs_only_itself(
             event_timestamp_ms=segment.event_timestamp_ms,
             state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
         )
-        manager.add_remote_log_segment_metadata(segment)
-        manager.update_remote_log_segment_metadata(update)
+        manager.publish([segment])
+        manager.publish([update])
     manager.close()
 
     tier_args = [f"--metadata={metadata}", f"--remote={root / 'before-remote'}"]

@@ -84,7 +84,7 @@ def use(uri: str, config: Path, number: int) -> None:
     """Publish, read back, and ask what only kafka-python can ask."""
     manager = manager_at(f"kafka://{uri}", writable=True, command_config=config)
     event = started(number)
-    manager.add_remote_log_segment_metadata(event)
+    manager.publish([event])
     assert event in list(manager.list_remote_log_segments(event.topic_id_partition))
     manager.close()
     cluster = Cluster(ClientSettings.of(uri, config))

@@ -165,7 +165,7 @@ class TestRestarts:
         uri = f"kafka://{alone.bootstrap}"
         event = started(77)
         manager = manager_at(uri, writable=True, command_config=config)
-        manager.add_remote_log_segment_metadata(event)
+        manager.publish([event])
         # The broker goes away between the look at the topic and the append.
         publisher = manager._topic._publisher  # type: ignore[attr-defined]
         append = publisher.append

@@ -32,10 +32,10 @@ def manager_on(folder: Path, *, partitions: int = 5) -> TopicBasedRemoteLogMetad
 
 def test_publishing_is_visible_when_it_returns_and_to_the_next_run(tmp_path: Path) -> None:
     manager: RemoteLogMetadataManager = manager_on(tmp_path)
-    manager.add_remote_log_segment_metadata(started(0))
+    manager.publish([started(0)])
     assert [s.state for s in manager.list_remote_log_segments(TIP)] == [S.COPY_SEGMENT_STARTED]
     assert manager.highest_offset_for_epoch(TIP, 0) in {None, -1}
-    manager.update_remote_log_segment_metadata(update(0))
+    manager.publish([update(0)])
     manager.publish([started(1), update(1), started(2)])
     found = manager.remote_log_segment_metadata(TIP, 0, 150)
     assert found is not None
@@ -43,30 +43,26 @@ def test_publishing_is_visible_when_it_returns_and_to_the_next_run(tmp_path: Pat
     assert manager.remote_log_segment_metadata(TIP, 0, 250) is None
     assert manager.highest_offset_for_epoch(TIP, 0) == 199
     assert [s.start_offset for s in manager.list_remote_log_segments(TIP, 0)] == [0, 100, 200]
-    assert manager.remote_log_size(TIP, 0) == 1000 + 1001 + 1002
-    txn = manager.next_segment_with_txn_index(TIP, 0, 120)
-    assert txn is not None
-    assert txn.segment_id == segment_id(1)
+    sizes = [s.segment_size_in_bytes for s in manager.list_remote_log_segments(TIP, 0)]
+    assert sizes == [1000, 1001, 1002]
     manager.refresh()
     manager.close()
 
     again = manager_on(tmp_path)
     again.refresh()
     assert list(again.list_remote_log_segments(TIP)) == list(manager.list_remote_log_segments(TIP))
-    assert again.read_offsets == manager.read_offsets
+    assert again.state.read == manager.state.read
     partition = metadata_partition(TOPIC_ID, 0, 5)
     assert again.metadata_partition(TIP) == partition
-    assert again.read_offsets == {n: 5 if n == partition else 0 for n in range(5)}
+    assert again.state.read == {n: 5 if n == partition else 0 for n in range(5)}
     again.close()
 
 
 def test_an_unknown_partition_has_nothing(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
     assert manager.remote_log_segment_metadata(TIP, 0, 0) is None
-    assert manager.next_segment_with_txn_index(TIP, 0, 0) is None
     assert manager.highest_offset_for_epoch(TIP, 0) is None
     assert list(manager.list_remote_log_segments(TIP)) == []
-    assert manager.remote_log_size(TIP, 0) == 0
     manager.publish([])
     manager.close()
 
@@ -103,7 +99,7 @@ class TestTransitions:
         manager = manager_on(tmp_path)
         for wave in [events] if one_wave else [[event] for event in events]:
             manager.publish(wave)
-        assert sum(manager.read_offsets.values()) == len(events)
+        assert sum(manager.state.read.values()) == len(events)
         manager.close()
 
     @pytest.mark.parametrize(("events", "error"), REFUSED.values(), ids=REFUSED)
@@ -114,11 +110,11 @@ class TestTransitions:
         if not one_wave:
             for event in events[:-1]:
                 manager.publish([event])
-        before = dict(manager.read_offsets)
+        before = dict(manager.state.read)
         with pytest.raises(error):
             manager.publish(events if one_wave else events[-1:])
         manager.refresh()
-        assert sum(manager.read_offsets.values()) == sum(before.values())
+        assert sum(manager.state.read.values()) == sum(before.values())
         manager.close()
 
 

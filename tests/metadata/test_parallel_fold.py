@@ -117,7 +117,7 @@ def test_only_what_is_new_is_read_apart_and_later_nothing(tmp_path: Path) -> Non
     write(tmp_path, {1: [encode(started(2))]})
     manager.refresh()
     assert bulk.pieces == [(0,), (2,)]
-    assert manager.read_offsets == {0: 1, 1: 1, 2: 1, 3: 0}
+    assert manager.state.read == {0: 1, 1: 1, 2: 1, 3: 0}
 
 
 def test_of_too_many_anomalies_the_same_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,10 +22,10 @@ from tierctl.storage.tier import ObjectTier
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
-from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
 from tests.metadata.topics import manager_at
 from tests.storage.tiers import local_tier
+from tests.support.producer_snapshots import encode_producer_snapshot
 
 Segments = list[list[list[Record]]]
 
@@ -73,17 +73,19 @@ def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> 
                 leader_epoch_index=write_leader_epoch_checkpoint([(0, 0)]),  # type: ignore[list-item]
             ),
         )
-        metadata.add_remote_log_segment_metadata(found)
-        metadata.update_remote_log_segment_metadata(
-            RemoteLogSegmentMetadataUpdate(
-                topic=partition.topic,
-                topic_id=partition.topic_id,
-                partition=partition.partition,
-                segment_id=segment_id,
-                broker_id=1,
-                event_timestamp_ms=2,
-                state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-            )
+        metadata.publish([found])
+        metadata.publish(
+            [
+                RemoteLogSegmentMetadataUpdate(
+                    topic=partition.topic,
+                    topic_id=partition.topic_id,
+                    partition=partition.partition,
+                    segment_id=segment_id,
+                    broker_id=1,
+                    event_timestamp_ms=2,
+                    state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+                )
+            ]
         )
     metadata.close()
     return {"metadata": str(folder / "metadata"), "remote": str(folder / "remote")}

@@ -17,7 +17,6 @@ from tierctl.state.lineage import (
     OffsetAndEpoch,
     build_filtered_leader_epoch_map,
     find_highest_remote_offset,
-    find_log_start_offset,
     is_remote_segment_within_leader_epochs,
     segments_in_lineage,
 )
@@ -97,7 +96,7 @@ def test_truncation(offset: int, from_start: list[tuple[int, int]], from_end: li
 
 
 def test_neighbours_and_ranges() -> None:
-    assert (LEDGER.previous_epoch(5), LEDGER.previous_epoch(0), LEDGER.next_epoch(2)) == (2, None, 5)
+    assert LEDGER.next_epoch(2) == 5
     assert (LEDGER.next_epoch(6), LEDGER.entry(5), LEDGER.entry(4)) == (None, EpochEntry(5, 30), None)
     assert (LEDGER.earliest, LEDGER.latest) == (EpochEntry(0, 0), EpochEntry(6, 50))
     assert (Lineage().earliest, Lineage().latest, bool(Lineage())) == (None, None, False)
@@ -222,11 +221,6 @@ def cache_of(*segments: tuple[object, ...]) -> RemoteLogMetadataCache:
 )
 def test_highest_remote_offset(segments: list[tuple[object, ...]], highest: tuple[int, int]) -> None:
     assert find_highest_remote_offset(cache_of(*segments), LEDGER, 60) == OffsetAndEpoch(*highest)
-
-
-def test_log_start_offset_is_the_first_segments_of_the_first_epoch_that_has_any() -> None:
-    assert find_log_start_offset(cache_of((1, 12, 20, ((2, 12),))), LEDGER, 33) == 12
-    assert find_log_start_offset(cache_of((1, 12, 20, ((3, 12),))), LEDGER, 33) == 33
 
 
 def spans(cache: RemoteLogMetadataCache, *bounds: int) -> list[tuple[str, int, int]]:

@@ -9,10 +9,10 @@ from typing import BinaryIO
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStorageError, UsageError
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteStorageError
 from tierctl.files import FileSystem
 from tierctl.model import EpochEntry, IndexType, LogSegmentData, RemoteLogSegmentMetadata
-from tierctl.storage.index_cache import FOLDER, RemoteIndexCache, size_bytes_of
+from tierctl.storage.index_cache import FOLDER, RemoteIndexCache
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import (
     AbortedTxn,
@@ -22,11 +22,12 @@ from tierctl.wire.files.indexes import (
     TimestampOffset,
     TransactionIndex,
 )
-from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from tierctl.wire.files.producer_snapshot import ProducerEntry
 
 from tests.storage.memory import MemoryStorage
 from tests.storage.segments import data_in, metadata_of
 from tests.support.faults import Failing, operations_of
+from tests.support.producer_snapshots import encode_producer_snapshot
 
 
 def indexed(folder: Path, number: int, *, entries: int = 10, transactional: bool = True) -> LogSegmentData:
@@ -180,14 +181,6 @@ class TestBound:
                 assert cache.get(metadata_of(number), index_type) == stream.read()
             on_disk = sum(path.stat().st_size for path in folder.glob(f"{FOLDER}/*"))
             assert cache.size_bytes == on_disk <= size_bytes_max
-
-    def test_settings(self) -> None:
-        assert size_bytes_of({}) == 1 << 30
-        assert size_bytes_of({"remote.log.index.file.cache.total.size.bytes": "5"}) == 5
-        assert size_bytes_of({"remote.log.index.file.cache.total.size.mb": "5"}) == 5 << 20
-        for wrong in ("0", "-1", "x", ""):
-            with pytest.raises(UsageError):
-                size_bytes_of({"remote.log.index.file.cache.total.size.mb": wrong})
 
 
 class TestCrashes:

@@ -80,12 +80,6 @@ class Context:
         return cls._of(given)
 
     @classmethod
-    def of_source(cls, ctx: typer.Context) -> Self:
-        """Where a copy goes from tier to tier, the one it comes from."""
-        given = ctx.params | {"spark_settings": _spark_settings(ctx)}
-        return cls._of({**given, "remote": given["from_remote"], "layout": given["from_layout"]})
-
-    @classmethod
     def _of(cls, given: dict[str, Any]) -> Self:
         for option, name in (
             ("metadata", "metadata_uri"),
@@ -213,10 +207,6 @@ class Context:
         return TierSpec.from_settings(
             uri, settings, layout=self.layout, private_keys=self._private_keys, retry=retry
         )
-
-    def remote_spec(self, remote: "RemoteStorageManager") -> "TierSpec":
-        """How an executor opens the same tier as `remote`, the tier of --remote."""
-        return self.tier_spec().resolved(remote)
 
     @property
     def _private_keys(self) -> dict[str, Path]:

@@ -47,13 +47,6 @@ def report_quarantined(state: "TierState", *, shown_max: int = 20) -> bool:
     return bool(state.quarantined)
 
 
-def report_skipped(plan: Plan) -> None:
-    """Name what the plan leaves as it is, and why."""
-    for skip in plan.skipped:
-        segment = f" segment {skip.segment_id}" if skip.segment_id else ""
-        say(f"skipped {skip.topic_id_partition}{segment}: {skip.reason}")
-
-
 def write_plan(plan: Plan, file: Path | None) -> None:
     """Keep the plan for `tierctl apply`, whole or not at all."""
     if file is None:

@@ -12,7 +12,6 @@ from tierctl.kafka.leader_log import EARLIEST_LOCAL, LATEST_TIERED, LeaderLogs
 from tierctl.kafka.topic_admin import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
-from tierctl.model.ids import ZERO_UUID
 
 REMOTE_STORAGE_SYSTEM = "remote.log.storage.system.enable"
 TASK_INTERVAL = "remote.log.manager.task.interval.ms"
@@ -55,10 +54,6 @@ class Cluster:
             if ids is None or node.id in ids
         ]
         return tuple(self._broker(node, future) for node, future in asked)
-
-    def broker_settings(self, broker_id: int) -> dict[str, str | None]:
-        """A broker's settings by Kafka's names; None for those it keeps secret."""
-        return self._settings_in(self._ask_settings("BROKER", str(broker_id)), "BROKER", str(broker_id))
 
     def _description(self) -> Any:
         future = self._admin.client.describe_cluster(request_timeout=self._admin.request_timeout_s)
@@ -114,20 +109,6 @@ class Cluster:
         yet, is not taken for a deleted one.
         """
         return self._leaders.unknown_topic_ids(topic_ids)
-
-    def topic_names_by_id(self) -> dict[Uuid, str]:
-        """Every topic that we may see, by id; MetadataError when one of them has no id.
-
-        That an id is not among them doesn't say that its topic is gone: see `unknown_topic_ids`.
-        """
-        found = self.topics()
-        nameless = sorted(name for name, topic in found.items() if topic.topic_id == ZERO_UUID)
-        if nameless:
-            raise MetadataError(
-                f"the cluster gives no ids for {', '.join(nameless)}",
-                hint="topic ids need brokers of 2.8 or later",
-            )
-        return {topic.topic_id: name for name, topic in found.items()}
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
         """Topics' settings, the brokers' defaults included, as they are now.

@@ -1,12 +1,11 @@
 """The contract of a manager of remote log metadata (KIP-405 RemoteLogMetadataManager)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
@@ -30,14 +29,6 @@ class RemoteLogMetadataManager(Protocol):
         """Read every partition to the end offsets captured at the call."""
         ...
 
-    def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Publish a segment's COPY_SEGMENT_STARTED."""
-        ...
-
-    def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> None:
-        """Publish a segment's later state."""
-        ...
-
     def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
         """Publish a partition's delete state."""
         ...
@@ -52,12 +43,6 @@ class RemoteLogMetadataManager(Protocol):
         """The readable segment that holds `offset` in leader epoch `epoch`."""
         ...
 
-    def next_segment_with_txn_index(
-        self, partition: TopicIdPartition, epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """The first readable segment of `epoch` at or after `offset` whose transaction index is not empty."""
-        ...
-
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
         """Highest offset copied in `epoch`, segments being deleted included."""
         ...
@@ -68,17 +53,8 @@ class RemoteLogMetadataManager(Protocol):
         """Segments not yet deleted: of one epoch by start offset, or all in no order."""
         ...
 
-    def remote_log_size(self, partition: TopicIdPartition, epoch: int) -> int:
-        """Bytes of the segments listed for `epoch` (KIP-852)."""
-        ...
-
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """The metadata partition that holds this user partition's events."""
-        ...
-
-    @property
-    def read_offsets(self) -> Mapping[int, int]:
-        """Next offset to be read, of each metadata partition: what `state` was decided from."""
         ...
 
     def close(self) -> None:

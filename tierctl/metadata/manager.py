@@ -1,6 +1,6 @@
 """TopicBasedRemoteLogMetadataManager: what a broker knows of its tier, over any MetadataTopic."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -14,7 +14,6 @@ from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
-    RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
@@ -49,11 +48,6 @@ class TopicBasedRemoteLogMetadataManager:
         """RemoteLogMetadataManager.state."""
         return self._state
 
-    @property
-    def read_offsets(self) -> Mapping[int, int]:
-        """RemoteLogMetadataManager.read_offsets."""
-        return dict(self._state.read)
-
     def refresh(self) -> TierState:
         """RemoteLogMetadataManager.refresh; what was read is kept in the state directory."""
         spans = spans_of(self._topic.beginning_offsets(), self._topic.end_offsets())
@@ -75,14 +69,6 @@ class TopicBasedRemoteLogMetadataManager:
     def _catch_up(self, spans: Iterable[Span]) -> None:
         for span in spans:
             self._folding.catch_up(self._topic, span.metadata_partition, span.begin, span.end)
-
-    def add_remote_log_segment_metadata(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """RemoteLogMetadataManager.add_remote_log_segment_metadata."""
-        self.publish([metadata])
-
-    def update_remote_log_segment_metadata(self, update: RemoteLogSegmentMetadataUpdate) -> None:
-        """RemoteLogMetadataManager.update_remote_log_segment_metadata."""
-        self.publish([update])
 
     def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
         """RemoteLogMetadataManager.put_remote_partition_delete_metadata."""
@@ -130,13 +116,6 @@ class TopicBasedRemoteLogMetadataManager:
         cache = self._cache(partition)
         return None if cache is None else cache.remote_log_segment_metadata(epoch, offset)
 
-    def next_segment_with_txn_index(
-        self, partition: TopicIdPartition, epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """RemoteLogMetadataManager.next_segment_with_txn_index."""
-        cache = self._cache(partition)
-        return None if cache is None else cache.next_segment_with_txn_index(epoch, offset)
-
     def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
         """RemoteLogMetadataManager.highest_offset_for_epoch."""
         cache = self._cache(partition)
@@ -148,10 +127,6 @@ class TopicBasedRemoteLogMetadataManager:
         """RemoteLogMetadataManager.list_remote_log_segments."""
         cache = self._cache(partition)
         return iter(()) if cache is None else cache.list_remote_log_segments(epoch)
-
-    def remote_log_size(self, partition: TopicIdPartition, epoch: int) -> int:
-        """RemoteLogMetadataManager.remote_log_size."""
-        return sum(s.segment_size_in_bytes for s in self.list_remote_log_segments(partition, epoch))
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """RemoteLogMetadataManager.metadata_partition."""

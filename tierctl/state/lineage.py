@@ -67,10 +67,6 @@ class Lineage:
         """The entry of exactly that epoch."""
         return next((entry for entry in self.entries if entry.epoch == epoch), None)
 
-    def previous_epoch(self, epoch: int) -> int | None:
-        """The greatest known epoch below `epoch`."""
-        return next((entry.epoch for entry in reversed(self.entries) if entry.epoch < epoch), None)
-
     def next_epoch(self, epoch: int) -> int | None:
         """The least known epoch above `epoch`."""
         return next((entry.epoch for entry in self.entries if entry.epoch > epoch), None)
@@ -206,17 +202,6 @@ def find_highest_remote_offset(
             return OffsetAndEpoch(found.end_offset - 1, found.epoch)
         return OffsetAndEpoch(highest, entry.epoch)
     return OffsetAndEpoch(-1, UNDEFINED_EPOCH)
-
-
-def find_log_start_offset(
-    cache: RemoteLogMetadataCache, lineage: Lineage, local_log_start_offset: int
-) -> int:
-    """RemoteLogManager.findLogStartOffset: start of the first segment of the earliest epoch that has any."""
-    for entry in lineage.entries:
-        first = next(cache.list_remote_log_segments(entry.epoch), None)
-        if first is not None:
-            return first.start_offset
-    return local_log_start_offset
 
 
 class SegmentSpan(NamedTuple):

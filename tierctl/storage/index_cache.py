@@ -8,12 +8,12 @@ when it is read, and fetched again.
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
@@ -23,8 +23,6 @@ from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 FOLDER = "remote-log-index-cache"
-SIZE_BYTES = "remote.log.index.file.cache.total.size.bytes"
-SIZE_MB = "remote.log.index.file.cache.total.size.mb"
 SIZE_BYTES_DEFAULT = 1 << 30
 INDEX_BYTES_MAX = 1 << 28
 """Limit of one index: Kafka's segment.index.bytes is 10 MiB by default."""
@@ -37,17 +35,6 @@ _CHECKS: dict[IndexType, Callable[[bytes, int], object]] = {
     IndexType.PRODUCER_SNAPSHOT: lambda data, _: decode_producer_snapshot(data),
 }
 _TYPES = {suffix: index_type for index_type, suffix in INDEX_SUFFIXES.items()}
-
-
-def size_bytes_of(settings: Mapping[str, str]) -> int:
-    """Return the cache's limit by Kafka's setting (bytes) or KIP-405's (MiB); raise UsageError if invalid."""
-    for name, unit in ((SIZE_BYTES, 1), (SIZE_MB, 1 << 20)):
-        text = settings.get(name)
-        if text is not None:
-            if not (text.strip().isascii() and text.strip().isdigit()) or int(text) < 1:
-                raise UsageError(f"{name}={text!r} is not a whole number above 0")
-            return int(text) * unit
-    return SIZE_BYTES_DEFAULT
 
 
 class RemoteIndexCache:

@@ -124,7 +124,7 @@ def copy_by_hand(log: LocalLog, remote: RemoteStorageManager, manager: RemoteLog
             producer_snapshot_index=Path(found["producer_snapshot"]),
             leader_epoch_index=write_leader_epoch_checkpoint(epochs),
         )
-        manager.add_remote_log_segment_metadata(metadata)
+        manager.publish([metadata])
         remote.copy_log_segment_data(metadata, data)
         finished = RemoteLogSegmentMetadataUpdate(
             topic=metadata.topic,
@@ -135,7 +135,7 @@ def copy_by_hand(log: LocalLog, remote: RemoteStorageManager, manager: RemoteLog
             event_timestamp_ms=metadata.event_timestamp_ms,
             state=FINISHED,
         )
-        manager.update_remote_log_segment_metadata(finished)
+        manager.publish([finished])
     return plan.steps[-1].end_offset or 0
 
 
@@ -167,7 +167,7 @@ class TestPublishing:
         event = started(5, topic="published", partition=3)
         uri = f"kafka://{tiered.bootstrap}"
         manager = manager_at(uri, writable=True, state_dir=tmp_path / "state")
-        manager.add_remote_log_segment_metadata(event)
+        manager.publish([event])
         segments = list(manager.list_remote_log_segments(event.topic_id_partition))
         manager.close()
         assert event in segments

@@ -46,7 +46,7 @@ def test_kafkas_batches_are_read(kind: CompressionType) -> None:
     assert list(batch.records()) == RECORDS
     assert (head.compression, head.partition_leader_epoch) == (kind, 3)
     assert (head.producer_id, head.producer_epoch, head.base_sequence) == (5, 1, 0)
-    assert (head.last_sequence, head.max_timestamp_ms) == (3, TIME_MS + 3)
+    assert (head.last_offset_delta, head.max_timestamp_ms) == (3, TIME_MS + 3)
     assert head.is_transactional
     assert not head.is_control
 

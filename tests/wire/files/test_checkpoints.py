@@ -7,11 +7,9 @@ from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.wire.files.checkpoints import (
-    read_checkpoint_pairs,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     read_partition_metadata,
-    write_checkpoint_pairs,
     write_leader_epoch_checkpoint,
     write_offset_checkpoint,
     write_partition_metadata,
@@ -104,10 +102,3 @@ def test_any_bytes_are_read_or_refused(data: bytes) -> None:
                 read(text)
             except CorruptInputError as error:
                 assert str(error)  # noqa: PT017 - any other exception fails the test
-
-
-def test_pairs() -> None:
-    pairs = ((3, 17), (12, (1 << 63) - 1))
-    assert read_checkpoint_pairs(write_checkpoint_pairs(pairs), "offsets") == pairs
-    with pytest.raises(CorruptInputError, match="offsets, line 3"):
-        read_checkpoint_pairs(b"0\n1\n3\n", "offsets")

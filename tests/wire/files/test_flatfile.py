@@ -7,17 +7,13 @@ from tests.conftest import DATA, vectors
 from tests.wire.metadata.samples import EPOCHS, INT32, INT64, UUIDS, golden, offsets
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import (
-    RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
-    RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
-    TopicIdPartition,
     Uuid,
 )
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
 from tierctl.wire.files import flatfile
 from tierctl.wire.files.flatfile import FlatFileHeader
-from tierctl.wire.metadata import decode
 from tierctl.wire.metadata.json_fields import json_fields
 
 FLAT = {name: (DATA / "vectors" / f"flat-{name}.flat").read_bytes() for name in ("named", "unnamed", "empty")}
@@ -193,22 +189,9 @@ def test_a_topic_without_a_name_can_not_be_written() -> None:
         flatfile.encode_header(FlatFileHeader(topic="", topic_id=ANY_ID, metadata_topic_offset=0))
 
 
-def test_stored_records_are_events_of_the_partition_the_file_is_of() -> None:
-    whose = TopicIdPartition(ANY_ID, "orders", 3)
-    for record in flatfile.read(FLAT["named"]).records:
-        event = flatfile.event_of(record, whose)
-        assert isinstance(event, RemoteLogSegmentMetadata | RemotePartitionDeleteMetadata)
-        assert event.topic_id_partition == whose
-        assert {name: getattr(event, name) for name in record.__slots__} == {
-            name: getattr(record, name) for name in record.__slots__
-        }
-
-
 def test_a_stored_value_keeps_what_kafka_wrote_byte_for_byte() -> None:
-    whose = TopicIdPartition(ANY_ID, "orders", 3)
     for offset, value in enumerate(golden("kafka")):
         entry = flatfile.encode_entry(StoredValue(metadata_offset=offset, timestamp_ms=5, value=value))
         (found,) = flatfile.read(FLAT["empty"] + entry).records
         assert isinstance(found, StoredValue)
         assert (found.metadata_offset, found.timestamp_ms, found.value) == (offset, 5, value)
-        assert flatfile.event_of(found, whose) == decode(value)

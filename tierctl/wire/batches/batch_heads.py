@@ -121,13 +121,6 @@ class BatchHead(NamedTuple):
         """Return the time from which compaction may remove tombstones and abort markers; None if not set."""
         return self.base_timestamp_ms if self.attributes & DELETE_HORIZON else None
 
-    @property
-    def last_sequence(self) -> int:
-        """Sequence number of the last record, -1 without an idempotent producer; it wraps as Kafka's."""
-        if self.base_sequence < 0:
-            return -1
-        return (self.base_sequence + self.last_offset_delta) & _DELTA_MAX
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRange:

@@ -79,20 +79,6 @@ def write_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     return _write(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
 
 
-def read_checkpoint_pairs(data: bytes, what: str) -> tuple[tuple[int, int], ...]:
-    """A checkpoint whose entries are two whole numbers, an int32 and an int64, neither negative."""
-    pairs = []
-    for line in _entry_lines(data, what):
-        first, second = _fields(line, what, 2, "NUMBER NUMBER")
-        pairs.append((_number(line, what, first, INT32_MAX), _number(line, what, second, INT64_MAX)))
-    return tuple(pairs)
-
-
-def write_checkpoint_pairs(pairs: Iterable[tuple[int, int]]) -> bytes:
-    """The bytes that `read_checkpoint_pairs` reads."""
-    return _write(f"{first} {second}" for first, second in pairs)
-
-
 def read_partition_metadata(data: bytes) -> Uuid:
     """The topic id of a `partition.metadata` (PartitionMetadataFile); the version may be later than 0.
 

@@ -16,15 +16,10 @@ from dataclasses import dataclass
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model import (
-    MetadataEvent,
-    RemoteLogSegmentMetadata,
-    RemotePartitionDeleteMetadata,
-    TopicIdPartition,
     Uuid,
     is_legal_topic_name,
 )
-from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment, StoredValue
-from tierctl.wire.metadata import decode
+from tierctl.model.stored import StoredRecord
 from tierctl.wire.metadata.codec import RecordCodec
 from tierctl.wire.metadata.schema import STORED_RECORDS
 from tierctl.wire.primitives import (
@@ -258,22 +253,3 @@ def encode_entry(record: StoredRecord) -> bytes:
 def write(header: FlatFileHeader, records: Iterable[StoredRecord]) -> bytes:
     """A whole file."""
     return b"".join([encode_header(header), *map(encode_entry, records)])
-
-
-def event_of(record: StoredRecord, partition: TopicIdPartition) -> MetadataEvent:
-    """What a stored record says of `partition`; CorruptInputError when a stored value can't be decoded.
-
-    Types 0 and 1 give events of dialect kip405, whose fields they have.
-    """
-    whose = {"topic": partition.topic, "topic_id": partition.topic_id, "partition": partition.partition}
-    match record:
-        case StoredValue():
-            return decode(record.value)
-        case StoredSegment():
-            return RemoteLogSegmentMetadata(**whose, **_fields(record))  # type: ignore[arg-type]
-        case StoredPartitionState():
-            return RemotePartitionDeleteMetadata(**whose, **_fields(record))  # type: ignore[arg-type]
-
-
-def _fields(record: StoredSegment | StoredPartitionState) -> dict[str, object]:
-    return {name: getattr(record, name) for name in record.__slots__}

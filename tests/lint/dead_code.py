@@ -1,0 +1,63 @@
+"""Reports code that nothing in tierctl uses, with vulture: code that only tests use counts as dead.
+
+`make lint` runs this module. Vulture compares names: a function counts as used if its name occurs anywhere
+else in tierctl. Variables and attributes are left out, because fields of dataclasses are often read all at
+once (`asdict`, `fields`); ruff reports unused imports.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from vulture import Vulture
+
+_KINDS = frozenset({"function", "method", "property", "class", "unreachable_code"})
+_SPARK = "PySpark calls it: a method of its data source interface"
+_LAZY = "Python calls it: a lazy attribute of the package"
+_RAW_IO = "io.BufferedReader calls it: a method of io.RawIOBase"
+
+ALLOWED = {
+    "FormatterFactory": "the contract of plug-ins in the entry point group tierctl.formatters",
+    "RemoteIndex": "writes .remoteindex files of KIP-405's early design, to test the reader",
+    "__getattr__": _LAZY,
+    "fold_topic": "for notebooks: the state of a topic, folded on the executors of a session",
+    "getDefaultReadLimit": _SPARK,
+    "initialOffset": _SPARK,
+    "latestOffset": _SPARK,
+    "next_segment_with_txn_index": "a query of Kafka's RemoteLogMetadataCache, whose queries are public API",
+    "observe": "the hook at which tests interrupt or fail side effects",
+    "prepareForTriggerAvailableNow": _SPARK,
+    "pushFilters": _SPARK,
+    "readinto": _RAW_IO,
+    "reportLatestOffset": _SPARK,
+    "streamReader": _SPARK,
+    "treatment": "a column of the settings table, for its documentation",
+    "token": "kafka-python calls it: a method of AbstractTokenProvider",
+}
+"""The names of unused code that stays, each with the reason."""
+
+
+def dead_code(paths: Sequence[Path], allowed: frozenset[str] = frozenset(ALLOWED)) -> list[str]:
+    """Return one line per piece of dead code below `paths`, and per name in `allowed` that is not dead."""
+    vulture = Vulture()
+    vulture.scavenge([str(path) for path in paths])
+    unused = [item for item in vulture.get_unused_code(min_confidence=60) if item.typ in _KINDS]
+    found = [
+        f"{item.filename}:{item.first_lineno}: unused {item.typ} {item.name}"
+        for item in unused
+        if item.name not in allowed
+    ]
+    stale = sorted(allowed - {item.name for item in unused})
+    return found + [f"tests/lint/dead_code.py: {name} is used now: remove it from ALLOWED" for name in stale]
+
+
+def main() -> int:
+    """Print the dead code of tierctl; return 1 if there is any."""
+    lines = dead_code([Path("tierctl")])
+    for line in lines:
+        print(line)
+    return int(bool(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
