@@ -327,7 +327,7 @@ def test_a_name_that_is_no_legal_topic_costs_only_itself(
     assert run(["fetch", *tier_args]) == 4
     captured = capsys.readouterr()
     assert {json.loads(line)["topic"] for line in captured.out.splitlines()} == {"clicks"}
-    assert "no legal partition" in captured.err
+    assert "not a legal partition" in captured.err
     assert "\x1b" not in captured.err
     for more in (["--sizes"], ["--check"], []):
         assert run(["segments", *tier_args, *more]) in {0, 3}

@@ -65,7 +65,7 @@ def test_believed(tells_settings: bool) -> None:
     illegal = TopicIdPartition(Uuid(TOPIC_ID), "../up", 0)
     found = reliable_leader_logs(cluster, [TIERED, FORGOTTEN, LEADERLESS, GONE, illegal])
     assert list(found.logs) == [TIERED]
-    reason = "its leader, broker 2, tiers no more and forgot where the log starts"
+    reason = "its leader, broker 2, tiers no more and has lost the log start offset"
     assert found.start_unknown == {FORGOTTEN: reason}
     assert found.leaderless == {LEADERLESS: "it has no leader now"}
     assert cluster.asked == 1

@@ -14,7 +14,7 @@ from tierctl.plan.copy.from_tier import plan_copy_from_tier
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.steps import Plan, Skip
 from tierctl.read.index_lookup import UncachedIndexes
-from tierctl.read.partitions import refused
+from tierctl.read.partitions import illegal_name_error
 from tierctl.read.replicas import tier_lineage
 from tierctl.state.tier import TierState
 
@@ -125,7 +125,8 @@ def _plan_from_tier(run: Mutation, source: SourceTier, *, clean_dangling: bool) 
     lineages = {
         part.topic_id_partition.key: tier_lineage(part.cache, fetcher, lambda e: run.progress.say(e.message))
         for part in state
-        if part.topic_id_partition in run.resources.selection and refused(part.topic_id_partition) is None
+        if part.topic_id_partition in run.resources.selection
+        and illegal_name_error(part.topic_id_partition) is None
     }
     now_ms = run.resources.now_ms
     dangling = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN) if clean_dangling else None

@@ -19,7 +19,7 @@ from tierctl.read.index_rows import index_rows
 from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
 from tierctl.read.parallel.task_planner import plan_read_tasks
 from tierctl.read.partition_reader import PartitionReader
-from tierctl.read.partitions import ReadablePartition, readable_partitions, refused
+from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
 from tierctl.read.record_ranges import EARLIEST, RecordRange, find_range, resolve_offset
 from tierctl.read.record_rows import Binary, encoder, record_row
 from tierctl.read.segment_bytes import RemoteSegment
@@ -139,7 +139,7 @@ def _partitions(resources: Resources, report: Report) -> Iterator[ReadablePartit
     if by_name:
         selection = with_current_topic_ids(selection, resources.cluster)
     for found in readable_partitions(state, resources.logs_if_given(), selection, by_name=by_name):
-        refusal = refused(found.topic_id_partition)
+        refusal = illegal_name_error(found.topic_id_partition)
         if refusal is None:
             yield found
         else:

@@ -14,7 +14,7 @@ from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
 from tierctl.read.index_lookup import IndexFetcher
 from tierctl.read.leader_logs import reliable_leader_logs
-from tierctl.read.partitions import ReadablePartition, refused, tiered_partitions
+from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
 from tierctl.read.replicas import choose_replica, lineage_from_segments, newest_segment
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.verify.findings import Finding
@@ -186,7 +186,9 @@ def _segments_by_time(resources: Resources, time_ms: int) -> Iterator[RemoteLogS
 
 def _indexes(resources: Resources, readable: ReadablePartition) -> IndexFetcher | None:
     """Return the source of the partition's indexes; None without a tier, or if its name is illegal."""
-    has_tier = resources.request.remote is not None and refused(readable.topic_id_partition) is None
+    has_tier = (
+        resources.request.remote is not None and illegal_name_error(readable.topic_id_partition) is None
+    )
     return resources.indexes if has_tier else None
 
 
@@ -204,7 +206,7 @@ def _sizes(found: Iterable[RemoteLogSegmentMetadata], resources: Resources) -> l
         finished = sizes_bytes[RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
         copying = sizes_bytes[RemoteLogSegmentState.COPY_SEGMENT_STARTED]
         deleting = sizes_bytes[RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
-        is_legal = all(refused(segment.topic_id_partition) is None for segment in its_segments)
+        is_legal = all(illegal_name_error(segment.topic_id_partition) is None for segment in its_segments)
         objects = None
         if remote is not None and is_legal:
             objects = [each for segment in its_segments for each in remote.objects_of(segment)]

@@ -1,4 +1,4 @@
-"""Which transactions were aborted, as far as reading must know (RemoteLogManager.addAbortedTransactions)."""
+"""Find the aborted transactions among the records that are read (RemoteLogManager.addAbortedTransactions)."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -15,20 +15,20 @@ from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex
 from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 OpenTransactions = dict[int, int]
-"""First offset of each open transaction, by producer id."""
+"""First offset of each open transaction by producer id."""
 
 
 class AbortedTransactions:
-    """Answers whether a batch belongs to an aborted transaction, reading no further than it must.
+    """Decides whether a batch belongs to an aborted transaction, and reads no more indexes than necessary.
 
-    A transaction's marker, and with it the entry of the transaction index, may lie segments after its
-    records: indexes are collected from the first piece on until everything up to the batch's end is
-    decided, by an entry's last stable offset or by the producer snapshot after a piece. Batches are asked
-    for in offset order, and none above the last stable offset.
+    A transaction's marker, and its entry in a transaction index, may be several segments after its records.
+    Therefore indexes are read from the first range on until all offsets of the batch are decided, by the last
+    stable offset of an entry or by the producer snapshot at the end of a range. Callers must pass batches in
+    offset order, and none above the last stable offset.
     """
 
-    def __init__(self, pieces: SegmentRanges, indexes: Indexes, report: Report) -> None:
-        self._pieces = pieces
+    def __init__(self, ranges: SegmentRanges, indexes: Indexes, report: Report) -> None:
+        self._ranges = ranges
         self._indexes = indexes
         self._report = report
         self._next = 0
@@ -37,75 +37,78 @@ class AbortedTransactions:
         self._open_after: dict[int, OpenTransactions | None] = {-1: {}}
 
     def is_aborted(self, head: BatchHead) -> bool:
-        """Whether the batch's records belong to a transaction that was aborted."""
+        """Return whether the batch's records belong to an aborted transaction."""
         if not head.is_transactional or head.is_control:
             return False
         self._decide(head)
         return _is_of(head, self._aborted.get(head.producer_id, ()))
 
     def first_open_offset(self) -> int | None:
-        """Where the first transaction begins that is open after the last piece; None when none is."""
-        last = sum(1 for _ in self._pieces) - 1
-        piece = self._pieces.get(last) if last >= 0 else None
-        if piece is None:
+        """Return the first offset of the transactions that are open after the last range, or None."""
+        last = sum(1 for _ in self._ranges) - 1
+        segment_range = self._ranges.get(last) if last >= 0 else None
+        if segment_range is None:
             return None
-        if self._open_after_piece(last, piece) is None:
+        if self._open_after_range(last, segment_range) is None:
             self._scan(last)
         return min((self._open_after[last] or {}).values(), default=None)
 
     def between(self, first_offset: int, last_offset: int) -> list[AbortedTxn]:
-        """Every aborted transaction with an offset in [first_offset, last_offset], as their markers follow.
+        """Return the aborted transactions with an offset in [first_offset, last_offset], by their markers.
 
-        For who asks for no batch; ranges are asked for in ascending order. Each index is read once, and no
-        further than it takes to know.
+        Callers must pass ascending ranges of offsets. Each index is read once, and only if it is necessary.
         """
         self._forget_below(first_offset)
-        while last_offset >= self._decided and (piece := self._pieces.get(self._next)) is not None:
-            self._collect(self._next, piece, last_offset + 1)
+        while last_offset >= self._decided and (segment_range := self._ranges.get(self._next)) is not None:
+            self._collect(self._next, segment_range, last_offset + 1)
             self._next += 1
         found = [txn for each in self._aborted.values() for txn in each if txn.first_offset <= last_offset]
         return sorted(found, key=lambda txn: txn.last_offset)
 
     def _decide(self, head: BatchHead) -> None:
         while head.next_offset > self._decided:
-            piece = self._pieces.get(self._next)
-            if piece is None:
+            segment_range = self._ranges.get(self._next)
+            if segment_range is None:
                 return
             self._forget_below(head.base_offset)
-            self._collect(self._next, piece, head.next_offset)
+            self._collect(self._next, segment_range, head.next_offset)
             self._next += 1
 
     def _forget_below(self, offset: int) -> None:
-        """Reading goes up only: what ended before can't matter any more."""
+        """Remove transactions that end before `offset`: later batches have higher offsets."""
         for producer_id, entries in list(self._aborted.items()):
             self._aborted[producer_id] = [txn for txn in entries if txn.last_offset >= offset]
             if not self._aborted[producer_id]:
                 del self._aborted[producer_id]
 
-    def _collect(self, number: int, piece: SegmentRange, end_offset: int) -> None:
-        entries = self._entries(number, piece)
+    def _collect(self, number: int, segment_range: SegmentRange, end_offset: int) -> None:
+        entries = self._entries(number, segment_range)
         for txn in entries:
             self._aborted[txn.producer_id].append(txn)
-        if piece.to_offset + 1 < end_offset:
-            # More pieces have to be asked anyway: what is open after this one is not.
+        if segment_range.to_offset + 1 < end_offset:
+            # The next range must be read anyway; the transactions open after this one do not matter.
             return
-        still_open = self._open_after_piece(number, piece)
+        still_open = self._open_after_range(number, segment_range)
         if still_open is not None:
-            self._decided = max(self._decided, min([piece.to_offset + 1, *still_open.values()]))
+            self._decided = max(self._decided, min([segment_range.to_offset + 1, *still_open.values()]))
         elif entries:
-            self._decided = max(self._decided, min(piece.to_offset + 1, entries[-1].last_stable_offset))
+            self._decided = max(
+                self._decided, min(segment_range.to_offset + 1, entries[-1].last_stable_offset)
+            )
 
-    def _entries(self, number: int, piece: SegmentRange) -> list[AbortedTxn]:
-        """The aborted transactions whose markers lie in the piece."""
-        found = self._stored_entries(piece)
+    def _entries(self, number: int, segment_range: SegmentRange) -> list[AbortedTxn]:
+        """Return the aborted transactions whose markers are in the range."""
+        found = self._stored_entries(segment_range)
         if found is None:
             return self._scan(number)
-        # Of a segment that diverged above the piece, what it says of the rest is of another lineage.
-        return [txn for txn in found if piece.from_offset <= txn.last_offset <= piece.to_offset]
+        # The segment's entries above the range belong to another lineage, from which the segment diverged.
+        return [
+            txn for txn in found if segment_range.from_offset <= txn.last_offset <= segment_range.to_offset
+        ]
 
-    def _stored_entries(self, piece: SegmentRange) -> Sequence[AbortedTxn] | None:
-        """None when the segment must be looked through itself: its index is missing or damaged."""
-        segment = piece.segment
+    def _stored_entries(self, segment_range: SegmentRange) -> Sequence[AbortedTxn] | None:
+        """Return the entries of the stored transaction index; None if it is missing or damaged."""
+        segment = segment_range.segment
         if isinstance(segment, RemoteSegment) and segment.metadata.txn_index_empty:
             return ()
         try:
@@ -115,48 +118,48 @@ class AbortedTransactions:
         except CorruptInputError as e:
             self._report(e.within(f"the transaction index of {segment.name}"))
             return None
-        # A broker makes the file at the first abort; but metadata did not say that the tier has none.
+        # A local segment without index has no aborts; by its metadata, a remote one has an index.
         return None if isinstance(segment, RemoteSegment) else ()
 
-    def _open_after_piece(self, number: int, piece: SegmentRange) -> OpenTransactions | None:
-        """Transactions open after the piece, by the producer snapshot there; None when not known."""
+    def _open_after_range(self, number: int, segment_range: SegmentRange) -> OpenTransactions | None:
+        """Return the transactions open after the range, by the producer snapshot; None if it is missing."""
         if number not in self._open_after:
-            self._open_after[number] = self._open_by_snapshot(piece)
+            self._open_after[number] = self._open_by_snapshot(segment_range)
         return self._open_after[number]
 
-    def _open_by_snapshot(self, piece: SegmentRange) -> OpenTransactions | None:
-        if piece.to_offset != piece.segment.end_offset:
+    def _open_by_snapshot(self, segment_range: SegmentRange) -> OpenTransactions | None:
+        if segment_range.to_offset != segment_range.segment.end_offset:
             return None
         try:
-            data = self._indexes.raw(piece.segment, IndexType.PRODUCER_SNAPSHOT)
+            data = self._indexes.raw(segment_range.segment, IndexType.PRODUCER_SNAPSHOT)
             entries = None if data is None else decode_producer_snapshot(data)
         except CorruptInputError as e:
-            self._report(e.within(f"the producer snapshot of {piece.segment.name}"))
+            self._report(e.within(f"the producer snapshot of {segment_range.segment.name}"))
             return None
         if entries is None:
             return None
         return {e.producer_id: e.current_txn_first_offset for e in entries if e.current_txn_first_offset >= 0}
 
     def _scan(self, number: int) -> list[AbortedTxn]:
-        """The entries that the piece's transaction index should have, from its batches."""
+        """Return the entries that the range's transaction index should have, by its batches."""
         known = number - 1
         while known >= 0 and not self._is_known_after(known):
             known -= 1
         found: list[AbortedTxn] = []
         for at in range(known + 1, number + 1):
-            piece = self._pieces.get(at)
-            if piece is not None:
+            segment_range = self._ranges.get(at)
+            if segment_range is not None:
                 before = self._open_after[at - 1] or {}
-                found, self._open_after[at] = scan_transactions(piece, before, self._indexes)
+                found, self._open_after[at] = scan_transactions(segment_range, before, self._indexes)
         return found
 
     def _is_known_after(self, number: int) -> bool:
-        piece = self._pieces.get(number)
-        return piece is not None and self._open_after_piece(number, piece) is not None
+        segment_range = self._ranges.get(number)
+        return segment_range is not None and self._open_after_range(number, segment_range) is not None
 
 
 class AbortedSet:
-    """What `AbortedTransactions` found, for who reads elsewhere; batches may be asked for in any order."""
+    """Known aborted transactions, for a reader in another process; batches may come in any order."""
 
     def __init__(self, found: Iterable[AbortedTxn]) -> None:
         self._aborted: dict[int, list[AbortedTxn]] = defaultdict(list)
@@ -164,7 +167,7 @@ class AbortedSet:
             self._aborted[txn.producer_id].append(txn)
 
     def is_aborted(self, head: BatchHead) -> bool:
-        """Whether the batch's records belong to a transaction that was aborted."""
+        """Return whether the batch's records belong to an aborted transaction."""
         if not head.is_transactional or head.is_control:
             return False
         return _is_of(head, self._aborted.get(head.producer_id, ()))
@@ -175,21 +178,21 @@ def _is_of(head: BatchHead, transactions: Iterable[AbortedTxn]) -> bool:
 
 
 def scan_transactions(
-    piece: SegmentRange, open_before: OpenTransactions, indexes: Indexes
+    segment_range: SegmentRange, open_before: OpenTransactions, indexes: Indexes
 ) -> tuple[list[AbortedTxn], OpenTransactions]:
-    """The aborted transactions whose markers lie in the piece, and what is open after it.
+    """Return the aborted transactions whose markers are in the range, and those open after the range.
 
-    `open_before` are those open where the piece begins. The entries are what a broker writes to the
-    transaction index (ProducerStateManager, TransactionIndex).
+    `open_before` are the transactions that are open at its begin. The entries are those that a broker writes
+    to the transaction index (ProducerStateManager, TransactionIndex).
     """
     still_open = dict(open_before)
     aborted: list[AbortedTxn] = []
-    position = indexes.position_for(piece.segment, piece.from_offset)
-    for batch in BatchStream(piece.segment, position=position):
-        if not isinstance(batch, RecordBatch) or batch.head.last_offset < piece.from_offset:
+    position = indexes.position_for(segment_range.segment, segment_range.from_offset)
+    for batch in BatchStream(segment_range.segment, position=position):
+        if not isinstance(batch, RecordBatch) or batch.head.last_offset < segment_range.from_offset:
             continue
         head = batch.head
-        if head.base_offset > piece.to_offset:
+        if head.base_offset > segment_range.to_offset:
             break
         if not head.is_transactional:
             continue
@@ -204,6 +207,6 @@ def scan_transactions(
 
 
 def is_abort(batch: RecordBatch) -> bool:
-    """Whether a control batch is the marker of an aborted transaction."""
+    """Return whether a control batch is the marker of an aborted transaction."""
     marker = next(batch.records(), None)
     return marker is not None and control_record(marker).type is ControlType.ABORT

@@ -1,4 +1,4 @@
-"""Record batches of one segment, read in ranges: memory is bounded by a window, not by the segment."""
+"""Read the record batches of one segment in ranges: memory is bounded by a window, not by the segment."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from tierctl.wire.batches.record_batch import RecordBatch
 
 CHUNK_BYTES = 1 << 20
 SEARCH_BYTES_MAX = 1 << 24
-"""A window of this many bytes without a provable batch is given up by halves."""
+"""If a window of this size contains no valid batch, its first half is skipped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """Bytes [position, end) of a segment that hold no readable batch.
+    """Bytes [position, end) of a segment that contain no readable batch.
 
-    `first_offset` is the first offset that may be lost there, `next_offset` the base offset of the batch
-    that reading goes on with (None: nothing follows in this segment). The error names segment and byte.
+    `first_offset` is the first offset that may be lost, `next_offset` the base offset of the next readable
+    batch (None: this segment has none). `error` names segment and byte.
     """
 
     position: int
@@ -38,13 +38,13 @@ class Damage:
 
 
 class BatchStream:
-    """Iterates over the batches of a segment from `position` on, in offset order, CRCs checked.
+    """Iterates over the batches of a segment from `position` on, in offset order, after checking their CRCs.
 
-    Heads carry positions in the segment. `expected_offset` (default: the segment's base offset) is the
-    lowest offset the first batch may have. `chunk_bytes` are asked for at a time. What is no good batch is a
-    `Damage`, and reading goes on after it; so is an end before the segment's size, but for a torn tail of an
-    active segment.
-    Raises RemoteStorageError or NotFoundError when bytes can't be had at all.
+    Batch heads contain positions in the segment. `expected_offset` (default: the segment's base offset) is
+    the lowest offset that the first batch may have. Each read requests `chunk_bytes`. Damaged bytes yield a
+    `Damage`, after which reading goes on; so does a log that ends before the segment's size, except for an
+    incomplete last batch of an active segment. Raise RemoteStorageError or NotFoundError if the bytes can't
+    be read at all.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class BatchStream:
         self._source = source
         self._chunk_bytes = CHUNK_BYTES if chunk_bytes is None else chunk_bytes
         self._expected = source.start_offset if expected_offset is None else expected_offset
-        # The window: `_data` begins at `_base` of the segment, and what comes next at `_at` within it.
+        # The window `_data` begins at position `_base` of the segment; the next batch begins at `_data[_at]`.
         self._base = position
         self._data = b""
         self._at = 0
@@ -85,11 +85,11 @@ class BatchStream:
             yield self._damage(self._position, self._expected, self._cut_short())
 
     def _fill(self) -> bool:
-        """Have the whole next batch in the window, and the head after it; False at the end."""
+        """Read the whole next batch and the head after it into the window; return False at the end."""
         self._have(HEAD_SIZE)
         if self._left >= HEAD_SIZE:
             head = self._head()
-            # A length that is damage must not make us read the rest of the segment into memory.
+            # A damaged length must not cause the rest of the segment to be read into memory.
             if head.magic == MAGIC and head.base_offset >= self._expected and self._ends_well(head):
                 self._have(head.size_bytes + HEAD_SIZE)
                 if head.base_offset > self._expected:
@@ -97,7 +97,7 @@ class BatchStream:
         return self._left > 0
 
     def _have_follower(self, head: BatchHead) -> None:
-        """After a gap the next batch is the proof of this one's offset, so it has to be there whole."""
+        """Read the whole batch after `head`: after a gap in offsets, it proves the offset of `head`."""
         if self._left >= head.size_bytes + HEAD_SIZE:
             follower = BatchHead(0, *HEAD.unpack_from(self._data, self._at + head.size_bytes))
             if 0 < follower.size_bytes <= SEARCH_BYTES_MAX:
@@ -132,7 +132,7 @@ class BatchStream:
             self._ended = len(more) < wanted or at + len(more) >= self._source.size_bytes
 
     def _judge(self) -> ScanItem:
-        """What comes next in the window; a batch that goes above the segment's last offset is damage too."""
+        """Classify the next bytes in the window; a batch above the segment's last offset is damage, too."""
         piece = scan_at(self._data, self._at, self._expected)
         last = self._source.end_offset
         if isinstance(piece, BatchHead) and last is not None and piece.last_offset > last:
@@ -159,7 +159,7 @@ class BatchStream:
         return batch
 
     def _skip(self, piece: ScanItem) -> Damage:
-        """Past what is no good batch, to the next provable one or the end."""
+        """Advance to the next valid batch or to the end; return the damage in between."""
         start, first_offset, error = self._position, self._expected, self._error_of(piece)
         while not isinstance(piece, BatchHead):
             if isinstance(piece, BadRange) and piece.next_offset is not None:
@@ -175,7 +175,7 @@ class BatchStream:
         return self._damage(start, first_offset, error)
 
     def _damage(self, start: int, first_offset: int, error: CorruptInputError) -> Damage:
-        """Up to where the stream stands now; at the end of the bytes, up to where they should end."""
+        """Return the damage from `start` to the present position, or to the segment's size at the end."""
         self._have(HEAD_SIZE)
         if not self._left and self._position < self._source.size_bytes:
             self._base, self._data, self._at = self._source.size_bytes, b"", 0

@@ -1,4 +1,4 @@
-"""A follower's auxiliary state, fetched from the tier (KIP-405's buildRemoteLogAuxState)."""
+"""Fetch a follower's state from the tier (KIP-405's buildRemoteLogAuxState), and write its files."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,14 +18,14 @@ LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class FetchedFollowerState:
-    """The state, and the producer snapshot that belongs to it, decoded and as it is stored."""
+    """A follower's state with its producer snapshot, decoded and as stored."""
 
     state: AuxiliaryState
     producers: tuple[ProducerEntry, ...]
     producer_snapshot: bytes
 
     def to_json(self) -> dict[str, Any]:
-        """As one JSON-ready object."""
+        """Return the state as a JSON-ready object."""
         segment = self.state.source.segment
         return {
             "topic": segment.topic,
@@ -40,15 +40,15 @@ class FetchedFollowerState:
 
 
 def fetch_follower_state(
-    view: ReadableLog, fetcher: IndexFetcher, leader_local_log_start_offset: int
+    log: ReadableLog, fetcher: IndexFetcher, leader_local_log_start_offset: int
 ) -> FetchedFollowerState:
-    """What a follower takes from the tier when the leader's local log begins at that offset.
+    """Fetch the state that a follower builds if the leader's local log starts at that offset.
 
-    Raises RemoteResourceNotFound when no segment holds the offset below it, or an index is missing, and
-    CorruptInputError for a damaged index: a replica must not be built on a guess.
+    Raise RemoteResourceNotFound if no segment contains the offset before it or an index is missing, and
+    CorruptInputError for a damaged index: a replica must not be built from uncertain data.
     """
-    log_end = view.end_offset if view.replica is None else view.replica.log.log_end_offset
-    source = find_source(view.cache, view.lineage, leader_local_log_start_offset, log_end)
+    log_end = log.end_offset if log.replica is None else log.replica.log.log_end_offset
+    source = find_source(log.cache, log.lineage, leader_local_log_start_offset, log_end)
     index = fetcher.get(source.segment, IndexType.LEADER_EPOCH)
     snapshot = fetcher.get(source.segment, IndexType.PRODUCER_SNAPSHOT)
     try:
@@ -56,12 +56,12 @@ def fetch_follower_state(
         producers = decode_producer_snapshot(snapshot)
     except CorruptInputError as e:
         raise e.within(f"the indexes of remote segment {source.segment.segment_id}") from None
-    log_start = 0 if view.replica is None else view.log_start_offset
+    log_start = 0 if log.replica is None else log.log_start_offset
     return FetchedFollowerState(build(source, epochs, log_start), producers, snapshot)
 
 
 def write_follower_files(found: FetchedFollowerState, folder: Path) -> list[Path]:
-    """Writes `leader-epoch-checkpoint` and `<next offset>.snapshot`, as the follower would have them."""
+    """Write `leader-epoch-checkpoint` and `<next offset>.snapshot` into `folder`; return their paths."""
     PLAIN.make_folder(folder)
     snapshot = folder / f"{found.state.next_offset:020d}.snapshot"
     replace_durably(snapshot, found.producer_snapshot)

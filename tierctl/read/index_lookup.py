@@ -1,4 +1,4 @@
-"""Where to begin reading a segment: by its indexes, or by its batches when those are missing or damaged."""
+"""Find positions in segments by their indexes, or by their batches if indexes are missing or damaged."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -18,24 +18,25 @@ I = TypeVar("I", OffsetIndex, TimeIndex)  # noqa: E741
 
 
 class IndexFetcher(Protocol):
-    """Where indexes of remote segments come from: the bounded cache on disk, or the store itself."""
+    """Fetches indexes of remote segments, from the bounded cache on disk or from the store."""
 
     def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """One index, whole; a transaction index that isn't there is empty.
+        """Return one whole index; a missing transaction index is empty.
 
-        Raises RemoteResourceNotFound, and CorruptInputError when the cache sees that it is damaged.
+        Raise RemoteResourceNotFound for another missing index, and CorruptInputError if the cache detects
+        that the index is damaged.
         """
         ...
 
 
 class UncachedIndexes:
-    """IndexFetcher that asks the store every time."""
+    """IndexFetcher that fetches from the store every time."""
 
     def __init__(self, remote: RemoteStorageManager) -> None:
         self._remote = remote
 
     def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """IndexFetcher.get."""
+        """Implement `IndexFetcher.get`."""
         try:
             with self._remote.fetch_index(metadata, index_type) as stream:
                 return stream.read()
@@ -46,10 +47,10 @@ class UncachedIndexes:
 
 
 class Indexes:
-    """Offset and time look-ups in segments, local and remote.
+    """Looks up offsets and timestamps in local and remote segments.
 
-    An index that is missing or damaged is built again from the segment's batches, as KIP-405 asks of
-    callers of fetchIndex; damage is reported, once a segment.
+    A missing or damaged index is rebuilt from the segment's batches, as KIP-405 requires of callers of
+    fetchIndex. Damage is reported once per segment.
     """
 
     def __init__(self, fetcher: IndexFetcher, report: Report) -> None:
@@ -58,7 +59,7 @@ class Indexes:
         self._rebuilt: tuple[Segment, OffsetIndex, TimeIndex] | None = None
 
     def raw(self, segment: Segment, index_type: IndexType) -> bytes | None:
-        """An index as it is stored, None when there is none; CorruptInputError as the fetcher says."""
+        """Return the stored bytes of an index; None if the segment has none of that type."""
         if isinstance(segment, LocalSegmentFile):
             return segment.index(index_type)
         try:
@@ -67,7 +68,7 @@ class Indexes:
             return None
 
     def position_for(self, segment: Segment, offset: int) -> int:
-        """A position at or before the batch that holds `offset`, where a batch begins."""
+        """Return the position of the batch with `offset`, or of an earlier batch."""
         if offset <= segment.start_offset:
             return 0
         rebuilt = self._rebuilt_of(segment)
@@ -80,7 +81,7 @@ class Indexes:
         return rebuilt[0].lookup(offset).position
 
     def position_for_time(self, segment: Segment, timestamp_ms: int, from_offset: int) -> int:
-        """A position with no record from `from_offset` on before it that is as late as `timestamp_ms`."""
+        """Return the position of a batch before which all records from `from_offset` on are earlier."""
         rebuilt = self._rebuilt_of(segment)
         if rebuilt is None:
             index = self._stored(segment, IndexType.TIMESTAMP, TimeIndex.decode)
@@ -92,7 +93,7 @@ class Indexes:
         return rebuilt[0].lookup(offset).position
 
     def _stored(self, segment: Segment, index_type: IndexType, decode: Callable[[bytes, int], I]) -> I | None:
-        """None when the index is missing, or damaged, which is reported."""
+        """Return the decoded index; report damage, and return None for a damaged or missing index."""
         try:
             data = self.raw(segment, index_type)
             return None if data is None else decode(data, segment.start_offset)
@@ -111,7 +112,7 @@ class Indexes:
         return offsets, times
 
     def _is_batch_of(self, segment: Segment, entry: OffsetPosition) -> bool:
-        """Whether the entry points at a batch from which its offset can be reached."""
+        """Return whether a batch begins at the entry's position that is not after the entry's offset."""
         raw = segment.read(entry.position, HEAD_SIZE) if 0 <= entry.position < segment.size_bytes else b""
         if not raw and entry.position == 0:
             return True
@@ -126,7 +127,7 @@ class Indexes:
         return True
 
     def _is_time_of(self, segment: Segment, entry: TimestampOffset) -> bool:
-        """Whether the batch at the entry's offset is as late as the entry says."""
+        """Return whether the batch at the entry's offset has the entry's timestamp."""
         if entry.timestamp_ms < 0:
             return True
         position = self.position_for(segment, entry.offset)
@@ -136,7 +137,7 @@ class Indexes:
                     return True
                 break
             if isinstance(piece, Damage):
-                # What the segment lost can't be held against the index.
+                # The index may be right about a batch that the segment has lost.
                 return True
         self._report(self._wrong_entry(segment, IndexType.TIMESTAMP, entry))
         return False
@@ -149,12 +150,12 @@ class Indexes:
             expected="entries that agree with the segment",
             found=str(tuple(entry)),
             source=segment.name,
-            hint="the index was built again from the segment; copy the segment anew to mend the tier",
+            hint="the index was rebuilt from the segment; copy the segment again to repair the tier",
         )
 
 
 def rebuilt_indexes(segment: Segment) -> tuple[OffsetIndex, TimeIndex]:
-    """Offset and time index built from the segment's batches; what can't be read has no entries."""
+    """Return offset and time index by the segment's readable batches."""
     pieces = BatchStream(segment)
     heads = (piece.head for piece in pieces if isinstance(piece, RecordBatch))
     return build_indexes(heads, segment.start_offset)

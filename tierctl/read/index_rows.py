@@ -1,4 +1,4 @@
-"""Indexes as rows: what is in them, for people."""
+"""Entries of indexes as rows for output."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -19,7 +19,7 @@ from tierctl.wire.files.producer_snapshot import ProducerEntry, decode_producer_
 def index_rows(
     data: bytes, index_type: IndexType, base_offset: int
 ) -> tuple[tuple[str, ...], Iterable[dict[str, Any]]]:
-    """Column names and one row an entry, in the index's order; CorruptInputError as the formats say."""
+    """Return the column names and one row per entry; raise CorruptInputError for a damaged index."""
     columns: tuple[str, ...]
     entries: Iterable[Any]
     match index_type:

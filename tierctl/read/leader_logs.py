@@ -1,4 +1,4 @@
-"""What a cluster's leaders say of partitions that are read: which topic has a name now, where logs start."""
+"""Ask a cluster's leaders about partitions: present topic ids, log start offsets and the logs themselves."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from tierctl.plan.retention.leaders import knows_log_start
 
 
 def with_current_topic_ids(selection: Selection, cluster: Cluster | None) -> Selection:
-    """The selection, of several topics with one name only the one that a cluster has now."""
+    """Return the selection restricted to the topics that the cluster has under these names now."""
     topics = {} if cluster is None else cluster.topics(selection.topics)
     if topics.keys() < selection.topics:
         return selection
@@ -21,9 +21,10 @@ def with_current_topic_ids(selection: Selection, cluster: Cluster | None) -> Sel
 
 @dataclass(frozen=True, slots=True)
 class LeaderLogs:
-    """Logs on partitions' leaders, and why others have none: no leader, or one that forgot its log's start.
+    """The leaders' logs by partition, and reasons by partition for logs that are missing.
 
-    A topic id that the cluster does not know is in none of them.
+    A partition is in `leaderless` if it has no leader, and in `start_unknown` if its leader lost the log
+    start offset. A partition whose topic id the cluster does not have is in none of the three.
     """
 
     logs: Mapping[TopicIdPartition, ClusterLog]
@@ -32,35 +33,32 @@ class LeaderLogs:
 
 
 def reliable_leader_logs(cluster: Cluster, partitions: Collection[TopicIdPartition]) -> LeaderLogs:
-    """What the leaders of these partitions say of their logs, where they know where those start.
-
-    All are asked together.
-    """
+    """Return the logs of the leaders that know their log start offset, by one request for all."""
     topics = cluster.topics({p.topic for p in partitions if is_legal_topic_name(p.topic)})
     there = [partition for partition in partitions if is_known(topics, partition)]
     logs, leaderless = leader_logs(cluster, there)
     brokers = {broker.broker_id: broker for broker in cluster.brokers({log.leader for log in logs.values()})}
     configs = {topic: _config(cluster, topic) for topic in {partition.topic for partition in logs}}
-    believed: dict[TopicIdPartition, ClusterLog] = {}
+    reliable: dict[TopicIdPartition, ClusterLog] = {}
     start_unknown: dict[TopicIdPartition, str] = {}
     for partition, log in logs.items():
         if knows_log_start(brokers.get(log.leader), configs[partition.topic]):
-            believed[partition] = log
+            reliable[partition] = log
         else:
-            reason = f"its leader, broker {log.leader}, tiers no more and forgot where the log starts"
+            reason = f"its leader, broker {log.leader}, tiers no more and has lost the log start offset"
             start_unknown[partition] = reason
-    return LeaderLogs(believed, leaderless, start_unknown)
+    return LeaderLogs(reliable, leaderless, start_unknown)
 
 
 def leader_logs(
     cluster: Cluster, partitions: Sequence[TopicIdPartition]
 ) -> tuple[dict[TopicIdPartition, ClusterLog], dict[TopicIdPartition, str]]:
-    """The logs on the partitions' leaders, and why others have none."""
+    """Return the logs of the partitions' leaders, and the reason for each partition without one."""
     unseen: dict[TopicIdPartition, str] = {}
     try:
         found = cluster.logs(partitions)
     except NotFoundError:
-        # One was deleted this moment; the others still count.
+        # One partition was deleted at this moment; ask for each of them alone.
         found = []
         for partition in partitions:
             try:
@@ -78,19 +76,19 @@ def _config(cluster: Cluster, topic: str) -> TopicConfig:
     try:
         return cluster.topic_configs([topic])[topic]
     except (AuthenticationError, NotFoundError):
-        # Who may only read is not told; then only a leader that tiers can be believed.
+        # Without the right to read settings, only the log start of a leader that tiers is reliable.
         return TopicConfig(remote_storage_enable=True)
 
 
 def reliable_leader_log(cluster: Cluster, partition: TopicIdPartition) -> ClusterLog | None:
-    """The log on a partition's leader; None when there is none, or it does not know where the log starts."""
+    """Return the log of a partition's leader; None without leader or without reliable log start offset."""
     return reliable_leader_logs(cluster, [partition]).logs.get(partition)
 
 
 def leader_log_start(cluster: Cluster | None, partition: TopicIdPartition) -> int | None:
-    """Where a partition's log starts for consumers of the cluster; None where it does not know.
+    """Return the log start offset that consumers of the cluster see; None if it is not known.
 
-    Below it brokers serve nothing, though the tier may still have it.
+    Brokers serve no offsets below it, although the tier may still have them.
     """
     log = None if cluster is None else reliable_leader_log(cluster, partition)
     return None if log is None else log.log_start_offset

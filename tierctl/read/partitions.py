@@ -1,4 +1,4 @@
-"""Which user partitions a reading command means: those the tier or the logs know, by name or id."""
+"""Select user partitions of the tier's metadata and of brokers' logs, by name or id."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier import TierState
 
 
-class Chosen(Protocol):
-    """Which user partitions are meant."""
+class PartitionSet(Protocol):
+    """A set of user partitions, such as a resolved Selection."""
 
     def __contains__(self, partition: TopicIdPartition, /) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
 class ReadablePartition:
-    """A user partition with what is known of it; `logs` are its replicas', which may be none."""
+    """A user partition, its metadata, and the logs of its replicas, if any."""
 
     topic_id_partition: TopicIdPartition
     cache: RemoteLogMetadataCache
@@ -26,13 +26,13 @@ class ReadablePartition:
 
 
 def readable_partitions(
-    state: TierState, logs: Sequence[LocalLog], chosen: Chosen, *, by_name: bool
+    state: TierState, logs: Sequence[LocalLog], chosen: PartitionSet, *, by_name: bool
 ) -> list[ReadablePartition]:
-    """The chosen partitions that have anything to read, by topic and number.
+    """Return the chosen partitions that have records to read, by topic and number.
 
-    `by_name` says that a topic was named and no id: then logs that were never tiered count too, and of
-    topics that follow each other under one name only the one that the logs hold; UsageError when that
-    leaves more than one. NotFoundError when a named one is not there.
+    `by_name` says that the operator named topics and no topic ids. Then partitions that were never tiered
+    are included, and of several topics with the same name only the topic in the logs is returned. Raise
+    UsageError if several remain, and NotFoundError if no partition does.
     """
     replicas = _by_key(logs)
     found = [one for one in tiered_partitions(state, logs, chosen) if one.logs or _has_readable(one.cache)]
@@ -43,18 +43,20 @@ def readable_partitions(
     return sorted(found, key=lambda r: (r.topic_id_partition.topic, r.topic_id_partition.partition))
 
 
-def refused(partition: TopicIdPartition) -> SafetyRefusal | None:
-    """Why a partition can't be looked for in a store: its name, which is data, is no legal topic's."""
+def illegal_name_error(partition: TopicIdPartition) -> SafetyRefusal | None:
+    """Return the error for a partition whose name is illegal, so that no key may contain it; else None."""
     if is_legal_topic_name(partition.topic) and partition.partition >= 0:
         return None
     return SafetyRefusal(
-        f"{str(partition)!r} is no legal partition, so nothing of it is read",
-        hint="the metadata record that names it is wrong or hostile; look at it with tierctl format",
+        f"{str(partition)!r} is not a legal partition, so it is not read",
+        hint="the metadata record that names it is wrong or hostile; show it with tierctl format",
     )
 
 
-def tiered_partitions(state: TierState, logs: Sequence[LocalLog], chosen: Chosen) -> list[ReadablePartition]:
-    """The chosen partitions of the tier's metadata, readable or not, by topic, id and number."""
+def tiered_partitions(
+    state: TierState, logs: Sequence[LocalLog], chosen: PartitionSet
+) -> list[ReadablePartition]:
+    """Return the chosen partitions of the tier's metadata, also without readable segments, in order."""
     replicas = _by_key(logs)
     return [
         ReadablePartition(
@@ -82,9 +84,9 @@ def _has_readable(cache: RemoteLogMetadataCache) -> bool:
 def _of_logs(
     state: TierState,
     replicas: Mapping[tuple[Uuid, int], list[LocalLog]],
-    chosen: Chosen,
+    chosen: PartitionSet,
 ) -> list[ReadablePartition]:
-    """Partitions of the logs that the tier has never heard of."""
+    """Return the partitions of the logs that are not in the tier's metadata."""
     return [
         ReadablePartition(logs[0].topic_id_partition, RemoteLogMetadataCache(), tuple(logs))
         for key, logs in replicas.items()

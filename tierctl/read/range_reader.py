@@ -1,4 +1,4 @@
-"""Batches of one piece of a partition's log, with what is wrong on the way reported and passed over."""
+"""Read the batches of a segment range; damage is reported, and reading goes on after it."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,14 +16,14 @@ from tierctl.state.lineage import Lineage
 from tierctl.wire.batches.record_batch import Record, RecordBatch
 
 EPOCH_AT = 12
-"""Where a batch's leader epoch lies in it; the CRC does not cover it."""
+"""Position of the leader epoch in a batch; the CRC does not cover it."""
 
 ReportLost = Callable[[TierctlError, int, int], None]
-"""Takes an error, and the first and the last offset that it may cost."""
+"""Receives an error, and the first and last offset that are unreadable because of it."""
 
 
 class RangeReader:
-    """Reads pieces of one partition; `lineage` says which epochs their batches should have.
+    """Reads segment ranges of one partition; `lineage` has the epochs that their batches should have.
 
     Errors that make offsets unreadable go to `report_lost`, other errors of the data to `report`, and
     reading goes on. Other errors of the store are raised. Segments are read in ranges of `chunk_bytes`.
@@ -47,10 +47,10 @@ class RangeReader:
         self._chunk_bytes = chunk_bytes
 
     def batches(
-        self, piece: SegmentRange, first: int, last: int, *, timestamp_ms: int | None = None
+        self, segment_range: SegmentRange, first: int, last: int, *, timestamp_ms: int | None = None
     ) -> Iterator[RecordBatch]:
-        """Good batches with offsets in [first, last]; from `timestamp_ms` on, when it is given."""
-        segment = piece.segment
+        """Yield readable batches with offsets in [first, last]; with `timestamp_ms`, from that time on."""
+        segment = segment_range.segment
         try:
             if timestamp_ms is None:
                 position = self._indexes.position_for(segment, first)
@@ -59,30 +59,30 @@ class RangeReader:
             epochs_agree = True
             for batch in BatchStream(segment, position=position, chunk_bytes=self._chunk_bytes):
                 if isinstance(batch, Damage):
-                    self._report_damage(piece, batch, first, last)
+                    self._report_damage(segment_range, batch, first, last)
                 elif batch.head.base_offset > last:
                     return
                 elif batch.head.last_offset >= first:
-                    epochs_agree = epochs_agree and self._check_epoch(piece, batch)
+                    epochs_agree = epochs_agree and self._check_epoch(segment_range, batch)
                     yield batch
         except RemoteResourceNotFound as e:
-            self._report_lost(_missing(piece, first, last, e), first, last)
+            self._report_lost(_missing(segment_range, first, last, e), first, last)
         except NotFoundError as e:
             self._report_lost(e, first, last)
 
-    def decoded(self, piece: SegmentRange, batch: RecordBatch) -> Iterator[Record]:
-        """The batch's records, up to one that can't be decoded."""
+    def decoded(self, segment_range: SegmentRange, batch: RecordBatch) -> Iterator[Record]:
+        """Yield the batch's records up to one that can't be decoded."""
         try:
             yield from batch.records()
         except CorruptInputError as e:
-            error = e.within(piece.segment.name, base=batch.head.position)
+            error = e.within(segment_range.segment.name, base=batch.head.position)
             error.at = batch.head.position if error.at is None else error.at
             self._report_lost(error, batch.head.base_offset, batch.head.last_offset)
         except LimitExceeded as e:
             self._report_lost(e, batch.head.base_offset, batch.head.last_offset)
 
-    def _check_epoch(self, piece: SegmentRange, batch: RecordBatch) -> bool:
-        """Whether the batch was written in the epoch that the lineage has there; reports it if not."""
+    def _check_epoch(self, segment_range: SegmentRange, batch: RecordBatch) -> bool:
+        """Return whether the batch has the lineage's epoch for its offset; report a different epoch."""
         head = batch.head
         expected = self._lineage.epoch_for_offset(head.base_offset)
         if expected is None or head.partition_leader_epoch == expected:
@@ -93,19 +93,19 @@ class RangeReader:
                 expected=f"{expected} at offset {head.base_offset}",
                 found=str(head.partition_leader_epoch),
                 at=head.position + EPOCH_AT,
-                source=piece.segment.name,
+                source=segment_range.segment.name,
             )
         )
         return False
 
-    def _report_damage(self, piece: SegmentRange, damage: Damage, first: int, last: int) -> None:
-        lost_last = piece.to_offset if damage.next_offset is None else damage.next_offset - 1
+    def _report_damage(self, segment_range: SegmentRange, damage: Damage, first: int, last: int) -> None:
+        lost_last = segment_range.to_offset if damage.next_offset is None else damage.next_offset - 1
         if damage.first_offset <= last and lost_last >= first:
             self._report_lost(damage.error, max(damage.first_offset, first), min(lost_last, last))
 
 
 def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlError:
-    """The same error; of damage, saying which offsets it may cost."""
+    """Return `error`; if it is about damage, with the unreadable offsets in its hint."""
     if not isinstance(error, CorruptInputError):
         return error
     return type(error)(
@@ -119,9 +119,10 @@ def with_lost_offsets(error: TierctlError, first: int, last: int) -> TierctlErro
 
 
 def _missing(
-    piece: SegmentRange, first: int, last: int, cause: RemoteResourceNotFound
+    segment_range: SegmentRange, first: int, last: int, cause: RemoteResourceNotFound
 ) -> RemoteResourceNotFound:
+    name = segment_range.segment.name
     return RemoteResourceNotFound(
-        f"{piece.segment.name} is not there: offsets {first} to {last} can't be read ({cause.message})",
+        f"{name} does not exist: offsets {first} to {last} can't be read ({cause.message})",
         hint="is --remote the right tier? metadata says the segment was copied; reading went on after it",
     )

@@ -1,4 +1,4 @@
-"""What there is to read of one user partition: which segment answers for which offsets."""
+"""The readable log of one user partition: which segment, remote or local, is read for which offsets."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from tierctl.storage.base import RemoteStorageManager
 
 
 class SegmentRange(NamedTuple):
-    """The part [from_offset, to_offset], both inclusive, of a segment that answers for these offsets."""
+    """The offsets [from_offset, to_offset] of a partition, both inclusive, which are read from `segment`."""
 
     segment: Segment
     from_offset: int
@@ -24,7 +24,7 @@ class SegmentRange(NamedTuple):
 
     @property
     def max_timestamp_ms(self) -> int | None:
-        """Largest timestamp of the piece's segment; None when it is not known."""
+        """Largest timestamp of the whole segment; None if it is not known."""
         segment = self.segment
         known = (
             segment.metadata.max_timestamp_ms
@@ -35,36 +35,36 @@ class SegmentRange(NamedTuple):
 
 
 class SegmentRanges:
-    """SegmentRanges by number, ascending, found one by one as they are asked for."""
+    """Segment ranges in offset order, each computed when it is first requested."""
 
-    def __init__(self, pieces: Iterator[SegmentRange]) -> None:
-        self._rest = pieces
+    def __init__(self, ranges: Iterator[SegmentRange]) -> None:
+        self._remaining = ranges
         self._found: list[SegmentRange] = []
 
     def get(self, number: int) -> SegmentRange | None:
-        """The piece of that number, None after the last."""
+        """Return range `number`, from 0; None after the last range."""
         while len(self._found) <= number:
-            piece = next(self._rest, None)
-            if piece is None:
+            segment_range = next(self._remaining, None)
+            if segment_range is None:
                 return None
-            self._found.append(piece)
+            self._found.append(segment_range)
         return self._found[number]
 
     def __iter__(self) -> Iterator[SegmentRange]:
         number = 0
-        while (piece := self.get(number)) is not None:
-            yield piece
+        while (segment_range := self.get(number)) is not None:
+            yield segment_range
             number += 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadableLog:
-    """One user partition as its current leader would serve it.
+    """The log of one user partition as its current leader would serve it.
 
-    Below `local_start_offset` the tier answers, from there on the chosen replica's log. `log_start_offset`
-    is inclusive, ends are exclusive: `end_offset` is the high watermark, or without a local log the end
-    of the tier; `stable_end_offset` is the last stable offset, but no less than what was tiered, as that
-    was stable. `stable_is_known` says that the log itself told it.
+    Offsets below `local_start_offset` are read from the tier, the others from the chosen replica's log.
+    `log_start_offset` is inclusive; ends are exclusive. `end_offset` is the high watermark, or the end of the
+    tier if there is no local log. `stable_end_offset` is the last stable offset, but not below the end of the
+    tiered offsets, because brokers copy only stable records; `stable_is_known`: the local log has it.
     """
 
     topic_id_partition: TopicIdPartition
@@ -74,45 +74,45 @@ class ReadableLog:
     stable_end_offset: int
     stable_is_known: bool
     latest_tiered_offset: int
-    """Highest offset copied in this lineage, as brokers answer for latest-tiered; -1 when there is none."""
+    """Highest offset copied in this lineage, Kafka's offset spec latest-tiered; -1 if nothing is copied."""
     replica: Replica | None
     cache: RemoteLogMetadataCache
     remote: RemoteStorageManager
 
     @property
     def local_start_offset(self) -> int | None:
-        """First offset that the local log answers for; None without a local log."""
+        """First offset that is read from the local log; None without a local log."""
         if self.replica is None or not self.replica.log.segments:
             return None
         return max(self.replica.log.local_log_start_offset, self.log_start_offset)
 
     def remote_segment_for(self, offset: int) -> RemoteLogSegmentMetadata | None:
-        """The remote segment that answers for an offset, whether or not a local log has it too."""
+        """Return the remote segment with an offset, even if a local log has the offset, too."""
         span = next(segments_in_lineage(self.cache, self.lineage, offset, offset), None)
         return span.segment if span is not None else None
 
     def segment_ranges(self, start_offset: int) -> SegmentRanges:
-        """What answers from `start_offset` on up to the end; holes between pieces have no segment."""
-        return SegmentRanges(self._pieces(max(start_offset, self.log_start_offset)))
+        """Return the ranges from `start_offset` to the end; offsets between two ranges are in no segment."""
+        return SegmentRanges(self._segment_ranges(max(start_offset, self.log_start_offset)))
 
     def missing_offsets(self, first: int, end: int) -> NotFoundError:
-        """That offsets from `first` up to, not including, `end` are in no piece."""
+        """Return the error for offsets from `first` to `end` (exclusive) that no range contains."""
         return NotFoundError(
             f"offsets {first} to {end - 1} of {self.topic_id_partition.topic_partition} are in no "
             "segment of the current lineage",
             hint="see tierctl segments --check; with --log-dir the brokers' logs may have them",
         )
 
-    def _pieces(self, start_offset: int) -> Iterator[SegmentRange]:
+    def _segment_ranges(self, start_offset: int) -> Iterator[SegmentRange]:
         local_start = self.local_start_offset
         tier_last = (self.end_offset if local_start is None else min(local_start, self.end_offset)) - 1
         if start_offset <= tier_last:
             for span in segments_in_lineage(self.cache, self.lineage, start_offset, tier_last):
                 yield SegmentRange(RemoteSegment(span.segment, self.remote), span.from_offset, span.to_offset)
         if self.replica is not None and local_start is not None:
-            yield from self._local_pieces(self.replica.log, max(start_offset, local_start))
+            yield from self._local_ranges(self.replica.log, max(start_offset, local_start))
 
-    def _local_pieces(self, log: LocalLog, start_offset: int) -> Iterator[SegmentRange]:
+    def _local_ranges(self, log: LocalLog, start_offset: int) -> Iterator[SegmentRange]:
         for segment in log.segments:
             following = segment.next_base_offset
             last = self.end_offset - 1 if following is None else min(following, self.end_offset) - 1
@@ -132,18 +132,19 @@ class ReadableLog:
         report: Report,
         log_start_offset: int | None = None,
     ) -> Self:
-        """From the tier's metadata and the replicas' logs of this partition, which may be none.
+        """Return the readable log by the tier's metadata in `cache` and the replicas' `logs`, if any.
 
-        `log_start_offset` is what a running leader says, and goes before what a log on disk does.
+        `log_start_offset` is the log start offset of a running leader; it takes precedence over that of a log
+        on disk. Damaged indexes go to `report`.
         """
         replica = choose_replica(logs)
         if replica is not None and replica.lineage:
             lineage = replica.lineage
             if log_start_offset is not None and log_start_offset < replica.log.log_start_offset:
-                # A running broker writes its log's start down only now and then.
+                # A running broker checkpoints its log start offset only now and then.
                 lineage = joined_lineage(tier_lineage(cache, fetcher, report).entries, lineage.entries)
         else:
-            # A log without epochs never held a record, so it knows nothing that the tier doesn't.
+            # A log without leader epochs never contained a record.
             replica, lineage = None, tier_lineage(cache, fetcher, report)
         start, end, log_end = _tier_range(cache, lineage) if replica is None else _log_range(replica)
         start = start if log_start_offset is None else log_start_offset
@@ -164,12 +165,12 @@ class ReadableLog:
 
 
 def _log_range(replica: Replica) -> tuple[int, int, int]:
-    """Log start offset, high watermark, log end offset."""
+    """Return log start offset, high watermark and log end offset of a replica."""
     return replica.log.log_start_offset, replica.high_watermark, replica.log.log_end_offset
 
 
 def _tier_range(cache: RemoteLogMetadataCache, lineage: Lineage) -> tuple[int, int, int]:
-    """The same as far as the tier knows them: from its first readable offset to its last."""
+    """Return the first readable offset of the tier, and the end of its newest segment twice."""
     first = next(segments_in_lineage(cache, lineage), None)
     newest = newest_segment(cache.list_remote_log_segments())
     if first is None or newest is None:

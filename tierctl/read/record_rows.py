@@ -1,4 +1,4 @@
-"""Records as rows: fields of JSON and columns of tables."""
+"""Records as rows for output: fields of JSON objects and columns of tables."""
 
 import base64
 import hashlib
@@ -30,7 +30,7 @@ TABLE_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "leader_epoch",
 
 
 class Binary(StrEnum):
-    """How bytes are written as text."""
+    """How keys, values and header values are written as text."""
 
     AUTO = "auto"
     UTF8 = "utf8"
@@ -44,9 +44,9 @@ Encoded = tuple[str | None, str | None]
 
 
 def encoder(binary: Binary) -> Callable[[bytes | None], Encoded]:
-    """Writes bytes as text: `auto` is the text itself where the bytes are UTF-8, base64 where not.
+    """Return the function that writes bytes as text: `auto` as UTF-8 where valid, otherwise as base64.
 
-    `utf8` writes bytes that are not UTF-8 as escapes, so it can't be undone; `sha256` is the digest in hex.
+    `utf8` writes invalid bytes as escapes, which can't be decoded again; `sha256` writes the digest in hex.
     """
     if binary is Binary.AUTO:
         return _auto
@@ -74,7 +74,7 @@ _WRITERS: dict[Binary, Callable[[bytes], str]] = {
 def record_row(
     partition: TopicIdPartition, record: "FetchedRecord", encode: Callable[[bytes | None], Encoded]
 ) -> dict[str, Any]:
-    """One record as a JSON-ready object with the keys of COLUMNS, in their order."""
+    """Return a record as a JSON-ready object with the keys of COLUMNS in order."""
     key, key_encoding = encode(record.key)
     value, value_encoding = encode(record.value)
     return {

@@ -1,4 +1,4 @@
-"""Which leader epochs a partition's readable log is made of: what the brokers' logs say, else the tier."""
+"""Choose the replica to read, and find the lineage of leader epochs by its log or by the tier."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
-    """The replica to read, and up to where (exclusive) its records are replicated and decided."""
+    """The replica to read, with the high watermark and last stable offset of all replicas, exclusive."""
 
     log: LocalLog
     lineage: Lineage
@@ -22,9 +22,9 @@ class Replica:
 
 
 def choose_replica(logs: Sequence[LocalLog]) -> Replica | None:
-    """The replica of one partition that was written last: latest leader epoch, then highest end.
+    """Return the most recent replica of one partition: latest leader epoch, then highest end offset.
 
-    What another replica knows to be replicated is so here too, up to where their epochs part.
+    The high watermark of another replica holds for this one, too, up to the offset at which they diverge.
     """
     if not logs:
         return None
@@ -44,14 +44,14 @@ def _latest_epoch(log: LocalLog) -> int:
 
 
 def _common_end(lineage: Lineage, other: LocalLog, log_end_offset: int) -> int:
-    """Where `other`'s log parts from the lineage, exclusive."""
+    """Return the offset at which `other`'s log diverges from the lineage, exclusive."""
     if not lineage or not other.leader_epochs:
         return log_end_offset if lineage.entries == tuple(other.leader_epochs) else 0
     return max(lineage.end_offset_for(_latest_epoch(other), log_end_offset).end_offset, 0)
 
 
 def newest_segment(segments: Iterable[RemoteLogSegmentMetadata]) -> RemoteLogSegmentMetadata | None:
-    """The readable segment that was written last: latest leader epoch, then highest end."""
+    """Return the most recent readable segment: latest leader epoch, then highest end offset."""
     finished = (s for s in segments if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
     return max(
         finished,
@@ -61,9 +61,10 @@ def newest_segment(segments: Iterable[RemoteLogSegmentMetadata]) -> RemoteLogSeg
 
 
 def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
-    """The lineage up to the newest readable segment, from its leader-epoch index.
+    """Return the lineage up to the newest readable segment, by its leader-epoch index.
 
-    When that is missing or damaged, which is reported, it is put together from the segments' own epochs.
+    If that index is missing or damaged, the lineage is built from the epochs of the segments; damage is
+    reported.
     """
     newest = newest_segment(cache.list_remote_log_segments())
     if newest is None:
@@ -83,16 +84,16 @@ def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: R
 
 
 def lineage_from_segments(segments: Iterable[RemoteLogSegmentMetadata]) -> Lineage:
-    """The lineage that the epochs of readable segments add up to.
+    """Return the lineage that the leader epochs of readable segments form.
 
-    From the latest epoch back, an epoch is of the lineage when it begins before the later ones do.
+    An epoch belongs to the lineage if it starts before all later epochs of the lineage.
     """
     starts: dict[int, int] = {}
     for segment in segments:
         if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
             for epoch, start in segment.segment_leader_epochs:
                 starts[epoch] = min(start, starts.get(epoch, start))
-    # Lineage throws out what a later entry contradicts.
+    # Lineage removes epochs that a later epoch contradicts.
     return Lineage(sorted(starts.items()))
 
 

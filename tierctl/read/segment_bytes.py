@@ -1,4 +1,4 @@
-"""One segment's bytes in ranges, wherever it lies: in the remote tier or in a broker's log directory."""
+"""Read byte ranges of one segment, in the remote tier or in a broker's log directory."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,36 +10,32 @@ from tierctl.storage.base import RemoteStorageManager
 
 
 class SegmentSource(Protocol):
-    """What reading needs of a segment.
-
-    `start_offset` is the segment's base offset; no record of it is above `end_offset` (None: not known).
-    `size_bytes` is how long the log should be. `name` is for reports.
-    """
+    """The properties and bytes of a segment that its readers use."""
 
     @property
     def name(self) -> str:
-        """The segment as an operator would look for it."""
+        """The segment in messages to operators: its path, or its partition, offset and id."""
         ...
 
     @property
     def start_offset(self) -> int:
-        """Base offset."""
+        """The segment's base offset."""
         ...
 
     @property
     def end_offset(self) -> int | None:
-        """Last offset it may hold, inclusive."""
+        """The last offset that the segment may contain, inclusive; None if it is not known."""
         ...
 
     @property
     def size_bytes(self) -> int:
-        """Length of the log, as its metadata or its file system says."""
+        """The size of the log by its metadata or its file system; the actual log may be shorter."""
         ...
 
     def read(self, position: int, length: int) -> bytes:
-        """`length` bytes from `position` on, fewer only where the log ends.
+        """Return `length` bytes from `position` on, fewer only if the log ends before.
 
-        Raises RemoteResourceNotFound or NotFoundError when the log is not there.
+        Raise RemoteResourceNotFound or NotFoundError if the log does not exist.
         """
         ...
 
@@ -53,27 +49,27 @@ class RemoteSegment:
 
     @property
     def name(self) -> str:
-        """Partition, base offset and id."""
+        """Implement `SegmentSource.name` by partition, base offset and id."""
         m = self.metadata
         return f"remote segment {m.segment_id} of {m.topic}-{m.partition} from offset {m.start_offset}"
 
     @property
     def start_offset(self) -> int:
-        """SegmentSource.start_offset."""
+        """Implement `SegmentSource.start_offset`."""
         return self.metadata.start_offset
 
     @property
     def end_offset(self) -> int | None:
-        """SegmentSource.end_offset."""
+        """Implement `SegmentSource.end_offset`."""
         return self.metadata.end_offset
 
     @property
     def size_bytes(self) -> int:
-        """SegmentSource.size_bytes."""
+        """Implement `SegmentSource.size_bytes`."""
         return self.metadata.segment_size_in_bytes
 
     def read(self, position: int, length: int) -> bytes:
-        """SegmentSource.read."""
+        """Implement `SegmentSource.read`."""
         if length <= 0:
             return b""
         with self.remote.fetch_log_segment(self.metadata, position, position + length - 1) as stream:
@@ -88,38 +84,39 @@ class LocalSegmentFile:
 
     @property
     def name(self) -> str:
-        """The path."""
+        """Implement `SegmentSource.name` by the path."""
         return str(self.segment.log)
 
     @property
     def start_offset(self) -> int:
-        """SegmentSource.start_offset."""
+        """Implement `SegmentSource.start_offset`."""
         return self.segment.base_offset
 
     @property
     def end_offset(self) -> int | None:
-        """SegmentSource.end_offset; None for the active segment."""
+        """Implement `SegmentSource.end_offset`; None for the active segment."""
         following = self.segment.next_base_offset
         return None if following is None else following - 1
 
     @property
     def size_bytes(self) -> int:
-        """SegmentSource.size_bytes."""
+        """Implement `SegmentSource.size_bytes`."""
         return self.segment.size_bytes
 
     def read(self, position: int, length: int) -> bytes:
-        """SegmentSource.read."""
+        """Implement `SegmentSource.read`."""
         try:
             with self.segment.log.open("rb") as stream:
                 stream.seek(position)
                 return stream.read(max(length, 0))
         except FileNotFoundError:
             raise NotFoundError(
-                f"{self.segment.log} is gone", hint="is a broker running on this folder? read a copy of it"
+                f"{self.segment.log} does not exist any more",
+                hint="is a broker running on this folder? read a copy of it",
             ) from None
 
     def index(self, index_type: IndexType) -> bytes | None:
-        """The index beside the log, None when there is none of that type."""
+        """Return the index file beside the log; None if there is none of that type."""
         path = self._index_path(index_type)
         try:
             return None if path is None else path.read_bytes()

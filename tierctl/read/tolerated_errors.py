@@ -1,15 +1,15 @@
-"""What reading had to go around, kept until the end decides the exit code."""
+"""Errors of the data that did not end a run, and the exit code that follows from them."""
 
 from collections.abc import Callable
 
 from tierctl.errors import ExitCode, TierctlError
 
-# When a run met several kinds of trouble, the first of these is its exit code.
-_GRAVEST_FIRST = (ExitCode.CORRUPT, ExitCode.NOT_FOUND, ExitCode.LIMIT)
+# The exit code of a run with errors of several kinds is the first of these.
+_MOST_SEVERE_FIRST = (ExitCode.CORRUPT, ExitCode.NOT_FOUND, ExitCode.LIMIT)
 
 
 class ToleratedErrors:
-    """Takes errors that did not end the reading; `show` sees each at once."""
+    """Collects errors that did not end a run, and passes each to `show` immediately."""
 
     def __init__(self, show: Callable[[TierctlError], None]) -> None:
         self._show = show
@@ -17,15 +17,15 @@ class ToleratedErrors:
         self.count = 0
 
     def report(self, error: TierctlError) -> None:
-        """Keep and show one error."""
+        """Record and show one error."""
         self.count += 1
         self._codes.add(error.exit_code)
         self._show(error)
 
     @property
     def exit_code(self) -> ExitCode:
-        """OK when there was none, else the gravest one's."""
-        for code in _GRAVEST_FIRST:
+        """The exit code of the most severe error; OK without errors."""
+        for code in _MOST_SEVERE_FIRST:
             if code in self._codes:
                 return code
         return min(self._codes, default=ExitCode.OK)

@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 from tierctl.files import TEMP_SUFFIX
 from tierctl.model import LocalLog, SegmentObjectName, Selection, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
-from tierctl.read.partitions import ReadablePartition, refused, tiered_partitions
+from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
 from tierctl.state.tier import TierState
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.key_parser import is_temporary, segment_object_name
@@ -178,7 +178,8 @@ class Verification:
                 readable,
                 now_ms=self.now_ms,
                 facts=facts.get(readable.topic_id_partition),
-                reads_store=self.remote is not None and refused(readable.topic_id_partition) is None,
+                reads_store=self.remote is not None
+                and illegal_name_error(readable.topic_id_partition) is None,
                 segments_per_task=segments_per_task,
                 suspects=self._suspects,
             )

@@ -132,7 +132,7 @@ class TestLostAnswers:
             return found
 
         monkeypatch.setattr(store, "_head", race)
-        with pytest.raises(RemoteStorageError, match="somebody else"):
+        with pytest.raises(RemoteStorageError, match="another program"):
             store.put_all({"log": b"new"})
 
     @pytest.mark.parametrize("tls", [False, True])

@@ -1,4 +1,4 @@
-"""A partition's readable log in tasks: ranges of offsets, each with all that reading it elsewhere takes."""
+"""A task that reads some offsets of a partition, with all the facts that another process needs for it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,15 +26,15 @@ BULK_CHUNK_BYTES = 8 << 20
 
 
 class Part(NamedTuple):
-    """Offsets [first_offset, last_offset] of one segment, about `size_bytes` of it."""
+    """The offsets [first_offset, last_offset] of one segment, which take about `size_bytes`."""
 
     segment: RemoteLogSegmentMetadata | LocalSegment
     first_offset: int
     last_offset: int
     size_bytes: int
 
-    def piece(self, remote: RemoteStorageManager) -> SegmentRange:
-        """The same for who reads."""
+    def segment_range(self, remote: RemoteStorageManager) -> SegmentRange:
+        """Return the part as a segment range that reads from `remote`."""
         segment = self.segment
         source = (
             LocalSegmentFile(segment) if isinstance(segment, LocalSegment) else RemoteSegment(segment, remote)
@@ -43,7 +43,7 @@ class Part(NamedTuple):
 
 
 class LostOffsets(NamedTuple):
-    """Offsets [first_offset, last_offset] that can't be read, and why."""
+    """Unreadable offsets [first_offset, last_offset], and the reason."""
 
     error: TierctlError
     first_offset: int
@@ -52,10 +52,10 @@ class LostOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimestampRange:
-    """Records with a timestamp in [first_ms, last_ms] are asked for; None does not narrow.
+    """The requested timestamps [first_ms, last_ms], where None sets no limit.
 
-    No record is more than `late_ms` earlier than one before it in the log; None: nothing is known of that, so
-    that `last_ms` spares nothing. Records outside may come all the same: who asks leaves them out.
+    No record's timestamp is more than `late_ms` lower than that of an earlier record; None means unknown, so
+    that all records up to the end must be read. Readers may yield records outside; callers must filter them.
     """
 
     first_ms: int | None = None
@@ -63,7 +63,7 @@ class TimestampRange:
     late_ms: int | None = None
 
     def is_over(self, seen_ms: int) -> bool:
-        """Whether nothing that is asked for can follow a record with this timestamp."""
+        """Return whether no requested record can follow a record with timestamp `seen_ms`."""
         return self.last_ms is not None and self.late_ms is not None and seen_ms - self.late_ms > self.last_ms
 
 
@@ -72,9 +72,9 @@ ALL_TIMESTAMPS = TimestampRange()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadTask:
-    """Parts of one partition's log, ascending; `aborted` are the transactions among them to leave out.
+    """Ascending parts of one partition's log, without the records of the transactions in `aborted`.
 
-    `lost` lies before the parts. Picklable, and nothing secret is in it.
+    The offsets in `lost` are before the parts. A task is picklable and contains no credentials.
     """
 
     topic_id_partition: TopicIdPartition
@@ -86,17 +86,17 @@ class ReadTask:
 
     @property
     def first_offset(self) -> int:
-        """Where the parts begin; there must be any."""
+        """First offset of the first part; the task must have parts."""
         return self.parts[0].first_offset
 
     @property
     def last_offset(self) -> int:
-        """Where the parts end, inclusive."""
+        """Last offset of the last part, inclusive."""
         return self.parts[-1].last_offset
 
     @property
     def size_bytes(self) -> int:
-        """About how much there is to read."""
+        """Approximate number of bytes to read."""
         return sum(part.size_bytes for part in self.parts)
 
 
@@ -119,9 +119,11 @@ def read_task(
             report_lost(*lost)
     indexes = Indexes(UncachedIndexes(remote), report)
     aborted = AbortedSet(task.aborted)
-    wanted = _Wanted(task.times, lambda batch: batch.head.is_control or aborted.is_aborted(batch.head))
+    time_filter = _TimestampFilter(
+        task.times, lambda batch: batch.head.is_control or aborted.is_aborted(batch.head)
+    )
     for part in task.parts:
-        if part.last_offset < from_offset or wanted.is_over:
+        if part.last_offset < from_offset or time_filter.is_over:
             continue
         part = part._replace(first_offset=max(part.first_offset, from_offset))  # noqa: PLW2901
         reader = RangeReader(
@@ -131,29 +133,31 @@ def read_task(
             report_lost=report_lost,
             chunk_bytes=_chunk_bytes(part, task.times),
         )
-        piece = part.piece(remote)
-        batches = reader.batches(piece, part.first_offset, part.last_offset, timestamp_ms=task.times.first_ms)
-        for columns in record_columns(wanted.of(batches), partial(reader.decoded, piece)):
+        segment_range = part.segment_range(remote)
+        batches = reader.batches(
+            segment_range, part.first_offset, part.last_offset, timestamp_ms=task.times.first_ms
+        )
+        for columns in record_columns(time_filter.filtered(batches), partial(reader.decoded, segment_range)):
             yield _within(columns, part)
 
 
 def _chunk_bytes(part: Part, times: TimestampRange) -> int:
-    """Much at a time where all of it is read, a little where not."""
+    """Return the size of reads: large if the whole part is read, small if a part of it may be skipped."""
     if times != ALL_TIMESTAMPS:
         return CHUNK_BYTES
     return min(max(part.size_bytes, CHUNK_BYTES), BULK_CHUNK_BYTES)
 
 
-class _Wanted:
-    """Batches that may hold what is asked for."""
+class _TimestampFilter:
+    """Filters batches that may contain requested records."""
 
     def __init__(self, times: TimestampRange, is_hidden: Callable[[RecordBatch], bool]) -> None:
         self._times = times
         self._is_hidden = is_hidden
         self.is_over = False
 
-    def of(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-        """Those of a piece; no more are read when nothing can follow."""
+    def filtered(self, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Yield the batches to decode; stop, and set `is_over`, when no requested record can follow."""
         first_ms = self._times.first_ms
         for batch in batches:
             is_early = first_ms is not None and batch.head.max_timestamp_ms < first_ms
@@ -165,7 +169,7 @@ class _Wanted:
 
 
 def _within(columns: pa.RecordBatch, part: Part) -> pa.RecordBatch:
-    """Without the records of a batch that reaches out of the part."""
+    """Return `columns` without the records outside the part, whose batches overlap its limits."""
     offsets = columns.column("offset")
     if not len(offsets):
         return columns

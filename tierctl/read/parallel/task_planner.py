@@ -1,4 +1,4 @@
-"""Cuts what there is to read of a partition into tasks; of the tier itself only indexes are read."""
+"""Divide the readable offsets of a partition into tasks; only indexes are read from the tier."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,14 +16,14 @@ from tierctl.read.segment_bytes import RemoteSegment
 from tierctl.wire.files.indexes import AbortedTxn
 
 SPLIT_BYTES = 128 << 20
-"""What Spark reads of files in one task, too."""
+"""Bytes per task: Spark's default for files."""
 
 _TASKS_AT_ONCE_MAX = 256
 _FETCHES_AT_ONCE = 16
 
 
 def plan_read_tasks(
-    view: ReadableLog,
+    log: ReadableLog,
     start_offset: int,
     end_offset: int,
     *,
@@ -31,51 +31,56 @@ def plan_read_tasks(
     times: TimestampRange = ALL_TIMESTAMPS,
     split_bytes: int = SPLIT_BYTES,
 ) -> Iterator[ReadTask]:
-    """Tasks that together read [start_offset, end_offset) of the current lineage, each offset once, in order.
+    """Yield tasks that together read [start_offset, end_offset) of the current lineage, each offset once.
 
-    A task reads about `split_bytes`: several small segments, or a range of offsets of a large one. Segments
-    that can hold nothing of these `times` are left out. For `committed_only` the transaction index of every
-    segment that is read, and of those after it until all is decided, is fetched here, once for all tasks;
-    damage in them is reported. Nothing is fetched before its tasks are asked for.
+    A task reads about `split_bytes`: several small segments, or some offsets of a large one. Segments without
+    records in `times` are left out. With `committed_only`, the transaction indexes of the segments, and of
+    later segments until every transaction is decided, are fetched once for all tasks, when the tasks are
+    requested; damage in them is reported.
     """
-    tasks = _tasks(view, start_offset, end_offset, times, split_bytes)
+    tasks = _tasks(log, start_offset, end_offset, times, split_bytes)
     if committed_only is None:
         return tasks
-    return _without_aborted(view, tasks, *committed_only)
+    return _without_aborted(log, tasks, *committed_only)
 
 
 def _tasks(
-    view: ReadableLog, start: int, end: int, times: TimestampRange, split_bytes: int
+    log: ReadableLog, start: int, end: int, times: TimestampRange, split_bytes: int
 ) -> Iterator[ReadTask]:
-    group = _Group(view, times)
+    builder = _TaskBuilder(log, times)
     expected, seen_ms = start, -1
-    for piece in view.segment_ranges(start):
+    for segment_range in log.segment_ranges(start):
         if expected >= end or times.is_over(seen_ms):
             break
-        if piece.from_offset > expected:
-            yield from group.flushed()
-            group.lose(expected, min(piece.from_offset, end))
-        expected = piece.to_offset + 1
-        largest = piece.max_timestamp_ms
+        if segment_range.from_offset > expected:
+            yield from builder.flushed()
+            builder.add_lost(expected, min(segment_range.from_offset, end))
+        expected = segment_range.to_offset + 1
+        largest = segment_range.max_timestamp_ms
         if times.first_ms is not None and largest is not None and largest < times.first_ms:
             continue
-        for part in _parts(piece, max(piece.from_offset, start), min(piece.to_offset, end - 1), split_bytes):
-            if group.size_bytes + part.size_bytes > split_bytes:
-                yield from group.flushed()
-            group.add(part)
-        if largest is not None and _is_whole(piece):
+        for part in _parts(
+            segment_range,
+            max(segment_range.from_offset, start),
+            min(segment_range.to_offset, end - 1),
+            split_bytes,
+        ):
+            if builder.size_bytes + part.size_bytes > split_bytes:
+                yield from builder.flushed()
+            builder.add(part)
+        if largest is not None and _is_whole(segment_range):
             seen_ms = max(seen_ms, largest)
     if expected < end and not times.is_over(seen_ms):
-        yield from group.flushed()
-        group.lose(expected, end)
-    yield from group.flushed()
+        yield from builder.flushed()
+        builder.add_lost(expected, end)
+    yield from builder.flushed()
 
 
 @dataclass(slots=True)
-class _Group:
-    """What the next task will have."""
+class _TaskBuilder:
+    """Collects the parts of the next task."""
 
-    view: ReadableLog
+    log: ReadableLog
     times: TimestampRange
     parts: list[Part] = field(default_factory=list)
     lost: list[LostOffsets] = field(default_factory=list)
@@ -85,14 +90,14 @@ class _Group:
         self.parts.append(part)
         self.size_bytes += part.size_bytes
 
-    def lose(self, first: int, end: int) -> None:
-        self.lost.append(LostOffsets(self.view.missing_offsets(first, end), first, end - 1))
+    def add_lost(self, first: int, end: int) -> None:
+        self.lost.append(LostOffsets(self.log.missing_offsets(first, end), first, end - 1))
 
     def flushed(self) -> Iterator[ReadTask]:
-        """The task, if it has anything; the next begins empty."""
+        """Yield the task if it has parts or lost offsets, and start the next task."""
         if self.parts or self.lost:
             yield ReadTask(
-                topic_id_partition=self.view.topic_id_partition,
+                topic_id_partition=self.log.topic_id_partition,
                 parts=tuple(self.parts),
                 lineage=self._lineage(),
                 times=self.times,
@@ -103,18 +108,18 @@ class _Group:
     def _lineage(self) -> tuple[EpochEntry, ...]:
         if not self.parts:
             return ()
-        return self.view.lineage.entries_in_range(self.parts[0].first_offset, self.parts[-1].last_offset + 1)
+        return self.log.lineage.entries_in_range(self.parts[0].first_offset, self.parts[-1].last_offset + 1)
 
 
-def _is_whole(piece: SegmentRange) -> bool:
-    """Whether what metadata say of the segment's records holds for those of the piece."""
-    segment = piece.segment
-    return piece.from_offset <= segment.start_offset and piece.to_offset == segment.end_offset
+def _is_whole(segment_range: SegmentRange) -> bool:
+    """Return whether the range contains all offsets of its segment, so that its metadata apply."""
+    segment = segment_range.segment
+    return segment_range.from_offset <= segment.start_offset and segment_range.to_offset == segment.end_offset
 
 
-def _parts(piece: SegmentRange, first: int, last: int, split_bytes: int) -> Iterator[Part]:
-    """The piece from `first` to `last` in parts of `split_bytes`, as if all records were of one size."""
-    segment = piece.segment
+def _parts(segment_range: SegmentRange, first: int, last: int, split_bytes: int) -> Iterator[Part]:
+    """Yield the offsets from `first` to `last` in parts of `split_bytes`, assuming records of equal size."""
+    segment = segment_range.segment
     facts = segment.metadata if isinstance(segment, RemoteSegment) else segment.segment
     end_offset = last if segment.end_offset is None else segment.end_offset
     per_offset = segment.size_bytes / max(end_offset - segment.start_offset + 1, 1)
@@ -127,28 +132,28 @@ def _parts(piece: SegmentRange, first: int, last: int, split_bytes: int) -> Iter
 
 
 def _without_aborted(
-    view: ReadableLog, tasks: Iterator[ReadTask], fetcher: IndexFetcher, report: Report
+    log: ReadableLog, tasks: Iterator[ReadTask], fetcher: IndexFetcher, report: Report
 ) -> Iterator[ReadTask]:
-    """The same tasks, told which transactions to leave out."""
+    """Yield the tasks with the aborted transactions among their offsets."""
     transactions: AbortedTransactions | None = None
-    ahead = _Ahead(fetcher)
+    prefetcher = _PrefetchingFetcher(fetcher)
     expected = -1
     for run in _runs(tasks):
         if not run[0].parts:
             yield from run
             continue
-        ahead.fetch(part.segment for task in run for part in task.parts)
+        prefetcher.fetch(part.segment for task in run for part in task.parts)
         first, last = run[0].first_offset, run[-1].last_offset
         if transactions is None or first != expected:
-            transactions = AbortedTransactions(view.segment_ranges(first), Indexes(ahead, report), report)
-        aborted = _ByOffset(transactions.between(first, last))
+            transactions = AbortedTransactions(log.segment_ranges(first), Indexes(prefetcher, report), report)
+        aborted = _TransactionsByOffset(transactions.between(first, last))
         for task in run:
             yield replace(task, aborted=aborted.overlapping(task.first_offset, task.last_offset))
         expected = last + 1
 
 
 def _runs(tasks: Iterator[ReadTask]) -> Iterator[list[ReadTask]]:
-    """Tasks that follow each other without a hole; more and more at a time."""
+    """Yield groups of tasks with adjacent offsets, in growing numbers."""
     size = 1
     while group := list(islice(tasks, size)):
         size = min(4 * size, _TASKS_AT_ONCE_MAX)
@@ -161,25 +166,25 @@ def _runs(tasks: Iterator[ReadTask]) -> Iterator[list[ReadTask]]:
         yield run
 
 
-class _ByOffset:
-    """Aborted transactions, to be asked for by range; they come in the order of their markers."""
+class _TransactionsByOffset:
+    """Looks up aborted transactions, which are in the order of their markers, by ranges of offsets."""
 
     def __init__(self, found: Sequence[AbortedTxn]) -> None:
         self._found = found
         self._lasts = [txn.last_offset for txn in found]
         backwards = accumulate((txn.first_offset for txn in reversed(found)), min)
-        # The lowest first offset from each one on: where it passes a range's end, no more can overlap.
+        # `_lowest[i]` is the lowest first offset from `i` on: above a range's end, no more can overlap.
         self._lowest = list(backwards)[::-1]
 
     def overlapping(self, first: int, last: int) -> tuple[AbortedTxn, ...]:
-        """Those with an offset in [first, last]."""
+        """Return the transactions with an offset in [first, last]."""
         begin = bisect_left(self._lasts, first)
         end = bisect_right(self._lowest, last, begin)
         return tuple(txn for txn in self._found[begin:end] if txn.first_offset <= last)
 
 
-class _Ahead:
-    """IndexFetcher that has fetched some transaction indexes already, several at a time."""
+class _PrefetchingFetcher:
+    """IndexFetcher that fetches transaction indexes in advance, several at a time."""
 
     def __init__(self, fetcher: IndexFetcher) -> None:
         self._fetcher = fetcher
@@ -187,7 +192,7 @@ class _Ahead:
         self._taken: set[Uuid] = set()
 
     def fetch(self, segments: Iterable[RemoteLogSegmentMetadata | LocalSegment]) -> None:
-        """Fetch those that nobody has asked for yet."""
+        """Fetch the transaction indexes that were not fetched before."""
         of_tier = (each for each in segments if isinstance(each, RemoteLogSegmentMetadata))
         wanted = {each.segment_id: each for each in of_tier if not each.txn_index_empty}
         unknown = {key: each for key, each in wanted.items() if not self._has(key)}
@@ -204,7 +209,7 @@ class _Ahead:
             return e
 
     def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:
-        """IndexFetcher.get."""
+        """Implement `IndexFetcher.get`."""
         if index_type is not IndexType.TRANSACTION:
             return self._fetcher.get(metadata, index_type)
         self._taken.add(metadata.segment_id)

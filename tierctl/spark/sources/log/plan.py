@@ -16,7 +16,7 @@ from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
 from tierctl.read.parallel.task import ReadTask, TimestampRange
 from tierctl.read.parallel.task_planner import plan_read_tasks
 from tierctl.read.partition_reader import PartitionReader
-from tierctl.read.partitions import ReadablePartition, readable_partitions, refused
+from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
 from tierctl.read.readable_log import ReadableLog
 from tierctl.spark.sources.log.options import LogOptions, Mode
 from tierctl.spark.sources.log.rows import PARTITION_COLUMNS, SCHEMA, LogTask, warn
@@ -96,7 +96,7 @@ class _Plan:
         for readable in readable_partitions(state, logs, selection, by_name=by_name):
             if not self._is_selected(readable):
                 continue
-            refusal = refused(readable.topic_id_partition)
+            refusal = illegal_name_error(readable.topic_id_partition)
             if refusal is None:
                 start = leader_log_start(cluster, readable.topic_id_partition)
                 yield from self._tasks_of(self._view(readable, start))
