@@ -13,7 +13,7 @@ complete -c tierctl -n __tierctl_at -f -a copy -d 'Copy rolled segments below th
 complete -c tierctl -n __tierctl_at -f -a sweep -d 'Delete from the tier what retention and the log start offset say, as a broker would'
 complete -c tierctl -n __tierctl_at -f -a delete -d 'Delete from the tier everything of topics that were deleted'
 complete -c tierctl -n __tierctl_at -f -a apply -d 'Carry out a plan of copy, sweep or delete'
-complete -c tierctl -n __tierctl_at -f -a format -d 'Print the records of the metadata topic, one a line'
+complete -c tierctl -n __tierctl_at -f -a format -d 'Print the records of the metadata topic, one per line'
 complete -c tierctl -n __tierctl_at -f -a segments -d 'List remote segments, find one, sum them up, or check them'
 complete -c tierctl -n __tierctl_at -f -a fetch -d 'Print records from the tier, and with --log-dir from the local log above it'
 complete -c tierctl -n __tierctl_at -f -a verify -d 'Compare metadata, store and log directories; report problems, repair nothing'

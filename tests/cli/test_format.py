@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tierctl.cli.format_input import from_framed, from_hex
+from tierctl.report.formatters.value_streams import from_framed, from_hex
 from tierctl.wire.batches.record_batch import Record, encode_batch
 
 from tests.cli.shell import environment, tierctl
@@ -235,7 +235,7 @@ FILTERS = [
     ),
     (["--topic-id", "u6uHqOrgTh-HLODx2Wo0EA"], lambda row: row["topic"] == "shortlived"),
     (["--segment-id", "keuG_ua5RUGKHRPv-qzhOw"], lambda row: row["segment_id"] == "keuG_ua5RUGKHRPv-qzhOw"),
-    (["--topic", "nobody"], lambda _row: False),
+    (["--segment-id", "AAAAAAAAAAAAAAAAAAAAAQ"], lambda _row: False),
 ]
 
 
@@ -245,13 +245,29 @@ def test_filters(args: list[str], matches: Callable[[dict[str, object]], bool], 
     expected = [row for row in everything if matches(row)]
     assert rows("--metadata", after, *args) == expected
     assert len(expected) < len(everything)
-    assert bool(expected) == ("nobody" not in args)
+    assert bool(expected) == ("AAAAAAAAAAAAAAAAAAAAAQ" not in args)
 
 
 def test_a_bad_record_passes_filters() -> None:
     stdin = f"{value()}\nff\n".encode()
     got = rows("--input", "hex", "--topic", "nobody", stdin=stdin, code=7)
     assert [row["metadata_offset"] for row in got] == [1]
+
+
+def test_a_topic_that_no_record_names_is_not_found(after: Path, tmp_path: Path) -> None:
+    """Only where all records were read, so that it is known."""
+    segment = next(after.glob("__remote_log_metadata-0/*.log"))
+    whole: list[list[object]] = [["--metadata", after], ["--metadata", after, "--order", "time"], [segment]]
+    for source in whole:
+        ran = tierctl("format", *source, "--topic", "orders", "--topic", "oders", "--style", "json")
+        assert ran.code == 10, ran.err
+        assert 'unknown topic "oders"' in ran.err
+        assert all(json.loads(line)["topic"] == "orders" for line in ran.lines)
+    for part in (["--from-offset", "3"], ["--to-offset", "3"], ["--metadata-partition", "0"]):
+        assert rows("--metadata", after, "--topic", "nobody", *part) == []
+    assert (
+        len(rows("--metadata", after, "--topic", "orders", "--topic", "nobody", "--max-messages", "1")) == 1
+    )
 
 
 def test_by_time_across_partitions(after: Path) -> None:
@@ -291,7 +307,8 @@ def test_console_consumer_properties_are_flags_too(after: Path) -> None:
 def test_rows_of_every_format(fmt: str, after: Path) -> None:
     ran = tierctl("format", "--metadata", after, "--output", fmt)
     none = tierctl("format", "--metadata", after, "--output", fmt, "--topic", "nobody")
-    assert (ran.code, none.code) == (0, 0)
+    assert (ran.code, none.code) == (0, 10)
+    assert none.err.startswith('error: unknown topic "nobody"\n')
     expected = rows("--metadata", after)
     match fmt:
         case "json":

@@ -91,7 +91,7 @@ def test_a_wheel_takes_it_from_where_it_is_built() -> None:
 
 
 def print_jar(target: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:
-    monkeypatch.setattr("tierctl.cli.format_jar.JAR", target)
+    monkeypatch.setattr("tierctl.commands.format.JAR", target)
     return tierctl("format", "--formatter-jar")
 
 

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         RecordTexts,
         fetch,
     )
+    from tierctl.commands.format import FormatRequest, find_formatter_jar, format_records
     from tierctl.commands.mutation import MutationResult
     from tierctl.commands.offsets import (
         OffsetsCheck,
@@ -84,6 +85,7 @@ __all__ = [
     "FetchRequest",
     "FetchResult",
     "FollowerState",
+    "FormatRequest",
     "IndexEntries",
     "LeakedTopic",
     "LeakedTopics",
@@ -116,7 +118,9 @@ __all__ = [
     "delete",
     "delete_repeatedly",
     "fetch",
+    "find_formatter_jar",
     "find_leaked_topics",
+    "format_records",
     "hint_of",
     "plan_pipeline",
     "repair_offsets",
@@ -143,6 +147,7 @@ _MODULE_OF = {
     "FetchRequest": "fetch",
     "FetchResult": "fetch",
     "FollowerState": "fetch",
+    "FormatRequest": "format",
     "IndexEntries": "fetch",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
@@ -175,7 +180,9 @@ _MODULE_OF = {
     "delete": "delete",
     "delete_repeatedly": "delete",
     "fetch": "fetch",
+    "find_formatter_jar": "format",
     "find_leaked_topics": "delete",
+    "format_records": "format",
     "hint_of": "verify",
     "plan_pipeline": "pipeline",
     "repair_offsets": "offsets",

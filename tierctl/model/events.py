@@ -132,3 +132,15 @@ MetadataEvent = (
 def dialect_of(event: MetadataEvent) -> Dialect:
     """Which dialect the event was written in: only Kafka's has a broker id."""
     return Dialect.KIP405 if getattr(event, "broker_id", None) is None else Dialect.KAFKA
+
+
+EVENT_TYPES = tuple(
+    event.type
+    for event in (
+        RemoteLogSegmentMetadata,
+        RemoteLogSegmentMetadataUpdate,
+        RemotePartitionDeleteMetadata,
+        RemoteLogSegmentMetadataSnapshot,
+    )
+)
+"""The type names of all metadata events."""

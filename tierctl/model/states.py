@@ -30,6 +30,9 @@ class RemotePartitionDeleteState(_State):
     DELETE_PARTITION_FINISHED = "DELETE_PARTITION_FINISHED"
 
 
+STATE_NAMES = tuple(str(state) for state in (*RemoteLogSegmentState, *RemotePartitionDeleteState))
+"""The names of all states of segments and of partition deletes."""
+
 _S = RemoteLogSegmentState
 _P = RemotePartitionDeleteState
 

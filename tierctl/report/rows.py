@@ -10,6 +10,7 @@ from typing import Any
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.report.render import render
 from tierctl.wire.metadata.json_fields import json_fields
+from tierctl.wire.metadata.schema import FIELD_NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,15 @@ FINDINGS = Columns(
         "hint",
     ),
     ("severity", "kind", "topic", "partition", "segment_id", "start_offset", "end_offset", "key", "message"),
+)
+
+_RECORD_POSITION = ("metadata_partition", "metadata_offset", "timestamp_ms")
+EVENTS = Columns(
+    (*FIELD_NAMES, "dialect", *_RECORD_POSITION, "error", "value"),
+    (
+        *_RECORD_POSITION,
+        *("type", "topic", "partition", "segment_id", "start_offset", "end_offset", "state", "error"),
+    ),
 )
 
 

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from tierctl.cli.format_input import TopicRecords
 from tierctl.metadata.topic import cut, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.choice import Filter
+from tierctl.report.formatters.topic_records import TopicRecords
 from tierctl.spark.executors.format import Rendering, Spans, render
 from tierctl.wire.metadata import encode
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tierctl.model import MetadataEvent
+from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
 from tierctl.report.terminal import printable
 from tierctl.wire.metadata import decode_column
 from tierctl.wire.metadata.encode_columns import event_at
@@ -97,6 +97,17 @@ class Records:
                 event=event_at(self.events, row),
                 error=error,
             )
+
+    def user_partitions(self) -> frozenset[TopicIdPartition]:
+        """Return the user partitions that the records name."""
+        events = self.events
+        ids, topics, numbers = (as_array(events.column(n)) for n in ("topic_id", "topic", "partition"))
+        columns = pa.table([ids.storage, topics.cast(pa.string()), numbers], names=["id", "topic", "number"])
+        distinct = columns.group_by(columns.column_names).aggregate([]).drop_null()
+        return frozenset(
+            TopicIdPartition(Uuid.from_bytes(row["id"]), row["topic"], row["number"])
+            for row in distinct.to_pylist()
+        )
 
     @property
     def bad_count(self) -> int:

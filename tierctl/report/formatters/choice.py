@@ -32,6 +32,11 @@ class Filter:
     from_offset: int | None = None
     to_offset: int | None = None
 
+    @property
+    def restricts_partitions(self) -> bool:
+        """Whether only records of some user partitions are shown."""
+        return bool(self.topics or self.partitions or self.topic_ids)
+
     def of(self, records: Records) -> Records:
         """The records to show."""
         if self.metadata_partitions and records.metadata_partition not in self.metadata_partitions:

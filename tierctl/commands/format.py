@@ -1,0 +1,349 @@
+"""`format`: the records of the metadata topic as text, from any source."""
+
+import sys
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from io import BufferedIOBase
+from pathlib import Path
+from typing import cast
+
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources
+from tierctl.commands.streams import Stream
+from tierctl.console_consumer import JAR
+from tierctl.errors import ExitCode, NotFoundError, UsageError
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic.start_positions import StartPositions
+from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model.events import EVENT_TYPES
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.states import STATE_NAMES
+from tierctl.report.formatters.base import Formatter
+from tierctl.report.formatters.choice import Filter
+from tierctl.report.formatters.pages import Page, Printer, first_lines, merge_pages
+from tierctl.report.formatters.registry import load
+from tierctl.report.formatters.topic_records import RecordRound, TopicRecords, follow_rounds, from_segment
+from tierctl.report.formatters.value_streams import from_framed, from_hex
+
+_JSON, _KAFKA, _KIP = "json", "kafka", "kip"
+_STDIN = Path("-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatRequest(Request):
+    """A request for records of one source: `metadata`, `files`, or the cluster of `bootstrap_server`.
+
+    With `bootstrap_server` the records are consumed as Kafka's console consumer does it: `partition` means
+    partitions of the metadata topic, and `topic` may name the metadata topic itself.
+    """
+
+    files: Sequence[Path] = ()
+    """Segment files of the metadata topic, or files of `input_kind`; `-` is stdin."""
+    input_kind: str | None = None
+    """Content of `files`: `segment` (default), `hex` or `framed`; without `files`, of stdin."""
+    order: str = "partition"
+    """`partition`: one metadata partition after another; `time`: all of them merged by time."""
+    follow: bool = False
+    """Continue with records that are appended later."""
+    poll_interval_ms: int = 1000
+    """Pause before `follow` reads again."""
+    max_messages: int | None = None
+    """Number of records after which reading ends."""
+    from_beginning: bool = False
+    """Consume from the first record on."""
+    offset: str | None = None
+    """Consume from this offset on: a number, `earliest` or `latest`."""
+    timeout_ms: int | None = None
+    """Stop following after this time without a new record."""
+    style: str | None = None
+    """Name of the formatter; default: `kip` if it has properties, otherwise `kafka`."""
+    properties: Sequence[str] = ()
+    """Settings of the formatter as `NAME=VALUE`."""
+    print_partition: bool = False
+    """The property print.partition."""
+    print_message_offset: bool = False
+    """The property print.message.offset."""
+    print_version: bool = False
+    """The property print.version."""
+    print_all_event_value_fields: bool = False
+    """The property print.all.event.value.fields."""
+    sep: str | None = None
+    """The property sep."""
+    vs: str | None = None
+    """The property vs."""
+    output: str | None = None
+    """Format in which the caller shows the fields of style `json`; None: the lines of `style`."""
+    segment_id: Sequence[str] = ()
+    """Ids of the segments whose records are shown; empty shows all."""
+    states: Sequence[str] = ()
+    """Names of the states whose records are shown, in any case; empty shows all."""
+    types: Sequence[str] = ()
+    """Names of the event types that are shown, in any case; empty shows all."""
+    from_time_ms: int | None = None
+    """Earliest event time that is shown."""
+    to_time_ms: int | None = None
+    """Latest event time that is shown."""
+    metadata_partition: Sequence[int] = ()
+    """Partitions of the metadata topic that are read; empty reads all."""
+    from_offset: int | None = None
+    """First metadata offset that is read."""
+    to_offset: int | None = None
+    """Last metadata offset that is read."""
+
+    @property
+    def is_live(self) -> bool:
+        """Whether more records may arrive while the first are shown."""
+        return self.bootstrap_server is not None or self.follow or self.input_kind is not None
+
+    @property
+    def reads_all(self) -> bool:
+        """Whether the source is read as a whole, so that its user partitions are known at the end."""
+        bounds = (self.from_offset, self.to_offset, self.bootstrap_server)
+        return not self.metadata_partition and not self.follow and all(bound is None for bound in bounds)
+
+
+def format_records(request: FormatRequest, progress: Progress | None = None) -> Stream[Page]:
+    """Return pages of one line per record, in the order that the request asks for.
+
+    An unreadable record has a line, too, and makes the exit code 7. Raises UsageError for contradicting
+    options and unknown names; iteration raises the errors of the source. If the source was read as a whole
+    and no record names a selected topic, partition or topic id, a problem says so and the exit code is 10.
+    """
+    _require_one_source(request)
+    style, properties = _style(request)
+    start = _start_positions(request)
+    work = _Work(
+        request=request,
+        style=style,
+        properties=properties,
+        formatter=load(style, properties),
+        chosen=_filter(request, start),
+        start=start,
+    )
+    return Stream(_pages(work, progress or SilentProgress()))
+
+
+def find_formatter_jar() -> Path:
+    """Return the jar for Kafka's own console consumer; NotFoundError if it was not built."""
+    if not JAR.is_file():
+        raise NotFoundError(
+            f"{JAR} was not built", hint="'make formatter' builds it, and a wheel made after that has it"
+        )
+    return JAR
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Work:
+    """A request whose options are checked and resolved."""
+
+    request: FormatRequest
+    style: str
+    properties: dict[str, str]
+    formatter: Formatter
+    chosen: Filter
+    start: StartPositions | None
+    """Where the console consumer starts; None if another source is read."""
+    seen: set[TopicIdPartition] = field(default_factory=set)
+    """User partitions that the records read so far name."""
+
+    @property
+    def by_time(self) -> bool:
+        return self.request.order == "time"
+
+
+def _require_one_source(request: FormatRequest) -> None:
+    """Raise UsageError unless the options name exactly one source of records."""
+    has_files = bool(request.files) or request.input_kind is not None
+    if request.bootstrap_server is not None and (request.metadata is not None or has_files):
+        raise UsageError("--bootstrap-server and what else is named are two inputs", hint="name one of them")
+    if request.metadata is not None and has_files:
+        raise UsageError("--metadata and files are two inputs", hint="name one of them")
+    if request.bootstrap_server is not None:
+        return
+    for option, is_given in (("--offset", request.offset), ("--from-beginning", request.from_beginning)):
+        if is_given:
+            raise UsageError(f"{option} needs --bootstrap-server", hint="others have --from-offset N")
+    if request.follow and request.metadata is None:
+        raise UsageError("--follow needs --metadata", hint="a file or a pipe is read to its end anyway")
+    if request.metadata is None and not has_files:
+        raise UsageError(
+            "nothing to read",
+            hint="name --metadata URI or segment files, or say what stdin holds with --input",
+        )
+
+
+def _start_positions(request: FormatRequest) -> StartPositions | None:
+    if request.bootstrap_server is None:
+        return None
+    partitions = (*request.partition, *request.metadata_partition)
+    return StartPositions.of(partitions, offset=request.offset, from_beginning=request.from_beginning)
+
+
+def _style(request: FormatRequest) -> tuple[str, dict[str, str]]:
+    """Return the formatter's name and properties; the property `format` is the jar's name for the style."""
+    style, properties = request.style, _properties(request)
+    if style is None:
+        style = properties.pop("format", _KIP if properties else _KAFKA)
+    if request.output is not None:
+        if request.style not in {None, _JSON}:
+            raise UsageError("--output prints the fields of --style json", hint="leave --style out")
+        style = _JSON
+    return style, properties
+
+
+def _properties(request: FormatRequest) -> dict[str, str]:
+    """Return the properties; those with an option of their own win."""
+    flags = {
+        "print.partition": request.print_partition,
+        "print.message.offset": request.print_message_offset,
+        "print.version": request.print_version,
+        "print.all.event.value.fields": request.print_all_event_value_fields,
+    }
+    texts = {"sep": request.sep, "vs": request.vs}
+    properties = dict(map(_parse_property, request.properties))
+    properties |= {name: "true" for name, is_set in flags.items() if is_set}
+    return properties | {name: text for name, text in texts.items() if text is not None}
+
+
+def _parse_property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise UsageError(f"--property {text}: expected NAME=VALUE", hint="as print.partition=true")
+    return name, value
+
+
+def _filter(request: FormatRequest, start: StartPositions | None) -> Filter:
+    is_consumer = start is not None
+    return Filter(
+        topics=[name for name in request.topic if not (is_consumer and name == METADATA_TOPIC)],
+        partitions=() if is_consumer else request.partition,
+        topic_ids=[Uuid.parse(text) for text in request.topic_id],
+        segment_ids=[Uuid.parse(text) for text in request.segment_id],
+        states=_known_names("--state", request.states, STATE_NAMES),
+        types=_known_names("--type", request.types, EVENT_TYPES),
+        from_time_ms=request.from_time_ms,
+        to_time_ms=request.to_time_ms,
+        metadata_partitions=request.metadata_partition if start is None else start.partitions,
+        from_offset=request.from_offset,
+        to_offset=request.to_offset,
+    )
+
+
+def _known_names(option: str, texts: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the names that `texts` spell in any case; UsageError for a text that is none of `names`."""
+    by_folded = {name.casefold(): name for name in names}
+    for text in texts:
+        if text.casefold() not in by_folded:
+            raise UsageError(f"{option}: no {text!r}", hint=f"one of {', '.join(names)}")
+    return [by_folded[text.casefold()] for text in texts]
+
+
+def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
+    request = work.request
+    if work.start is not None:
+        request = replace(request, metadata=f"kafka://{request.bootstrap_server}")
+    bad_count = line_count = 0
+    with Resources(request=request, progress=progress) as resources, ExitStack() as opened:
+        rounds = _rounds(resources, work, opened)
+        every = (page for streams in rounds for page in merge_pages(streams, by_time=work.by_time))
+        for page in first_lines(every, request.max_messages):
+            bad_count += len(page.bad_rows)
+            line_count += len(page.lines)
+            yield page
+        if bad_count:
+            progress.say(f"{bad_count} records could not be read")
+            return ExitCode.CORRUPT
+        if work.request.reads_all and line_count != request.max_messages:
+            try:
+                resources.resolve_selection(work.seen)
+            except NotFoundError as e:
+                # The rows are out already: the caller still has to end its array or table.
+                resources.problems.report(e)
+        return resources.problems.exit_code
+
+
+def _rounds(resources: Resources, work: _Work, opened: ExitStack) -> Iterator[Sequence[Iterator[Page]]]:
+    """Yield rounds of page streams: one stream per source of the records that are available now."""
+    if resources.is_on_spark:
+        rounds = iter([_rendered_on_executors(resources, work)])
+    else:
+        printer = Printer(formatter=work.formatter, chosen=work.chosen, with_positions=work.by_time)
+        record_rounds = _record_rounds(resources, work, opened)
+        rounds = ([map(printer.page, stream) for stream in streams] for streams in record_rounds)
+    for streams in rounds:
+        yield [_noting_partitions(stream, work.seen) for stream in streams]
+
+
+def _noting_partitions(pages: Iterator[Page], seen: set[TopicIdPartition]) -> Iterator[Page]:
+    for page in pages:
+        seen |= page.partitions
+        yield page
+
+
+def _rendered_on_executors(resources: Resources, work: _Work) -> list[Iterator[Page]]:
+    """Return the pages that executors render; UsageError for a source that is no topic or does not end."""
+    from tierctl.spark.executors.format import Rendering, rendered
+
+    request = work.request
+    if request.metadata is None or request.is_live or request.files:
+        raise UsageError(
+            "--engine spark prints what --metadata has now",
+            hint="leave it out with --follow, --bootstrap-server, files and pipes: these need no executors",
+        )
+    rendering = Rendering(
+        location=resources.metadata_location,
+        style=work.style,
+        properties=work.properties,
+        chosen=work.chosen,
+        by_time=work.by_time,
+    )
+    spans = _topic_records(resources, request, request.metadata_partition).spans()
+    return rendered(resources.executors, rendering, spans, max_messages=request.max_messages)
+
+
+def _record_rounds(resources: Resources, work: _Work, opened: ExitStack) -> Iterator[RecordRound]:
+    request = work.request
+    if work.start is not None:
+        topic = _topic_records(resources, request, work.start.partitions)
+        return _followed(topic, work.start.resolve(*topic.bounds()), request)
+    if request.metadata is not None:
+        topic = _topic_records(resources, request, request.metadata_partition)
+        return _followed(topic, {}, request) if request.follow else iter([topic.round({})])
+    if request.input_kind in {None, "segment"}:
+        return iter([_segment_files(request.files, resources.progress.note)])
+    read = from_hex if request.input_kind == "hex" else from_framed
+    return iter([[read(_open(file, opened)) for file in request.files or [_STDIN]]])
+
+
+def _topic_records(resources: Resources, request: FormatRequest, partitions: Collection[int]) -> TopicRecords:
+    return TopicRecords(
+        # A log that is written while it is followed ends in one unfinished write after another.
+        topic=resources.metadata_topic(complete=False, quiet=request.follow),
+        partitions=partitions,
+        start_offset=request.from_offset or 0,
+        end_offset=None if request.to_offset is None else request.to_offset + 1,
+    )
+
+
+def _followed(
+    topic: TopicRecords, positions: dict[int, int], request: FormatRequest
+) -> Iterator[RecordRound]:
+    return follow_rounds(
+        topic,
+        positions,
+        poll_interval_s=request.poll_interval_ms / 1000,
+        timeout_s=None if request.timeout_ms is None else request.timeout_ms / 1000,
+    )
+
+
+def _segment_files(files: Sequence[Path], note: Callable[[str], None]) -> RecordRound:
+    if not files or _STDIN in files:
+        raise UsageError("segments can't be read from stdin", hint="name the files")
+    return [from_segment(file, note) for file in files]
+
+
+def _open(file: Path, opened: ExitStack) -> BufferedIOBase:
+    if file == _STDIN:
+        return cast("BufferedIOBase", sys.stdin.buffer)
+    return opened.enter_context(file.open("rb"))
