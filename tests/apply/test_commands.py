@@ -256,3 +256,6 @@ def test_custom_metadata_limit_is_a_setting(empty: World, tierctl: Tierctl, tmp_
     good = ("--override", "remote.log.metadata.custom.metadata.max.bytes=64", "--attempts", 1)
     assert tierctl(*copy(empty, "--config", settings, *good, "--apply")).code == 0
     assert tierctl(*copy(empty, "--override", "nonsense", "--apply")).code == 2
+    ran = tierctl(*copy(empty, "--override", "remote.log.manager.task.retry.backof.ms=1", "--apply"))
+    assert ran.code == 2
+    assert 'did you mean "remote.log.manager.task.retry.backoff.ms"?' in ran.err

@@ -1,6 +1,5 @@
 """Topic settings from a .properties file."""
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -59,14 +58,20 @@ def test_every_setting_splits(setting: str) -> None:
     assert split_topic_setting(f"a.topic.{setting}") == ("a.topic", setting)
 
 
-def test_unknown_settings_are_ignored_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = _file(tmp_path, "clicks.retention.byte=5\nclicks.retention.ms=7\n")
-    with caplog.at_level(logging.WARNING):
-        assert read_topic_configs(path) == {"clicks": TopicConfig(retention_ms=7)}
-    assert "line 1: 'clicks.retention.byte'" in caplog.text
-    assert "did you mean 'retention.bytes'?" in caplog.text
+@pytest.mark.parametrize(
+    ("key", "named", "hint"),
+    [
+        ("clicks.retention.byte", "retention.byte", 'did you mean "retention.bytes"?'),
+        ("a.b.retention.byts", "retention.byts", 'did you mean "retention.bytes"?'),
+        ("clicks.qqq", "clicks.qqq", "expected TOPIC.SETTING=VALUE"),
+        ("retention.ms", "retention.ms", "expected TOPIC.SETTING=VALUE"),
+    ],
+)
+def test_an_unknown_setting_is_an_error(tmp_path: Path, key: str, named: str, hint: str) -> None:
+    path = _file(tmp_path, f"clicks.retention.ms=7\n{key}=5\n")
+    with pytest.raises(UsageError, match=f'line 2: unknown topic setting "{named}"') as raised:
+        read_topic_configs(path)
+    assert raised.value.hint == hint
 
 
 @pytest.mark.parametrize(

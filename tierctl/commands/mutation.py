@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress, no_op
-from tierctl.model.settings import broker
+from tierctl.model.settings import SETTINGS, broker
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
@@ -35,6 +36,7 @@ from tierctl.storage import RemoteStorageManager, TierSpec
 from tierctl.storage.retry import RetrySettings
 
 _QUARANTINED_SHOWN_MAX = 20
+_PLUGIN_PREFIXES = ("rsm.config.", "rlmm.config.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ class Mutation:
             name, equals, value = text.partition("=")
             if not equals:
                 raise UsageError(f"--override {text}: expected NAME=VALUE")
+            _require_known_setting(name.strip())
             settings[name.strip()] = value.strip()
         return settings
 
@@ -311,6 +314,16 @@ class Mutation:
                 check()
         except (LimitExceeded, SafetyRefusal) as e:
             self.progress.say(f"--apply would refuse this: {e.message}")
+
+
+def _require_known_setting(name: str) -> None:
+    """Raise UsageError with the nearest name for a setting that no broker has; plugins may have any."""
+    known = {row.name for row in SETTINGS}
+    if name in known or name.startswith(_PLUGIN_PREFIXES):
+        return
+    near = get_close_matches(name, known, n=1)
+    hint = f'did you mean "{near[0]}"?' if near else "expected the name of a broker's setting"
+    raise UsageError(f'--override: unknown setting "{name}"', hint=hint)
 
 
 def write_plan(plan: Plan, file: Path | None) -> None:

@@ -1,7 +1,6 @@
 """Settings in .properties files: a broker's, and those of topics as lines `<topic>.<setting>=value`."""
 
-import logging
-from difflib import get_close_matches
+from difflib import SequenceMatcher
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError, UsageError
@@ -10,7 +9,8 @@ from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.settings import topic
 from tierctl.wire.files.properties import Property, parse_properties
 
-_log = logging.getLogger(__name__)
+_SIMILAR = 0.8
+"""Names at least this similar are taken for a typing error of each other."""
 
 
 def read_properties(path: Path) -> dict[str, str]:
@@ -22,16 +22,14 @@ def read_topic_configs(path: Path) -> dict[str, TopicConfig]:
     """Return the settings of each topic in the file, by topic name.
 
     A topic's name may hold dots, so the setting is the longest known one that ends the key:
-    `a.local.retention.ms` is `local.retention.ms` of topic `a`. A key that ends in no known setting is logged
-    as a warning and ignored: a retention that is not stated is unlimited, so nothing is deleted. UsageError
-    for an illegal topic name or an invalid value.
+    `a.local.retention.ms` is `local.retention.ms` of topic `a`. UsageError for a key that ends in no known
+    setting, an illegal topic name or an invalid value.
     """
     topics: dict[str, dict[str, str]] = {}
     for key, value, line in _parse(path):
         name, setting = split_topic_setting(key)
         if setting is None:
-            _log.warning("%s", _unknown(path, line, key))
-            continue
+            raise _unknown(path, line, key)
         if not is_legal_topic_name(name):
             raise UsageError(
                 f"{path}, line {line}: {name!r} is no topic name", hint="expected TOPIC.SETTING=VALUE"
@@ -50,13 +48,22 @@ def split_topic_setting(key: str) -> tuple[str, str | None]:
     return key, None
 
 
-def _unknown(path: Path, line: int, key: str) -> str:
-    """Return the warning for a key that ends in no known setting, with the nearest known ones."""
+def _unknown(path: Path, line: int, key: str) -> UsageError:
+    """Return the error for a key that ends in no known setting; its hint names the nearest known one."""
     endings = [key[at + 1 :] for at, character in enumerate(key) if character == "."]
-    known = [row.name for row in topic.TABLE]
-    near = [name for ending in endings for name in get_close_matches(ending, known, n=1, cutoff=0.8)]
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"{path}, line {line}: {key!r} ends in no topic setting{hint}; the line is ignored"
+    pairs = [(ending, row.name) for ending in endings for row in topic.TABLE]
+    setting, nearest = max(pairs, key=_similarity, default=(key, key))
+    if not pairs or _similarity((setting, nearest)) < _SIMILAR:
+        setting, nearest = key, ""
+    return UsageError(
+        f'{path}, line {line}: unknown topic setting "{setting}"',
+        hint=f'did you mean "{nearest}"?' if nearest else "expected TOPIC.SETTING=VALUE",
+    )
+
+
+def _similarity(names: tuple[str, str]) -> float:
+    """Return how similar two names are, from 0 to 1."""
+    return SequenceMatcher(None, *names).ratio()
 
 
 def _config(path: Path, name: str, settings: dict[str, str]) -> TopicConfig:

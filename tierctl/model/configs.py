@@ -32,7 +32,7 @@ class CopyLag:
         """
         ms = _lag(settings, topic.COPY_LAG_MS, topic.LOCAL_RETENTION_MS, topic.RETENTION_MS)
         size = _lag(settings, topic.COPY_LAG_BYTES, topic.LOCAL_RETENTION_BYTES, topic.RETENTION_BYTES)
-        return cls(ms=ms, bytes=size)
+        return cls() if ms == 0 or size == 0 else cls(ms=ms, bytes=size)
 
 
 def _lag(

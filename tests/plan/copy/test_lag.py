@@ -62,10 +62,17 @@ def test_a_segment_waits_until_one_limit_is_met(
         ({"remote.copy.lag.ms": "-1", "retention.ms": "-1"}, CopyLag(ms=None, bytes=None)),
         ({"remote.copy.lag.ms": "-1", "local.retention.ms": "60"}, CopyLag(ms=60, bytes=None)),
         ({"remote.copy.lag.ms": "60", "retention.ms": "-1"}, CopyLag(ms=60, bytes=None)),
-        ({"retention.bytes": "700"}, CopyLag(ms=0, bytes=700)),
-        ({"retention.bytes": "700", "local.retention.bytes": "600"}, CopyLag(ms=0, bytes=600)),
-        ({"retention.bytes": "700", "local.retention.bytes": "-1"}, CopyLag(ms=0, bytes=None)),
-        ({"remote.copy.lag.bytes": "0", "retention.bytes": "700"}, CopyLag(ms=0, bytes=0)),
+        ({"retention.bytes": "700"}, CopyLag()),
+        ({"remote.copy.lag.ms": "60", "retention.bytes": "700"}, CopyLag(ms=60, bytes=700)),
+        (
+            {"remote.copy.lag.ms": "60", "retention.bytes": "700", "local.retention.bytes": "600"},
+            CopyLag(ms=60, bytes=600),
+        ),
+        (
+            {"remote.copy.lag.ms": "60", "retention.bytes": "700", "local.retention.bytes": "-1"},
+            CopyLag(ms=60, bytes=None),
+        ),
+        ({"remote.copy.lag.bytes": "0", "remote.copy.lag.ms": "60"}, CopyLag()),
     ],
 )
 def test_what_the_settings_resolve_to(settings: Mapping[str, str], lag: CopyLag) -> None:
