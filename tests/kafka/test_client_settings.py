@@ -139,7 +139,10 @@ class TestClientSettings:
             ),
             ({"bootstrap.servers": "broker"}, "'broker' is no host:port"),
             ({"bootstrap.servers": "broker:99999"}, "is no host:port"),
-            ({"security.protocol": "SSL", "request.timeout.ms": "soon"}, "no number of milliseconds"),
+            (
+                {"security.protocol": "SSL", "request.timeout.ms": "soon"},
+                "request.timeout.ms=.soon. is not a whole number",
+            ),
             ({"config.providers": "file", "sasl.jaas.config": "${file:/x:y}"}, "config provider"),
             ({"security.protocol": "SSL", "ssl.truststore.type": "BCFKS"}, "BCFKS is not supported"),
             (
@@ -355,7 +358,10 @@ class TestServerSettings:
         assert settings.clients.admin.bootstrap == "there:3"
         assert settings.clients.at("named:4", "--metadata").producer.bootstrap == "named:4"
 
-    @pytest.mark.parametrize(("value", "reason"), [("many", "no whole number"), ("0", "less than 1")])
+    @pytest.mark.parametrize(
+        ("value", "reason"),
+        [("many", "is not a whole number of at least 1"), ("0", "is not a whole number of at least 1")],
+    )
     def test_refused(self, value: str, reason: str) -> None:
         with pytest.raises(UsageError, match=reason):
             ServerSettings.from_properties({"rlmm.config.remote.log.metadata.topic.num.partitions": value})

@@ -101,15 +101,6 @@ OTHER_LIBRARIES = {
 }
 """Files that may name settings of other libraries, and why."""
 
-BEING_MOVED = {
-    "kafka/client_settings.py",
-    "kafka/cluster.py",
-    "kafka/server_properties.py",
-    "kafka/topic_admin.py",
-    "storage/index_cache.py",
-    "storage/layouts/aiven/settings.py",
-    "storage/retry.py",
-}
 NAME = re.compile(r"[a-z0-9.]+[a-z0-9]")
 FAMILIES = ("remote.", "rlmm.", "rsm.", "log.retention.", "log.local.", "local.retention.", "ssl.", "sasl.")
 """Names that begin so are Kafka's settings."""
@@ -134,6 +125,6 @@ def test_only_the_registry_names_settings() -> None:
         for file in sorted(ROOT.rglob("*.py"))
         if (ROOT / "model" / "settings") not in file.parents and (names := _named_settings(file))
     }
-    allowed = OTHER_LIBRARIES.keys() | BEING_MOVED
+    allowed = OTHER_LIBRARIES.keys()
     assert {file: names for file, names in found.items() if file not in allowed} == {}
     assert allowed <= found.keys()

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.kafka.jaas import parse_jaas
 from tierctl.kafka.key_stores import KeyPair, pem_certificates, pem_key_pair, read_keystore, read_truststore
+from tierctl.model.settings import client
 from tierctl.wire.files.properties import parse_properties
 
 _BEARER_LOGIN = "OAuthBearerLoginModule"
@@ -23,44 +24,6 @@ _PASSWORD_LOGINS = {
     "SCRAM-SHA-512": "ScramLoginModule",
 }
 _SUBJECT = "unsecuredLoginStringClaim_sub"
-
-# Named alike and meaning the same in Java's clients and in librdkafka.
-PASSED_ON = (
-    "client.dns.lookup",
-    "client.id",
-    "client.rack",
-    "connections.max.idle.ms",
-    "metadata.max.age.ms",
-    "reconnect.backoff.max.ms",
-    "reconnect.backoff.ms",
-    "retry.backoff.max.ms",
-    "retry.backoff.ms",
-    "socket.connection.setup.timeout.ms",
-)
-_UNDERSTOOD = frozenset(
-    {
-        *PASSED_ON,
-        "bootstrap.servers",
-        "default.api.timeout.ms",
-        "delivery.timeout.ms",
-        "request.timeout.ms",
-        "sasl.jaas.config",
-        "sasl.mechanism",
-        "sasl.oauthbearer.token.endpoint.url",
-        "security.protocol",
-        "ssl.endpoint.identification.algorithm",
-        "ssl.key.password",
-        "ssl.keystore.certificate.chain",
-        "ssl.keystore.key",
-        "ssl.keystore.location",
-        "ssl.keystore.password",
-        "ssl.keystore.type",
-        "ssl.truststore.certificates",
-        "ssl.truststore.location",
-        "ssl.truststore.password",
-        "ssl.truststore.type",
-    }
-)
 
 
 class SecurityProtocol(StrEnum):
@@ -149,7 +112,7 @@ class ClientSettings:
         given = {} if command_config is None else read_properties(command_config)
         servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
         if servers:
-            given["bootstrap.servers"] = ",".join(split_servers(servers, "--bootstrap-server"))
+            given[client.BOOTSTRAP_SERVERS.name] = ",".join(split_servers(servers, "--bootstrap-server"))
         return cls.from_properties(given, str(command_config or "--bootstrap-server"))
 
     @classmethod
@@ -161,16 +124,16 @@ class ClientSettings:
         given = {key: value.strip() for key, value in settings.items()}
         protocol = _protocol(given, source)
         _refuse_references(given, source)
-        unknown = sorted(key for key in given if key not in _UNDERSTOOD)
+        unknown = sorted(key for key in given if key not in client.UNDERSTOOD)
         return cls(
-            bootstrap_servers=split_servers(given.get("bootstrap.servers", ""), source),
+            bootstrap_servers=split_servers(given.get(client.BOOTSTRAP_SERVERS.name, ""), source),
             security_protocol=protocol,
             login=_login(given, source) if protocol.has_login else None,
             tls=_tls(given, source) if protocol.is_encrypted else None,
-            request_timeout_ms=_milliseconds(given, "request.timeout.ms", 30_000, source),
-            delivery_timeout_ms=_milliseconds(given, "delivery.timeout.ms", 120_000, source),
-            stall_timeout_ms=_milliseconds(given, "default.api.timeout.ms", 60_000, source),
-            more={key: given[key] for key in PASSED_ON if key in given},
+            request_timeout_ms=client.REQUEST_TIMEOUT_MS.value(given, source),
+            delivery_timeout_ms=client.DELIVERY_TIMEOUT_MS.value(given, source),
+            stall_timeout_ms=client.DEFAULT_API_TIMEOUT_MS.value(given, source),
+            more={key: given[key] for key in client.PASSED_ON if key in given},
             notes=tuple(f"{source}: {key} is not used" for key in unknown),
         )
 
@@ -201,7 +164,7 @@ def split_servers(text: str, source: str) -> tuple[str, ...]:
 
 
 def _protocol(given: Mapping[str, str], source: str) -> SecurityProtocol:
-    text = given.get("security.protocol", "PLAINTEXT").upper()
+    text = client.SECURITY_PROTOCOL.text(given).upper()
     if text not in set(SecurityProtocol):
         raise UsageError(f"{source}: security.protocol={text} is none of {', '.join(SecurityProtocol)}")
     return SecurityProtocol(text)
@@ -209,8 +172,8 @@ def _protocol(given: Mapping[str, str], source: str) -> SecurityProtocol:
 
 def _refuse_references(given: Mapping[str, str], source: str) -> None:
     """Values that Kafka's config providers would fill in (KIP-297)."""
-    if "config.providers" in given:
-        for key in sorted(_UNDERSTOOD & given.keys()):
+    if client.CONFIG_PROVIDERS.name in given:
+        for key in sorted(client.UNDERSTOOD & given.keys()):
             if "${" in given[key]:
                 raise UsageError(
                     f"{source}: {key} refers to a config provider, which tierctl has none of",
@@ -218,25 +181,16 @@ def _refuse_references(given: Mapping[str, str], source: str) -> None:
                 )
 
 
-def _milliseconds(given: Mapping[str, str], key: str, default: int, source: str) -> int:
-    text = given.get(key)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdigit() and 0 < int(text) < 1 << 31):
-        raise UsageError(f"{source}: {key}={text!r} is no number of milliseconds")
-    return int(text)
-
-
 def _login(given: Mapping[str, str], source: str) -> Login:
-    mechanism = given.get("sasl.mechanism", "GSSAPI").upper()
+    mechanism = client.SASL_MECHANISM.text(given).upper()
     if mechanism not in {*_PASSWORD_LOGINS, "OAUTHBEARER"}:
         raise UsageError(
             f"{source}: sasl.mechanism={mechanism} is not supported",
             hint=f"tierctl has {', '.join(_PASSWORD_LOGINS)} and OAUTHBEARER",
         )
-    if "sasl.jaas.config" not in given:
+    if client.SASL_JAAS_CONFIG.name not in given:
         raise UsageError(f"{source}: sasl.jaas.config is missing", hint="it says who logs in")
-    module = parse_jaas(given["sasl.jaas.config"])
+    module = parse_jaas(given[client.SASL_JAAS_CONFIG.name])
     wanted = _PASSWORD_LOGINS.get(mechanism, _BEARER_LOGIN)
     if module.short_name != wanted:
         raise UsageError(f"{source}: sasl.mechanism={mechanism} goes with {wanted}, not {module.short_name}")
@@ -249,7 +203,7 @@ def _login(given: Mapping[str, str], source: str) -> Login:
 def _bearer(given: Mapping[str, str], options: Mapping[str, str], source: str) -> BearerLogin:
     if _SUBJECT in options:
         return BearerLogin(subject=options[_SUBJECT])
-    url = given.get("sasl.oauthbearer.token.endpoint.url")
+    url = given.get(client.SASL_TOKEN_ENDPOINT_URL.name)
     if url is None:
         raise UsageError(
             f"{source}: OAUTHBEARER needs sasl.oauthbearer.token.endpoint.url",
@@ -270,8 +224,8 @@ def _required(options: Mapping[str, str], key: str, source: str) -> str:
 
 
 def _tls(given: Mapping[str, str], source: str) -> Tls:
-    _check_types(given, ("ssl.truststore.type", "ssl.keystore.type"), source)
-    algorithm = given.get("ssl.endpoint.identification.algorithm", "https").lower()
+    _check_types(given, (client.SSL_TRUSTSTORE_TYPE.name, client.SSL_KEYSTORE_TYPE.name), source)
+    algorithm = client.SSL_ENDPOINT_ALGORITHM.text(given).lower()
     if algorithm not in {"https", "", "none"}:
         raise UsageError(
             f"{source}: ssl.endpoint.identification.algorithm={algorithm} is neither https nor empty"
@@ -291,23 +245,25 @@ def _check_types(given: Mapping[str, str], keys: Iterable[str], source: str) -> 
 
 
 def _truststore(given: Mapping[str, str], source: str) -> str | None:
-    if "ssl.truststore.certificates" in given:
+    if client.SSL_TRUSTSTORE_CERTIFICATES.name in given:
         setting = f"{source}: ssl.truststore.certificates"
-        return pem_certificates(given["ssl.truststore.certificates"], setting)
-    path = given.get("ssl.truststore.location")
+        return pem_certificates(given[client.SSL_TRUSTSTORE_CERTIFICATES.name], setting)
+    path = given.get(client.SSL_TRUSTSTORE_LOCATION.name)
     if not path:
         return None
-    password = given.get("ssl.truststore.password")
+    password = given.get(client.SSL_TRUSTSTORE_PASSWORD.name)
     return read_truststore(Path(path), password, f"{source}: ssl.truststore.location")
 
 
 def _key_pair(given: Mapping[str, str], source: str) -> KeyPair | None:
-    key_password = given.get("ssl.key.password")
-    if "ssl.keystore.key" in given:
-        chain = given.get("ssl.keystore.certificate.chain", "")
-        return pem_key_pair(chain, given["ssl.keystore.key"], key_password, f"{source}: ssl.keystore.key")
-    path = given.get("ssl.keystore.location")
+    key_password = given.get(client.SSL_KEY_PASSWORD.name)
+    if client.SSL_KEYSTORE_KEY.name in given:
+        chain = given.get(client.SSL_KEYSTORE_CHAIN.name, "")
+        return pem_key_pair(
+            chain, given[client.SSL_KEYSTORE_KEY.name], key_password, f"{source}: ssl.keystore.key"
+        )
+    path = given.get(client.SSL_KEYSTORE_LOCATION.name)
     if not path:
         return None
-    password = given.get("ssl.keystore.password")
+    password = given.get(client.SSL_KEYSTORE_PASSWORD.name)
     return read_keystore(Path(path), password, key_password, f"{source}: ssl.keystore.location")

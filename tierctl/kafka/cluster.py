@@ -12,9 +12,7 @@ from tierctl.kafka.leader_log import EARLIEST_LOCAL, LATEST_TIERED, LeaderLogs
 from tierctl.kafka.topic_admin import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
-
-REMOTE_STORAGE_SYSTEM = "remote.log.storage.system.enable"
-TASK_INTERVAL = "remote.log.manager.task.interval.ms"
+from tierctl.model.settings import broker, topic
 
 
 class Cluster:
@@ -66,8 +64,8 @@ class Cluster:
         try:
             settings = self._settings_in(asked, "BROKER", str(node.id))
             # Brokers older than tiered storage don't have the setting.
-            tiers = (settings.get(REMOTE_STORAGE_SYSTEM) or "false").lower() == "true"
-            interval = settings.get(TASK_INTERVAL)
+            tiers = (settings.get(broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name) or "false").lower() == "true"
+            interval = settings.get(broker.TASK_INTERVAL_MS.name)
             interval_ms = int(interval) if interval and interval.isdigit() else None
         except TierctlError as e:
             # Not being told is a fact too: whoever decides must not take it for "off".
@@ -119,8 +117,9 @@ class Cluster:
         found = {}
         for name in sorted(set(names)):
             entries = self._entries_in(self._ask_settings("TOPIC", name), "TOPIC", name)
-            if "remote.storage.enable" in entries and entries["remote.storage.enable"].is_default:
-                del entries["remote.storage.enable"]
+            enable = topic.REMOTE_STORAGE_ENABLE.name
+            if enable in entries and entries[enable].is_default:
+                del entries[enable]
             settings = {key: entry.value for key, entry in entries.items() if entry.value is not None}
             found[name] = TopicConfig.from_settings(settings)
         return found

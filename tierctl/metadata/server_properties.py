@@ -9,26 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from tierctl.errors import UsageError
 from tierctl.kafka.client_settings import ClientSettings, read_properties, split_servers
-
-_METADATA = "remote.log.metadata."
-_COMMON = f"{_METADATA}common.client."
-_TOPIC = f"{_METADATA}topic."
-_PREFIX_KEY = f"{_METADATA}manager.impl.prefix"
-_LISTENER_KEY = f"{_METADATA}manager.listener.name"
-# Brokers accept these among a client's settings; they have no meaning for tierctl's clients.
-_SERIALIZERS = ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
+from tierctl.model.settings import broker, client
+from tierctl.model.settings import metadata_manager as manager
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataTopicSettings:
     """Settings for creating the metadata topic (remote.log.metadata.topic.*), with Kafka's defaults."""
 
-    num_partitions: int = 50
-    replication_factor: int = 3
-    retention_ms: int = -1
-    min_isr: int = 2
+    num_partitions: int = manager.TOPIC_PARTITIONS.value({})
+    replication_factor: int = manager.TOPIC_REPLICATION_FACTOR.value({})
+    retention_ms: int = manager.TOPIC_RETENTION_MS.value({})
+    min_isr: int = manager.TOPIC_MIN_ISR.value({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,20 +71,19 @@ class ServerSettings:
     def from_properties(cls, settings: Mapping[str, str], source: str = "server.properties") -> Self:
         """Return the settings among Kafka's names and values; `source` names their file in errors."""
         given = _manager_settings({key: value.strip() for key, value in settings.items()})
-        count = f"{_TOPIC}num.partitions"
-        number = _Numbers(given, source)
         topic = MetadataTopicSettings(
-            num_partitions=number(count, 50, least=1),
-            replication_factor=number(f"{_TOPIC}replication.factor", 3, least=1),
-            retention_ms=number(f"{_TOPIC}retention.ms", -1, least=-1),
-            min_isr=number(f"{_TOPIC}min.isr", 2, least=1),
+            num_partitions=manager.TOPIC_PARTITIONS.value(given, source),
+            replication_factor=manager.TOPIC_REPLICATION_FACTOR.value(given, source),
+            retention_ms=manager.TOPIC_RETENTION_MS.value(given, source),
+            min_isr=manager.TOPIC_MIN_ISR.value(given, source),
         )
+        enabled = given.get(broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name, "")
         return cls(
             clients=_clients(given, source),
             topic=topic,
-            expected_partitions=topic.num_partitions if count in given else None,
-            task_interval_ms=number("remote.log.manager.task.interval.ms", 30_000, least=1),
-            remote_storage_enabled=given.get("remote.log.storage.system.enable", "").lower() == "true",
+            expected_partitions=manager.TOPIC_PARTITIONS.given(given, source),
+            task_interval_ms=broker.TASK_INTERVAL_MS.value(given, source),
+            remote_storage_enabled=enabled.lower() == "true",
         )
 
     @property
@@ -103,7 +95,7 @@ class ServerSettings:
 
 def _manager_settings(given: Mapping[str, str]) -> dict[str, str]:
     """Return all settings, those with the metadata manager's prefix also without the prefix."""
-    prefix = given.get(_PREFIX_KEY, "rlmm.config.")
+    prefix = broker.METADATA_MANAGER_PREFIX.value(given)
     own = {
         key.removeprefix(prefix): value for key, value in given.items() if prefix and key.startswith(prefix)
     }
@@ -113,55 +105,45 @@ def _manager_settings(given: Mapping[str, str]) -> dict[str, str]:
 
 def _endpoint(given: Mapping[str, str]) -> dict[str, str]:
     """Return server and protocol of the listener that the broker's own metadata manager connects to."""
-    name = given.get(_LISTENER_KEY, "").upper()
+    name = given.get(broker.METADATA_MANAGER_LISTENER.name, "").upper()
     if not name:
         return {}
     protocols = dict(
         part.strip().upper().split(":", 1)
-        for part in given.get("listener.security.protocol.map", "").split(",")
+        for part in given.get(broker.LISTENER_SECURITY_PROTOCOL_MAP.name, "").split(",")
         if ":" in part
     )
-    for key in ("advertised.listeners", "listeners"):
-        for listener in given.get(key, "").split(","):
+    for setting in (broker.ADVERTISED_LISTENERS, broker.LISTENERS):
+        for listener in given.get(setting.name, "").split(","):
             its_name, _, address = listener.strip().partition("://")
             if its_name.upper() == name:
                 host, _, port = address.rpartition(":")
                 host = "localhost" if host in {"", "0.0.0.0", "[::]"} else host
                 return {
-                    f"{_COMMON}bootstrap.servers": f"{host}:{port}",
-                    f"{_COMMON}security.protocol": protocols.get(name, name),
+                    f"{manager.COMMON_CLIENT_PREFIX}{client.BOOTSTRAP_SERVERS.name}": f"{host}:{port}",
+                    f"{manager.COMMON_CLIENT_PREFIX}{client.SECURITY_PROTOCOL.name}": protocols.get(
+                        name, name
+                    ),
                 }
     return {}
 
 
 def _clients(given: Mapping[str, str], source: str) -> MetadataClients:
-    common = _below(given, _COMMON)
+    common = _below(given, manager.COMMON_CLIENT_PREFIX)
 
-    def of(kind: str) -> ClientSettings:
-        return ClientSettings.from_properties({**common, **_below(given, f"{_METADATA}{kind}.")}, source)
+    def of(prefix: str) -> ClientSettings:
+        return ClientSettings.from_properties({**common, **_below(given, prefix)}, source)
 
-    return MetadataClients(admin=of("admin"), producer=of("producer"), consumer=of("consumer"))
+    return MetadataClients(
+        admin=of(manager.ADMIN_PREFIX),
+        producer=of(manager.PRODUCER_PREFIX),
+        consumer=of(manager.CONSUMER_PREFIX),
+    )
 
 
 def _below(given: Mapping[str, str], prefix: str) -> dict[str, str]:
     own = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
-    return {key: value for key, value in own.items() if key not in _SERIALIZERS}
-
-
-@dataclass(frozen=True, slots=True)
-class _Numbers:
-    given: Mapping[str, str]
-    source: str
-
-    def __call__(self, key: str, default: int, *, least: int) -> int:
-        text = self.given.get(key)
-        try:
-            number = default if text is None else int(text)
-        except ValueError:
-            raise UsageError(f"{self.source}: {key}={text!r} is no whole number") from None
-        if number < least:
-            raise UsageError(f"{self.source}: {key}={text} is less than {least}")
-        return number
+    return {key: value for key, value in own.items() if key not in client.SERIALIZERS}
 
 
 def metadata_clients(servers: str, command_config: Path | None, server: ServerSettings) -> MetadataClients:

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, write_durably
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.model.settings import broker
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -23,7 +24,7 @@ from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 FOLDER = "remote-log-index-cache"
-SIZE_BYTES_DEFAULT = 1 << 30
+SIZE_BYTES_DEFAULT = broker.INDEX_CACHE_SIZE_BYTES.value({})
 INDEX_BYTES_MAX = 1 << 28
 """Limit of one index: Kafka's segment.index.bytes is 10 MiB by default."""
 

@@ -16,13 +16,11 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model.settings import broker
 from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
 
 T = TypeVar("T")
 
-BACKOFF_MS = "remote.log.manager.task.retry.backoff.ms"
-BACKOFF_MAX_MS = "remote.log.manager.task.retry.backoff.max.ms"
-JITTER = "remote.log.manager.task.retry.jitter"
 ATTEMPTS_DEFAULT = 5
 
 
@@ -34,30 +32,27 @@ class RetrySettings:
     from 1 − jitter to 1 + jitter. Kafka repeats for ever; tierctl makes at most `attempts` calls.
     """
 
-    backoff_ms: int = 500
-    backoff_max_ms: int = 30_000
-    jitter: float = 0.2
+    backoff_ms: int = broker.TASK_RETRY_BACKOFF_MS.value({})
+    backoff_max_ms: int = broker.TASK_RETRY_BACKOFF_MAX_MS.value({})
+    jitter: float = broker.TASK_RETRY_JITTER.value({})
     attempts: int = ATTEMPTS_DEFAULT
 
     def __post_init__(self) -> None:
         if not 0 <= self.jitter <= 0.5:
-            raise UsageError(f"{JITTER}={self.jitter} is not between 0 and 0.5")
+            raise UsageError(f"{broker.TASK_RETRY_JITTER.name}={self.jitter} is not between 0 and 0.5")
         if self.backoff_ms < 0 or self.backoff_max_ms < 0 or self.attempts < 1:
-            raise UsageError(f"{BACKOFF_MS} and {BACKOFF_MAX_MS} can't be negative, nor attempts below 1")
+            names = f"{broker.TASK_RETRY_BACKOFF_MS.name} and {broker.TASK_RETRY_BACKOFF_MAX_MS.name}"
+            raise UsageError(f"{names} can't be negative, nor attempts below 1")
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, str], *, attempts: int = ATTEMPTS_DEFAULT) -> Self:
         """Return the retry settings in a broker's `settings`; raise UsageError for an invalid value."""
-        default = cls()
-        try:
-            return cls(
-                backoff_ms=int(settings.get(BACKOFF_MS, default.backoff_ms)),
-                backoff_max_ms=int(settings.get(BACKOFF_MAX_MS, default.backoff_max_ms)),
-                jitter=float(settings.get(JITTER, default.jitter)),
-                attempts=attempts,
-            )
-        except ValueError as e:
-            raise UsageError(f"remote.log.manager.task.retry.*: {e}") from None
+        return cls(
+            backoff_ms=broker.TASK_RETRY_BACKOFF_MS.value(settings),
+            backoff_max_ms=broker.TASK_RETRY_BACKOFF_MAX_MS.value(settings),
+            jitter=broker.TASK_RETRY_JITTER.value(settings),
+            attempts=attempts,
+        )
 
     def wait_ms(self, failures: int, chance: float) -> float:
         """Return the wait after failure number `failures`, from 1; `chance` is random, from 0 to 1."""

@@ -17,6 +17,7 @@ from tierctl.metadata.server_properties import (
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
+from tierctl.model.settings import topic
 from tierctl.wire.batches.chunks import RecordChunk
 
 
@@ -81,10 +82,10 @@ class ClusterTopic:
             partition_count=settings.num_partitions,
             replication_factor=settings.replication_factor,
             settings={
-                "cleanup.policy": "delete",
-                "retention.ms": str(settings.retention_ms),
-                "min.insync.replicas": str(settings.min_isr),
-                "remote.storage.enable": "false",
+                topic.CLEANUP_POLICY.name: "delete",
+                topic.RETENTION_MS.name: str(settings.retention_ms),
+                topic.MIN_INSYNC_REPLICAS.name: str(settings.min_isr),
+                topic.REMOTE_STORAGE_ENABLE.name: "false",
             },
         )
 

@@ -45,14 +45,14 @@ INDEX_CACHE_SIZE_BYTES = TABLE.whole(
     1 << 30,
     least=1,
     since="3.0",
-    acted_on="bounds the cache of remote indexes in --state-dir",
+    ignored="the cache of remote indexes has the size that is Kafka's default",
 )
 INDEX_CACHE_SIZE_MB = TABLE.whole(
     "remote.log.index.file.cache.total.size.mb",
     None,
     least=1,
     since="KIP-405",
-    acted_on="the KIP's name of the setting above, in MiB; no release has it",
+    ignored="the KIP's name of remote.log.index.file.cache.total.size.bytes, in MiB; no release has it",
 )
 TASK_INTERVAL_MS = TABLE.whole(
     "remote.log.manager.task.interval.ms",

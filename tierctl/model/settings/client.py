@@ -8,17 +8,17 @@ _SECURITY = "says how tierctl logs in, and whom it trusts"
 
 BOOTSTRAP_SERVERS = TABLE.names("bootstrap.servers", (), acted_on="the brokers that are asked first")
 REQUEST_TIMEOUT_MS = TABLE.whole(
-    "request.timeout.ms", 30_000, type=Type.INT, least=0, acted_on="how long one answer is waited for"
+    "request.timeout.ms", 30_000, type=Type.INT, least=1, acted_on="how long one answer is waited for"
 )
 DELIVERY_TIMEOUT_MS = TABLE.whole(
     "delivery.timeout.ms",
     120_000,
     type=Type.INT,
-    least=0,
+    least=1,
     acted_on="how long an acknowledgement is waited for",
 )
 DEFAULT_API_TIMEOUT_MS = TABLE.whole(
-    "default.api.timeout.ms", 60_000, type=Type.INT, least=0, acted_on="how long reading may make no progress"
+    "default.api.timeout.ms", 60_000, type=Type.INT, least=1, acted_on="how long reading may make no progress"
 )
 SECURITY_PROTOCOL = TABLE.text(
     "security.protocol",
@@ -56,10 +56,15 @@ RETRY_BACKOFF_MS = TABLE.whole("retry.backoff.ms", 100, least=0, acted_on=_PASSE
 SOCKET_SETUP_TIMEOUT_MS = TABLE.whole(
     "socket.connection.setup.timeout.ms", 10_000, since="2.7", acted_on=_PASSED_ON
 )
-CONFIG_PROVIDERS = TABLE.names(
-    "config.providers", (), acted_on="values that refer to a provider are refused: tierctl has no providers"
+PASSED_ON = tuple(row.name for row in TABLE if row.use == _PASSED_ON)
+"""Settings with the same name and meaning in Java's clients and in librdkafka."""
+UNDERSTOOD = frozenset(row.name for row in TABLE if row.acted_on)
+"""Settings that tierctl acts on; it ignores all others of a client's .properties, with a note."""
+
+SERIALIZERS = tuple(
+    TABLE.text(name, ignored="tierctl reads and writes bytes").name
+    for name in ("key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
 )
-KEY_SERIALIZER = TABLE.text("key.serializer", ignored="tierctl reads and writes bytes")
-VALUE_SERIALIZER = TABLE.text("value.serializer", ignored="tierctl reads and writes bytes")
-KEY_DESERIALIZER = TABLE.text("key.deserializer", ignored="tierctl reads and writes bytes")
-VALUE_DESERIALIZER = TABLE.text("value.deserializer", ignored="tierctl reads and writes bytes")
+CONFIG_PROVIDERS = TABLE.names(
+    "config.providers", (), ignored="tierctl has no providers: it refuses values that refer to one"
+)

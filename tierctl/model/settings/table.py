@@ -1,5 +1,6 @@
 """One row of the registry of settings, and the table that holds the rows of one scope."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,6 +9,7 @@ from typing import Generic, TypeVar
 from tierctl.errors import UsageError
 
 T = TypeVar("T")
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 _INT_MAX, _LONG_MAX = (1 << 31) - 1, (1 << 63) - 1
 
 
@@ -75,30 +77,37 @@ class Setting(Generic[T]):
             return f"{_NOUNS[self.type]} of at least {self.least}"
         return f"{_NOUNS[self.type]} from {self.least} to {self.most}"
 
-    def parse(self, text: str) -> T:
-        """Return the value that `text` states; UsageError for one that Kafka refuses, too."""
+    def parse(self, text: str, source: str = "") -> T:
+        """Return the value that `text` states; UsageError for one that Kafka refuses, too.
+
+        `source` names the file in the error.
+        """
         try:
-            value = self.convert(text.strip())
+            value = self.convert(text)
         except ValueError:
-            raise self._refused(text) from None
+            raise self._refused(text, source) from None
         if self.choices and not set(value if isinstance(value, tuple) else (value,)) <= set(self.choices):
-            raise self._refused(text)
+            raise self._refused(text, source)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if is_number and not self._least <= value <= self._most:  # type: ignore[operator]
-            raise self._refused(text)
+            raise self._refused(text, source)
         return value
 
-    def given(self, settings: Mapping[str, str]) -> T | None:
+    def given(self, settings: Mapping[str, str], source: str = "") -> T | None:
         """Return the value in `settings`, None if they do not state it; UsageError for an invalid one."""
         text = settings.get(self.name)
-        return None if text is None else self.parse(text)
+        return None if text is None else self.parse(text, source)
 
-    def value(self, settings: Mapping[str, str]) -> T:
+    def text(self, settings: Mapping[str, str]) -> str:
+        """Return the text in `settings`, otherwise the default as text, without a check of the value."""
+        return settings.get(self.name, str(self.default))
+
+    def value(self, settings: Mapping[str, str], source: str = "") -> T:
         """Return the value in `settings`, otherwise the one assumed; UsageError for an invalid one.
 
         KeyError for a setting that has neither a default nor an assumed value.
         """
-        found = self.given(settings)
+        found = self.given(settings, source)
         if found is None:
             found = self.default if self.assumed is None else self.assumed
         if found is None:
@@ -124,9 +133,10 @@ class Setting(Generic[T]):
             return self.most
         return {Type.INT: _INT_MAX, Type.LONG: _LONG_MAX}.get(self.type, float("inf"))
 
-    def _refused(self, text: str) -> UsageError:
+    def _refused(self, text: str, source: str) -> UsageError:
         shown = "" if self.type is Type.PASSWORD else f"={text!r}"
-        return UsageError(f"{self.name}{shown} is not {self.values}")
+        where = f"{source}: " if source else ""
+        return UsageError(f"{where}{self.name}{shown} is not {self.values}")
 
 
 _NOUNS = {
@@ -187,7 +197,7 @@ class Table:
     ) -> Setting[int]:
         """Add a setting that is a whole number, in the unit that the end of its name states."""
         return self._add(
-            name, type, default, int, assumed=assumed, least=least, most=most, acted_on=acted_on,
+            name, type, default, _whole, assumed=assumed, least=least, most=most, acted_on=acted_on,
             ignored=ignored, since=since, until=until,
         )  # fmt: skip
 
@@ -204,7 +214,7 @@ class Table:
     ) -> Setting[float]:
         """Add a setting that is a fraction."""
         return self._add(
-            name, Type.DOUBLE, default, float, least=least, most=most, acted_on=acted_on, ignored=ignored,
+            name, Type.DOUBLE, default, _fraction, least=least, most=most, acted_on=acted_on, ignored=ignored,
             since=since,
         )  # fmt: skip
 
@@ -267,9 +277,22 @@ class Table:
 
 
 def _flag(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
+    if text.strip().lower() not in {"true", "false"}:
         raise ValueError(text)
-    return text.lower() == "true"
+    return text.strip().lower() == "true"
+
+
+def _whole(text: str) -> int:
+    # Python's int accepts digits of other scripts and underscores, Java's parser does not.
+    if not _WHOLE.fullmatch(text.strip()):
+        raise ValueError(text)
+    return int(text)
+
+
+def _fraction(text: str) -> float:
+    if not text.isascii() or "_" in text:
+        raise ValueError(text)
+    return float(text)
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -5,16 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tierctl.errors import UsageError
+from tierctl.model.settings import plugin
+from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
 from tierctl.wire.aiven.custom_metadata import FIELDS
 from tierctl.wire.aiven.manifest import iceberg
-
-IMPL_PREFIX = "remote.log.storage.manager.impl.prefix"
-IMPL_PREFIX_DEFAULT = "rsm.config."
-CHUNK_SIZE_DEFAULT = 4 << 20
-CHUNK_SIZE_MAX = (1 << 30) - 1
-
-_KEY_PAIR = "encryption.key.pairs."
-_PRIVATE_KEY = ".private.key.file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +20,7 @@ class AivenSettings:
     """
 
     key_prefix: str | None = None
-    chunk_size: int = CHUNK_SIZE_DEFAULT
+    chunk_size: int = plugin.CHUNK_SIZE.value({})
     compression: bool = False
     compression_heuristic: bool = False
     encryption: bool = False
@@ -39,49 +33,31 @@ class AivenSettings:
 
         Raise UsageError for invalid values, and UnsupportedFormatError for segment.format=iceberg.
         """
-        prefix = broker.get(IMPL_PREFIX, IMPL_PREFIX_DEFAULT)
+        prefix = STORAGE_MANAGER_PREFIX.value(broker)
         own = {name.removeprefix(prefix): value for name, value in broker.items() if name.startswith(prefix)}
-        if own.get("segment.format", "kafka").strip().lower() == "iceberg":
-            raise iceberg(f"{prefix}segment.format")
+        if plugin.SEGMENT_FORMAT.value(own).strip().lower() == "iceberg":
+            raise iceberg(f"{prefix}{plugin.SEGMENT_FORMAT.name}")
         return cls(
-            key_prefix=own.get("key.prefix"),
-            chunk_size=_chunk_size(own.get("chunk.size")),
-            compression=_flag(own, "compression.enabled"),
-            compression_heuristic=_flag(own, "compression.heuristic.enabled"),
-            encryption=_flag(own, "encryption.enabled"),
-            custom_metadata_fields=_fields(own.get("custom.metadata.fields.include", "")),
+            key_prefix=plugin.KEY_PREFIX.given(own),
+            chunk_size=plugin.CHUNK_SIZE.value(own),
+            compression=plugin.COMPRESSION.value(own),
+            compression_heuristic=plugin.COMPRESSION_HEURISTIC.value(own),
+            encryption=plugin.ENCRYPTION.value(own),
+            custom_metadata_fields=_fields(plugin.CUSTOM_METADATA_FIELDS.value(own)),
             private_keys={
-                name.removeprefix(_KEY_PAIR).removesuffix(_PRIVATE_KEY): Path(value)
+                name.removeprefix(plugin.KEY_PAIR_PREFIX).removesuffix(plugin.PRIVATE_KEY_SUFFIX): Path(value)
                 for name, value in own.items()
-                if name.startswith(_KEY_PAIR) and name.endswith(_PRIVATE_KEY)
+                if name.startswith(plugin.KEY_PAIR_PREFIX) and name.endswith(plugin.PRIVATE_KEY_SUFFIX)
             },
         )
 
 
-def _chunk_size(text: str | None) -> int:
-    if text is None:
-        return CHUNK_SIZE_DEFAULT
-    try:
-        size = int(text)
-    except ValueError:
-        size = 0
-    if not 1 <= size <= CHUNK_SIZE_MAX:
-        raise UsageError(f"chunk.size={text!r} is not a number from 1 to {CHUNK_SIZE_MAX}")
-    return size
-
-
-def _flag(settings: Mapping[str, str], name: str) -> bool:
-    text = settings.get(name, "false").strip().lower()
-    if text not in {"true", "false"}:
-        raise UsageError(f"{name}={text!r} is neither true nor false")
-    return text == "true"
-
-
-def _fields(text: str) -> frozenset[str]:
-    names = frozenset(name.strip().upper() for name in text.split(",") if name.strip())
+def _fields(given: tuple[str, ...]) -> frozenset[str]:
+    names = frozenset(name.upper() for name in given)
     if not names <= set(FIELDS):
+        unknown = ", ".join(sorted(names - set(FIELDS)))
         raise UsageError(
-            f"custom.metadata.fields.include={text!r} names {', '.join(sorted(names - set(FIELDS)))}",
+            f"{plugin.CUSTOM_METADATA_FIELDS.name} names unknown fields: {unknown}",
             hint=f"expected some of {', '.join(FIELDS)}",
         )
     return names
