@@ -1,24 +1,14 @@
 """The state that executors fold is the one that is folded here, to the last anomaly."""
 
-import importlib.util
-import os
-import pickle
 import random
-import subprocess
-from array import array
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tierctl.errors import CorruptInputError, EngineError, TierctlError, UsageError
-from tierctl.files import replace_durably
+from tierctl.errors import EngineError, TierctlError
 from tierctl.model.location import TopicLocation
-from tierctl.spark.executors import serialization
 from tierctl.spark.executors.fold import SparkFold, fold_topic
-from tierctl.spark.executors.task import SLICE_BYTES
-from tierctl.spark.executors.transport import Executors, balanced
+from tierctl.spark.executors.transport import Executors
 from tierctl.state.tier import TierState
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -121,75 +111,3 @@ def test_an_executor_that_sees_other_files(there: bool, tmp_path: Path, spark: "
     with pytest.raises(EngineError if there else TierctlError, match=says) as e:
         manager_at(whole, bulk=bulk).refresh()
     assert e.value.hint
-
-
-def test_what_a_piece_raises_is_raised_here(spark: "SparkSession") -> None:
-    results = Executors(spark, tasks_max=2).run(refuse_odd, [0, 2, 3, 4])
-    assert [next(results), next(results)] == [0, 2]
-    with pytest.raises(CorruptInputError, match="number at byte 3: expected even, found 3") as e:
-        next(results)
-    assert (e.value.at, e.value.expected, e.value.hint) == (3, "even", "add one")
-
-
-def refuse_odd(number: int) -> int:
-    if number % 2:
-        raise CorruptInputError("number", expected="even", found=str(number), at=number, hint="add one")
-    return number
-
-
-def test_large_results_come_whole(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = [0, 1, 3 * SLICE_BYTES + 1]
-    assert [len(found) for found in Executors(spark).run(zeros, sizes)] == sizes
-
-
-def zeros(size: int) -> bytes:
-    return bytes(size)
-
-
-class Hostile:
-    """Pickled, it is a call of anything."""
-
-    def __init__(self, *called: object) -> None:
-        self.called = called
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return self.called[0], self.called[1:]
-
-
-@pytest.mark.parametrize(
-    "sent",
-    [
-        Hostile(os.system, "true"),
-        Hostile(eval, "1"),
-        Hostile(getattr, "", "join"),
-        Hostile(subprocess.Popen, "true"),
-        Hostile(replace_durably, Path("x"), b""),
-        Path("x"),
-    ],
-    ids=["system", "eval", "getattr", "Popen", "a function of ours", "a path"],
-)
-def test_only_facts_come_back(sent: object) -> None:
-    with pytest.raises(pickle.UnpicklingError, match="does not travel"):
-        serialization.loads(serialization.dumps(sent))
-
-
-@pytest.mark.parametrize("name", serialization._PACKAGES)
-def test_a_package_of_facts_is_there(name: str) -> None:
-    """One that was renamed would keep its results on the executors."""
-    assert importlib.util.find_spec(f"tierctl.{name}") is not None
-
-
-def test_facts_come_back() -> None:
-    facts = [TierState(), started(0), UsageError("no", hint="yes"), {"a": (1, b"2", None)}, array("q", [1])]
-    assert picture(serialization.loads(serialization.dumps(facts[0]))) == picture(TierState())
-    assert serialization.loads(serialization.dumps(facts[1])) == facts[1]
-    assert repr(serialization.loads(serialization.dumps(facts[2:]))) == repr(facts[2:])
-
-
-@settings(max_examples=50, deadline=None)
-@given(st.lists(st.integers(0, 1000), max_size=30), st.integers(1, 6))
-def test_pieces_are_spread_evenly(costs: list[int], slots: int) -> None:
-    load = [0] * slots
-    for slot, cost in zip(balanced(costs, slots), costs, strict=True):
-        load[slot] += max(cost, 1)
-    assert max(load) - min(load) <= max([1, *costs])

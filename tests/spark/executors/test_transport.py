@@ -1,0 +1,128 @@
+"""Work goes to executors in one way, and its results and errors come back whole."""
+
+import io
+import pickle
+import tokenize
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+import pytest
+import tierctl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.errors import CorruptInputError, EngineError, StoreWriteFailed, UsageError
+from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, require_usable
+from tierctl.spark.executors.task import RESULTS, SLICE_BYTES, TASKS, PlainFunction, SparkTask
+from tierctl.spark.executors.transport import Executors, balanced, input_results
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_what_a_piece_raises_is_raised_here(spark: "SparkSession") -> None:
+    results = Executors(spark, tasks_max=2).run(refuse_odd, [0, 2, 3, 4])
+    assert [next(results), next(results)] == [0, 2]
+    with pytest.raises(CorruptInputError, match="number at byte 3: expected even, found 3") as e:
+        next(results)
+    assert (e.value.at, e.value.expected, e.value.hint) == (3, "even", "add one")
+
+
+def refuse_odd(number: int) -> int:
+    if number % 2:
+        raise CorruptInputError("number", expected="even", found=str(number), at=number, hint="add one")
+    return number
+
+
+def test_large_results_come_whole(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = [0, 1, 3 * SLICE_BYTES + 1]
+    assert [len(found) for found in Executors(spark).run(zeros, sizes)] == sizes
+
+
+def zeros(size: int) -> bytes:
+    return bytes(size)
+
+
+def test_no_result_is_an_error(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a task did not answer must not pass for an empty answer."""
+    executors = Executors(spark, tasks_max=2)
+    collected = Executors._collect
+
+    def shortened(*args: Any, **more: Any) -> pa.Table:
+        return collected(*args, **more).slice(0, 1)
+
+    monkeypatch.setattr(Executors, "_collect", shortened)
+    with pytest.raises(EngineError, match="no result for input 1 of 3"):
+        list(executors.run(refuse_odd, [0, 2, 4]))
+
+
+@pytest.mark.parametrize("is_retried", [False, True])
+def test_a_result_tells_of_an_earlier_attempt(is_retried: bool) -> None:
+    found = results_of(SparkTask(function=PlainFunction(refuse_odd), is_retried=is_retried), [8, 9])
+    assert [found[number].is_retried for number in (0, 1)] == [is_retried] * 2
+    assert (found[0].value, found[0].error) == (8, None)
+    assert isinstance(found[1].error, CorruptInputError)
+    assert all(result.host for result in found.values())
+
+
+def results_of(task: SparkTask, inputs: list[Any]) -> dict[int, Any]:
+    table = pa.table({TASKS: pa.array([pickle.dumps(list(enumerate(inputs)))], pa.binary())})
+    return input_results(pa.Table.from_batches(task(iter(table.to_batches())), schema=RESULTS))
+
+
+def usable() -> None:
+    """An executor that can work."""
+
+
+def full() -> None:
+    raise StoreWriteFailed("full", hint="free space")
+
+
+@pytest.mark.parametrize(
+    ("check", "version", "expected"),
+    [
+        (usable, tierctl.__version__, None),
+        (full, tierctl.__version__, StoreWriteFailed("full")),
+        (usable, "0.0.1", UsageError(f"has tierctl 0.0.1, not {tierctl.__version__}")),
+    ],
+)
+def test_an_executor_that_cannot_work_is_refused(check: Any, version: str, expected: Any) -> None:
+    (row,) = pa.Table.from_batches(ProbeExecutor(check)(iter(()))).to_pylist()
+    assert [part.split()[0] for part in PROBES_DDL.split(", ")] == list(row)
+    row |= {"version": version}
+    if expected is None:
+        require_usable(row)
+        return
+    with pytest.raises(type(expected), match=expected.message) as e:
+        require_usable(row)
+    assert row["host"] in f"{e.value.message} {e.value.hint}"
+
+
+def test_slots_are_asked_for_once(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    executors = Executors(spark)
+    assert executors.slots == 2
+    monkeypatch.setattr(executors, "session", cast("SparkSession", SimpleNamespace()))
+    assert executors.slots == 2
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 1000), max_size=30), st.integers(1, 6))
+def test_pieces_are_spread_evenly(costs: list[int], slots: int) -> None:
+    load = [0] * slots
+    for slot, cost in zip(balanced(costs, slots), costs, strict=True):
+        load[slot] += max(cost, 1)
+    assert max(load) - min(load) <= max([1, *costs])
+
+
+def test_there_is_one_transport() -> None:
+    """A second way to send work to executors would have to get every safety rule again."""
+    senders = {"mapInArrow", "mapInPandas", "mapPartitions", "applyInArrow", "applyInPandas", "parallelize"}
+    root = Path(tierctl.__file__).parent
+    users = {
+        path.relative_to(root).as_posix()
+        for path in root.rglob("*.py")
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.NAME and token.string in senders
+    }
+    assert users == {"spark/executors/transport.py"}
