@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import MetadataEvent
-from tierctl.state import snapshot as frozen
 from tierctl.state.fold import fold
-from tierctl.state.snapshot import freeze, thaw
+from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
 
 from tests.conftest import vectors
@@ -31,7 +30,7 @@ def folded_in_steps(values: Sequence[bytes | None], cuts: Sequence[int], least_b
             metadata_offsets=range(begin, end),
             least_bulk_events=least_bulk_events,
         )
-        state, begin = thaw(freeze(state, PARTITION)).state, end
+        state, begin = read_snapshot(write_snapshot(state, PARTITION)).state, end
     return state
 
 
@@ -63,14 +62,14 @@ def test_any_history_cut_anywhere(events: list[MetadataEvent], cuts: list[int], 
 
 
 def test_what_is_no_state_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    data = freeze(TierState(), PARTITION, {"kept": ["a", "b"]})
-    assert thaw(data).notes == {"kept": ["a", "b"]}
+    data = write_snapshot(TierState(), PARTITION, {"kept": ["a", "b"]})
+    assert read_snapshot(data).notes == {"kept": ["a", "b"]}
     for wrong in (b"", data[: len(data) // 2], b"nonsense"):
         with pytest.raises(CorruptInputError):
-            thaw(wrong)
-    monkeypatch.setattr(frozen, "VERSION", 2)
+            read_snapshot(wrong)
+    monkeypatch.setattr(snapshot, "VERSION", 2)
     with pytest.raises(UnsupportedFormatError, match="version 2"):
-        thaw(data)
+        read_snapshot(data)
 
 
 def test_the_order_of_kafkas_hash_set_goes_on() -> None:

@@ -25,7 +25,7 @@ from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.spark.executors.resources import shared_topic
 from tierctl.spark.sources.metadata.rows import batch_of
 from tierctl.spark.sources.metadata.splits import EventSplit
-from tierctl.state.snapshot import Thawed, freeze, thaw
+from tierctl.state.snapshot import RestoredState, read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.crc import crc32c
@@ -93,7 +93,7 @@ class _Attempt:
         }
         due_ms = tables.due_ms
         # Freezing renumbers the rows that the tables are of.
-        frozen = freeze(state, number, deleted.notes)
+        frozen = write_snapshot(state, number, deleted.notes)
         state_key = self._key("state", "arrow")
         self._warehouse.put(state_key, frozen)
         return {
@@ -110,10 +110,10 @@ class _Attempt:
             "rows": keeper.rows,
         }
 
-    def _thawed(self) -> Thawed:
+    def _thawed(self) -> RestoredState:
         since = self._task.since
         if since is None:
-            return Thawed(TierState(), {})
+            return RestoredState(TierState(), {})
         data = self._warehouse.open(since.state).read()
         if crc32c(data) != since.state_crc32c:
             raise CorruptInputError(
@@ -123,7 +123,7 @@ class _Attempt:
                 source=since.state,
                 hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
             )
-        return thaw(data)
+        return read_snapshot(data)
 
     def _key(self, table: str, suffix: str = "parquet") -> str:
         return data_key(table, self._task.metadata_partition, self._task.number, self._name, suffix)

@@ -1,4 +1,7 @@
-"""What a broker knows, from events alone: the metadata cache, leader-epoch lineage, offset invariants."""
+"""The state that a broker derives from metadata events, as columns: no input or output.
+
+Other packages use RemoteLogMetadataCache, and from the modules TierState, Lineage and the fold.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,7 +1,7 @@
-"""What a follower builds before it can fetch from a leader whose log begins in the tier.
+"""The state that a follower builds before it can fetch from a leader whose log begins in the tier.
 
-TierStateMachine's decisions, without its input and output: which segment supplies the leader epochs and
-the producer snapshot, up to which offset, and what the epochs are then.
+TierStateMachine's decisions, without input and output: the segment that supplies leader epochs and producer
+snapshot, the offset at which fetching continues, and the resulting epochs.
 """
 
 from collections.abc import Iterable
@@ -15,9 +15,9 @@ from tierctl.state.lineage import Lineage
 
 @dataclass(frozen=True, slots=True)
 class AuxiliarySource:
-    """The segment whose leader-epoch index and producer snapshot a follower takes.
+    """The segment that supplies a follower's leader epochs and producer snapshot.
 
-    `epoch` is the one it was found by; fetching from the leader goes on at `next_offset`.
+    `epoch` is the leader epoch by which the segment was found.
     """
 
     segment: RemoteLogSegmentMetadata
@@ -25,15 +25,15 @@ class AuxiliarySource:
 
     @property
     def next_offset(self) -> int:
-        """Where the follower's local log starts: the offset after the segment."""
+        """Return the start offset of the follower's local log: the offset after the segment."""
         return self.segment.end_offset + 1
 
 
 @dataclass(frozen=True, slots=True)
 class AuxiliaryState:
-    """A follower's state as of `next_offset`: epochs of all records below it, and where they came from.
+    """A follower's state as of `next_offset`: the epochs of all records before it, and the source segment.
 
-    The producer snapshot is the segment's, to be kept as `<next_offset>.snapshot`.
+    The follower stores the segment's producer snapshot as `<next_offset>.snapshot`.
     """
 
     source: AuxiliarySource
@@ -41,14 +41,14 @@ class AuxiliaryState:
 
     @property
     def next_offset(self) -> int:
-        """Where the follower's local log starts and fetching goes on."""
+        """Return the start offset of the follower's local log, at which fetching continues."""
         return self.source.next_offset
 
 
 def target_epoch(leader: Lineage, leader_local_log_start_offset: int, log_end_offset: int) -> int | None:
-    """The epoch of the last offset below the leader's local log, as a follower asks the leader for it.
+    """Return the epoch of the last offset below the leader's local log, as a follower asks the leader for it.
 
-    `leader` is the leader's whole lineage. None when it doesn't know the offset.
+    `leader` is the leader's whole lineage. Return None if it does not contain the offset.
     """
     epoch = leader.epoch_for_offset(leader_local_log_start_offset)
     if epoch is None or epoch == 0:
@@ -60,9 +60,9 @@ def target_epoch(leader: Lineage, leader_local_log_start_offset: int, log_end_of
 def find_source(
     cache: RemoteLogMetadataCache, leader: Lineage, leader_local_log_start_offset: int, log_end_offset: int
 ) -> AuxiliarySource:
-    """The segment that holds the last offset below the leader's local log.
+    """Return the segment that holds the last offset below the leader's local log.
 
-    Raises RemoteResourceNotFound when the tier has none: a broker then can't build the replica.
+    Raise RemoteResourceNotFound if the tier has no such segment; a broker cannot build the replica then.
     """
     offset = leader_local_log_start_offset - 1
     epoch = target_epoch(leader, leader_local_log_start_offset, log_end_offset)
@@ -78,9 +78,9 @@ def find_source(
 def build(
     source: AuxiliarySource, leader_epoch_index: Iterable[tuple[int, int]], log_start_offset: int = 0
 ) -> AuxiliaryState:
-    """The follower's state from the segment's leader-epoch index (its entries, as the checkpoint has them).
+    """Return the follower's state, given the entries of the segment's leader-epoch index.
 
-    Whatever the index says from `next_offset` on is cut, as is what lies below `log_start_offset`.
+    Epochs that begin at `next_offset` or later are dropped, and so are offsets below `log_start_offset`.
     """
     epochs = Lineage(leader_epoch_index).truncate_from_end(source.next_offset)
     return AuxiliaryState(source, epochs.truncate_from_start(log_start_offset))

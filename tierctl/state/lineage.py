@@ -1,12 +1,12 @@
-"""A partition's leader epochs, and which remote segments belong to them.
+"""The leader epochs of a log (its lineage), and the remote segments that belong to it.
 
-LeaderEpochFileCache's answers and RemoteLogManager's decisions that need nothing but epochs and segments.
+The answers of LeaderEpochFileCache, and RemoteLogManager's decisions that need only epochs and segments.
 """
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from tierctl.errors import CorruptInputError
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata
@@ -17,18 +17,18 @@ UNDEFINED_EPOCH_OFFSET: Final = -1
 
 
 class EpochEndOffset(NamedTuple):
-    """Where an epoch ends: `end_offset` is exclusive, both are -1 when the epoch is not known."""
+    """The end offset (exclusive) of an epoch; both fields are -1 if the epoch is unknown."""
 
     epoch: int
     end_offset: int
 
 
 class Lineage:
-    """The leader epochs of a log, each with the offset it starts at, both strictly ascending.
+    """The leader epochs of a log, each with its start offset, both strictly ascending; immutable.
 
-    Immutable. Entries are taken one by one as LeaderEpochFileCache.assign takes those of its checkpoint:
-    one that goes back in epoch or offset throws out what it contradicts. Raises CorruptInputError for a
-    negative epoch or offset.
+    Entries are assigned one by one as LeaderEpochFileCache.assign does: an entry that is not above its
+    predecessors in epoch and offset removes the contradicting ones. Raise CorruptInputError for a negative
+    epoch or offset.
     """
 
     __slots__ = ("_starts", "entries", "epochs_with_records")
@@ -55,38 +55,39 @@ class Lineage:
 
     @property
     def earliest(self) -> EpochEntry | None:
-        """The first entry."""
+        """Return the first entry."""
         return self.entries[0] if self.entries else None
 
     @property
     def latest(self) -> EpochEntry | None:
-        """The last entry, which is the epoch still being written."""
+        """Return the last entry; its epoch is the one being written."""
         return self.entries[-1] if self.entries else None
 
     def entry(self, epoch: int) -> EpochEntry | None:
-        """The entry of exactly that epoch."""
+        """Return the entry of `epoch`."""
         return next((entry for entry in self.entries if entry.epoch == epoch), None)
 
     def next_epoch(self, epoch: int) -> int | None:
-        """The least known epoch above `epoch`."""
+        """Return the lowest known epoch above `epoch`."""
         return next((entry.epoch for entry in self.entries if entry.epoch > epoch), None)
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch that `offset` was, or would be, written in; None below the first entry."""
+        """Return the epoch in which `offset` was or would be written; None below the first entry."""
         at = bisect_right(self._starts, offset) - 1
         return self.entries[at].epoch if at >= 0 else None
 
     def starts_within(self, after_offset: int, last_offset: int) -> list[int]:
-        """Where epochs start in (after_offset, last_offset]."""
+        """Return the start offsets of epochs in (after_offset, last_offset]."""
         return self._starts[
             bisect_right(self._starts, after_offset) : bisect_right(self._starts, last_offset)
         ]
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset:
-        """LeaderEpochFileCache.endOffsetFor: the largest known epoch up to `epoch`, and where it ends.
+        """Return the highest known epoch up to `epoch`, and its end (LeaderEpochFileCache.endOffsetFor).
 
-        That is where the next epoch starts, or `log_end_offset` for the latest. An epoch before all known
-        ones ends where the first known one starts; one after them all is undefined.
+        The end offset is the start of the next epoch, or `log_end_offset` for the latest epoch. An epoch
+        below all known ones ends at the start of the first known one; the result for an epoch above all known
+        ones is undefined (-1).
         """
         if self.latest is not None and epoch == self.latest.epoch:
             return EpochEndOffset(epoch, log_end_offset)
@@ -96,30 +97,30 @@ class Lineage:
         floor = next((entry.epoch for entry in reversed(self.entries) if entry.epoch <= epoch), epoch)
         return EpochEndOffset(floor, higher.start_offset)
 
-    def assign(self, epoch: int, start_offset: int) -> "Lineage":
-        """With one more entry, as the first batch of a new epoch adds it."""
-        return Lineage((*self.entries, EpochEntry(epoch, start_offset)))
+    def assign(self, epoch: int, start_offset: int) -> Self:
+        """Return the lineage with one more entry, as the first batch of a new epoch adds it."""
+        return type(self)((*self.entries, EpochEntry(epoch, start_offset)))
 
-    def truncate_from_end(self, end_offset: int) -> "Lineage":
-        """Without the epochs that start at or after `end_offset` (negative: all stay)."""
+    def truncate_from_end(self, end_offset: int) -> Self:
+        """Return the lineage without epochs that start at or after `end_offset`, unless it is negative."""
         if end_offset < 0:
             return self
-        return Lineage(entry for entry in self.entries if entry.start_offset < end_offset)
+        return type(self)(entry for entry in self.entries if entry.start_offset < end_offset)
 
-    def truncate_from_start(self, start_offset: int) -> "Lineage":
-        """As of a log that starts at `start_offset`: the epoch it lies in starts there."""
+    def truncate_from_start(self, start_offset: int) -> Self:
+        """Return the lineage of a log that starts at `start_offset`: its first epoch starts there."""
         at = bisect_right(self._starts, start_offset)
         if at == 0:
             return self
-        return Lineage((EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]))
+        return type(self)((EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]))
 
     def entries_in_range(self, start_offset: int, end_offset: int) -> tuple[EpochEntry, ...]:
-        """Entries of [start_offset, end_offset), the first raised to `start_offset`."""
+        """Return the entries of [start_offset, end_offset); the first starts at `start_offset` or later."""
         cut = self.truncate_from_start(start_offset) if start_offset >= 0 else self
         return cut.truncate_from_end(end_offset).entries
 
     def contains(self, segment: RemoteLogSegmentMetadata, log_end_offset: int) -> bool:
-        """Whether the segment belongs to this lineage (see is_remote_segment_within_leader_epochs)."""
+        """Return whether the segment belongs to this lineage (`is_remote_segment_within_leader_epochs`)."""
         return is_remote_segment_within_leader_epochs(segment, log_end_offset, self.epochs_with_records)
 
 
@@ -138,9 +139,9 @@ def _assign(entries: list[EpochEntry], entry: EpochEntry) -> None:
 
 
 def build_filtered_leader_epoch_map(epochs: Mapping[int, int]) -> dict[int, int]:
-    """RemoteLogManager.buildFilteredLeaderEpochMap: epochs ascending, without those that hold no records.
+    """Return the epochs with records, ascending (RemoteLogManager.buildFilteredLeaderEpochMap).
 
-    An epoch holds none when the next one starts at the same offset.
+    An epoch has no records if the next one starts at the same offset.
     """
     ordered = sorted(epochs.items())
     following = [start for _, start in ordered[1:]]
@@ -154,11 +155,11 @@ def build_filtered_leader_epoch_map(epochs: Mapping[int, int]) -> dict[int, int]
 def is_remote_segment_within_leader_epochs(
     segment: RemoteLogSegmentMetadata, log_end_offset: int, leader_epochs: Mapping[int, int]
 ) -> bool:
-    """RemoteLogManager.isRemoteSegmentWithinLeaderEpochs.
+    """Return whether a segment belongs to a lineage (RemoteLogManager.isRemoteSegmentWithinLeaderEpochs).
 
-    `leader_epochs` is the log's lineage without empty epochs, ascending. The segment's epochs must be the
-    lineage's, but for its first, which may start later, and its last, which may end sooner; epochs below
-    the lineage's first are forgiven (they were truncated). It must end below `log_end_offset`.
+    `leader_epochs` is the lineage without epochs that have no records, ascending. The segment's epochs must
+    be the lineage's, except that its first epoch may start later and its last may end earlier; epochs below
+    the lineage's first are ignored, because they were truncated. The segment must end below `log_end_offset`.
     """
     own = build_filtered_leader_epoch_map(dict(segment.segment_leader_epochs))
     known = list(leader_epochs)
@@ -180,7 +181,7 @@ def is_remote_segment_within_leader_epochs(
 
 @dataclass(frozen=True, slots=True)
 class OffsetAndEpoch:
-    """An offset and the leader epoch it belongs to; -1 and -1 when there is none."""
+    """An offset and its leader epoch; both are -1 if there is none."""
 
     offset: int
     epoch: int
@@ -189,9 +190,10 @@ class OffsetAndEpoch:
 def find_highest_remote_offset(
     cache: RemoteLogMetadataCache, lineage: Lineage, log_end_offset: int
 ) -> OffsetAndEpoch:
-    """RemoteLogManager.findHighestRemoteOffset: the last offset copied, from the latest epoch back.
+    """Return the last copied offset and its epoch (RemoteLogManager.findHighestRemoteOffset).
 
-    Cut to where the epoch ends in this lineage: what a former leader copied above it diverged.
+    The search begins at the latest epoch. The offset is limited to the end of its epoch in `lineage`, because
+    data that a former leader copied above it diverged.
     """
     for entry in reversed(lineage.entries):
         highest = cache.highest_offset_for_epoch(entry.epoch)
@@ -205,7 +207,7 @@ def find_highest_remote_offset(
 
 
 class SegmentSpan(NamedTuple):
-    """The part of a remote segment that answers for [from_offset, to_offset], both inclusive."""
+    """The part of a remote segment that serves the offsets [from_offset, to_offset], both inclusive."""
 
     segment: RemoteLogSegmentMetadata
     from_offset: int
@@ -215,11 +217,12 @@ class SegmentSpan(NamedTuple):
 def segments_in_lineage(
     cache: RemoteLogMetadataCache, lineage: Lineage, start_offset: int = 0, end_offset: int | None = None
 ) -> Iterator[SegmentSpan]:
-    """What the tier answers from `start_offset` up to `end_offset` (inclusive; None: all there is).
+    """Yield the parts of remote segments that serve [start_offset, end_offset], both inclusive.
 
-    Each offset is covered at most once, by the segment a broker of this lineage would read: the epoch of
-    the offset, the segment the cache has for both, and of it no more than was written in this lineage.
-    Spans ascend. Offsets the tier has no readable segment for are passed over: a hole between two spans.
+    With `end_offset=None`, continue to the last segment. Each offset is served at most once, by the segment
+    that a broker with this lineage reads: the segment that the cache finds for the offset and its epoch,
+    limited to the offsets that were written in this lineage. Parts ascend; offsets without a readable segment
+    are a gap between two parts.
     """
     if lineage.earliest is None:
         return
@@ -236,10 +239,10 @@ def segments_in_lineage(
 
 
 def _last_common_offset(segment: RemoteLogSegmentMetadata, lineage: Lineage, offset: int) -> int:
-    """The last offset from `offset` on up to which segment and lineage name the same epochs."""
+    """Return the last offset from `offset` on up to which segment and lineage have the same epochs."""
     own = Lineage(sorted(dict(segment.segment_leader_epochs).items()))
     if own.epoch_for_offset(offset) != lineage.epoch_for_offset(offset):
-        # Epochs that don't ascend: the cache found the segment by one of them, and no more is known.
+        # The segment's epochs do not ascend: the cache found it by one of them, and no other offset is sure.
         return offset
     within = (offset, segment.end_offset)
     for border in sorted({*own.starts_within(*within), *lineage.starts_within(*within)}):
@@ -249,11 +252,11 @@ def _last_common_offset(segment: RemoteLogSegmentMetadata, lineage: Lineage, off
 
 
 def _next_readable_offset(cache: RemoteLogMetadataCache, lineage: Lineage, offset: int) -> int | None:
-    """The next offset above `offset` at which a readable segment, or a segment's epoch, begins."""
+    """Return the next offset above `offset` at which a readable segment, or one of its epochs, begins."""
     starts = []
     for entry, following in zip(lineage.entries, [*lineage.entries[1:], None], strict=True):
         start = cache.next_start_offset(entry.epoch, max(offset + 1, entry.start_offset))
-        # A segment of this epoch that begins where the lineage is already in the next one diverged.
+        # A segment of this epoch that begins where the lineage's next epoch has begun diverged.
         if start is not None and (following is None or start < following.start_offset):
             starts.append(start)
         if entry.start_offset > offset and cache.remote_log_segment_metadata(entry.epoch, entry.start_offset):

@@ -1,4 +1,4 @@
-"""A user partition's segments that are not yet deleted, as columns: for tables of millions of them."""
+"""The segments of a user partition that are not deleted, as columns, for tables with millions of rows."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -18,7 +18,7 @@ FINISHED = STATES.index(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 @dataclass(frozen=True, slots=True)
 class EpochPairs:
-    """(epoch, start offset) pairs of all rows; row i has the next `counts[i]` of them."""
+    """The (epoch, start offset) pairs of all rows, concatenated; row i has `counts[i]` pairs."""
 
     counts: Int64s
     epochs: Int64s
@@ -27,7 +27,10 @@ class EpochPairs:
 
 @dataclass(frozen=True, slots=True)
 class LiveSegments:
-    """Columns are in order of arrival, `rows` are those of `columns`; nothing may be folded meanwhile."""
+    """The segments of a cache in order of arrival; `rows` are their rows in `columns`.
+
+    Fold no events into the cache while this object is in use.
+    """
 
     cache: RemoteLogMetadataCache
     columns: SegmentColumns
@@ -42,19 +45,19 @@ class LiveSegments:
         return len(self.rows)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """One column of `columns`, as a copy."""
+        """Return a copy of one of the columns, with the rows of these segments."""
         values: npt.NDArray[Any] = view(getattr(self.columns, name))[self.rows]
         return values
 
     @property
     def states(self) -> npt.NDArray[np.uint8]:
-        """Indexes of STATES."""
+        """Return the states as indexes of STATES."""
         states: npt.NDArray[np.uint8] = (self.column("flags") & STATE_MASK).astype(np.uint8)
         return states
 
     @property
     def ends(self) -> Int64s:
-        """Last offsets, inclusive."""
+        """Return the last offsets (inclusive)."""
         lengths = self.column("ends")
         ends: Int64s = self.column("starts") + lengths.astype(np.int64)
         for at in np.flatnonzero(lengths == WIDE).tolist():
@@ -62,13 +65,13 @@ class LiveSegments:
         return ends
 
     def customs(self) -> list[bytes | None] | None:
-        """Custom metadata; None when no segment ever had any."""
+        """Return the custom metadata; None if no segment ever had any."""
         if self.columns.customs is None:
             return None
         return [self.columns.custom(row) for row in self.rows.tolist()]
 
     def epoch_pairs(self) -> EpochPairs:
-        """The segments' leader epochs, as their events had them."""
+        """Return the leader epochs of the segments in the order of their events."""
         flags, own, starts = (
             self.column("flags"),
             self.column("epochs").astype(np.int64),
@@ -83,7 +86,7 @@ class LiveSegments:
         counts[odd] = [len(pairs) for pairs in odd_pairs]
         firsts = np.cumsum(counts) - counts
         epochs, offsets = np.repeat(own, counts), np.repeat(starts, counts)
-        # Of a pool entry, [count, epoch, (epoch, offset)...], two words each are a pair but for the first.
+        # An entry of the pool is [count, epoch, (epoch, offset)...]: the first two words are not a pair.
         places = ranges(firsts[pooled], counts[pooled])
         words = pool[ranges(own[pooled], 2 * counts[pooled])].reshape(-1, 2)
         is_first = np.isin(places, firsts[pooled], assume_unique=True)
@@ -95,10 +98,10 @@ class LiveSegments:
         return EpochPairs(counts, epochs, offsets)
 
     def are_plainly_in_order(self, pairs: EpochPairs) -> bool:
-        """Whether all finished segments are one unbroken run that every leader epoch lists.
+        """Return whether all finished segments are one unbroken sequence that every leader epoch lists.
 
-        Each begins where the one before ends, in its epoch or a later one, and no epoch forgot or superseded
-        any. Then no check of segments against each other finds anything.
+        Each segment begins where the previous one ends, in the same epoch or a later one, and no epoch forgot
+        or superseded a segment. Comparing the segments of such a partition with each other finds no problem.
         """
         finished = self.states == FINISHED
         order = np.flatnonzero(finished)[np.argsort(self.column("starts")[finished], kind="stable")]

@@ -1,8 +1,7 @@
-"""The folded state of one metadata partition as bytes, from which folding goes on as if it had never stopped.
+"""Writes and reads a snapshot: the state of one metadata partition as bytes, from which the fold continues.
 
-An Arrow stream with a row for each user partition: its segments' columns as they lie in memory, little
-endian, and its indexes of leader epochs. Its size, and the time to read it, go by the segments that are not
-yet deleted, never by the events they had.
+A snapshot is an Arrow stream with one row per user partition: its segments' columns, little-endian, and its
+indexes of leader epochs. Its size grows with the segments that are not deleted, not with the events.
 """
 
 import json
@@ -65,19 +64,19 @@ _META: Final = b"tierctl"
 _PARTS_A_BATCH: Final = 64
 
 
-class Thawed(NamedTuple):
-    """What was frozen."""
+class RestoredState(NamedTuple):
+    """The state and the notes of a snapshot."""
 
     state: TierState
     notes: dict[str, list[str]]
 
 
-def freeze(
+def write_snapshot(
     state: TierState, metadata_partition: int, notes: Mapping[str, Sequence[str]] | None = None
 ) -> bytes:
-    """Everything `state` knows from one metadata partition; compacts its caches.
+    """Return a snapshot of the part of `state` that comes from one metadata partition; compact its caches.
 
-    `notes` are whatever else whoever freezes has to remember.
+    `notes` are further texts of the caller, which `read_snapshot` returns.
     """
     parts = [part for part in state if part.metadata_partition == metadata_partition]
     facts = {
@@ -96,14 +95,14 @@ def freeze(
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
         for first in range(0, len(parts), _PARTS_A_BATCH):
-            rows = [_frozen(part) for part in parts[first : first + _PARTS_A_BATCH]]
+            rows = [_row_of(part) for part in parts[first : first + _PARTS_A_BATCH]]
             writer.write_batch(pa.RecordBatch.from_pylist(rows, schema=schema))
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
 
-def thaw(data: bytes) -> Thawed:
-    """What `freeze` wrote; UnsupportedFormatError for another version's, CorruptInputError."""
+def read_snapshot(data: bytes) -> RestoredState:
+    """Return the state in a snapshot; raise UnsupportedFormatError for another version, CorruptInputError."""
     try:
         with pa.ipc.open_stream(data) as reader:
             facts = json.loads((reader.schema.metadata or {})[_META])
@@ -114,13 +113,13 @@ def thaw(data: bytes) -> Thawed:
             state = _state_of(facts)
             for batch in reader:
                 for row in batch.to_pylist():
-                    part = _thawed(row, facts["metadata_partition"])
+                    part = _partition_of(row, facts["metadata_partition"])
                     state.partitions[part.topic_id_partition.key] = part
     except (pa.ArrowException, KeyError, ValueError, TypeError) as e:
         raise CorruptInputError(
             "folded state", expected=f"version {VERSION} as Arrow", found=f"{type(e).__name__}: {e}"
         ) from e
-    return Thawed(state, facts["notes"])
+    return RestoredState(state, facts["notes"])
 
 
 def _state_of(facts: dict[str, Any]) -> TierState:
@@ -157,7 +156,7 @@ def _anomaly_of(partition: int, raw: list[Any]) -> Anomaly:
     return Anomaly(partition, offset, whose, known)
 
 
-def _frozen(part: PartitionState) -> dict[str, Any]:
+def _row_of(part: PartitionState) -> dict[str, Any]:
     part.cache.compact()
     columns, epochs, reshaped, dangling = part.cache.parts
     whose = part.topic_id_partition
@@ -178,7 +177,7 @@ def _frozen(part: PartitionState) -> dict[str, Any]:
         "delete_state": part.delete_state,
         "delete_marked_offset": part.delete_marked_offset,
         "last_event_offset": part.last_event_offset,
-        # Ids are bytes, whatever the machine's words are.
+        # Ids are bytes, so they have no byte order.
         "ids": columns.ids.words.tobytes(),
         **{name: _little(getattr(columns, name)) for name in _COLUMNS},
         "customs": None if columns.customs is None else _little(columns.customs),
@@ -188,7 +187,7 @@ def _frozen(part: PartitionState) -> dict[str, Any]:
     }
 
 
-def _thawed(row: dict[str, Any], metadata_partition: int) -> PartitionState:
+def _partition_of(row: dict[str, Any], metadata_partition: int) -> PartitionState:
     sparse = json.loads(row["sparse"])
     columns = _columns_of(row, sparse)
     parts = CacheParts(
@@ -251,6 +250,7 @@ def _index_of(raw: dict[str, Any], columns: SegmentColumns) -> EpochIndex:
 
 
 def _little(column: "array[Any]") -> bytes:
+    """Return the items of a column as little-endian bytes."""
     values = np.asarray(column)
     return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
 

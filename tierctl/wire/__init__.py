@@ -1,1 +1,4 @@
-"""Bytes to model and back, pure; no file is opened here."""
+"""Codecs: bytes to the types of tierctl.model and back, without opening files.
+
+Other packages use the subpackages `metadata`, `batches`, `files` and `aiven`.
+"""

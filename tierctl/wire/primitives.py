@@ -1,9 +1,8 @@
-"""Kafka's variable-length integers, and the errors every reader of bytes raises.
+"""Kafka's variable-length integers, and the errors that all readers of bytes raise.
 
-Readers take a buffer and a position and return (value, next position). Every length read is held against
-what remains before anything is taken or allocated. A variable-length integer must be written in as few
-bytes as its value needs: Kafka writes no other form, and a longer one could not be encoded again byte
-for byte, so it is refused rather than silently changed.
+Readers take a buffer and a position and return (value, next position). They compare each length with the
+remaining bytes before they allocate memory. They refuse an integer that is written in more bytes than its
+value needs: Kafka never writes such integers, and encoding the value again would change the bytes.
 """
 
 from tierctl.errors import CorruptInputError
@@ -13,7 +12,7 @@ _MAX_UVARLONG_BYTES = 10
 
 
 def truncated(what: str, *, needed: int, at: int, remaining: int) -> CorruptInputError:
-    """The error for `needed` bytes of `what` at `at` where only `remaining` are left."""
+    """Return the error for `needed` bytes of `what` at position `at` of which only `remaining` exist."""
     plural = "" if needed == 1 else "s"
     return CorruptInputError(
         what, expected=f"{needed} byte{plural}", found=f"{max(remaining, 0)} before the end", at=at
@@ -40,14 +39,14 @@ def _read_unsigned(buf: bytes, pos: int, what: str, *, max_bytes: int, max_bits:
 
 
 def read_uvarint(buf: bytes, pos: int, what: str = "number") -> tuple[int, int]:
-    """An unsigned varint of at most 32 bits (ByteUtils.readUnsignedVarint); CorruptInputError."""
+    """Read an unsigned varint of at most 32 bits (ByteUtils.readUnsignedVarint); raise CorruptInputError."""
     if pos < len(buf) and buf[pos] < 0x80:
         return buf[pos], pos + 1
     return _read_unsigned(buf, pos, what, max_bytes=_MAX_UVARINT_BYTES, max_bits=32)
 
 
 def write_uvarint(value: int) -> bytes:
-    """An unsigned varint; `value` is not negative."""
+    """Return `value`, which must not be negative, as an unsigned varint."""
     if 0 <= value < 0x80:
         return bytes((value,))
     if value < 0:
@@ -61,18 +60,18 @@ def write_uvarint(value: int) -> bytes:
 
 
 def read_varlong(buf: bytes, pos: int, what: str = "number") -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits (ByteUtils.readVarlong); CorruptInputError."""
+    """Read a zigzag varint of at most 64 bits (ByteUtils.readVarlong); raise CorruptInputError."""
     raw, end = _read_unsigned(buf, pos, what, max_bytes=_MAX_UVARLONG_BYTES, max_bits=64)
     return (raw >> 1) ^ -(raw & 1), end
 
 
 def write_varlong(value: int) -> bytes:
-    """A zigzag varint of a signed 64-bit `value`."""
+    """Return a signed 64-bit `value` as a zigzag varint."""
     return write_uvarint((value << 1) ^ (value >> 63))
 
 
 def take(buf: bytes, pos: int, length: int, what: str) -> tuple[bytes, int]:
-    """`length` bytes; CorruptInputError when fewer remain."""
+    """Read `length` bytes; raise CorruptInputError if fewer remain."""
     end = pos + length
     if end > len(buf):
         raise truncated(what, needed=length, at=pos, remaining=len(buf) - pos)
@@ -80,7 +79,7 @@ def take(buf: bytes, pos: int, length: int, what: str) -> tuple[bytes, int]:
 
 
 def shifted(error: CorruptInputError, base: int) -> CorruptInputError:
-    """The same error as seen from an input in which the decoded bytes begin at `base`."""
+    """Return `error` with its position increased by `base`, the start of the decoded bytes in their input."""
     at = None if error.at is None else error.at + base
     return type(error)(
         error.what, expected=error.expected, found=error.found, at=at, source=error.source, hint=error.hint

@@ -1,4 +1,4 @@
-"""Remote segments as columns: ids, offsets, leader epochs, and the indexes over them.
+"""The columns of one user partition's segments, and the indexes of their ids and leader epochs.
 
-Private to `state`, but for code that reads a partition's live segments as columns.
+The parts of RemoteLogMetadataCache; other packages read columns through `state.live_segments`.
 """

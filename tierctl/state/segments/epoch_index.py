@@ -1,4 +1,4 @@
-"""What one leader epoch of a partition holds (RemoteLogLeaderEpochState), as row numbers."""
+"""The index of one leader epoch of a partition (RemoteLogLeaderEpochState), as row numbers."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -15,10 +15,11 @@ _WALK_LIMIT: Final = 32
 
 
 class EpochIndex:
-    """Readable segments of an epoch by offset, the others in order of arrival, the highest offset copied.
+    """The readable and the other segments of a leader epoch, and its highest copied offset.
 
-    `rows` are the readable ones, ordered by where the epoch starts in each; a row taken out stays as its
-    complement (a negative number) until enough have gathered, for it still has its place in that order.
+    `rows` are the readable segments, ordered by the offset at which the epoch starts in each. A removed row
+    stays as its complement (a negative number) until `purge`, because searches still need its place in the
+    order. `removed` counts such rows. `unreferenced` are the other segments, in order of arrival.
     """
 
     __slots__ = ("columns", "epoch", "highest_offset", "removed", "rows", "table_size", "unreferenced")
@@ -30,37 +31,38 @@ class EpochIndex:
         self.removed = 0
         self.unreferenced: dict[int, None] = {}
         self.highest_offset: int | None = None
-        # How many bins Kafka's hash set of unreferenced ids has by now: it decides in which order they come.
+        # The number of bins of Kafka's hash set of unreferenced ids, which determines their order.
         self.table_size = _FIRST_TABLE_SIZE
 
     def start_of(self, slot: int) -> int:
-        """Where the epoch starts in the segment of that slot, taken out or not."""
+        """Return the offset at which the epoch starts in the segment of an item of `rows`, removed or not."""
         return self.columns.epoch_start(slot if slot >= 0 else ~slot, self.epoch)
 
     def add_unreferenced(self, row: int) -> None:
-        """The segment is there and can't be read."""
+        """Add a segment that is not readable."""
         self.unreferenced[row] = None
         while self.grows_at(len(self.unreferenced)):
-            # Growth changes the order within bins; the dictionary keeps it from then on.
+            # Growth changes the order within bins; the dictionary keeps the new order.
             self.unreferenced = dict.fromkeys(split_bins(self._hashes(), self.table_size))
             self.table_size *= 2
 
     def grows_at(self, count: int) -> bool:
-        """Whether Kafka's hash set grows when there are so many unreferenced ones."""
+        """Return whether Kafka's hash set grows when it has `count` unreferenced segments."""
         return 4 * count >= 3 * self.table_size
 
     def unreferenced_in_java_order(self) -> list[int]:
-        """Unreferenced rows in the order in which Kafka's hash set of their ids yields them."""
+        """Return the unreferenced rows in the order in which Kafka's hash set of their ids yields them."""
         return in_bins(self._hashes(), self.table_size)
 
     def _hashes(self) -> dict[int, int]:
         return {row: self.columns.java_hash(row) for row in self.unreferenced}
 
     def finished(self, row: int, start_offset: int, end_offset: int) -> None:
-        """The segment can be read from `start_offset` on; `end_offset` is its last one in this epoch.
+        """Make a segment readable; the epoch has the offsets [start_offset, end_offset] in it.
 
-        Segments that begin there or later and end no higher are superseded. One that begins at the very
-        same offset while others reach higher is forgotten: it is in neither list from now on, as in Kafka.
+        Readable segments that begin at `start_offset` or later and do not end higher are superseded: they
+        become unreferenced. A segment that begins at the same offset while others end higher is in neither
+        list afterwards, as in Kafka.
         """
         rows = self.rows
         supersedes = self.highest_offset is None or self.highest_offset <= end_offset
@@ -87,7 +89,7 @@ class EpochIndex:
             rows.insert(at, row)
 
     def delete_started(self, row: int, start_offset: int) -> None:
-        """The segment can't be read any more."""
+        """Make a segment unreadable."""
         at = bisect_left(self.rows, start_offset, key=self.start_of)
         if at < len(self.rows) and self.rows[at] == row:
             self.rows[at] = ~row
@@ -100,11 +102,11 @@ class EpochIndex:
             self.purge()
 
     def delete_finished(self, row: int) -> None:
-        """The segment is gone."""
+        """Remove a segment."""
         self.unreferenced.pop(row, None)
 
     def floor(self, offset: int) -> int:
-        """The readable row that begins at or last before `offset`, -1 for none."""
+        """Return the readable row with the highest start at or below `offset`; -1 if there is none."""
         at = bisect_right(self.rows, offset, key=self.start_of) - 1
         for steps in range(at + 1):
             if self.rows[at - steps] >= 0:
@@ -115,23 +117,23 @@ class EpochIndex:
         return -1
 
     def ceiling(self, offset: int) -> int:
-        """The first readable row that begins at or after `offset`, -1 for none."""
+        """Return the readable row with the lowest start at or above `offset`; -1 if there is none."""
         if self.removed > _WALK_LIMIT:
             self.purge()
         at = bisect_left(self.rows, offset, key=self.start_of)
         return next((self.rows[i] for i in range(at, len(self.rows)) if self.rows[i] >= 0), -1)
 
     def append_many(self, rows: Rows) -> None:
-        """Readable segments that begin above all others, in order."""
+        """Add readable segments, in order, that begin above all others."""
         self.rows.frombytes(rows.astype(np.int32).tobytes())
 
     def raise_highest_offset(self, offset: int) -> None:
-        """A segment was copied up to this offset."""
+        """Record that a segment was copied up to `offset`."""
         if self.highest_offset is None or offset > self.highest_offset:
             self.highest_offset = offset
 
     def take_out(self, rows: Rows) -> None:
-        """Segments that can't be read any more, as far as they are among the readable ones."""
+        """Make the segments of `rows` unreadable, as far as they are readable."""
         if len(rows) and self.rows:
             slots = view(self.rows)
             leaving = np.isin(slots, rows)
@@ -141,17 +143,17 @@ class EpochIndex:
             self._purge_when_due()
 
     def readable(self) -> Rows:
-        """Readable rows, by where the epoch starts in them."""
+        """Return the readable rows, ordered by the offset at which the epoch starts in them."""
         rows = view(self.rows).astype(np.int64)
         return rows[rows >= 0]
 
     def purge(self) -> None:
-        """Forget the rows that were taken out."""
+        """Drop the removed rows."""
         self.rows = array("i", self.readable().astype(np.int32).tobytes())
         self.removed = 0
 
     def renumber(self, numbers: Rows) -> None:
-        """Row r becomes row numbers[r]; rows that go are not in here any more."""
+        """Renumber the rows: row r becomes `numbers[r]`; no dropped row may be in the index."""
         self.purge()
         self.rows = array("i", numbers[view(self.rows)].astype(np.int32).tobytes())
         self.unreferenced = {int(numbers[row]): None for row in self.unreferenced}

@@ -1,4 +1,4 @@
-"""From segment ids to rows: a hash table of 4-byte row numbers beside the column of ids."""
+"""The ids of segments: a column, and a hash table from ids to rows."""
 
 import struct
 from array import array
@@ -17,17 +17,17 @@ _WORD: Final = (1 << 64) - 1
 _unpack_id: Callable[[bytes], tuple[int, int]] = struct.Struct("=QQ").unpack
 _pack_id = struct.Struct("=QQ").pack
 
-# Multiply-shift with odd factors nobody outside the process can know, as those of Python's own dict: ids are
-# data, and must not be able to choose their slots. They decide where a row is found, never what is answered.
+# Factors of a multiply-shift hash, random per process like Python's string hashes: ids are untrusted input
+# and must not be able to choose their slots. The factors do not affect results.
 _FACTORS: Final = (hash(b"high half") & _WORD | 1, hash(b"low half") & _WORD | 1)
 
 Ids = npt.NDArray[np.uint64]
 
 
 class SegmentIds:
-    """The 16-byte ids of rows 0, 1, 2, …, and the row of each live id.
+    """The 16-byte ids of rows 0, 1, 2, ..., and the row of each live id.
 
-    16 bytes a row, and 4 a slot of a table that is at most three quarters full.
+    A row takes 16 bytes, and 4 bytes for each slot of a table that is at most three quarters full.
     """
 
     __slots__ = ("_filled", "_table", "words")
@@ -41,7 +41,7 @@ class SegmentIds:
         return self.words, array("i", self.live_rows().astype(np.int32).tobytes())
 
     def __setstate__(self, state: tuple["array[int]", "array[int]"]) -> None:
-        # The factors, and so the slots, were another process's: the table is made anew.
+        # The other process had other factors, and so other slots: rebuild the table.
         self.words, live = state
         self._rebuild(np.asarray(live).astype(np.int64))
 
@@ -50,20 +50,20 @@ class SegmentIds:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, room to grow not counted."""
+        """Return the bytes that the ids hold, without the room they have to grow."""
         return 8 * len(self.words) + 4 * len(self._table)
 
     def id_of(self, row: int) -> bytes:
-        """The id in that row."""
+        """Return the id in `row`."""
         return _pack_id(self.words[2 * row], self.words[2 * row + 1])
 
     def find(self, segment_id: bytes) -> int:
-        """The row of a live id, -1 when there is none."""
+        """Return the row of a live id; -1 if there is none."""
         slot = self._slot_of(segment_id)
         return -1 if slot < 0 else self._table[slot] - 1
 
     def append(self, segment_id: bytes) -> int:
-        """A new row for an id that `find` does not know; returns the row."""
+        """Add a row for an id that `find` does not find; return the row."""
         if 4 * (self._filled + 1) > 3 * len(self._table):
             self._rebuild(self.live_rows())
         row = len(self)
@@ -72,11 +72,11 @@ class SegmentIds:
         return row
 
     def remove(self, row: int) -> None:
-        """The id in that row is no longer found; the row keeps its place."""
+        """Make `find` no longer find the id in `row`; the row keeps its number."""
         self._table[self._slot_of(self.id_of(row))] = _REMOVED
 
     def find_many(self, ids: Ids) -> Rows:
-        """`find` of many ids, given as an (n, 2) array of native words."""
+        """Return the rows of many ids as `find` does; `ids` is an (n, 2) array of native words."""
         table, own = np.asarray(self._table), self.as_words()
         found = np.full(len(ids), -1, dtype=np.int64)
         pending = np.arange(len(ids))
@@ -92,7 +92,10 @@ class SegmentIds:
         return found
 
     def extend(self, ids: Ids, live: npt.NDArray[np.bool_]) -> Rows:
-        """New rows for distinct ids that `find` does not know; only those that are live will be found."""
+        """Add rows for distinct ids that `find` does not find; return the rows.
+
+        `find` will find only the ids that are `live`.
+        """
         first = len(self)
         self.words.frombytes(np.ascontiguousarray(ids, dtype=np.uint64).tobytes())
         rows = np.arange(first, first + len(ids))
@@ -104,7 +107,7 @@ class SegmentIds:
         return rows
 
     def remove_many(self, rows: Rows) -> None:
-        """`remove` of many rows whose ids are live."""
+        """Remove the ids in many rows, which must be live, as `remove` does."""
         ids = self.as_words()[rows]
         table = np.asarray(self._table)
         slots, pending = self._slots(ids), np.arange(len(rows))
@@ -114,19 +117,19 @@ class SegmentIds:
             pending, slots = pending[~hit], (slots[~hit] + 1) & (len(table) - 1)
 
     def keep(self, rows: Rows) -> None:
-        """Renumber: row `rows[i]` becomes row i, all others go."""
+        """Drop all rows except `rows`, and renumber: row `rows[i]` becomes row i."""
         kept = self.as_words()[rows]
         self.words = array("Q", kept.tobytes())
         self._rebuild(np.arange(len(kept)))
 
     def live_rows(self) -> Rows:
-        """Rows whose ids are found, ascending."""
+        """Return the rows whose ids `find` finds, ascending."""
         entries = np.asarray(self._table)
         rows: Rows = np.sort(entries[entries > 0].astype(np.int64) - 1)
         return rows
 
     def as_words(self) -> Ids:
-        """The ids as an (n, 2) view; drop it before the next append."""
+        """Return the ids as an (n, 2) view; drop the view before the next `append`."""
         return np.asarray(self.words).reshape(-1, 2)
 
     def _shift(self) -> int:
@@ -163,13 +166,13 @@ class SegmentIds:
         while len(rows):
             free = table[slots] == _EMPTY
             table[slots[free]] = rows[free] + 1
-            # Of several rows that wrote to one slot the last has it; the others go on to the next slot.
+            # If several rows wrote to one slot, the last one has it; the others try the next slot.
             lost = table[slots] != rows + 1
             rows, slots = rows[lost], (slots[lost] + 1) & (len(table) - 1)
 
     def _rebuild(self, rows: Rows) -> None:
         size = _LEAST_SIZE
-        # An eighth to spare: a table rebuilt because of removed slots must not be full again at once.
+        # With an eighth to spare, a table that was rebuilt because of removed slots is not full at once.
         while 3 * size < 4 * (len(rows) + len(rows) // 8 + 1):
             size *= 2
         self._table = array("i", bytes(4 * size))

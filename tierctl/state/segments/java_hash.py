@@ -1,4 +1,4 @@
-"""Hash codes and hash tables of the JVM: they decide in which order Kafka lists segments of equal offsets."""
+"""The JVM's hash codes and hash tables, which determine Kafka's order of segments with equal offsets."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,25 +10,25 @@ _INT: Final = 0xFFFF_FFFF
 
 
 def segment_hash(partition: TopicIdPartition, segment_id: bytes) -> int:
-    """RemoteLogSegmentId.hashCode as an unsigned 32-bit number."""
+    """Return RemoteLogSegmentId.hashCode as an unsigned 32-bit number."""
     return (31 * (31 + _partition_hash(partition)) + _uuid_hash(segment_id)) & _INT
 
 
 @lru_cache(maxsize=1024)
 def _partition_hash(partition: TopicIdPartition) -> int:
-    """TopicIdPartition.hashCode."""
+    """Return TopicIdPartition.hashCode."""
     topic_partition = 31 * (31 + partition.partition) + _string_hash(partition.topic)
     return (31 * (31 + _uuid_hash(partition.topic_id.bytes)) + topic_partition) & _INT
 
 
 def _uuid_hash(raw: bytes) -> int:
-    """Uuid.hashCode."""
+    """Return Uuid.hashCode."""
     mixed = int.from_bytes(raw[:8], "big") ^ int.from_bytes(raw[8:], "big")
     return (mixed >> 32 ^ mixed) & _INT
 
 
 def _string_hash(text: str) -> int:
-    """String.hashCode, over UTF-16 units."""
+    """Return String.hashCode, computed over UTF-16 units."""
     raw = text.encode("utf-16-be", "surrogatepass")
     code = 0
     for high, low in zip(raw[::2], raw[1::2], strict=True):
@@ -37,19 +37,19 @@ def _string_hash(text: str) -> int:
 
 
 def in_bins(codes: Mapping[int, int], table_size: int) -> list[int]:
-    """Keys in the order a ConcurrentHashMap of that many bins yields them.
+    """Return the keys of `codes` in the order in which a ConcurrentHashMap yields them.
 
-    By bin, and within a bin in the order of `codes` (keys with their hash codes). Bins of eight and more,
-    which become trees, are not told apart.
+    `codes` maps keys to hash codes, `table_size` is the number of bins; keys of one bin keep their order in
+    `codes`. Bins of eight and more keys, which the JVM turns into trees, are treated like other bins.
     """
     return sorted(codes, key=lambda key: _spread(codes[key]) & (table_size - 1))
 
 
 def split_bins(codes: Mapping[int, int], table_size: int) -> list[int]:
-    """Keys in their order within bins after ConcurrentHashMap.transfer to twice as many.
+    """Return the keys in their order after ConcurrentHashMap.transfer doubles the table.
 
-    Each bin parts in two. The longest run at its end that goes the same way stays as it is; the keys
-    before it come in front of it, or of the other half, one by one and so in reverse.
+    Each bin splits in two. The longest run of keys at its end that goes to the same half keeps its order; the
+    keys before the run are inserted at the front of their half one by one, and so in reverse order.
     """
     bins: dict[int, list[int]] = {}
     for key in codes:
@@ -69,5 +69,5 @@ def split_bins(codes: Mapping[int, int], table_size: int) -> list[int]:
 
 
 def _spread(code: int) -> int:
-    """ConcurrentHashMap.spread of an unsigned 32-bit hash code."""
+    """Return ConcurrentHashMap.spread of an unsigned 32-bit hash code."""
     return (code ^ (code >> 16)) & 0x7FFF_FFFF

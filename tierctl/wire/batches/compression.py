@@ -28,16 +28,16 @@ _GZIP_WINDOW = 31
 
 
 def decompress(kind: CompressionType, data: bytes, *, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> bytes:
-    """The uncompressed bytes.
+    """Return the decompressed bytes.
 
-    Raises CorruptInputError when `data` is not what `kind` says, LimitExceeded when it would become more than
-    `max_bytes`; never allocates much more than that.
+    Raise CorruptInputError if `data` is not compressed as `kind` says, and LimitExceeded if it decompresses
+    to more than `max_bytes`; memory stays close to that limit.
     """
     return _DECOMPRESSORS[kind](data, max_bytes)
 
 
 def compress(kind: CompressionType, data: bytes) -> bytes:
-    """`data` as Kafka's own readers accept it."""
+    """Return `data` compressed so that all of Kafka's readers accept it."""
     return _COMPRESSORS[kind](data)
 
 
@@ -165,7 +165,7 @@ def _unsnappy_block(data: bytes, max_bytes: int) -> bytes:
 
 
 def _snappy_length(data: bytes) -> int:
-    """The uncompressed length, which a raw snappy block begins with as a varint."""
+    """Return the decompressed length, a varint at the beginning of a raw snappy block."""
     length = 0
     for index, byte in enumerate(data[:5]):
         length |= (byte & 0x7F) << (7 * index)

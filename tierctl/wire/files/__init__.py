@@ -1,4 +1,4 @@
-"""Files of a broker's log directory and of the state directory: bytes to values and back.
+"""Codecs of the files of a broker's log directory and of the state directory.
 
-Indexes, checkpoints, producer snapshots, flat files, committed offsets, `.remoteindex`.
+One module per kind of file: indexes, checkpoints, producer snapshots, flat files, committed offsets.
 """

@@ -1,9 +1,9 @@
-"""Kafka's checkpoint files: leader epochs, offsets by partition, and a partition's topic id.
+"""Kafka's checkpoint files: leader epochs, offsets by partition, and the topic id of a partition.
 
 Layout of a checkpoint (org.apache.kafka.server.common.CheckpointFile): a line `0` (the version), a line with
-the number of entries, then one entry a line. A file of 0 bytes is an empty checkpoint, as Kafka creates it.
-Errors name the line and the byte where it begins. An unfinished last line is an error, though Kafka
-reads it: a number cut in half is another number.
+the number of entries, then one line per entry. A file of 0 bytes is an empty checkpoint, as Kafka creates it.
+Errors name the line and the byte at which it begins. An unfinished last line is an error although Kafka
+accepts it, because a number that is cut is another number.
 """
 
 import re
@@ -36,9 +36,9 @@ class _Line(NamedTuple):
 
 
 def read_leader_epoch_checkpoint(data: bytes) -> tuple[EpochEntry, ...]:
-    """A `leader-epoch-checkpoint` (LeaderEpochCheckpointFile), in file order.
+    """Decode a `leader-epoch-checkpoint` (LeaderEpochCheckpointFile); keep the order of the file.
 
-    Raises CorruptInputError for a malformed line, a wrong count, or epochs that don't rise with offsets.
+    Raise CorruptInputError for a malformed line, a wrong count, or epochs that do not ascend with offsets.
     """
     what = "leader-epoch checkpoint"
     entries: list[EpochEntry] = []
@@ -55,15 +55,15 @@ def read_leader_epoch_checkpoint(data: bytes) -> tuple[EpochEntry, ...]:
 
 
 def write_leader_epoch_checkpoint(entries: Iterable[EpochEntry]) -> bytes:
-    """The file's bytes; also the leader-epoch index that goes along with a copied segment."""
+    """Return the bytes of the file, which is also the leader-epoch index of a copied segment."""
     return _write(f"{epoch} {start}" for epoch, start in entries)
 
 
 def read_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
-    """An offset checkpoint (OffsetCheckpointFile), in file order; a repeated partition's last line wins.
+    """Decode an offset checkpoint (OffsetCheckpointFile); of repeated partitions, the last line counts.
 
-    That is replication-offset-, recovery-point-offset-, log-start-offset- and cleaner-offset-checkpoint.
-    Raises CorruptInputError for a malformed line or a wrong count.
+    Offset checkpoints are replication-offset-, recovery-point-offset-, log-start-offset- and
+    cleaner-offset-checkpoint. Raise CorruptInputError for a malformed line or a wrong count.
     """
     what = "offset checkpoint"
     offsets: dict[TopicPartition, int] = {}
@@ -75,14 +75,14 @@ def read_offset_checkpoint(data: bytes) -> dict[TopicPartition, int]:
 
 
 def write_offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """The file's bytes, partitions in the mapping's order."""
+    """Return the bytes of the file, with the partitions in the order of the mapping."""
     return _write(f"{key.topic} {key.partition} {offset}" for key, offset in offsets.items())
 
 
 def read_partition_metadata(data: bytes) -> Uuid:
-    """The topic id of a `partition.metadata` (PartitionMetadataFile); the version may be later than 0.
+    """Return the topic id in a `partition.metadata` file (PartitionMetadataFile) of any version.
 
-    Raises CorruptInputError for anything else, also for the zero id, as Kafka does.
+    Raise CorruptInputError for a malformed file and, as Kafka does, for the zero id.
     """
     what = "partition.metadata"
     match = _PARTITION_METADATA.match(_text(data, what))
@@ -102,7 +102,7 @@ def read_partition_metadata(data: bytes) -> Uuid:
 
 
 def write_partition_metadata(topic_id: Uuid) -> bytes:
-    """The file's bytes, without a newline at the end, as Kafka writes it."""
+    """Return the bytes of the file; as in Kafka, without a newline at the end."""
     return f"version: {VERSION}\ntopic_id: {topic_id}".encode("ascii")
 
 
@@ -134,7 +134,7 @@ def _lines(data: bytes, what: str) -> list[_Line]:
 
 
 def _entry_lines(data: bytes, what: str) -> list[_Line]:
-    """The lines after version and count, which are checked."""
+    """Return the lines after version and count; raise CorruptInputError if these two lines are wrong."""
     if not data:
         return []
     lines = _lines(data, what)

@@ -1,8 +1,8 @@
-"""`_rlmm_committed_offsets`: how far each metadata partition was consumed, in both forms.
+"""The codec of `_rlmm_committed_offsets`, the consumed offset of each metadata partition, in both forms.
 
 KIP-405: a line `<partition> <offset>` for each partition. Kafka 3.1 to 3.7 (CommittedOffsetsFile): a
-checkpoint file, that is a line `0` (the version), a line with the number of entries, then the same lines.
-The value is the last offset consumed, not the next.
+checkpoint file, which is a line `0` (the version), a line with the number of entries, then the same lines.
+The value is the last offset that was consumed, not the next one.
 """
 
 import re
@@ -21,7 +21,7 @@ _ENTRY = re.compile(rb"([0-9]{1,19})[ \t]+([0-9]{1,19})")
 
 
 class OffsetsForm(StrEnum):
-    """Which of the two forms a file has."""
+    """The two forms of the file."""
 
     KIP = "kip"
     CHECKPOINT = "checkpoint"
@@ -29,7 +29,7 @@ class OffsetsForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffsets:
-    """Last consumed offset by metadata partition, in the file's order."""
+    """The last consumed offset of each metadata partition, in the order of the file."""
 
     offsets: Mapping[int, int]
     form: OffsetsForm
@@ -41,10 +41,10 @@ class _Line:
     at: int
     text: bytes
     ended: bool
-    """Whether a line feed follows."""
+    """True if a line feed follows the line."""
 
     def wrong(self, expected: str, found: str | None = None) -> CorruptInputError:
-        """The error for this line, which shows what it holds."""
+        """Return the error for this line, with the text of the line."""
         shown = found or (repr(self.text[:40].decode("ascii", "backslashreplace")))
         return CorruptInputError(
             f"committed offsets, line {self.number}", expected=expected, found=shown, at=self.at
@@ -52,11 +52,11 @@ class _Line:
 
 
 def read(data: bytes) -> CommittedOffsets:
-    """The offsets of a file in either form; an empty file is an empty list, as Kafka reads it.
+    """Decode a file in either form; an empty file has no entries, as in Kafka.
 
-    Raises CorruptInputError with the line and byte. A checkpoint file must end with a line feed and hold as
-    many lines as it says, or its last number may have been cut. In the KIP's form the last line may lack it:
-    a cut number is a lower one, and reading again from a lower offset loses nothing.
+    Raise CorruptInputError with line and byte. A checkpoint file must end with a line feed and have the
+    stated number of lines, otherwise its last number may be cut. In the KIP's form the last line feed may be
+    missing: a cut number is a lower one, and reading again from a lower offset loses nothing.
     """
     lines = list(_lines(bytes(data)))
     if not lines or b" " in lines[0].text.strip() or b"\t" in lines[0].text.strip():
@@ -65,7 +65,7 @@ def read(data: bytes) -> CommittedOffsets:
 
 
 def write(offsets: Mapping[int, int], form: OffsetsForm = OffsetsForm.CHECKPOINT) -> bytes:
-    """A file's bytes, with the entries in the order given."""
+    """Return the bytes of a file with the entries in the given order."""
     head = f"{VERSION}\n{len(offsets)}\n" if form is OffsetsForm.CHECKPOINT else ""
     return (head + "".join(f"{partition} {offset}\n" for partition, offset in offsets.items())).encode()
 

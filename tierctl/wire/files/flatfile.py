@@ -1,14 +1,14 @@
-"""KIP-405's flat-file store: what is known of one user partition, in one file.
+"""The codec of KIP-405's flat-file store: one file with the events of one user partition.
 
 Layout: uvarint magic 0, topic name (int16 length; early revisions of the KIP have none), topic id, zigzag
-varlong metadata topic offset, then entries: uvarint length of the rest, uvarint type, uvarint version,
+varlong metadata topic offset, then entries: uvarint length of the following, uvarint type, uvarint version,
 record. Types 0 and 1 are the KIP's (RemoteLogSegmentMetadataRecordStored, DeletePartitionStateRecord).
 
-Type 100, MetadataValueStored, is tierctl's: the KIP lets types be added, and its own have no room for a
-broker id, custom metadata, an empty transaction index or tags. It holds int64 metadata offset, int64
-timestamp in ms, and the value of the metadata topic's record (int32 length, bytes) exactly as it was read,
-in either dialect. A reader that knows only 0 and 1 skips it by its length. Because every such entry names
-its own offset, entries may be appended first and the header's offset brought up to date later.
+Type 100, MetadataValueStored, is tierctl's: the KIP allows more types, and its own types cannot hold a broker
+id, custom metadata, an empty transaction index or tags. It holds int64 metadata offset, int64 timestamp in
+ms, and the value of the metadata topic's record (int32 length, bytes) exactly as it was read, in either
+dialect. A reader that knows only types 0 and 1 skips it by its length. Every such entry names its own offset,
+so entries may be appended first and the header's offset updated later.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,9 +44,9 @@ _ENTRIES_TRIED = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatFileHeader:
-    """Whose events the file holds; `topic` is None in files of the early form.
+    """The partition of the file; `topic` is None in files of the early form.
 
-    `metadata_topic_offset` is the metadata topic's offset up to which the file was filled.
+    `metadata_topic_offset` is the offset of the metadata topic up to which the file is complete.
     """
 
     topic: str | None
@@ -57,24 +57,23 @@ class FlatFileHeader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatEntry:
-    """One entry: `start` is the byte of its length, `position` of its type, `end` the next entry's start.
+    """One entry: `start` is the byte of its length, `position` of its type, `end` the byte after it.
 
-    `record` is None when `error` says why not: UnsupportedFormatError for a type or version that is not
-    known here (its bytes are fine as far as can be told), CorruptInputError for damage.
+    `raw` is type, version and record. If `record` is None, `error` is UnsupportedFormatError for an unknown
+    type or version, and CorruptInputError for damage.
     """
 
     start: int
     position: int
     end: int
     raw: bytes
-    """Type, version and record."""
     record: StoredRecord | None
     error: CorruptInputError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatFile:
-    """A file as far as it can be read; `torn` says why it stopped before the end, at `valid_bytes`."""
+    """The readable part of a file, `valid_bytes` long; `torn` is the error of the bytes after it, if any."""
 
     header: FlatFileHeader
     entries: tuple[FlatEntry, ...]
@@ -83,21 +82,21 @@ class FlatFile:
 
     @property
     def records(self) -> tuple[StoredRecord, ...]:
-        """The records of the entries that could be read."""
+        """Return the records of the entries that could be read."""
         return tuple(entry.record for entry in self.entries if entry.record is not None)
 
     @property
     def damaged(self) -> tuple[CorruptInputError, ...]:
-        """What is wrong with the file: bad entries, unknown ones and the torn tail."""
+        """Return the errors of bad entries, of unknown entries and of the torn end."""
         errors = [entry.error for entry in self.entries if entry.error is not None]
         return (*errors, self.torn) if self.torn else tuple(errors)
 
 
 def read(data: bytes) -> FlatFile:
-    """The whole file; which header it has is found out.
+    """Decode a file; the form of its header is detected.
 
-    A bad entry is kept with its error and reading goes on behind it. Raises CorruptInputError for a header
-    that can't be read, UnsupportedFormatError for an unknown magic.
+    A bad entry is kept with its error, and the entries after it are read. Raise CorruptInputError for a
+    header that cannot be read, UnsupportedFormatError for an unknown magic.
     """
     data = bytes(data)
     header, start = read_header(data)
@@ -113,7 +112,7 @@ def read(data: bytes) -> FlatFile:
 
 
 def iter_entries(data: bytes, start: int) -> Iterator[FlatEntry]:
-    """Entries from byte `start`; raises CorruptInputError where the tail is torn."""
+    """Yield the entries from byte `start`; raise CorruptInputError if the last entry is cut."""
     while start < len(data):
         entry = read_entry(data, start)
         yield entry
@@ -121,7 +120,7 @@ def iter_entries(data: bytes, start: int) -> Iterator[FlatEntry]:
 
 
 def read_entry(data: bytes, start: int) -> FlatEntry:
-    """The entry whose length lies at `start`; CorruptInputError when it doesn't end within `data`."""
+    """Return the entry whose length is at `start`; raise CorruptInputError if it is cut."""
     length, position = read_uvarint(data, start, "length of an entry")
     if length == 0 and not any(data[start : start + 64]) and not any(data[start:]):
         raise CorruptInputError("flat file", expected="an entry", found="zeros up to the end", at=start)
@@ -150,10 +149,10 @@ def _decode_entry(raw: bytes) -> StoredRecord:
 
 
 def read_header(data: bytes) -> tuple[FlatFileHeader, int]:
-    """The header and where the entries begin; with a topic name or without is found out.
+    """Return the header and the byte at which the entries begin; the form of the header is detected.
 
-    Both forms begin alike, so the one behind which the entries make sense is taken, and the one with a
-    name when neither says more: an id that begins like a legal name is one in hundreds of thousands.
+    Both forms begin alike. Of the two, the one after which more entries can be read is right; if both are
+    equal, the form with a topic name, because an id rarely begins like a legal name.
     """
     magic, at = read_uvarint(data, 0, "magic of a flat file")
     if magic != MAGIC:
@@ -186,7 +185,7 @@ def _begins_with_name(data: bytes, at: int) -> bool:
 
 
 def _fit(data: bytes, start: int) -> tuple[bool, int]:
-    """How well the entries from `start` read: whether all of those tried do, and how many in a row."""
+    """Return whether the first entries from `start` can all be read, and how many can be read in a row."""
     good = 0
     try:
         for entry in iter_entries(data, start):
@@ -227,7 +226,7 @@ def _read_rest(data: bytes, at: int, topic: str | None) -> tuple[FlatFileHeader,
 
 
 def encode_header(header: FlatFileHeader) -> bytes:
-    """The header's bytes, with a topic name unless `topic` is None."""
+    """Return the bytes of the header, with a topic name unless `topic` is None."""
     name = b""
     if header.topic is not None:
         raw = header.topic.encode("utf-8")
@@ -243,7 +242,7 @@ def encode_header(header: FlatFileHeader) -> bytes:
 
 
 def encode_entry(record: StoredRecord) -> bytes:
-    """One entry's bytes, to be appended to a file."""
+    """Return the bytes of one entry, to be appended to a file."""
     codec = _BY_RECORD[type(record)]
     head = write_uvarint(codec.schema.api_key) + write_uvarint(ENTRY_VERSION)
     body = codec.encode(record, bytearray(head))
@@ -251,5 +250,5 @@ def encode_entry(record: StoredRecord) -> bytes:
 
 
 def write(header: FlatFileHeader, records: Iterable[StoredRecord]) -> bytes:
-    """A whole file."""
+    """Return the bytes of a file."""
     return b"".join([encode_header(header), *map(encode_entry, records)])

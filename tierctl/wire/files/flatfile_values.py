@@ -1,7 +1,7 @@
-"""Many entries of type 100 of a flat file at once: what `flatfile` does one by one, for caches of millions.
+"""A fast codec of many flat-file entries of type 100, for caches with millions of entries.
 
-An entry is uvarint length, byte 100, byte 0, int64 metadata offset, int64 timestamp in ms, int32 length,
-value. The tests hold both to each other.
+`flatfile` reads and writes the same entries one by one; tests compare the two. An entry is uvarint length,
+byte 100, byte 0, int64 metadata offset, int64 timestamp in ms, int32 length, value.
 """
 
 import struct
@@ -18,7 +18,7 @@ _FIXED = struct.Struct(">BBqqi")
 
 
 class ValueRun(NamedTuple):
-    """Entries in file order, and the byte after the last."""
+    """Consecutive entries in file order; `end` is the byte after the last."""
 
     offsets: list[int]
     timestamps_ms: list[int]
@@ -27,7 +27,7 @@ class ValueRun(NamedTuple):
 
 
 def encode_values(offsets: Iterable[int], timestamps_ms: Iterable[int], values: Iterable[bytes]) -> bytes:
-    """The entries' bytes, to be appended to a file."""
+    """Return the bytes of the entries, to be appended to a file."""
     pack = _FIXED.pack
     lengths: dict[int, bytes] = {}
     parts: list[bytes] = []
@@ -40,9 +40,9 @@ def encode_values(offsets: Iterable[int], timestamps_ms: Iterable[int], values: 
 
 
 def decode_values(data: bytes, start: int, count: int) -> ValueRun:
-    """Up to `count` entries from byte `start`, fewer when the file ends.
+    """Return up to `count` entries from byte `start`; fewer if the file ends.
 
-    Raises CorruptInputError at the first that is damaged, torn, or of another type.
+    Raise CorruptInputError at the first entry that is damaged, cut, or of another type.
     """
     offsets: list[int] = []
     timestamps_ms: list[int] = []
@@ -71,7 +71,7 @@ def decode_values(data: bytes, start: int, count: int) -> ValueRun:
 
 
 def _wrong(data: bytes, at: int) -> CorruptInputError:
-    """What the careful reader says of the entry at `at`."""
+    """Return the error that `flatfile` finds in the entry at `at`."""
     entry = flatfile.read_entry(data, at)
     if entry.error is not None:
         return entry.error

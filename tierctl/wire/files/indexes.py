@@ -1,7 +1,9 @@
-"""A segment's offset, time and transaction index: bytes <-> entries, and Kafka's lookups.
+"""A segment's offset, time and transaction index: codecs, and Kafka's lookups.
 
-An index file holds fixed-size entries in rising order and is searched where it lies. The active segment's
-offset and time index are allocated ahead, so zeros after the last entry are no entries.
+An index file holds entries of fixed size in ascending order; lookups search its bytes without decoding them
+all. A broker preallocates the offset and time index of the active segment, so zeros after the last entry are
+not entries.
+
 Source: org.apache.kafka.storage.internals.log.{OffsetIndex, TimeIndex, TransactionIndex, AbortedTxn}.
 """
 
@@ -24,23 +26,23 @@ _RELATIVE_MAX = (1 << 31) - 1
 
 
 class OffsetPosition(NamedTuple):
-    """An offset and the position in the segment of the batch that holds it."""
+    """An offset, and the position of its batch in the segment."""
 
     offset: int
     position: int
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp that no earlier record exceeds, and the offset it was seen at."""
+    """A timestamp that no earlier record exceeds, and the offset of its record."""
 
     timestamp_ms: int
     offset: int
 
 
 class AbortedTxn(NamedTuple):
-    """An aborted transaction: [first_offset, last_offset], the last being the abort marker's.
+    """An aborted transaction with offsets [first_offset, last_offset]; the last is the abort marker's.
 
-    `last_stable_offset` is the partition's when the marker was appended.
+    `last_stable_offset` is the partition's last stable offset when the marker was appended.
     """
 
     producer_id: int
@@ -51,14 +53,14 @@ class AbortedTxn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetIndex:
-    """`.index`: 4-byte offset relative to the base, 4-byte position."""
+    """An `.index` file: per entry a 4-byte offset relative to the base offset and a 4-byte position."""
 
     base_offset: int
     data: bytes = b""
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> Self:
-        """Raises CorruptInputError unless offsets and positions rise from entry to entry."""
+        """Decode a file; raise CorruptInputError unless offsets and positions ascend."""
         index = cls(base_offset, _used(data, _OFFSET_ENTRY.size, "offset index"))
         last = (-1, -1)
         for number, entry in enumerate(_OFFSET_ENTRY.iter_unpack(index.data)):
@@ -69,7 +71,7 @@ class OffsetIndex:
 
     @classmethod
     def encode(cls, base_offset: int, entries: Iterable[OffsetPosition]) -> Self:
-        """The index of these entries; its `data` is the file."""
+        """Return the index of `entries`; its `data` is the file."""
         packed = [
             _OFFSET_ENTRY.pack(_relative(entry.offset, base_offset), entry.position) for entry in entries
         ]
@@ -89,21 +91,21 @@ class OffsetIndex:
             yield OffsetPosition(self.base_offset + relative, position)
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry at or below `offset`; the segment's beginning when there is none."""
+        """Return the last entry at or below `offset`; the segment's beginning if there is none."""
         slot = bisect_right(range(len(self)), offset, key=lambda n: self[n].offset) - 1
         return OffsetPosition(self.base_offset, 0) if slot < 0 else self[slot]
 
 
 @dataclass(frozen=True, slots=True)
 class TimeIndex:
-    """`.timeindex`: 8-byte timestamp, 4-byte offset relative to the base."""
+    """A `.timeindex` file: per entry an 8-byte timestamp and a 4-byte offset relative to the base offset."""
 
     base_offset: int
     data: bytes = b""
 
     @classmethod
     def decode(cls, data: bytes, base_offset: int) -> Self:
-        """Raises CorruptInputError unless timestamps rise from entry to entry and offsets don't fall."""
+        """Decode a file; raise CorruptInputError unless timestamps ascend and offsets do not descend."""
         index = cls(base_offset, _used(data, _TIME_ENTRY.size, "time index"))
         last = (-1, 0)
         for number, entry in enumerate(_TIME_ENTRY.iter_unpack(index.data)):
@@ -114,7 +116,7 @@ class TimeIndex:
 
     @classmethod
     def encode(cls, base_offset: int, entries: Iterable[TimestampOffset]) -> Self:
-        """The index of these entries; its `data` is the file."""
+        """Return the index of `entries`; its `data` is the file."""
         packed = [
             _TIME_ENTRY.pack(entry.timestamp_ms, _relative(entry.offset, base_offset)) for entry in entries
         ]
@@ -135,26 +137,26 @@ class TimeIndex:
 
     @property
     def last(self) -> TimestampOffset:
-        """The last entry, (-1, base offset) when there is none: the largest timestamp so far."""
+        """Return the last entry, which has the largest timestamp; (-1, base offset) if there is none."""
         return self[-1] if len(self) else TimestampOffset(-1, self.base_offset)
 
     def lookup(self, timestamp_ms: int) -> TimestampOffset:
-        """The last entry at or before `timestamp_ms`; (-1, base offset) when there is none."""
+        """Return the last entry at or before `timestamp_ms`; (-1, base offset) if there is none."""
         slot = bisect_right(range(len(self)), timestamp_ms, key=lambda n: self[n].timestamp_ms) - 1
         return TimestampOffset(-1, self.base_offset) if slot < 0 else self[slot]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionIndex:
-    """`.txnindex`: the aborted transactions whose markers are in the segment, in marker order."""
+    """A `.txnindex` file: the aborted transactions whose markers are in the segment, in marker order."""
 
     entries: tuple[AbortedTxn, ...] = ()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Raises CorruptInputError for a cut entry, offsets out of order, or a later version by name.
+        """Decode a file; raise CorruptInputError for a cut entry, descending offsets or an unknown version.
 
-        Kafka ignores a cut entry; read_committed would then return an aborted transaction's records.
+        Kafka ignores a cut entry; with read_committed it would return the records of an aborted transaction.
         """
         what = "transaction index"
         if len(data) % _ABORTED.size:
@@ -173,13 +175,13 @@ class TransactionIndex:
         return cls(tuple(entries))
 
     def encode(self) -> bytes:
-        """The file's bytes."""
+        """Return the bytes of the file."""
         return b"".join(_ABORTED.pack(0, *entry) for entry in self.entries)
 
     def collect(self, fetch_offset: int, upper_bound_offset: int) -> tuple[list[AbortedTxn], bool]:
-        """Aborted transactions overlapping [fetch_offset, upper_bound_offset).
+        """Return the aborted transactions that overlap [fetch_offset, upper_bound_offset).
 
-        The second value says whether that is all: False means later segments may have more
+        The second value is False if later segments may have more of them
         (TransactionIndex.collectAbortedTxns).
         """
         found = []
@@ -194,10 +196,10 @@ class TransactionIndex:
 def build_indexes(
     heads: Iterable[BatchHead], base_offset: int, *, interval_bytes: int = INDEX_INTERVAL_BYTES
 ) -> tuple[OffsetIndex, TimeIndex]:
-    """Offset and time index of a segment from its batch heads, as a broker's recovery builds them.
+    """Build the offset and time index of a segment from its batch heads, as LogSegment.recover does.
 
-    Source: LogSegment.recover: an entry for the first batch after every `interval_bytes`, and the largest
-    timestamp at the end.
+    The offset index has an entry for the first batch after every `interval_bytes`; the time index ends with
+    the largest timestamp.
     """
     offsets: list[OffsetPosition] = []
     times: list[TimestampOffset] = []
@@ -220,7 +222,7 @@ def _append_time(times: list[TimestampOffset], largest: TimestampOffset) -> None
 
 
 def _used(data: bytes, entry_size: int, what: str) -> bytes:
-    """The entries without the zeros allocated ahead."""
+    """Return the entries without the preallocated zeros."""
     if len(data) % entry_size:
         raise _wrong_size(what, len(data), entry_size)
     used = len(data.rstrip(b"\x00"))

@@ -1,7 +1,7 @@
-"""Producer snapshots, `<offset>.snapshot`: what a partition knows of its producers below that offset.
+"""The codec of producer snapshots: `<offset>.snapshot` holds the producers' state before that offset.
 
-Layout: version int16 = 1, CRC-32C of what follows it, count int32, entries of 46 bytes.
-Source: ProducerStateManager.readSnapshot/writeSnapshot; ProducerSnapshot.json.
+Layout: version int16 = 1, CRC-32C of all bytes after it, count int32, entries of 46 bytes. Source:
+ProducerStateManager.readSnapshot/writeSnapshot; ProducerSnapshot.json.
 """
 
 import struct
@@ -19,10 +19,10 @@ _CRC_FROM = 6
 
 
 class ProducerEntry(NamedTuple):
-    """One producer's last batch and open transaction; -1 stands for "none" in every field but the id.
+    """The last batch and the open transaction of one producer; -1 is "none" in all fields but the id.
 
-    `offset_delta` is last minus first offset of the last batch, `coordinator_epoch` that of the last
-    transaction marker, `current_txn_first_offset` where the open transaction began.
+    `offset_delta` is the last minus the first offset of the last batch, `coordinator_epoch` the epoch of the
+    last transaction marker, `current_txn_first_offset` the first offset of the open transaction.
     """
 
     producer_id: int
@@ -36,7 +36,7 @@ class ProducerEntry(NamedTuple):
 
 
 def decode_producer_snapshot(data: bytes) -> tuple[ProducerEntry, ...]:
-    """The entries in file order; CorruptInputError when size, version or CRC are wrong."""
+    """Return the entries in file order; raise CorruptInputError for a wrong size, version or CRC."""
     if len(data) < _HEAD.size:
         raise CorruptInputError(
             _WHAT, expected=f"{_HEAD.size} bytes", found=f"{len(data)} bytes", at=len(data)

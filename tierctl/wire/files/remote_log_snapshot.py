@@ -1,8 +1,8 @@
-"""Kafka's `remote_log_snapshot`, written to a user partition's folder by Kafka 3.1 to 3.7.
+"""The codec of Kafka's `remote_log_snapshot`, which Kafka 3.1 to 3.7 write to a user partition's folder.
 
 Layout (RemoteLogMetadataSnapshotFile): int16 version 0, int32 metadata partition, int64 metadata offset,
-int32 count, then for each entry int32 length and a framed record of apiKey 3. A segment of several leader
-epochs is written once for each of them. An empty file is normal: nothing was known yet.
+int32 count, then per entry an int32 length and a framed record of apiKey 3. A segment with several leader
+epochs has one entry per epoch. An empty file is normal: it is written before the first event.
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,10 @@ _LENGTH = Packer(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotEntry:
-    """One entry: `position` is the byte of the record behind its length; `error` when it can't be read."""
+    """One entry; `position` is the byte of the record after its length.
+
+    If the record cannot be read, `segment` is None and `error` is set.
+    """
 
     position: int
     raw: bytes
@@ -33,9 +36,9 @@ class SnapshotEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogSnapshot:
-    """A snapshot as far as it can be read; `torn` says why entries are missing at its end.
+    """The readable part of a snapshot; `torn` is the error because of which entries are missing at the end.
 
-    `metadata_offset` is the last offset of `metadata_partition` that went into it.
+    `metadata_offset` is the last offset of `metadata_partition` that the snapshot contains.
     """
 
     metadata_partition: int
@@ -45,21 +48,21 @@ class RemoteLogSnapshot:
 
     @property
     def segments(self) -> tuple[RemoteLogSegmentMetadataSnapshot, ...]:
-        """The segments that could be read, as often as they are written."""
+        """Return the segments of all readable entries, repeated ones included."""
         return tuple(entry.segment for entry in self.entries if entry.segment is not None)
 
     @property
     def damaged(self) -> tuple[CorruptInputError, ...]:
-        """What is wrong with the file: bad entries and the torn tail."""
+        """Return the errors of bad entries and of the torn end."""
         errors = [entry.error for entry in self.entries if entry.error is not None]
         return (*errors, self.torn) if self.torn else tuple(errors)
 
 
 def read(data: bytes) -> RemoteLogSnapshot | None:
-    """The snapshot, or None for an empty file.
+    """Decode a snapshot; return None for an empty file.
 
-    A bad entry is kept with its error and reading goes on behind it. Raises CorruptInputError for a header
-    that can't be read, UnsupportedFormatError for an unknown version.
+    A bad entry is kept with its error, and the entries after it are read. Raise CorruptInputError for a
+    header that cannot be read, UnsupportedFormatError for an unknown version.
     """
     data = bytes(data)
     if not data:
@@ -120,7 +123,7 @@ def _decode(raw: bytes) -> RemoteLogSegmentMetadataSnapshot:
 def write(
     metadata_partition: int, metadata_offset: int, segments: Iterable[RemoteLogSegmentMetadataSnapshot]
 ) -> bytes:
-    """A whole file, with one entry for each of `segments` as given."""
+    """Return the bytes of a file with one entry for each of `segments`."""
     values = [encode(segment, Dialect.KAFKA) for segment in segments]
     head = _HEADER.pack(VERSION, metadata_partition, metadata_offset, len(values))
     return head + b"".join(_LENGTH.pack(len(value)) + value for value in values)
@@ -129,7 +132,7 @@ def write(
 def distinct_segments(
     segments: Iterable[RemoteLogSegmentMetadataSnapshot],
 ) -> tuple[RemoteLogSegmentMetadataSnapshot, ...]:
-    """Each segment once, in order of first appearance; of entries that differ the last counts."""
+    """Return each segment once, in order of first appearance; of entries that differ, the last counts."""
     by_id: dict[Uuid, RemoteLogSegmentMetadataSnapshot] = {}
     for segment in segments:
         by_id[segment.segment_id] = segment

@@ -1,8 +1,9 @@
-"""`.remoteindex` files of KIP-405's early design: where the remote segments of a partition begin.
+"""`.remoteindex` files of KIP-405's early design: the start offsets of a partition's remote segments.
 
-A file is named by the start offset of its first segment and holds, for each segment, its start offset
-relative to that as 4 bytes, big-endian, as in an offset index. A file is rolled when it is full or old, or
-when an offset no longer fits. All of it can be rebuilt from a listing of the remote segments.
+A file is named after the start offset of its first segment. It holds, per segment, the start offset relative
+to that of the first as 4 bytes, big-endian, as in an offset index. A new file begins when the file is full or
+old, or when an offset does not fit. All files can be rebuilt from a listing of the remote segments.
+
 Source: KIP-405's first revision, "RemoteLogSegmentIndex".
 """
 
@@ -28,7 +29,7 @@ _OFFSET_MAX = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollPolicy:
-    """When a new file begins: after so many entries, or so long after the file's first (None: never)."""
+    """When a new file begins: after so many entries, or so long after the file was created (None: never)."""
 
     max_entries: int = 1 << 16
     max_age_ms: int | None = None
@@ -36,9 +37,9 @@ class RollPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteIndexFile:
-    """One file: its base, the segments' start offsets (the first is the base), and when it was begun.
+    """One file: its base offset, the segments' start offsets (the first is the base), and its creation time.
 
-    The time is not in the file; who reads it knows (None: unknown, never too old).
+    The file does not contain the time; the caller supplies it (None if unknown: the file is never too old).
     """
 
     base_offset: int
@@ -47,18 +48,18 @@ class RemoteIndexFile:
 
     @property
     def name(self) -> str:
-        """The file's name, with as many digits as the design shows."""
+        """Return the name of the file, with the number of digits in the KIP's example."""
         return f"{self.base_offset:0{_NAME_DIGITS}d}{SUFFIX}"
 
     def encode(self) -> bytes:
-        """The file's bytes."""
+        """Return the bytes of the file."""
         return b"".join(_ENTRY.pack(start - self.base_offset) for start in self.start_offsets)
 
     @classmethod
     def decode(cls, name: str, data: bytes, *, created_ms: int | None = None) -> Self:
-        """From a file's name and bytes; zeros at the end, allocated ahead, are no entries.
+        """Decode a file from its name and bytes; preallocated zeros at the end are not entries.
 
-        Raises CorruptInputError for another name, a cut entry, or offsets that don't rise.
+        Raise CorruptInputError for another name, a cut entry, or offsets that do not ascend.
         """
         base = parse_name(name)
         if base is None:
@@ -75,7 +76,7 @@ class RemoteIndexFile:
         return cls(base_offset=base, start_offsets=_starts(base, data, name), created_ms=created_ms)
 
     def takes(self, start_offset: int, *, policy: RollPolicy, now_ms: int | None) -> bool:
-        """Whether the next segment's entry still belongs in this file."""
+        """Return whether the entry of the next segment belongs to this file."""
         age_ms = 0 if now_ms is None or self.created_ms is None else now_ms - self.created_ms
         if policy.max_age_ms is not None and age_ms >= policy.max_age_ms:
             return False
@@ -87,13 +88,13 @@ def _fits(base_offset: int, entries: int, start_offset: int, policy: RollPolicy)
 
 
 def parse_name(name: str) -> int | None:
-    """The base offset a file's name says; None when it is no remote index."""
+    """Return the base offset in a file's name; None if it is not the name of a remote index."""
     match = _NAME.match(name)
     return int(match["base"]) if match and int(match["base"]) <= _OFFSET_MAX else None
 
 
 def _starts(base: int, data: bytes, name: str) -> tuple[int, ...]:
-    """The entries up to the zeros allocated ahead; the first one is 0, so a file has at least that."""
+    """Return the start offsets up to the preallocated zeros; the first entry is always 0."""
     used = max(-(-len(data.rstrip(b"\x00")) // _ENTRY.size), 1 if data else 0)
     relative = [value for (value,) in _ENTRY.iter_unpack(data[: used * _ENTRY.size])]
     for number, (before, after) in enumerate(pairwise([-1, *relative])):
@@ -116,7 +117,7 @@ class RemoteIndex:
 
     @classmethod
     def of(cls, files: Iterable[RemoteIndexFile]) -> Self:
-        """From files in any order, empty ones left out; CorruptInputError when they overlap."""
+        """Return the index of `files`, without empty ones; raise CorruptInputError if they overlap."""
         ordered = sorted((f for f in files if f.start_offsets), key=lambda f: f.base_offset)
         for before, after in pairwise(ordered):
             if before.start_offsets[-1] >= after.base_offset:
@@ -130,7 +131,7 @@ class RemoteIndex:
 
     @classmethod
     def build(cls, start_offsets: Iterable[int], *, policy: RollPolicy | None = None) -> Self:
-        """Rebuilt from a listing of the remote segments' start offsets, in any order, repeats allowed."""
+        """Build the index from the start offsets of all remote segments, in any order, repeats allowed."""
         policy = policy or RollPolicy()
         runs: list[list[int]] = []
         for start in sorted(set(start_offsets)):
@@ -140,9 +141,9 @@ class RemoteIndex:
         return cls(tuple(RemoteIndexFile(base_offset=run[0], start_offsets=tuple(run)) for run in runs))
 
     def append(self, start_offset: int, *, policy: RollPolicy, now_ms: int | None) -> Self:
-        """With one more segment: only the last file changes, or a new one begins.
+        """Return the index with one more segment: the last file grows, or a new file begins.
 
-        ValueError when the segment doesn't begin after all others.
+        Raise ValueError if the segment does not begin after all others.
         """
         last = self.files[-1] if self.files else None
         if last is not None and start_offset <= last.start_offsets[-1]:
@@ -158,9 +159,9 @@ class RemoteIndex:
         return type(self)((*self.files, fresh))
 
     def lookup(self, offset: int) -> int | None:
-        """Start offset of the segment that holds `offset`, if any does: the last that begins at or before it.
+        """Return the start offset of the last segment that begins at or before `offset`.
 
-        None when all begin later. Two binary searches, over the files and within one.
+        Return None if all segments begin later. Two binary searches, over the files and within one file.
         """
         file = _floor(self.files, offset)
         if file is None:

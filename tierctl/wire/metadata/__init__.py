@@ -1,6 +1,7 @@
-"""Records of `__remote_log_metadata`: the schema as data, the scalar codec, the columnar codec, and text.
+"""The codecs of `__remote_log_metadata` records: the schema as data, the scalar codec, the columnar codec.
 
-`decode` and `encode` take one value, `decode_column` and `encode_column` a whole Arrow column.
+Other packages use `decode` and `encode` for one value, `decode_column` and `encode_column` for an Arrow
+column.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ __all__ = ["decode", "decode_column", "encode", "encode_column"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import the columnar codec when it is first used: it needs pyarrow and numpy."""
+    """Import the columnar codec at its first use, because it needs pyarrow and numpy."""
     if name == "decode_column":
         from tierctl.wire.metadata.decode_columns import decode_column
 

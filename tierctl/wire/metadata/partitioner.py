@@ -1,4 +1,4 @@
-"""Which metadata partition holds a user partition's events (RemoteLogMetadataTopicPartitioner)."""
+"""The metadata partition of a user partition's events (RemoteLogMetadataTopicPartitioner)."""
 
 from tierctl.model.ids import Uuid
 
@@ -8,7 +8,7 @@ _MURMUR2_M = 0x5BD1E995
 
 
 def metadata_partition(topic_id: Uuid, partition: int, metadata_partitions: int) -> int:
-    """The metadata partition, 0 to `metadata_partitions` - 1; the topic's name plays no part."""
+    """Return the metadata partition, 0 to `metadata_partitions` - 1; the topic's name is not hashed."""
     raw = topic_id.bytes
     msb, lsb = int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big")
     hashed = 1
@@ -18,7 +18,7 @@ def metadata_partition(topic_id: Uuid, partition: int, metadata_partitions: int)
 
 
 def _murmur2_of_word(word: int) -> int:
-    """Kafka's murmur2 (Utils.murmur2) of the four big-endian bytes of `word`."""
+    """Return Kafka's murmur2 (Utils.murmur2) of the four big-endian bytes of `word`."""
     # The bytes are written big-endian and mixed little-endian.
     k = int.from_bytes(word.to_bytes(4, "big"), "little")
     k = (k * _MURMUR2_M) & _MASK_32

@@ -11,7 +11,7 @@ Values = dict[str, Any]
 
 
 class Tags:
-    """The tagged fields at the end of a flexible struct; `place` is "" for the record itself."""
+    """The step for the tagged fields at the end of a flexible struct; `place` is the path of the struct."""
 
     def __init__(self, flags: tuple[Flag, ...], place: str) -> None:
         self._flags = flags
@@ -25,7 +25,7 @@ class Tags:
 
 
 def read_tags(buf: bytes, pos: int, flags: tuple[Flag, ...], place: str, values: Values) -> int:
-    """Reads a section of tagged fields into `values`; returns the next position."""
+    """Read a section of tagged fields into `values`; return the next position."""
     for flag in flags:
         values[flag.name] = False
     if pos < len(buf) and buf[pos] == 0:
@@ -38,7 +38,7 @@ def read_tags(buf: bytes, pos: int, flags: tuple[Flag, ...], place: str, values:
         flag_here = next((f for f in flags if f.tag == tag), None)
         if flag_here is not None:
             values[flag_here.name] = _flag_value(flag_here, raw, at)
-        # A default that was written out all the same is kept too, so that it is written out again.
+        # A default value that was written explicitly is kept too, so that it is written again.
         if flag_here is None or raw != b"\x01":
             kept.append((tag, raw))
         previous, at = tag, end
@@ -70,7 +70,7 @@ def _keep(values: Values, place: str, tags: tuple[tuple[int, bytes], ...]) -> No
 
 
 def write_tags(flags: tuple[Flag, ...], place: str, values: Mapping[str, Any], out: bytearray) -> None:
-    """Appends the section of tagged fields: flags that are set, and what was kept when reading."""
+    """Append the section of tagged fields: flags that are set, and unknown tags kept by `read_tags`."""
     kept = dict(dict(values["nested_tags"]).get(place, ()) if place else values["unknown_tags"])
     for flag in flags:
         value = values[flag.name]

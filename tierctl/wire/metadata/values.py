@@ -1,13 +1,14 @@
-"""Values of `__remote_log_metadata` records: bytes to events and back, in both dialects.
+"""The scalar codec of `__remote_log_metadata` values, in both dialects.
 
 kafka (RemoteLogMetadataSerde): uvarint frame version 1, uvarint apiKey, uvarint record version 0, flexible
-record. kip405 (the KIP's text): uvarint type, uvarint version 0, record without tags. Nothing in a value
-says which it is, so the dialect is the one whose parse uses the value up exactly; kafka when both do.
+record. kip405 (the KIP's text): uvarint type, uvarint version 0, record without tags. A value does not name
+its dialect: it is the dialect whose decoder consumes the whole value, and kafka if both do.
 
-Every value that decodes encodes to the same bytes. To hold that, four forms that Kafka's reader takes and
-its writer never makes are refused: over-long varints, tags out of order or twice, a transaction flag of
-another size than one byte, a topic name that is not UTF-8. Kafka's own checks hold too: a start offset below
-0, an end before the start, no epochs and unknown states are refused, as no broker can use such a record.
+Every value that decodes encodes to the same bytes. Therefore four forms are refused that Kafka's reader
+accepts and its writer never creates: varints that are longer than necessary, tags that repeat or do not
+ascend, a transaction flag that is not one byte, a topic name that is not UTF-8. Kafka's own checks apply too:
+a start offset below 0, an end offset before the start, no epochs and unknown states are refused, because no
+broker can use such a record.
 """
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
@@ -30,16 +31,16 @@ _BY_EVENT = {
 
 
 def decode(value: bytes, dialect: str | None = None) -> MetadataEvent:
-    """The event a record's value says; the dialect is found out when it is not given.
+    """Decode the value of a record to its event; detect the dialect if it is not given.
 
-    Raises CorruptInputError with the byte, what was expected and what was found; for an unknown frame
-    version, apiKey or record version it is an UnsupportedFormatError that names it.
+    Raise CorruptInputError with the byte, the expected and the found value; for an unknown frame version,
+    apiKey or record version, raise UnsupportedFormatError.
     """
     return decode_traced(bytes(value), None if dialect is None else _dialect(dialect), None)
 
 
 def encode(event: MetadataEvent, dialect: str = Dialect.KAFKA) -> bytes:
-    """The event as a record's value; UsageError when the dialect has no place for it."""
+    """Encode an event to the value of a record; raise UsageError if the dialect cannot hold the event."""
     return encode_traced(event, _dialect(dialect), None)
 
 
@@ -51,7 +52,7 @@ def _dialect(name: str) -> Dialect:
 
 
 def decode_traced(value: bytes, dialect: Dialect | None, trace: Trace | None) -> MetadataEvent:
-    """As `decode`; `trace` receives where each field lies."""
+    """Decode as `decode` does, and add the position of each field to `trace`."""
     if dialect is not None:
         return _decode_as(value, dialect, trace)
     try:
@@ -72,10 +73,10 @@ def decode_traced(value: bytes, dialect: Dialect | None, trace: Trace | None) ->
 def _more_plausible(
     value: bytes, as_kafka: CorruptInputError, as_kip405: CorruptInputError
 ) -> CorruptInputError:
-    """The error to tell, with the other dialect's as a hint.
+    """Return the error of the likelier dialect, with the other dialect's error as the hint.
 
-    It is the KIP's for type 0, which as a frame version was never written to this topic, and when that
-    parse found a legal name and got further.
+    kip405 is likelier for type 0, which was never written to this topic as a frame version, and if its
+    decoder found a legal topic name and got further.
     """
     length = int.from_bytes(value[2:4], "big")
     name = value[4 : 4 + length]
@@ -95,7 +96,7 @@ def _decode_as(value: bytes, dialect: Dialect, trace: Trace | None) -> MetadataE
 
 
 def read_frame(value: bytes, dialect: Dialect) -> tuple[RecordCodec, int]:
-    """The codec of a value's record and where its body begins."""
+    """Return the codec of a value's record, and the position of the record's body."""
     at = 0
     if dialect is Dialect.KAFKA:
         frame, at = read_uvarint(value, 0, "frame version")
@@ -123,10 +124,11 @@ def read_frame(value: bytes, dialect: Dialect) -> tuple[RecordCodec, int]:
 
 
 def cut_segment_marks(value: bytes) -> tuple[int, ...]:
-    """Positions of bytes that are all 0 in a kafka segment record cut where it has a kip405 update's length.
+    """Return the positions of bytes that are all 0 in a cut segment record that reads as a kip405 update.
 
-    Cut within its end offset, such a record reads as an update of a topic whose name is one byte longer, with
-    everything up to the segment id moved by that byte. () when the value can't be one.
+    If a kafka segment record is cut within its end offset, it reads as an update of a topic whose name is one
+    byte longer, and all fields up to the segment id are shifted by that byte. Return () if the value cannot
+    be such a record.
     """
     if not value.startswith(b"\x01\x00\x00"):
         return ()
@@ -143,11 +145,11 @@ def cut_segment_marks(value: bytes) -> tuple[int, ...]:
 
 
 def _is_cut_segment(value: bytes) -> bool:
-    """Whether a kip405 update is rather a kafka segment record that was cut.
+    """Return whether a value that reads as a kip405 update is a kafka segment record that was cut.
 
-    Its partition would be below 2^24 and it would have no tags; what is left of its end offset would begin
-    as its start offset does, or one higher. In an update these are bytes of a random id, of the partition, of
-    the leader epoch and of the time: they agree by chance once in billions.
+    Such a record has a partition below 2^24 and no tags, and the rest of its end offset begins like its start
+    offset or one higher. In an update, these are bytes of a random id, of the partition, of the leader epoch
+    and of the time: they agree by chance once in billions.
     """
     marks = cut_segment_marks(value)
     if not marks or any(value[mark] for mark in marks):
@@ -160,7 +162,7 @@ def _is_cut_segment(value: bytes) -> bool:
 
 
 def codec_of(event: MetadataEvent, dialect: Dialect) -> RecordCodec:
-    """The codec that writes an event; UsageError when the dialect has no place for it."""
+    """Return the codec that encodes an event; raise UsageError if the dialect cannot hold the event."""
     codec = _BY_EVENT.get((dialect, type(event)))
     if codec is None or dialect_of(event) is not dialect:
         raise UsageError(f"a {event.type} of dialect {dialect_of(event)} can't be written as {dialect}")
@@ -168,7 +170,7 @@ def codec_of(event: MetadataEvent, dialect: Dialect) -> RecordCodec:
 
 
 def encode_traced(event: MetadataEvent, dialect: Dialect, trace: Trace | None) -> bytes:
-    """As `encode`; `trace` receives where each field lies."""
+    """Encode as `encode` does, and add the position of each field to `trace`."""
     codec = codec_of(event, dialect)
     frame = write_uvarint(FRAME_VERSION) if dialect is Dialect.KAFKA else b""
     head = frame + write_uvarint(codec.schema.api_key) + write_uvarint(RECORD_VERSION)
