@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.model import MetadataEvent
+from tierctl.state import snapshot
 from tierctl.state.fold import fold
 from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
