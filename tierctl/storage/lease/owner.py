@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 _PROC = Path("/proc")
 _START_TIME_FIELD = 19
@@ -28,7 +28,7 @@ class Owner:
     run: str
 
     @classmethod
-    def of_this_run(cls) -> "Owner":
+    def of_this_run(cls) -> Self:
         """Return a new run of this process."""
         pid = os.getpid()
         return cls(

@@ -21,16 +21,6 @@ from tierctl.storage.stores.base import CompleteRange, Source, StoreAddress, chu
 READ_BYTES = 1 << 18
 
 
-def open_store(address: StoreAddress) -> "ArrowStore":
-    """Open the store at `address`. Raise UsageError if this build of pyarrow does not support its scheme."""
-    uri = f"{address.scheme}://{address.authority}/{address.folder}"
-    try:
-        filesystem, path = pafs.FileSystem.from_uri(uri)
-    except (pa.ArrowException, OSError) as e:
-        raise UsageError(f"pyarrow does not open {uri}: {e}", hint="is the URI right?") from e
-    return ArrowStore(filesystem, path.rstrip("/") + "/" if path else "")
-
-
 @contextmanager
 def _translated(doing: str, error: type[RemoteStorageError] = RemoteStorageError) -> Iterator[None]:
     """Raise pyarrow's errors as `error`, or as RemoteResourceNotFound for a missing object."""
@@ -152,3 +142,13 @@ class _Range(CompleteRange):
         if not self.closed:
             self._file.close()
         super().close()
+
+
+def open_store(address: StoreAddress) -> ArrowStore:
+    """Open the store at `address`. Raise UsageError if this build of pyarrow does not support its scheme."""
+    uri = f"{address.scheme}://{address.authority}/{address.folder}"
+    try:
+        filesystem, path = pafs.FileSystem.from_uri(uri)
+    except (pa.ArrowException, OSError) as e:
+        raise UsageError(f"pyarrow does not open {uri}: {e}", hint="is the URI right?") from e
+    return ArrowStore(filesystem, path.rstrip("/") + "/" if path else "")

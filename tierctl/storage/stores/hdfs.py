@@ -24,11 +24,6 @@ READ_BYTES = 1 << 20
 WRITERS = 6
 
 
-def open_store(address: StoreAddress) -> "HdfsStore":
-    """Open the store in a folder of HDFS."""
-    return HdfsStore(hdfs_client(f"hdfs://{address.authority}"), f"/{address.folder}")
-
-
 def hdfs_client(url: str) -> Client:
     """Return a client of the namenode at hdfs://host:port, or of a name service in HADOOP_CONF_DIR."""
     with _translated(f"connecting to {url}"):
@@ -173,3 +168,8 @@ class _Range(CompleteRange):
     def take(self, size_bytes: int) -> bytes:
         with _translated(f"reading {self._name}"):
             return self._reader.read(size_bytes)
+
+
+def open_store(address: StoreAddress) -> HdfsStore:
+    """Open the store in a folder of HDFS."""
+    return HdfsStore(hdfs_client(f"hdfs://{address.authority}"), f"/{address.folder}")

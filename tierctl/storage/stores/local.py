@@ -34,11 +34,6 @@ _HINTS = {
 }
 
 
-def open_store(address: StoreAddress) -> "LocalStore":
-    """Open the store in a folder of the local disk."""
-    return LocalStore(Path("/", address.folder), base=address.required_folder, fs=address.files)
-
-
 @contextmanager
 def _translated(
     doing: str, error: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
@@ -261,3 +256,8 @@ class _Range(CompleteRange):
         if not self.closed:
             os.close(self._fd)
         super().close()
+
+
+def open_store(address: StoreAddress) -> LocalStore:
+    """Open the store in a folder of the local disk."""
+    return LocalStore(Path("/", address.folder), base=address.required_folder, fs=address.files)

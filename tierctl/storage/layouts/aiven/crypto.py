@@ -16,6 +16,33 @@ from tierctl.wire.aiven.manifest import Encryption
 IV_BYTES, TAG_BYTES = 12, 16
 
 
+class SegmentCipher:
+    """Decrypts the chunks and indexes of one segment; each is stored as IV, ciphertext, tag."""
+
+    def __init__(self, aes_key: bytes, aad: bytes) -> None:
+        if len(aes_key) not in AES.key_size:
+            raise CorruptInputError(
+                "AES key of a segment", expected="32 bytes", found=f"{len(aes_key)} bytes"
+            )
+        self._aes_key = aes_key
+        self._aad = aad
+
+    def decrypt(self, stored: bytes) -> bytes:
+        """Return the plain bytes of `stored`; raise CorruptInputError if its tag does not match."""
+        if len(stored) < IV_BYTES + TAG_BYTES:
+            raise CorruptInputError(
+                "encrypted chunk", expected=f"at least {IV_BYTES + TAG_BYTES} bytes", found=str(len(stored))
+            )
+        cipher = AES.new(self._aes_key, AES.MODE_GCM, nonce=stored[:IV_BYTES])
+        cipher.update(self._aad)
+        try:
+            return cipher.decrypt_and_verify(stored[IV_BYTES:-TAG_BYTES], stored[-TAG_BYTES:])
+        except ValueError:
+            raise CorruptInputError(
+                "encrypted chunk", expected="what its tag says", found="other bytes"
+            ) from None
+
+
 class Keyring:
     """RSA private keys by key id, each read from its PEM file when it is first needed.
 
@@ -26,7 +53,7 @@ class Keyring:
         self._files = dict(files)
         self._keys: dict[str, RSA.RsaKey] = {}
 
-    def cipher(self, encryption: Encryption) -> "SegmentCipher":
+    def cipher(self, encryption: Encryption) -> SegmentCipher:
         """Return the cipher that decrypts a segment's chunks and indexes.
 
         Raise UsageError if no private key is given for the segment, and AuthenticationError if the private
@@ -65,30 +92,3 @@ def _read_private_key(file: Path) -> RSA.RsaKey:
         # The library's message is left out: it might quote the file.
         raise UsageError(f"{file} is not an unencrypted RSA private key in PEM") from None
     return key
-
-
-class SegmentCipher:
-    """Decrypts the chunks and indexes of one segment; each is stored as IV, ciphertext, tag."""
-
-    def __init__(self, aes_key: bytes, aad: bytes) -> None:
-        if len(aes_key) not in AES.key_size:
-            raise CorruptInputError(
-                "AES key of a segment", expected="32 bytes", found=f"{len(aes_key)} bytes"
-            )
-        self._aes_key = aes_key
-        self._aad = aad
-
-    def decrypt(self, stored: bytes) -> bytes:
-        """Return the plain bytes of `stored`; raise CorruptInputError if its tag does not match."""
-        if len(stored) < IV_BYTES + TAG_BYTES:
-            raise CorruptInputError(
-                "encrypted chunk", expected=f"at least {IV_BYTES + TAG_BYTES} bytes", found=str(len(stored))
-            )
-        cipher = AES.new(self._aes_key, AES.MODE_GCM, nonce=stored[:IV_BYTES])
-        cipher.update(self._aad)
-        try:
-            return cipher.decrypt_and_verify(stored[IV_BYTES:-TAG_BYTES], stored[-TAG_BYTES:])
-        except ValueError:
-            raise CorruptInputError(
-                "encrypted chunk", expected="what its tag says", found="other bytes"
-            ) from None

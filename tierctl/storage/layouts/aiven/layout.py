@@ -9,11 +9,11 @@ import re
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from tierctl.errors import (
     CorruptInputError,
@@ -76,7 +76,7 @@ class AivenLayout:
         self._chunk_cache = ChunkCache()
         self.base = _legal_prefix(key_prefix)
 
-    def __reduce__(self) -> tuple[Callable[..., "AivenLayout"], tuple[AivenSettings, str, str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the constructor's arguments: another process reads keys and manifests itself."""
         return _layout, (self._settings, self.base, self._root)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from tierctl.errors import UsageError
 from tierctl.model.settings import plugin
@@ -28,7 +29,7 @@ class AivenSettings:
     private_keys: Mapping[str, Path] = field(default_factory=dict)
 
     @classmethod
-    def from_settings(cls, broker: Mapping[str, str]) -> "AivenSettings":
+    def from_settings(cls, broker: Mapping[str, str]) -> Self:
         """Return the plugin's settings in a broker's settings.
 
         Raise UsageError for invalid values, and UnsupportedFormatError for segment.format=iceberg.

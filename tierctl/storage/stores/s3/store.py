@@ -49,9 +49,8 @@ GRACE_S = 60.0
 """A read below the minimum throughput after this time fails: a slow stream has no timeout of its own."""
 
 
-def open_store(address: StoreAddress) -> "S3Store":
-    """Open the store below a folder of a bucket."""
-    return S3Store(s3_client(address.endpoint), address.authority, address.folder)
+class _ConditionFailed(Exception):  # noqa: N818
+    """The condition of a write did not hold; raised and caught in this module only."""
 
 
 class S3Store:
@@ -246,7 +245,7 @@ class S3Store:
         key: str,
         source: Source,
         write: Callable[[str, Source, dict[str, str]], None],
-        failed: "_ConditionFailed",
+        failed: _ConditionFailed,
     ) -> None:
         """Return if the present object has the bytes of `source`; otherwise replace it by `write`."""
         head = self._head(key)
@@ -300,10 +299,6 @@ class S3Store:
             verify_stream(self.name_of(key), stored, source)
 
 
-class _ConditionFailed(Exception):  # noqa: N818
-    """The condition of a write did not hold; raised and caught in this module only."""
-
-
 @contextmanager
 def _conditional() -> Iterator[None]:
     """Raise `_ConditionFailed` for status 412, and for status 409, which S3 returns for concurrent writes."""
@@ -345,3 +340,8 @@ class _Body(CompleteRange):
         if not self.closed:
             self._body.close()
         super().close()
+
+
+def open_store(address: StoreAddress) -> S3Store:
+    """Open the store below a folder of a bucket."""
+    return S3Store(s3_client(address.endpoint), address.authority, address.folder)
