@@ -45,16 +45,15 @@ def beginnings(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPath
 
 def mark(manager: Any) -> None:
     partition = next(iter(manager.refresh())).topic_id_partition
-    manager.put_remote_partition_delete_metadata(
-        RemotePartitionDeleteMetadata(
-            topic=partition.topic,
-            topic_id=partition.topic_id,
-            partition=partition.partition,
-            broker_id=-1,
-            event_timestamp_ms=1,
-            state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
-        )
+    marked = RemotePartitionDeleteMetadata(
+        topic=partition.topic,
+        topic_id=partition.topic_id,
+        partition=partition.partition,
+        broker_id=-1,
+        event_timestamp_ms=1,
+        state=RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
     )
+    manager.publish([marked])
 
 
 @pytest.fixture(scope="module")

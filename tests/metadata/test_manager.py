@@ -15,6 +15,7 @@ from tierctl.model import (
     RemotePartitionDeleteState,
     TopicIdPartition,
 )
+from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -30,20 +31,27 @@ def manager_on(folder: Path, *, partitions: int = 5) -> TopicBasedRemoteLogMetad
     return TopicBasedRemoteLogMetadataManager(topic_in(folder, writable=True, partition_count=partitions))
 
 
+def cache_of(manager: RemoteLogMetadataManager) -> RemoteLogMetadataCache:
+    part = manager.state.partition(TIP)
+    assert part is not None
+    return part.cache
+
+
 def test_publishing_is_visible_when_it_returns_and_to_the_next_run(tmp_path: Path) -> None:
     manager: RemoteLogMetadataManager = manager_on(tmp_path)
     manager.publish([started(0)])
     assert [s.state for s in manager.list_remote_log_segments(TIP)] == [S.COPY_SEGMENT_STARTED]
-    assert manager.highest_offset_for_epoch(TIP, 0) in {None, -1}
+    assert cache_of(manager).highest_offset_for_epoch(0) in {None, -1}
     manager.publish([update(0)])
     manager.publish([started(1), update(1), started(2)])
-    found = manager.remote_log_segment_metadata(TIP, 0, 150)
+    cache = cache_of(manager)
+    found = cache.remote_log_segment_metadata(0, 150)
     assert found is not None
     assert (found.segment_id, found.state) == (segment_id(1), FINISHED)
-    assert manager.remote_log_segment_metadata(TIP, 0, 250) is None
-    assert manager.highest_offset_for_epoch(TIP, 0) == 199
-    assert [s.start_offset for s in manager.list_remote_log_segments(TIP, 0)] == [0, 100, 200]
-    sizes = [s.segment_size_in_bytes for s in manager.list_remote_log_segments(TIP, 0)]
+    assert cache.remote_log_segment_metadata(0, 250) is None
+    assert cache.highest_offset_for_epoch(0) == 199
+    assert [s.start_offset for s in cache.list_remote_log_segments(0)] == [0, 100, 200]
+    sizes = [s.segment_size_in_bytes for s in cache.list_remote_log_segments(0)]
     assert sizes == [1000, 1001, 1002]
     manager.refresh()
     manager.close()
@@ -60,8 +68,7 @@ def test_publishing_is_visible_when_it_returns_and_to_the_next_run(tmp_path: Pat
 
 def test_an_unknown_partition_has_nothing(tmp_path: Path) -> None:
     manager = manager_on(tmp_path)
-    assert manager.remote_log_segment_metadata(TIP, 0, 0) is None
-    assert manager.highest_offset_for_epoch(TIP, 0) is None
+    assert manager.state.partition(TIP) is None
     assert list(manager.list_remote_log_segments(TIP)) == []
     manager.publish([])
     manager.close()

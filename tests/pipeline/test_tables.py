@@ -115,10 +115,13 @@ def test_sizes_and_offsets_are_what_a_broker_would_say(
         assert len(state.partitions) == len(expected[name]["partitions"])
         for row in expected[name]["partitions"]:
             whose = TopicIdPartition(Uuid(row["topic_id"]), row["topic"], row["partition"])
-            epochs = state.partitions[whose.key].cache.leader_epochs()
-            by_epoch = {epoch: manager.list_remote_log_segments(whose, epoch) for epoch in epochs}
-            sizes = {e: sum(s.segment_size_in_bytes for s in found) for e, found in by_epoch.items()}
-            highest = {epoch: manager.highest_offset_for_epoch(whose, epoch) for epoch in epochs}
+            cache = state.partitions[whose.key].cache
+            epochs = cache.leader_epochs()
+            sizes = {
+                epoch: sum(s.segment_size_in_bytes for s in cache.list_remote_log_segments(epoch))
+                for epoch in epochs
+            }
+            highest = {epoch: cache.highest_offset_for_epoch(epoch) for epoch in epochs}
             listed = list(manager.list_remote_log_segments(whose))
             copied = [s for s in listed if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
             assert dict(row["remote_log_size_bytes_by_epoch"]) == {e: n for e, n in sizes.items() if n}

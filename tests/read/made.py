@@ -73,20 +73,16 @@ def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> 
                 leader_epoch_index=write_leader_epoch_checkpoint([(0, 0)]),  # type: ignore[list-item]
             ),
         )
-        metadata.publish([found])
-        metadata.publish(
-            [
-                RemoteLogSegmentMetadataUpdate(
-                    topic=partition.topic,
-                    topic_id=partition.topic_id,
-                    partition=partition.partition,
-                    segment_id=segment_id,
-                    broker_id=1,
-                    event_timestamp_ms=2,
-                    state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-                )
-            ]
+        finished = RemoteLogSegmentMetadataUpdate(
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            segment_id=segment_id,
+            broker_id=1,
+            event_timestamp_ms=2,
+            state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
         )
+        metadata.publish([found, finished])
     metadata.close()
     return {"metadata": str(folder / "metadata"), "remote": str(folder / "remote")}
 

@@ -26,7 +26,7 @@ from tierctl.spark.session.settings import SparkSettings
 if TYPE_CHECKING:
     from tierctl.kafka.cluster import Cluster
     from tierctl.metadata.base import RemoteLogMetadataManager
-    from tierctl.metadata.parallel_fold import BulkFold
+    from tierctl.metadata.fold.parallel import FoldRunner
     from tierctl.metadata.topic import IfMissing, MetadataTopic
     from tierctl.spark.executors.transport import Executors
     from tierctl.spark.session.open import Session
@@ -141,7 +141,7 @@ class Context:
                 if_missing=self._if_missing(writable=writable, may_be_new=may_be_new),
                 on_torn=self.note,
                 on_note=report,
-                bulk=self._bulk_fold(),
+                fold_runner=self._bulk_fold(),
             )
         )
 
@@ -152,7 +152,7 @@ class Context:
             return IfMissing.CREATE
         return IfMissing.EMPTY if may_be_new else IfMissing.FAIL
 
-    def _bulk_fold(self) -> "BulkFold | None":
+    def _bulk_fold(self) -> "FoldRunner | None":
         """Return the fold on executors, None with --engine local."""
         if not self.is_on_spark:
             return None

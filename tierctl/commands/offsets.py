@@ -10,7 +10,7 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import broker_kept_out, exclusive, replace_durably
 from tierctl.metadata.cache_files.files import CacheFile, cache_files, read_cache
-from tierctl.metadata.committed_offsets import (
+from tierctl.metadata.offset_repair import (
     Finding,
     against_caches,
     against_log,

@@ -14,7 +14,7 @@ from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.locallog import list_partitions, read_log_dirs, read_properties, read_topic_configs
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
-from tierctl.metadata.parallel_fold import BulkFold
+from tierctl.metadata.fold.parallel import FoldRunner
 from tierctl.metadata.server_properties import cluster_client
 from tierctl.metadata.topic import IfMissing, MetadataTopic, open_topic, topic_location
 from tierctl.model import (
@@ -114,11 +114,11 @@ class Resources:
                 if_missing=IfMissing.CREATE if is_made else if_missing,
                 on_torn=self.progress.note,
                 on_note=lambda note: self.progress.say(f"state directory: {note}"),
-                bulk=self._bulk_fold(),
+                fold_runner=self._bulk_fold(),
             )
         )
 
-    def _bulk_fold(self) -> BulkFold | None:
+    def _bulk_fold(self) -> FoldRunner | None:
         """Return the fold on executors, which reads the topic first; None on the local engine."""
         if not self.is_on_spark:
             return None

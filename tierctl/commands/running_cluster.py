@@ -7,8 +7,8 @@ from functools import cached_property
 from tierctl.errors import AuthenticationError, MetadataError, SafetyRefusal, TierctlError
 from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.recent_writers import others, recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
-from tierctl.metadata.writers import others, recent_writers
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.model.cluster import BrokerFacts, ClusterLog, TopicFacts
 from tierctl.plan.fencing import TASK_INTERVALS, Fence, is_known, leaders_of

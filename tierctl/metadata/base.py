@@ -6,57 +6,42 @@ from typing import Protocol
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
-    RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
 from tierctl.state.tier import TierState
 
 
 class RemoteLogMetadataManager(Protocol):
-    """Strongly consistent metadata of remote segments.
+    """Strongly consistent metadata of remote segments; `open_metadata` returns one.
 
-    A method that publishes returns after its own event was read back into `state`.
-    Publishing raises RemoteResourceNotFound for an update of an unknown segment and MetadataError when
-    the transition is not allowed.
+    Every method raises what the metadata topic raises.
     """
 
     @property
     def state(self) -> TierState:
-        """What has been read so far; call `refresh` to read on."""
+        """Return the state after the last `refresh` or `publish`; `state.read` has the offsets read."""
         ...
 
     def refresh(self) -> TierState:
-        """Read every partition to the end offsets captured at the call."""
-        ...
-
-    def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
-        """Publish a partition's delete state."""
+        """Read every metadata partition up to the end offsets at the time of the call."""
         ...
 
     def publish(self, events: Sequence[MetadataEvent]) -> None:
-        """Publish a wave of events in order, with one acknowledgement for all of them."""
+        """Publish events in order with one acknowledgement for all; return once they are read into `state`.
+
+        Raises MetadataError if a transition is not allowed and RemoteResourceNotFound for an update of an
+        unknown segment; then none of the events is published.
+        """
         ...
 
-    def remote_log_segment_metadata(
-        self, partition: TopicIdPartition, epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """The readable segment that holds `offset` in leader epoch `epoch`."""
-        ...
-
-    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
-        """Highest offset copied in `epoch`, segments being deleted included."""
-        ...
-
-    def list_remote_log_segments(
-        self, partition: TopicIdPartition, epoch: int | None = None
-    ) -> Iterator[RemoteLogSegmentMetadata]:
-        """Segments not yet deleted: of one epoch by start offset, or all in no order."""
+    def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
+        """Yield the segments of `partition` that are not deleted, in no particular order."""
         ...
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
-        """The metadata partition that holds this user partition's events."""
+        """Return the number of the metadata partition that has the events of `partition`."""
         ...
 
     def close(self) -> None:
-        """Release the transport; what `--state-dir` keeps is already on disk."""
+        """Write the state directory and release the topic."""
         ...

@@ -1,23 +1,21 @@
-"""TopicBasedRemoteLogMetadataManager: what a broker knows of its tier, over any MetadataTopic."""
+"""The RemoteLogMetadataManager over any metadata topic, as brokers' TopicBasedRemoteLogMetadataManager."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from tierctl.errors import MetadataError
-from tierctl.metadata.parallel_fold import BulkFold, BulkReading, Span, spans_of
+from tierctl.metadata.fold.parallel import FoldRunner, ParallelFold, PartitionRange, partition_ranges
+from tierctl.metadata.fold.partitions import PartitionFold
 from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.metadata.topic.base import MetadataTopic
-from tierctl.metadata.topic_fold import TopicFold
 from tierctl.metadata.transitions import Transitions
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
-    RemotePartitionDeleteMetadata,
     TopicIdPartition,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.metadata import encode
@@ -25,61 +23,63 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 
 
 class TopicBasedRemoteLogMetadataManager:
-    """RemoteLogMetadataManager over `topic`; with `state_dir` it goes on from what an earlier run kept.
+    """Implement RemoteLogMetadataManager over `topic`; with `state_dir` continue from an earlier run's files.
 
-    A metadata partition whose history isn't complete, or isn't understood, is in `state.quarantined`.
-    One thread publishes. With `bulk` that does the first refresh's reading.
+    A metadata partition with missing or unreadable history goes to `state.quarantined`. `fold_runner` folds
+    the topic in the first `refresh`. Only one thread may call `publish`.
     """
 
     def __init__(
-        self, topic: MetadataTopic, *, state_dir: StateDirectory | None = None, bulk: BulkFold | None = None
+        self,
+        topic: MetadataTopic,
+        *,
+        state_dir: StateDirectory | None = None,
+        fold_runner: FoldRunner | None = None,
     ) -> None:
         self._topic = topic
         self._state_dir = state_dir
-        self._bulk = bulk
+        self._fold_runner = fold_runner
         self._state = TierState()
-        self._folding = TopicFold(self._state, topic.partition_count, state_dir)
+        self._fold = PartitionFold(self._state, topic.partition_count, state_dir)
         if state_dir is not None:
             state_dir.load(self._state, topic)
-            self._folding.quarantine_beginnings()
+            self._fold.quarantine_beginnings()
 
     @property
     def state(self) -> TierState:
-        """RemoteLogMetadataManager.state."""
+        """Implement `RemoteLogMetadataManager.state`."""
         return self._state
 
     def refresh(self) -> TierState:
-        """RemoteLogMetadataManager.refresh; what was read is kept in the state directory."""
-        spans = spans_of(self._topic.beginning_offsets(), self._topic.end_offsets())
-        if self._bulk is not None and not self._is_little(spans):
-            bulk, self._bulk = self._bulk, None
-            reading = BulkReading(topic=self._topic, state=self._state, bulk=bulk, keeper=self._state_dir)
-            reading.catch_up(spans)
+        """Implement `RemoteLogMetadataManager.refresh`; write the events read to the state directory."""
+        ranges = partition_ranges(self._topic.beginning_offsets(), self._topic.end_offsets())
+        if self._fold_runner is not None and not self._knows_most(ranges):
+            runner, self._fold_runner = self._fold_runner, None
+            ParallelFold(
+                topic=self._topic, state=self._state, runner=runner, state_dir=self._state_dir
+            ).catch_up(ranges)
         else:
-            self._catch_up(spans)
+            self._catch_up(ranges)
         if self._state_dir is not None:
             self._state_dir.commit(self._state)
         return self._state
 
-    def _is_little(self, spans: Iterable[Span]) -> bool:
-        """Whether telling somebody else what is known takes longer than reading what is new."""
+    def _knows_most(self, ranges: Iterable[PartitionRange]) -> bool:
+        """Return whether sending the known state to executors takes longer than reading the new events."""
         known = sum(len(part.cache) for part in self._state.partitions.values())
-        return sum(span.left(self._state) for span in spans) < known
+        return sum(each.unread(self._state) for each in ranges) < known
 
-    def _catch_up(self, spans: Iterable[Span]) -> None:
-        for span in spans:
-            self._folding.catch_up(self._topic, span.metadata_partition, span.begin, span.end)
-
-    def put_remote_partition_delete_metadata(self, metadata: RemotePartitionDeleteMetadata) -> None:
-        """RemoteLogMetadataManager.put_remote_partition_delete_metadata."""
-        self.publish([metadata])
+    def _catch_up(self, ranges: Iterable[PartitionRange]) -> None:
+        for each in ranges:
+            self._fold.catch_up(self._topic, each.metadata_partition, each.begin, each.end)
 
     def publish(self, events: Sequence[MetadataEvent]) -> None:
-        """RemoteLogMetadataManager.publish; every transition is checked before the first is published."""
+        """Implement `RemoteLogMetadataManager.publish`; check all transitions before sending any event."""
         records = [(self._partition_of(event), encode(event)) for event in events]
         begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
         written = {partition for partition, _ in records}
-        self._catch_up(span for span in spans_of(begins, ends) if span.metadata_partition in written)
+        ranges = partition_ranges(begins, ends)
+        self._catch_up(each for each in ranges if each.metadata_partition in written)
         transitions = Transitions(self._state)
         for event in events:
             transitions.check(event)
@@ -87,7 +87,7 @@ class TopicBasedRemoteLogMetadataManager:
             self._read_back(records, self._topic.append(records))
 
     def _read_back(self, records: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> None:
-        """Fold our own events as anybody would read them, and see that they are what was sent."""
+        """Read the published events back into the state; raise MetadataError unless they are those sent."""
         sent = {
             (partition, offset): value for (partition, value), offset in zip(records, offsets, strict=True)
         }
@@ -97,7 +97,7 @@ class TopicBasedRemoteLogMetadataManager:
                 for offset, value in _records_of(chunk):
                     if sent.get((partition, offset)) == value:
                         del sent[partition, offset]
-                self._folding.fold(chunk)
+                self._fold.fold(chunk)
         if sent:
             raise MetadataError(
                 f"published events were not read back from {sorted(sent)} (metadata partition, offset)",
@@ -109,35 +109,17 @@ class TopicBasedRemoteLogMetadataManager:
             raise MetadataError("a snapshot record is no event of the metadata topic")
         return self.metadata_partition(event.topic_id_partition)
 
-    def remote_log_segment_metadata(
-        self, partition: TopicIdPartition, epoch: int, offset: int
-    ) -> RemoteLogSegmentMetadata | None:
-        """RemoteLogMetadataManager.remote_log_segment_metadata."""
-        cache = self._cache(partition)
-        return None if cache is None else cache.remote_log_segment_metadata(epoch, offset)
-
-    def highest_offset_for_epoch(self, partition: TopicIdPartition, epoch: int) -> int | None:
-        """RemoteLogMetadataManager.highest_offset_for_epoch."""
-        cache = self._cache(partition)
-        return None if cache is None else cache.highest_offset_for_epoch(epoch)
-
-    def list_remote_log_segments(
-        self, partition: TopicIdPartition, epoch: int | None = None
-    ) -> Iterator[RemoteLogSegmentMetadata]:
-        """RemoteLogMetadataManager.list_remote_log_segments."""
-        cache = self._cache(partition)
-        return iter(()) if cache is None else cache.list_remote_log_segments(epoch)
+    def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
+        """Implement `RemoteLogMetadataManager.list_remote_log_segments`."""
+        known = self._state.partition(partition)
+        return iter(()) if known is None else known.cache.list_remote_log_segments()
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
-        """RemoteLogMetadataManager.metadata_partition."""
+        """Implement `RemoteLogMetadataManager.metadata_partition`."""
         return metadata_partition(partition.topic_id, partition.partition, self._topic.partition_count)
 
-    def _cache(self, partition: TopicIdPartition) -> RemoteLogMetadataCache | None:
-        known = self._state.partition(partition)
-        return None if known is None else known.cache
-
     def close(self) -> None:
-        """RemoteLogMetadataManager.close; what publishing read back is kept first."""
+        """Implement `RemoteLogMetadataManager.close`; write the published events to the state directory."""
         try:
             if self._state_dir is not None:
                 self._state_dir.commit(self._state)

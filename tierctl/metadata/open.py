@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.fold.parallel import FoldRunner
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.metadata.parallel_fold import BulkFold
 from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.metadata.topic import IfMissing, open_topic
 from tierctl.model.location import TopicLocation
@@ -20,13 +20,13 @@ def open_metadata(
     if_missing: IfMissing = IfMissing.FAIL,
     on_torn: Callable[[str], None] | None = None,
     on_note: Callable[[str], None] | None = None,
-    bulk: BulkFold | None = None,
+    fold_runner: FoldRunner | None = None,
 ) -> RemoteLogMetadataManager:
     """Open the manager over the metadata topic at `location`; `refresh` reads the topic.
 
     With `state_dir` the manager continues from the files of an earlier run; `on_note` receives a message for
-    each file that is damaged and whose metadata partition is read again. `bulk` reads the topic in the first
-    `refresh`. The other parameters and the errors are those of `open_topic`.
+    each file that is damaged and whose metadata partition is read again. `fold_runner` folds the topic in
+    the first `refresh`. The other parameters and the errors are those of `open_topic`.
     """
     with ExitStack() as opened:
         topic = open_topic(location, writable=writable, complete=True, if_missing=if_missing, on_torn=on_torn)
@@ -35,7 +35,7 @@ def open_metadata(
         if state_dir is not None:
             kept = StateDirectory(state_dir, writable=writable)
             opened.callback(kept.close)
-        manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept, bulk=bulk)
+        manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept, fold_runner=fold_runner)
         if kept is not None and on_note is not None:
             for note in kept.notes:
                 on_note(note)

@@ -61,7 +61,7 @@ def user_partitions(table: pa.Table) -> Iterator[TopicIdPartition]:
     return (_whose(table, ids, int(known[first])) for first in firsts.tolist())
 
 
-def strays(table: pa.Table, partition: int, partition_count: int) -> Iterator[TopicIdPartition]:
+def misplaced(table: pa.Table, partition: int, partition_count: int) -> Iterator[TopicIdPartition]:
     """The user partitions whose events belong in another metadata partition, where brokers look for them.
 
     That is so once the number of metadata partitions was changed: their order is then not known.

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tierctl.errors import CorruptInputError
-from tierctl.metadata.topic_fold import TopicFold
+from tierctl.metadata.fold.partitions import PartitionFold
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.deleted_segments import DeletedSegments
 from tierctl.pipeline.tables import SCHEMAS, MetadataPartitionTables
@@ -82,7 +82,7 @@ class _Attempt:
         # The tasks of one commit in the same process share a connection.
         topic = shared_topic(task.location, f"{task.warehouse.uri} {task.number}")
         with keeper.open():
-            TopicFold(state, task.partition_count, keeper).catch_up(topic, number, task.begin, task.end)
+            PartitionFold(state, task.partition_count, keeper).catch_up(topic, number, task.begin, task.end)
         tables = MetadataPartitionTables(state, number, task.now_ms)
         deleted = DeletedSegments.of_notes(notes)
         deleted.search(state, self._warehouse, number, keeper.path if keeper.rows else None)

@@ -75,7 +75,7 @@ def test_histories_with_all_that_is_wrong(absurd: Path, spark: "SparkSession", t
     folders = [tmp_path / name for name in ("here", "there")]
     states = []
     for folder, how in zip(folders, (None, bulk), strict=True):
-        manager = manager_at(uri, state_dir=folder, bulk=how)
+        manager = manager_at(uri, state_dir=folder, fold_runner=how)
         states.append(picture(manager.refresh()))
         manager.close()
     assert states[1] == states[0]
@@ -88,7 +88,7 @@ def test_it_goes_on_from_there(tmp_path: Path, spark: "SparkSession") -> None:
     home = metadata_partition(TOPIC_ID, 0, COUNT)
     topic.append([(home, encode(started(0)))])
     manager = manager_at(
-        tmp_path.as_uri(), bulk=SparkFold(Executors(spark), TopicLocation(uri=tmp_path.as_uri()))
+        tmp_path.as_uri(), fold_runner=SparkFold(Executors(spark), TopicLocation(uri=tmp_path.as_uri()))
     )
     manager.refresh()
     topic.append([(home, encode(update(0))), (home, encode(started(1)))])
@@ -109,5 +109,5 @@ def test_an_executor_that_sees_other_files(there: bool, tmp_path: Path, spark: "
     bulk = SparkFold(Executors(spark), TopicLocation(uri=other.as_uri()))
     says = "up to offset 1 only" if there else str(other)
     with pytest.raises(EngineError if there else TierctlError, match=says) as e:
-        manager_at(whole, bulk=bulk).refresh()
+        manager_at(whole, fold_runner=bulk).refresh()
     assert e.value.hint

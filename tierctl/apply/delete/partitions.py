@@ -166,4 +166,4 @@ def _publish(
         state=state,
     )
     with effect(label):
-        context.metadata.put_remote_partition_delete_metadata(event)
+        context.metadata.publish([event])

@@ -73,8 +73,8 @@ class CacheLedger:
             {p: offset for p, offset in self.began_at.items() if p in metadata_partitions},
         )
 
-    def adopt(self, part: Self) -> None:
-        """Take back what `of` gave, as it went on."""
+    def merge(self, part: Self) -> None:
+        """Replace the entries of some metadata partitions by `part`, a result of `of` with events added."""
         self.caches |= part.caches
         self.holds |= part.holds
         self.began_at |= part.began_at

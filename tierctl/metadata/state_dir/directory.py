@@ -175,9 +175,9 @@ class StateDirectory:
             self._flush()
         return self._ledger.of(metadata_partitions)
 
-    def adopt(self, ledger: CacheLedger) -> None:
-        """Keep what was read elsewhere, from what `ledger_of` gave."""
-        self._ledger.adopt(ledger)
+    def merge_ledger(self, ledger: CacheLedger) -> None:
+        """Keep the events in `ledger`, a result of `ledger_of` to which a task has added events."""
+        self._ledger.merge(ledger)
         self._flush_if_large()
 
     def commit(self, state: TierState) -> None:

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from tierctl.errors import EngineError
 from tierctl.metadata import open_metadata
-from tierctl.metadata.parallel_fold import FoldedPiece, FoldPiece, fold_piece
+from tierctl.metadata.fold.parallel import FoldResult, FoldTask, run_fold_task
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.resources import shared_topic
 from tierctl.spark.executors.transport import Executors
@@ -24,33 +24,33 @@ LEAST_EVENTS = 20_000
 
 
 class SparkFold:
-    """BulkFold on executors, which must reach the topic at `location` as the driver does."""
+    """FoldRunner on executors, which must reach the topic at `location` as the driver does."""
 
     def __init__(self, executors: Executors, location: TopicLocation) -> None:
         self._executors = executors
         self._location = location
 
-    def __call__(self, pieces: Sequence[FoldPiece]) -> Iterator[FoldedPiece]:
-        """Implement `BulkFold.__call__`; raise EngineError if Spark fails."""
+    def __call__(self, tasks: Sequence[FoldTask]) -> Iterator[FoldResult]:
+        """Implement `FoldRunner.__call__`; raise EngineError if Spark fails."""
         fold = partial(_fold, self._location, uuid4().hex)
-        return self._executors.run(fold, pieces, cost=_events, min_task_cost=LEAST_EVENTS)
+        return self._executors.run(fold, tasks, cost=_events, min_task_cost=LEAST_EVENTS)
 
 
-def _fold(location: TopicLocation, job: str, piece: FoldPiece) -> FoldedPiece:
-    done = fold_piece(shared_topic(location, job), piece)
-    for span in piece.spans:
-        reached = done.state.read[span.metadata_partition]
-        if reached < span.end:
+def _fold(location: TopicLocation, job: str, task: FoldTask) -> FoldResult:
+    done = run_fold_task(shared_topic(location, job), task)
+    for each in task.ranges:
+        reached = done.state.read[each.metadata_partition]
+        if reached < each.end:
             raise EngineError(
-                f"an executor finds metadata partition {span.metadata_partition} up to offset {reached} "
-                f"only, and it goes to {span.end}",
+                f"an executor finds metadata partition {each.metadata_partition} up to offset {reached} "
+                f"only, and it goes to {each.end}",
                 hint="executors must see the files that this machine sees: use a shared file system",
             )
     return done
 
 
-def _events(piece: FoldPiece) -> int:
-    return piece.left
+def _events(task: FoldTask) -> int:
+    return task.unread
 
 
 def fold_topic(spark: SparkSession, location: TopicLocation, *, tasks_max: int | None = None) -> TierState:
@@ -59,5 +59,5 @@ def fold_topic(spark: SparkSession, location: TopicLocation, *, tasks_max: int |
     Raises as `open_metadata`, and EngineError if Spark fails.
     """
     bulk = SparkFold(Executors(spark, tasks_max), location)
-    with closing(open_metadata(location, bulk=bulk)) as manager:
+    with closing(open_metadata(location, fold_runner=bulk)) as manager:
         return manager.refresh()

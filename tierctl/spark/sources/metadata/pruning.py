@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tierctl.errors import UsageError
 from tierctl.metadata.topic import MetadataTopic
-from tierctl.metadata.user_partitions import strays
+from tierctl.metadata.user_partitions import misplaced
 from tierctl.model import Uuid
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.spark.sources.pushed_window import Window
@@ -44,7 +44,7 @@ def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping
     for number in filled[:: len(filled) // _TRIED_PARTITIONS + 1]:
         begin = begins[number]
         for chunk in topic.read(number, begin, min(begin + _TRIED_RECORDS, ends[number])):
-            if any(strays(decode_column(chunk.values), number, topic.partition_count)):
+            if any(misplaced(decode_column(chunk.values), number, topic.partition_count)):
                 return False
     return True
 

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tierctl.metadata.fold.parallel import FoldResult, FoldTask, run_fold_task
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.metadata.parallel_fold import FoldedPiece, FoldPiece, fold_piece
 from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.events import dialect_of
@@ -33,11 +33,11 @@ class Apart:
         self._folder = folder
         self.pieces: list[tuple[int, ...]] = []
 
-    def __call__(self, pieces: Sequence[FoldPiece]) -> Iterator[FoldedPiece]:
+    def __call__(self, pieces: Sequence[FoldTask]) -> Iterator[FoldResult]:
         for piece in pieces:
-            self.pieces.append(tuple(span.metadata_partition for span in piece.spans))
+            self.pieces.append(tuple(span.metadata_partition for span in piece.ranges))
             topic = topic_in(self._folder, partition_count=COUNT)
-            yield pickle.loads(pickle.dumps(fold_piece(topic, pickle.loads(pickle.dumps(piece)))))
+            yield pickle.loads(pickle.dumps(run_fold_task(topic, pickle.loads(pickle.dumps(piece)))))
 
 
 def write(folder: Path, logs: Logs) -> None:
@@ -49,7 +49,7 @@ def write(folder: Path, logs: Logs) -> None:
 def manager_on(folder: Path, kept: Path | None, bulk: Apart | None) -> TopicBasedRemoteLogMetadataManager:
     topic = topic_in(folder, partition_count=COUNT)
     state_dir = None if kept is None else StateDirectory(kept)
-    return TopicBasedRemoteLogMetadataManager(topic, state_dir=state_dir, bulk=bulk)
+    return TopicBasedRemoteLogMetadataManager(topic, state_dir=state_dir, fold_runner=bulk)
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -123,7 +123,7 @@ def test_only_what_is_new_is_read_apart_and_later_nothing(tmp_path: Path) -> Non
 def test_of_too_many_anomalies_the_same_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.metadata.events import update
 
-    for module in (tier, __import__("tierctl.metadata.parallel_fold", fromlist=["ANOMALIES_KEPT"])):
+    for module in (tier, __import__("tierctl.metadata.fold.parallel", fromlist=["ANOMALIES_KEPT"])):
         monkeypatch.setattr(module, "ANOMALIES_KEPT", 5)
     write(tmp_path, {n: [encode(update(i)) for i in range(3)] for n in range(COUNT)})
     state = manager_on(tmp_path, None, Apart(tmp_path)).refresh()

@@ -1,4 +1,4 @@
-"""Reads metadata partitions into a state: what a manager does for all of them, wherever it is done."""
+"""Folds metadata partitions one after the other into a state."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.base import MetadataTopic
-from tierctl.metadata.user_partitions import strays
+from tierctl.metadata.user_partitions import misplaced
 from tierctl.state.fold import fold
 from tierctl.state.tier import Quarantined, TierState
 from tierctl.wire.batches.chunks import RecordChunk, joined
@@ -14,49 +14,50 @@ from tierctl.wire.metadata import decode_column
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 
-class Keeper(Protocol):
-    """Keeps what is read for the next run: a state directory, or the ledger of one."""
+class EventSink(Protocol):
+    """Keep the events that are folded: a state directory, its ledger, or a table of the pipeline."""
 
     @property
     def began_at(self) -> dict[int, int]:
-        """Where reading a metadata partition began, when the topic had lost what came before."""
+        """Return the first offset read, by metadata partition, where the records before it were lost."""
         ...
 
     def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
-        """Keep a chunk's events; returns those that were not kept before."""
+        """Keep the events of `chunk`; return the chunk and the decoded `table` without events kept before."""
         ...
 
 
-class TopicFold:
-    """Folds records of a topic of `partition_count` partitions into `state`, as of which it knows no other.
+class PartitionFold:
+    """Fold the records of a topic with `partition_count` partitions into `state`.
 
-    A metadata partition whose history isn't complete, or isn't understood, is in `state.quarantined`.
+    A metadata partition goes to `state.quarantined` if a part of its history is missing or unreadable. Folded
+    events also go to `sink`.
     """
 
-    def __init__(self, state: TierState, partition_count: int, keeper: Keeper | None = None) -> None:
+    def __init__(self, state: TierState, partition_count: int, sink: EventSink | None = None) -> None:
         self._state = state
         self._partition_count = partition_count
-        self._keeper = keeper
+        self._sink = sink
 
     def quarantine_beginnings(self) -> None:
-        """What earlier runs found missing is still missing."""
-        began_at = {} if self._keeper is None else self._keeper.began_at
+        """Quarantine the partitions whose first records were already lost in an earlier run."""
+        began_at = {} if self._sink is None else self._sink.began_at
         for partition, begin in began_at.items():
             self._quarantine(partition, 0, "records from offset 0 on", f"records from offset {begin} on")
 
     def catch_up(self, topic: MetadataTopic, partition: int, begin: int, end: int) -> None:
-        """Read one metadata partition, which has the offsets [begin, end), from where the state is on."""
+        """Fold one metadata partition, which has the offsets [begin, end), from `state.read` to its end."""
         start = self._start(partition, begin, end)
         self._state.read[partition] = start
         for chunk in joined(topic.read(partition, start, end)):
             self.fold(chunk)
 
     def _start(self, partition: int, begin: int, end: int) -> int:
-        """Where to read on; that records before it are lost, or that the log was cut, is quarantined."""
+        """Return the offset to read from; quarantine a partition with lost records or a truncated log."""
         position = self._state.read.get(partition, 0)
         if position < begin:
-            if self._keeper is not None:
-                self._keeper.began_at[partition] = begin
+            if self._sink is not None:
+                self._sink.began_at[partition] = begin
             self._quarantine(
                 partition, position, f"records from offset {position} on", f"records from offset {begin} on"
             )
@@ -76,25 +77,27 @@ class TopicFold:
             self._state.quarantined.append(Quarantined(partition, offset, error))
 
     def fold(self, chunk: RecordChunk) -> None:
-        """The next chunk of a partition."""
+        """Fold the next chunk of a partition; quarantine its damaged ranges and misplaced events."""
         partition = chunk.partition
         table = decode_column(chunk.values)
-        if self._keeper is not None:
-            chunk, table = self._keeper.take(chunk, table)
+        if self._sink is not None:
+            chunk, table = self._sink.take(chunk, table)
         fold(
             table,
             self._state,
             metadata_partition=partition,
-            metadata_offsets=chunk.offsets.tolist(),
+            metadata_offsets=chunk.offsets,
             next_offset=chunk.next_offset,
         )
-        for bad in chunk.damage:
-            self._state.quarantined.append(Quarantined(partition, bad.offset, bad.error))
-        for stray in strays(table, partition, self._partition_count):
-            home = metadata_partition(stray.topic_id, stray.partition, self._partition_count)
+        for damage in chunk.damage:
+            self._state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
+        for user_partition in misplaced(table, partition, self._partition_count):
+            home = metadata_partition(
+                user_partition.topic_id, user_partition.partition, self._partition_count
+            )
             self._quarantine(
                 partition,
                 int(chunk.offsets[0]),
-                f"events of {stray} in metadata partition {home}",
+                f"events of {user_partition} in metadata partition {home}",
                 f"some from offset {chunk.offsets[0]} on",
             )
