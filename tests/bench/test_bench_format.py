@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tierctl.report.formatters.base import Records
+from tierctl.report.formatters.records import Records
 from tierctl.report.formatters.registry import load
 from tierctl.wire.metadata import decode
 

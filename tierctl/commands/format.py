@@ -19,9 +19,9 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.events import EVENT_TYPES
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.states import STATE_NAMES
-from tierctl.report.formatters.base import Formatter
-from tierctl.report.formatters.choice import Filter
 from tierctl.report.formatters.pages import Page, Printer, first_lines, merge_pages
+from tierctl.report.formatters.record_filter import Filter
+from tierctl.report.formatters.records import Formatter
 from tierctl.report.formatters.registry import load
 from tierctl.report.formatters.topic_records import RecordRound, TopicRecords, follow_rounds, from_segment
 from tierctl.report.formatters.value_streams import from_framed, from_hex

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from tierctl.model.events import Dialect
+from tierctl.report.formatters.column_texts import Named, Template
 from tierctl.report.formatters.json_lines import FIELDS, JsonFormatter
 from tierctl.report.formatters.kafka import KafkaFormatter
 from tierctl.report.formatters.kip import KipFormatter
-from tierctl.report.formatters.text import Named, Template
 from tierctl.wire.metadata.schema import (
     METADATA_RECORDS,
     Array,

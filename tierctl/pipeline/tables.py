@@ -10,7 +10,7 @@ import pyarrow as pa
 from tierctl.model import RemoteLogSegmentState
 from tierctl.read.partitions import ReadablePartition
 from tierctl.read.replicas import lineage_from_segments
-from tierctl.report.formatters.text import id_text
+from tierctl.report.formatters.column_texts import id_text
 from tierctl.spark.sources.metadata.rows import EPOCH
 from tierctl.spark.sources.metadata.rows import SCHEMA as EVENT_SCHEMA
 from tierctl.state.cache import RemoteLogMetadataCache

@@ -1,4 +1,4 @@
-"""Messages and progress bars on stderr, for people."""
+"""Messages and progress bars on stderr, for the operator."""
 
 import sys
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class Console:
         typer.echo(printable(text), err=True)
 
     def problem(self, error: TierctlError) -> None:
-        """Implement `Progress.problem`: print the error as one that ends a run is printed."""
+        """Implement `Progress.problem`: print message and hint as for an error that ends the run."""
         self.say(f"error: {error.message}")
         if error.hint:
             self.say(f"hint: {error.hint}")
@@ -40,28 +40,7 @@ class Console:
         if not sys.stderr.isatty():
             yield no_op
             return
-        from rich.console import Console as RichConsole
-        from rich.progress import (
-            BarColumn,
-            DownloadColumn,
-            MofNCompleteColumn,
-            Progress,
-            ProgressColumn,
-            SpinnerColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
+        from tierctl.report.bars import amount_bar
 
-        columns: tuple[ProgressColumn, ...] = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn() if unit == "bytes" else MofNCompleteColumn(),
-            TimeRemainingColumn(),
-        )
-        if total is None:
-            amount = TextColumn(f"{{task.completed:.0f}} {unit}")
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), amount, TimeElapsedColumn())
-        with Progress(*columns, console=RichConsole(stderr=True), transient=True) as bar:
-            task = bar.add_task(title, total=total)
-            yield lambda done: bar.advance(task, done)
+        with amount_bar(title, unit=unit, total=total) as advance:
+            yield advance

@@ -1,4 +1,4 @@
-"""Rows to table, json, jsonl and csv: data on stdout, streamed, never silently nothing."""
+"""Print rows as table, json, jsonl or csv, one by one; an empty result prints its header or `[]`."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from tierctl.report.terminal import printable
 
 Row = Mapping[str, Any]
 
-# Column widths are decided by this many rows; later ones are as wide as they are.
+# The widths of columns follow from the first rows; a wider cell of a later row is not cut off.
 _SAMPLE_ROWS = 1000
 _FORMULA_START = ("=", "+", "-", "@")
 
@@ -26,11 +26,11 @@ def render(
     table_columns: Sequence[str] | None = None,
     stream: TextIO | None = None,
 ) -> None:
-    """Print rows as `table`, `json` (one array), `jsonl` or `csv`.
+    """Print `rows` on `stream` (default: stdout) as `table`, `json` (one array), `jsonl` or `csv`.
 
-    `columns` are the names and order of table and csv, which print them even when there is no row
-    (default: the keys of the first row); `table_columns` is a narrower choice for table only. json and
-    jsonl print every key of every row. Only table looks at more than one row at a time.
+    `columns` are the columns of table and csv, in order, printed even without a row (default: the keys of
+    the first row); `table_columns` replaces them in a table. json and jsonl print every key of every row.
+    Only a table reads more than one row before it prints the first.
     """
     out = stream or sys.stdout
     match fmt:
@@ -46,7 +46,7 @@ def render(
 
 
 def render_object(obj: Row, fmt: str, *, stream: TextIO | None = None) -> None:
-    """Print one object: a json object, one jsonl or csv line, or a table of field and value."""
+    """Print `obj` as a json object, one line of jsonl or csv, or a table of its fields and values."""
     out = stream or sys.stdout
     match fmt:
         case "json":
@@ -58,12 +58,12 @@ def render_object(obj: Row, fmt: str, *, stream: TextIO | None = None) -> None:
 
 
 def to_json(value: Any) -> str:
-    """One line of JSON in ASCII; bytes as hex, ids and states as their names."""
+    """Return `value` as one line of JSON in ASCII, with bytes as hex."""
     return json.dumps(value, default=_plain)
 
 
 def _plain(value: Any) -> Any:
-    """What json doesn't know: bytes as hex, NumPy scalars as Python's, mappings and sets as they are."""
+    """Return a type that `json` can encode: bytes as hex, NumPy scalars as Python's, sets sorted."""
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).hex()
     if isinstance(value, Path):
@@ -78,7 +78,7 @@ def _plain(value: Any) -> Any:
 
 
 def _cell(value: Any) -> str:
-    """A value in a table or a csv cell: what JSON would say, without quotes around text."""
+    """Return the text of a cell: printable text as it is, None as empty, any other value as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -105,7 +105,10 @@ def _with_columns(rows: Iterable[Row], columns: Sequence[str] | None) -> tuple[l
 
 
 def _csv_cell(value: Any) -> str:
-    """A leading quote keeps a spreadsheet from running text as a formula; names and ids stay as they are."""
+    """Return the text of a csv cell, quoted if a spreadsheet would run it as a formula.
+
+    Names and ids, which may begin with `-`, stay as they are.
+    """
     text = _cell(value)
     if not isinstance(value, str) or not text.startswith(_FORMULA_START):
         return text

@@ -1,4 +1,4 @@
-"""Aligned text: as wide as it is in a file or a pipe, folded to the width of a terminal."""
+"""Print aligned columns: at full width in a file or a pipe, folded to the width of a terminal."""
 
 import shutil
 import textwrap
@@ -13,14 +13,17 @@ _SENTENCE_MIN = 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A header and cells, one text each; `sample` are the first rows, which decide how wide columns are."""
+    """Column names and rows of cells. The widths follow from `sample`, the first rows.
+
+    `right` are the names of the columns that are aligned to the right.
+    """
 
     names: Sequence[str]
     right: set[str]
     sample: Sequence[Sequence[str]]
 
     def write(self, more: Iterable[Sequence[str]], out: TextIO) -> None:
-        """Writes header, sample and `more` rows, which are not looked at before."""
+        """Write the header, the sample and then `more` rows, each as soon as it is produced."""
         widths = [_width([name]) for name in self.names]
         widths = [max(width, _width(cells)) for width, cells in zip(widths, self._columns(), strict=True)]
         if out.isatty():
@@ -33,9 +36,9 @@ class Table:
         return ([row[i] for row in self.sample] for i in range(len(self.names)))
 
     def _to_terminal(self, widths: Sequence[int], more: Iterable[Sequence[str]], out: TextIO) -> None:
-        """Folds headers at their underscores and sentences at their blanks; ids and numbers stay whole.
+        """Write to a terminal: fold headers at underscores and sentences at blanks, but no id or number.
 
-        What is wider all the same is left to the terminal: nothing is cut off.
+        The terminal wraps lines that are still too wide; nothing is cut off.
         """
         from rich.console import Console
         from rich.text import Text
@@ -43,7 +46,7 @@ class Table:
         console = Console(file=out, highlight=False)
         widths = self._fitted(widths, shutil.get_terminal_size().columns)
         headers = [_folded_header(name, width) for name, width in zip(self.names, widths, strict=True)]
-        # The last line of a header stands right above its column.
+        # Headers are aligned at their last lines, so that each ends directly above its column.
         lines = [*zip_longest(*(reversed(header) for header in headers), fillvalue="")][::-1]
         for line in lines:
             console.print(Text(self._line(line, widths).rstrip("\n"), style="bold"), soft_wrap=True)
@@ -51,7 +54,7 @@ class Table:
             out.writelines(self._line(line, widths) for line in _folded_row(row, widths))
 
     def _fitted(self, widths: Sequence[int], available: int) -> list[int]:
-        """Widths that fit `available`, as far as folding can make them."""
+        """Return column widths that fit into `available`; `widths` if folding cannot achieve that."""
         fitted = list(widths)
         if _total(fitted) <= available:
             return fitted
@@ -81,14 +84,14 @@ def _width(texts: Iterable[str]) -> int:
 
 
 def _folded_header(name: str, width: int) -> list[str]:
-    """`segment_size_in_bytes` on as many lines as it takes."""
+    """Return `name`, such as segment_size_in_bytes, on as many lines as `width` requires."""
     lines = [""]
     for i, word in enumerate(name.split("_")):
-        piece = word if i == 0 else f"_{word}"
-        if lines[-1] and len(lines[-1]) + len(piece) > width:
+        part = word if i == 0 else f"_{word}"
+        if lines[-1] and len(lines[-1]) + len(part) > width:
             lines.append(word)
         else:
-            lines[-1] += piece
+            lines[-1] += part
     return lines
 
 

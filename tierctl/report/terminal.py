@@ -1,8 +1,8 @@
-"""Text that is safe to show: names from metadata are data, and a terminal obeys what it is sent."""
+"""Escape text from metadata before it is shown: a terminal executes the control characters it receives."""
 
 import re
 
-# C0, DEL, C1, surrogates, and the marks that reorder or hide text.
+# C0, DEL, C1, surrogates, and the characters that reorder or hide text.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
@@ -16,5 +16,5 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text on one line, with everything a terminal would obey written as an escape."""
+    """Return `text` on one line, with each control, format and surrogate character as an escape sequence."""
     return _UNSAFE.sub(_escaped, text)

@@ -10,7 +10,7 @@ import pytest
 from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.events import dialect_of
-from tierctl.report.formatters.base import Records
+from tierctl.report.formatters.records import Records
 from tierctl.report.formatters.registry import load, names
 from tierctl.wire.metadata import decode, decode_column, encode
 from tierctl.wire.metadata.json_fields import json_fields

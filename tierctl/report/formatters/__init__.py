@@ -1,5 +1,9 @@
-"""Metadata records as text: the plugin point `tierctl.formatters`, and the formatters that come along.
+"""Metadata records as text: the plugin point `tierctl.formatters`, and the formatters kafka, kip and json.
 
-An entry point of that group is called with the properties the user gave (a mapping of text to text) and
-returns a `Formatter`; it raises UsageError for a property it doesn't know.
+An entry point of that group is called with the properties of the user (a mapping of text to text) and
+returns a `Formatter`; it raises UsageError for an unknown property.
 """
+
+from tierctl.report.formatters.records import Formatter, FormatterFactory, Record, Records
+
+__all__ = ["Formatter", "FormatterFactory", "Record", "Records"]

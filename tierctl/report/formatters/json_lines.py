@@ -1,8 +1,9 @@
-"""`--style json`: one object a line, for jq and for other programs.
+"""`--style json`: one JSON object per line, for other programs.
 
-The record's fields by the names tierctl uses everywhere, then `type`, `dialect`, `metadata_partition`,
-`metadata_offset` and `timestamp_ms` (null where it is not known). A field that the record's dialect does not
-have is left out. A tombstone has type null; a bad record has type null, `error` and its bytes as `value`.
+An object has the fields of the event, named as in all of tierctl's output, then `type`, `dialect`,
+`metadata_partition`, `metadata_offset` and `timestamp_ms` (null where it is not known). Fields that the
+event's dialect does not have are left out. A tombstone has type null; an unreadable record has type null,
+`error`, and its bytes as `value`.
 """
 
 from collections.abc import Mapping
@@ -12,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.model.events import Dialect
-from tierctl.report.formatters.base import Record, Records, as_array, json_text
-from tierctl.report.formatters.shaped import POSITION, ShapedFormatter, no_properties
-from tierctl.report.formatters.text import Template, hex_text, mapped, pairs_text, template
+from tierctl.report.formatters.column_texts import Template, hex_text, mapped, pairs_text, template
+from tierctl.report.formatters.records import Record, Records, as_array, json_text
+from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter, no_properties
 from tierctl.wire.metadata.schema import METADATA_RECORDS, field_names
 
 FIELDS: dict[tuple[str, Dialect], tuple[str, ...]] = {
@@ -47,8 +48,8 @@ def _timestamps(records: Records) -> pa.StringArray:
     return as_array(pc.fill_null(records.timestamps_ms.cast(pa.string()), "null"))
 
 
-class JsonFormatter(ShapedFormatter):
-    """One JSON object a line, in ASCII."""
+class JsonFormatter(TemplateFormatter):
+    """Formats a record as one line with a JSON object in ASCII."""
 
     makers = POSITION | {
         "topic": lambda records: mapped(as_array(records.events.column("topic")), json_text),
@@ -61,13 +62,13 @@ class JsonFormatter(ShapedFormatter):
         no_properties("json", properties)
 
     def template(self, event_type: str, dialect: Dialect) -> Template:
-        """An object with the fields this type has in this dialect."""
+        """Implement `TemplateFormatter.template`: an object with the fields of the type in the dialect."""
         return ["{", *template(_object(event_type, dialect)), "}"]
 
     def other_line(self, record: Record) -> str:
-        """An object without an event's fields."""
-        what: dict[str, Any] = {"type": None, "dialect": None}
-        where = {name: getattr(record, name) for name in _POSITION}
+        """Implement `TemplateFormatter.other_line`: an object without fields of an event."""
+        fields: dict[str, Any] = {"type": None, "dialect": None}
+        position = {name: getattr(record, name) for name in _POSITION}
         if record.error is not None:
-            where |= {"error": record.error, "value": record.value_hex}
-        return json_text(what | where)
+            position |= {"error": record.error, "value": record.value_hex}
+        return json_text(fields | position)

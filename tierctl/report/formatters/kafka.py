@@ -1,4 +1,4 @@
-"""`--style kafka`: what Kafka 4.3's own formatter prints (RemoteLogMetadataSerde.RemoteLogMetadataFormatter).
+"""`--style kafka`: the lines of Kafka 4.3's own RemoteLogMetadataSerde.RemoteLogMetadataFormatter.
 
 `partition: P, offset: O, value: ` and Java's toString of the event. Records of the kip405 dialect, which
 Kafka can't read, print their leader epoch (or epoch) where Kafka's have the broker id.
@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.model.events import Dialect
-from tierctl.report.formatters.base import Record, Records, as_array
-from tierctl.report.formatters.shaped import POSITION, ShapedFormatter, no_properties
-from tierctl.report.formatters.text import Template, number_text, pairs_text, template
+from tierctl.report.formatters.column_texts import Template, number_text, pairs_text, template
+from tierctl.report.formatters.records import Record, Records, as_array
+from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter, no_properties
 
 _HEAD = "partition: <metadata_partition>, offset: <metadata_offset>, value: "
 _PARTITION = "<topic_id>:<topic>-<partition>"
@@ -45,7 +45,7 @@ def _text(event_type: str, dialect: Dialect) -> str:
 
 
 def _java_map(records: Records) -> pa.StringArray:
-    """Leader epochs as Java prints a TreeMap: by epoch, the last of the same epoch wins."""
+    """Return leader epochs as Java prints a TreeMap: sorted by epoch, the last entry of an epoch wins."""
     column = as_array(records.events.column("segment_leader_epochs"))
     if not _ascending(column):
         maps = (sorted(dict(pairs).items()) for pairs in column.to_pylist())
@@ -62,7 +62,7 @@ def _ascending(column: pa.ListArray) -> bool:
 
 
 def _optional(records: Records) -> pa.StringArray:
-    """Custom metadata as Java prints an Optional of it."""
+    """Return custom metadata as Java prints an Optional of CustomMetadata."""
     lengths = pc.binary_length(as_array(records.events.column("custom_metadata"))).cast(pa.string())
     text = pc.binary_join_element_wise("Optional[CustomMetadata{", lengths, " bytes}]", "")
     return as_array(pc.fill_null(text, "Optional.empty"))
@@ -73,8 +73,8 @@ def _txn_index_empty(records: Records) -> pa.StringArray:
     return number_text(pc.fill_null(column, False))
 
 
-class KafkaFormatter(ShapedFormatter):
-    """Lines byte for byte as Kafka's console consumer prints them."""
+class KafkaFormatter(TemplateFormatter):
+    """Formats records byte for byte as Kafka's console consumer prints them."""
 
     makers = POSITION | {
         "epochs": _java_map,
@@ -86,11 +86,11 @@ class KafkaFormatter(ShapedFormatter):
         no_properties("kafka", properties)
 
     def template(self, event_type: str, dialect: Dialect) -> Template:
-        """Kafka's head and the event's toString."""
+        """Implement `TemplateFormatter.template`: partition and offset, then Java's toString of the event."""
         return template(_HEAD + _text(event_type, dialect))
 
     def other_line(self, record: Record) -> str:
-        """`value: null` for a tombstone; an error and the value's bytes for a bad record."""
+        """Implement `TemplateFormatter.other_line`: `value: null`, or the error and the value's start."""
         head = f"partition: {record.metadata_partition}, offset: {record.metadata_offset}, "
         if record.error is None:
             return f"{head}value: null"

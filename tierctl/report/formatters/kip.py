@@ -23,9 +23,9 @@ import pyarrow.compute as pc
 
 from tierctl.errors import UsageError
 from tierctl.model.events import Dialect
-from tierctl.report.formatters.base import Record, Records, as_array
-from tierctl.report.formatters.shaped import POSITION, ShapedFormatter
-from tierctl.report.formatters.text import Named, Template, hex_text, pairs_text, template
+from tierctl.report.formatters.column_texts import Named, Template, hex_text, pairs_text, template
+from tierctl.report.formatters.records import Record, Records, as_array
+from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter
 from tierctl.report.terminal import printable
 
 _FLAGS = ("print.partition", "print.message.offset", "print.version", "print.all.event.value.fields")
@@ -35,8 +35,8 @@ _WRITER = {Dialect.KAFKA: "broker-id:<broker_id>", Dialect.KIP405: "leader-epoch
 _KAFKA_EXTRA = ("custom-metadata:<custom>", "txn-index-empty:<txn_index_empty>")
 
 
-class KipFormatter(ShapedFormatter):
-    """Lines as KIP-405 describes them."""
+class KipFormatter(TemplateFormatter):
+    """Formats records as KIP-405 describes it."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         unknown = [name for name in properties if name not in (*_FLAGS, *_SEPARATORS)]
@@ -53,13 +53,13 @@ class KipFormatter(ShapedFormatter):
         self.makers = POSITION | {"epochs": self._epochs, "custom": _custom}
 
     def template(self, event_type: str, dialect: Dialect) -> Template:
-        """The head that was asked for, and the event in its short or full form."""
+        """Implement `TemplateFormatter.template`: the head, then the short or full form of the event."""
         shown = "DeletePartitionState" if event_type == "RemotePartitionDeleteMetadata" else event_type
         head = self._head("<metadata_partition>", "<metadata_offset>", shown)
         return [*self._joined(head), self._vs, "event-value:", *self._event(event_type, dialect)]
 
     def other_line(self, record: Record) -> str:
-        """A tombstone has the type Tombstone and no value, a bad record the type Error and its bytes."""
+        """Implement `TemplateFormatter.other_line`: the type Tombstone, or Error with the value's bytes."""
         shown = "Tombstone" if record.error is None else "Error"
         head = self._head(str(record.metadata_partition), str(record.metadata_offset), shown, version=False)
         value = "null"
@@ -76,7 +76,7 @@ class KipFormatter(ShapedFormatter):
         ]
 
     def _joined(self, fields: list[str]) -> list[str | Named]:
-        """Fields as template parts with the separator between them; a separator is never a template."""
+        """Return `fields` as template parts joined by the separator, which is never read as a template."""
         parts: list[str | Named] = []
         for field in fields:
             parts.extend([self._sep] if parts else [])

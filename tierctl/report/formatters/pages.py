@@ -8,8 +8,8 @@ from itertools import islice
 import numpy as np
 
 from tierctl.model import TopicIdPartition
-from tierctl.report.formatters.base import Formatter, Records
-from tierctl.report.formatters.choice import Filter
+from tierctl.report.formatters.record_filter import Filter
+from tierctl.report.formatters.records import Formatter, Records
 
 NO_TIME = -1
 

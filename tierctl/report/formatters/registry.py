@@ -1,24 +1,24 @@
-"""Finding a formatter by name among the entry points of the group `tierctl.formatters`."""
+"""Load a formatter by its name among the entry points of the group `tierctl.formatters`."""
 
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 
 from tierctl.errors import TierctlError, UsageError
-from tierctl.report.formatters.base import Formatter
+from tierctl.report.formatters.records import Formatter
 
 GROUP = "tierctl.formatters"
 
 
 def names() -> list[str]:
-    """The styles there are, tierctl's own and plugins'."""
+    """Return the names of the installed styles, tierctl's own and those of plugins."""
     return sorted({point.name for point in entry_points(group=GROUP)})
 
 
 def load(style: str, properties: Mapping[str, str]) -> Formatter:
-    """The formatter of this name with these properties.
+    """Return the formatter of the name `style` with these properties.
 
-    UsageError when there is none, when two packages claim the name, or when the plugin is broken; it says
-    which package is to blame.
+    Raise UsageError if no package or several packages have a formatter of this name, or if the plugin
+    fails; the message names the package.
     """
     found = {(point.value, _package(point)): point for point in entry_points(group=GROUP, name=style)}
     if not found:
@@ -31,7 +31,7 @@ def load(style: str, properties: Mapping[str, str]) -> Formatter:
         formatter: Formatter = point.load()(properties)
     except TierctlError:
         raise
-    # A plugin is somebody else's code: whatever it raises is a broken plugin, not our bug.
+    # A plugin is foreign code: any exception that it raises means that the plugin is broken.
     except Exception as e:
         raise UsageError(
             f"style {style!r} of {_package(point)} can't be loaded: {type(e).__name__}: {e}",

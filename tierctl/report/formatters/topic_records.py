@@ -10,8 +10,8 @@ from pathlib import Path
 from tierctl.errors import UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
-from tierctl.report.formatters.base import Records
-from tierctl.report.formatters.chunks import from_chunk
+from tierctl.report.formatters.chunk_records import from_chunk
+from tierctl.report.formatters.records import Records
 
 RecordRound = Sequence[Iterator[Records]]
 """One stream of the records available now for each partition, file or pipe."""
@@ -81,7 +81,7 @@ def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records
 def follow_rounds(
     topic: TopicRecords, positions: dict[int, int], *, poll_interval_s: float, timeout_s: float | None
 ) -> Iterator[RecordRound]:
-    """Yield the records available now from `positions` on, and then what is appended, round by round.
+    """Yield the records available now from `positions` on, then round by round those appended later.
 
     It ends after `timeout_s` without a new record; None waits without end.
     """

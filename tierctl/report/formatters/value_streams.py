@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tierctl.report.formatters.base import Records
+from tierctl.report.formatters.records import Records
 
 _READ_BYTES_MAX = 1 << 18
 _LENGTH = struct.Struct(">i")

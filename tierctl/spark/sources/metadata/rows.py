@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.metadata.topic import MetadataSplit, read_chunks
-from tierctl.report.formatters.text import id_text
+from tierctl.report.formatters.column_texts import id_text
 from tierctl.spark.sources.metadata.splits import EventSplit
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, joined

@@ -1,4 +1,4 @@
-"""Which metadata records `tierctl format` shows, decided on columns."""
+"""The filter of `tierctl format`, applied to columns of records."""
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -8,16 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.model import Uuid
-from tierctl.report.formatters.base import Records, as_array, is_true
+from tierctl.report.formatters.records import Records, as_array, is_true
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filter:
-    """What is asked for; an empty collection and None ask nothing. Times and offsets are inclusive.
+    """The accepted values of each field; an empty collection and None accept all. Bounds are inclusive.
 
-    Times are the event's own. A tombstone says nothing of an event, so it is shown unless something about
-    events is asked for; a bad record is shown where its metadata partition and offset are asked for, as
-    nobody knows what it said.
+    Times are event times. A tombstone has no event, so it passes only if no field of events is restricted.
+    An unreadable record passes if its metadata partition and offset do, because its event is unknown.
     """
 
     topics: Collection[str] = ()
@@ -38,7 +37,7 @@ class Filter:
         return bool(self.topics or self.partitions or self.topic_ids)
 
     def of(self, records: Records) -> Records:
-        """The records to show."""
+        """Return the records that the filter accepts."""
         if self.metadata_partitions and records.metadata_partition not in self.metadata_partitions:
             return records.where(pa.array([False] * len(records)))
         if self.from_offset is not None:

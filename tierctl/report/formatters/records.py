@@ -1,4 +1,4 @@
-"""What a formatter is given, and what it must be."""
+"""The records that a formatter receives, as columns, and the protocol of formatters."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -40,7 +40,10 @@ class Records:
         values: pa.BinaryArray,
         errors: Mapping[int, str] | None = None,
     ) -> Self:
-        """The records of a column of values; `errors`, by row, are of rows that hold no value to decode."""
+        """Return the records of a column of values.
+
+        `errors` are the messages, by row, of rows without a value that could be decoded.
+        """
         events = decode_column(values)
         if errors:
             index = events.schema.get_field_index("error")
@@ -60,7 +63,7 @@ class Records:
         return len(self.offsets)
 
     def where(self, mask: pa.BooleanArray) -> "Records":
-        """The records whose mask is true."""
+        """Return the records whose `mask` is true."""
         return Records(
             metadata_partition=self.metadata_partition,
             offsets=self.offsets.filter(mask),
@@ -70,7 +73,7 @@ class Records:
         )
 
     def take(self, rows: pa.Int64Array) -> "Records":
-        """The records at these positions, in this order."""
+        """Return the records with the indexes `rows`, in this order."""
         return Records(
             metadata_partition=self.metadata_partition,
             offsets=self.offsets.take(rows),
@@ -80,7 +83,7 @@ class Records:
         )
 
     def rows(self) -> Iterator["Record"]:
-        """One by one, for a formatter that is in no hurry."""
+        """Yield the records one by one; slow, for formatters that do not work on columns."""
         columns = zip(
             self.offsets.to_pylist(),
             self.timestamps_ms.to_pylist(),
@@ -111,13 +114,13 @@ class Records:
 
     @property
     def bad_count(self) -> int:
-        """How many of them could not be read."""
+        """The number of records that could not be read."""
         return len(self) - int(self.events.column("error").null_count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One record; `value` and `event` are None for a tombstone, `error` says why a bad one has no event."""
+    """One record: a tombstone has neither `value` nor `event`; an unreadable one has `error`, no `event`."""
 
     metadata_partition: int
     metadata_offset: int
@@ -128,47 +131,47 @@ class Record:
 
     @property
     def printable_error(self) -> str:
-        """The error on one line."""
+        """The error as printable text on one line."""
         return printable(self.error or "")
 
     @property
     def value_hex(self) -> str:
-        """The value's bytes, cut when they are many: a bad record prints one line, not a megabyte."""
+        """The first bytes of the value as hex, so that a large unreadable record prints one short line."""
         value = self.value or b""
         rest = len(value) - _BAD_VALUE_BYTES_MAX
         return value[:_BAD_VALUE_BYTES_MAX].hex() + (f"...({rest} more bytes)" if rest > 0 else "")
 
 
 class Formatter(Protocol):
-    """Turns records into lines of text."""
+    """Formats records as lines of text."""
 
     def lines(self, records: Records) -> Iterable[str]:
-        """One line a record, in their order, without the line's end.
+        """Return one line per record, in their order, without the newline.
 
-        Bad records and tombstones get a line too. Text that came from a record goes through
-        `tierctl.report.printable`: topic names are data, and a terminal obeys what it is sent.
+        Unreadable records and tombstones have a line, too. Text from a record must be escaped with
+        `tierctl.report.printable`, because a terminal executes control characters.
         """
         ...
 
 
 class FormatterFactory(Protocol):
-    """What an entry point of the group `tierctl.formatters` names."""
+    """The callable that an entry point of the group `tierctl.formatters` names."""
 
     def __call__(self, properties: Mapping[str, str]) -> Formatter:
-        """A formatter with these settings; UsageError for one it doesn't know."""
+        """Return a formatter with these properties; raise UsageError for an unknown property."""
         ...
 
 
 def json_text(value: Any) -> str:
-    """A value as ASCII JSON."""
+    """Return `value` as JSON in ASCII."""
     return json.dumps(value)
 
 
 def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    """A column in one piece."""
+    """Return `column` as one array: the chunks of a ChunkedArray are combined."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def is_true(mask: Any) -> pa.BooleanArray:
-    """A mask whose unknowns are false."""
+    """Return `mask` with false instead of null."""
     return as_array(pc.fill_null(mask, False))

@@ -1,4 +1,4 @@
-"""Formatters made of one template for each shape of record, filled a column at a time."""
+"""Base of formatters with one template per event type and dialect, filled column by column."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 
 from tierctl.errors import UsageError
 from tierctl.model.events import Dialect
-from tierctl.report.formatters.base import Record, Records, as_array
-from tierctl.report.formatters.text import EventTexts, Template, fill, number_text
+from tierctl.report.formatters.column_texts import EventTexts, Template, fill, number_text
+from tierctl.report.formatters.records import Record, Records, as_array
 
 Makers = dict[str, Callable[[Records], pa.Array]]
 
@@ -20,21 +20,21 @@ POSITION: Makers = {
 }
 
 
-class ShapedFormatter(ABC):
-    """A formatter whose lines depend on type and dialect only; the columns fill the rest."""
+class TemplateFormatter(ABC):
+    """A formatter whose template depends on event type and dialect; columns fill the placeholders."""
 
     makers: Makers = POSITION
 
     @abstractmethod
     def template(self, event_type: str, dialect: Dialect) -> Template:
-        """What a record of this type and dialect looks like; must end up with no null column."""
+        """Return the template of an event type in a dialect; it may not name a column with nulls."""
 
     @abstractmethod
     def other_line(self, record: Record) -> str:
-        """The line of a tombstone or a bad record."""
+        """Return the line of a tombstone or of an unreadable record."""
 
     def lines(self, records: Records) -> Iterator[str]:
-        """One line a record, in their order."""
+        """Implement `Formatter.lines`."""
         out: list[str | None] = [None] * len(records)
         for rows, shape in _by_shape(records.events):
             chosen = records.take(pa.array(rows))
@@ -52,7 +52,7 @@ Shape = tuple[str, Dialect]
 
 
 def _by_shape(events: pa.Table) -> Iterator[tuple[np.ndarray, Shape | None]]:
-    """Row numbers of each type and dialect; None for rows that hold no event."""
+    """Yield the row numbers of each pair of event type and dialect; None for rows without an event."""
     types, dialects = (as_array(events.column(name)).cast(pa.string()) for name in ("type", "dialect"))
     keys = as_array(pc.binary_join_element_wise(types, dialects, "/")).dictionary_encode()
     codes = pc.fill_null(keys.indices, -1).to_numpy(zero_copy_only=False)
@@ -66,6 +66,6 @@ def _by_shape(events: pa.Table) -> Iterator[tuple[np.ndarray, Shape | None]]:
 
 
 def no_properties(style: str, properties: object) -> None:
-    """UsageError when a formatter without settings is given some."""
+    """Raise UsageError if `properties` are given to a style that has none."""
     if properties:
         raise UsageError(f"--style {style} has no properties", hint="they belong to --style kip")

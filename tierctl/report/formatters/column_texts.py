@@ -1,7 +1,7 @@
-"""Columns of decoded events as columns of text, and templates that join them.
+"""Convert columns of decoded events to columns of text, and join these by a template.
 
-One `binary_join_element_wise` a shape of record rather than a format call a row: a million lines take about
-a second.
+A template needs one `binary_join_element_wise` for all rows instead of one format call per row: a million
+lines take about a second.
 """
 
 import re
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tierctl.report.formatters.base import Records, as_array
+from tierctl.report.formatters.records import Records, as_array
 from tierctl.report.terminal import printable
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
@@ -23,7 +23,7 @@ _NAMED = re.compile(r"<([a-z_]+)>")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A place in a template that a column fills."""
+    """A placeholder in a template: the name of the column that replaces it."""
 
     name: str
 
@@ -32,13 +32,13 @@ Template = Sequence["str | Named"]
 
 
 def template(text: str) -> list[str | Named]:
-    """`partition=<partition>` as literal and column parts."""
+    """Return the literal parts and placeholders of a text such as `partition=<partition>`."""
     parts = _NAMED.split(text)
     return [Named(part) if i % 2 else part for i, part in enumerate(parts) if part]
 
 
 def fill(parts: Template, columns: Callable[[str], pa.Array], length: int) -> pa.StringArray:
-    """Every row of the columns written into the template; null where a column is null."""
+    """Return `length` rows of the template filled from `columns`; a row with a null column is null."""
     if not length:
         return pa.array([], pa.string())
     arrays = [columns(part.name) if isinstance(part, Named) else pa.scalar(part) for part in parts]
@@ -48,7 +48,7 @@ def fill(parts: Template, columns: Callable[[str], pa.Array], length: int) -> pa
 
 
 def id_text(column: pa.Array) -> pa.StringArray:
-    """16-byte ids as Kafka's unpadded base64url, all at once."""
+    """Return 16-byte ids as Kafka's unpadded base64url."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     count = len(storage)
     data = np.frombuffer(storage.buffers()[1], dtype=np.uint8)[
@@ -65,24 +65,27 @@ def id_text(column: pa.Array) -> pa.StringArray:
 
 
 def mapped(column: pa.Array, text: Callable[[Any], str]) -> pa.StringArray:
-    """Each distinct value through a Python function; topics are few, rows are many."""
+    """Return `text(value)` for each value; it is called once per distinct value, as topics repeat."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     words = pa.array([None if v is None else text(v) for v in encoded.dictionary.to_pylist()], pa.string())
     return words.take(encoded.indices)
 
 
 def number_text(column: pa.Array) -> pa.StringArray:
-    """Numbers in decimal; booleans as true and false."""
+    """Return numbers in decimal, booleans as true and false."""
     return as_array(column.cast(pa.string()))
 
 
 def hex_text(column: pa.Array) -> pa.StringArray:
-    """Bytes as hex, null where there are none."""
+    """Return bytes as hex; null stays null."""
     return pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())
 
 
 def pairs_text(column: pa.Array, *, between: str, pair: tuple[str, str, str]) -> pa.StringArray:
-    """Lists of two-number lists: `pair` is what stands before, between and after the two numbers."""
+    """Return lists of number pairs as text, joined by `between`.
+
+    `pair` is the text before, between and after the two numbers of a pair.
+    """
     inner = column.flatten()
     numbers = inner.flatten().to_numpy()
     epochs, offsets = (pa.array(numbers[i::2]).cast(pa.string()) for i in (0, 1))
@@ -94,7 +97,7 @@ def pairs_text(column: pa.Array, *, between: str, pair: tuple[str, str, str]) ->
 
 
 class EventTexts:
-    """The columns of some records as text, each made when it is first asked for."""
+    """Columns of records as text; a column is converted when it is first read."""
 
     def __init__(self, records: Records, makers: dict[str, Callable[[Records], pa.Array]]) -> None:
         self._records = records
@@ -102,7 +105,7 @@ class EventTexts:
         self._made: dict[str, pa.Array] = {}
 
     def __call__(self, name: str) -> pa.Array:
-        """The text column of this name."""
+        """Return the text column of this name."""
         if name not in self._made:
             maker = self._makers.get(name)
             self._made[name] = maker(self._records) if maker else self._plain(name)

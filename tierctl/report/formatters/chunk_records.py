@@ -1,18 +1,18 @@
-"""A chunk of the metadata log as the records that a formatter is given."""
+"""Convert a chunk of the metadata log to the records that a formatter receives."""
 
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from tierctl.report.formatters.base import Records
+from tierctl.report.formatters.records import Records
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk
 
 
 def from_chunk(chunk: RecordChunk, *, first_offset: int = 0) -> Records:
-    """The records of a chunk, with a row for each stretch of bytes that can't be read; gaps have none.
+    """Return the records of a chunk, with one row per unreadable range of bytes; gaps have no row.
 
-    A stretch that begins before `first_offset` is told of by whoever reads there.
+    Ranges that begin before `first_offset` have no row either: the reader of the preceding records has it.
     """
     damaged = [bad for bad in chunk.damage if not bad.is_gap and bad.offset >= first_offset]
     if not damaged:
