@@ -100,9 +100,9 @@ def test_logs_that_an_executor_does_not_see(capture: Capture, monkeypatch: pytes
 def _blind(spec: object, piece: object) -> list[object]:
     from dataclasses import replace
 
-    from tierctl.spark.executors.verify import SegmentsPiece, _require_logs
+    from tierctl.spark.executors.verify import SegmentsTask, _require_logs
 
-    if isinstance(piece, SegmentsPiece):
+    if isinstance(piece, SegmentsTask):
         logs = tuple(replace(log, directory=Path("/nowhere")) for log in piece.logs)
         _require_logs(replace(piece, logs=logs))
     return []
