@@ -1,33 +1,33 @@
-"""Every error tierctl raises on purpose.
+"""Every error that tierctl raises on purpose, with its exit code.
 
 TierctlError                         1  internal
 ├── UsageError                       2  the command line or a setting is wrong
 ├── PartialFailure                   3  some steps were done, some failed
-├── SafetyRefusal                    4  a rule that protects data said no
-├── RemoteStorageError               5  the store failed, it may work again (KIP-405 RemoteStorageException)
-│   ├── RemoteResourceNotFound      10  the object is not there (KIP-405 RemoteResourceNotFoundException)
-│   ├── RemoteTierMissing            5  no tier is where --remote says; not mounted, or mistyped
-│   ├── RemoteObjectDiffers          5  an object is not what was stored; trying the same again won't help
+├── SafetyRefusal                    4  a rule that protects data forbids the change
+├── RemoteStorageError               5  the store failed (KIP-405 RemoteStorageException); a retry may help
+│   ├── RemoteResourceNotFound      10  the object does not exist (KIP-405 RemoteResourceNotFoundException)
+│   ├── RemoteTierMissing            5  --remote holds no tier: it is not mounted, or mistyped
+│   ├── RemoteObjectDiffers          5  an object differs from its source; a retry does not help
 │   ├── StoreWriteFailed             5  nothing was stored
-│   └── StoreWriteUnknown            5  whether it was stored is not known; never clean up by guess
-├── MetadataError                    5  the metadata log could not be read or written; trying again may help
+│   └── StoreWriteUnknown            5  the object may or may not be stored; check before any clean-up
+├── MetadataError                    5  the metadata log could not be read or written; a retry may help
 │   ├── MetadataWriteFailed          5  nothing was appended
-│   └── MetadataWriteUnknown         5  whether it was appended is not known; read on before anything else
-├── EngineError                      5  Spark could not be reached, or a job of it failed
+│   └── MetadataWriteUnknown         5  the record may or may not be appended; read on before anything else
+├── EngineError                      5  Spark could not be reached, or a Spark job failed
 ├── LockedError                      6  another process holds the lock
-├── CorruptInputError                7  bytes that are not what the format says
-│   ├── UnsupportedFormatError       7  a format that is known and refused by name
-│   └── IllegalEventError            7  an event that decodes and that Kafka refuses all the same
+├── CorruptInputError                7  bytes violate their format
+│   ├── UnsupportedFormatError       7  the format is known and not supported
+│   └── IllegalEventError            7  an event can be decoded, but Kafka refuses it
 ├── LimitExceeded                    8  a bound such as --max-deletes stopped the run
-├── NotFoundError                   10  what was asked for does not exist
-└── AuthenticationError             11  the other side refused who we are
+├── NotFoundError                   10  a requested topic, partition or segment does not exist
+└── AuthenticationError             11  a broker or a store refused tierctl's identity or rights
 
 Exit code 0 is "done or nothing to do" and 9 "plan pending"; neither is an error.
 Errors carry facts: what was expected, what was found, where, and what to do (`hint`).
 """
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, Self
 
 
 class ExitCode(IntEnum):
@@ -48,10 +48,7 @@ class ExitCode(IntEnum):
 
 
 class TierctlError(Exception):
-    """Base of the tree.
-
-    `message` says what happened; `hint`, when there is one, what the operator can do about it.
-    """
+    """Base of the tree; `message` states what happened, `hint` what the operator can do about it."""
 
     exit_code = ExitCode.INTERNAL
 
@@ -61,7 +58,7 @@ class TierctlError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors travel between processes, and what their constructors take is not what they keep.
+        # Errors are pickled between processes, and their constructors take other arguments than `args`.
         return _restored, (type(self), self.args), self.__dict__
 
 
@@ -76,13 +73,13 @@ class UsageError(TierctlError):
 
 
 class PartialFailure(TierctlError):
-    """Some steps were done, some failed; a second run continues."""
+    """Some steps were done and some failed; the next run continues."""
 
     exit_code = ExitCode.PARTIAL
 
 
 class SafetyRefusal(TierctlError):
-    """A rule that protects data said no; nothing was changed."""
+    """A rule that protects data forbids the change; nothing was changed."""
 
     exit_code = ExitCode.REFUSED
 
@@ -94,25 +91,25 @@ class RemoteStorageError(TierctlError):
 
 
 class RemoteResourceNotFound(RemoteStorageError):
-    """The object or the segment is not there (KIP-405 RemoteResourceNotFoundException)."""
+    """The object or the segment does not exist (KIP-405 RemoteResourceNotFoundException)."""
 
     exit_code = ExitCode.NOT_FOUND
 
 
 class RemoteTierMissing(RemoteStorageError):
-    """No tier is where it should be: nothing may be taken for deleted, and asking again won't help."""
+    """The location holds no tier, so missing objects must not count as deleted; a retry does not help."""
 
 
 class RemoteObjectDiffers(RemoteStorageError):
-    """An object is not what its source is: only a new copy helps."""
+    """An object differs from its source; only a new copy helps."""
 
 
 class StoreWriteFailed(RemoteStorageError):
-    """A write failed and left nothing behind."""
+    """A write failed, and nothing was stored."""
 
 
 class StoreWriteUnknown(RemoteStorageError):
-    """A write's outcome is not known: look before cleaning anything up."""
+    """The outcome of a write is unknown: check the store before any clean-up."""
 
 
 class MetadataError(TierctlError):
@@ -122,15 +119,15 @@ class MetadataError(TierctlError):
 
 
 class MetadataWriteFailed(MetadataError):
-    """An append was refused and left nothing in the metadata log."""
+    """An append was refused, and no record was written to the metadata log."""
 
 
 class MetadataWriteUnknown(MetadataError):
-    """An append's outcome is not known: read the metadata on before doing or cleaning up anything."""
+    """The outcome of an append is unknown: read the metadata to their end before any other change."""
 
 
 class EngineError(TierctlError):
-    """What does the work, Spark, could not be reached or gave up."""
+    """Spark could not be reached, or a Spark job failed."""
 
     exit_code = ExitCode.RETRYABLE
 
@@ -142,10 +139,7 @@ class LockedError(TierctlError):
 
 
 class CorruptInputError(TierctlError):
-    """Bytes that are not what the format says.
-
-    `at` is the byte position within `source` where the first wrong byte lies (None: not known).
-    """
+    """Bytes violate their format; `at` is the position of the first wrong byte in `source`, if known."""
 
     exit_code = ExitCode.CORRUPT
 
@@ -168,8 +162,8 @@ class CorruptInputError(TierctlError):
         self.at = at
         self.source = source
 
-    def within(self, source: str, *, base: int = 0) -> "CorruptInputError":
-        """The same error seen from `source`, where the decoded bytes begin at `base`."""
+    def within(self, source: str, *, base: int = 0) -> Self:
+        """Return the same error with its position in `source`, in which the decoded bytes begin at `base`."""
         at = None if self.at is None else self.at + base
         return type(self)(
             self.what, expected=self.expected, found=self.found, at=at, source=source, hint=self.hint
@@ -177,26 +171,26 @@ class CorruptInputError(TierctlError):
 
 
 class UnsupportedFormatError(CorruptInputError):
-    """A format that is known, and refused by name."""
+    """The format is known and not supported."""
 
 
 class IllegalEventError(CorruptInputError):
-    """A metadata event that decodes and that Kafka refuses all the same (its IllegalArgumentException)."""
+    """A metadata event can be decoded, but Kafka refuses it with IllegalArgumentException."""
 
 
 class LimitExceeded(TierctlError):
-    """A bound set by the operator, or by default, stopped the run before the first side effect."""
+    """A limit such as --max-deletes stopped the run before its first side effect."""
 
     exit_code = ExitCode.LIMIT
 
 
 class NotFoundError(TierctlError):
-    """What was asked for does not exist."""
+    """A requested topic, partition, segment or file does not exist."""
 
     exit_code = ExitCode.NOT_FOUND
 
 
 class AuthenticationError(TierctlError):
-    """The other side refused who we are."""
+    """A broker or a store refused tierctl's identity or rights."""
 
     exit_code = ExitCode.AUTHENTICATION

@@ -74,7 +74,7 @@ def test_completion_imports_nothing_heavy() -> None:
         ),
         (["segments", "--metadata", "kafka://"], "no bootstrap servers", "kafka://host:port"),
         (["format", "--metadata", "gopher://x"], "unknown scheme 'gopher'", "file:///dir"),
-        (["format", "--metadata", "file://var/x"], "'var' would be a host", "file:///var/x"),
+        (["format", "--metadata", "file://var/x"], "the URI names a host, 'var'", "file:///var/x"),
         (["format", "--metadata", "x", "--topic-id", "abc"], "not a Kafka id: 'abc'", "22 characters"),
         (["format", "--metadata", "x", "--partition", "a"], "--partition", "tierctl format --help"),
         (["format", "--metadata", "x", "--from-time", "noon"], "not a time: 'noon'", "milliseconds"),

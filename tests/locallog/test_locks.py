@@ -58,5 +58,5 @@ def test_a_directory_without_a_lock_file(tmp_path: Path) -> None:
 
 def test_what_can_not_be_told_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".lock").mkdir()
-    with pytest.raises(SafetyRefusal, match="can't be told"):
+    with pytest.raises(SafetyRefusal, match="can't be queried"):
         is_locked(tmp_path)

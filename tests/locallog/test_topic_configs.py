@@ -7,7 +7,6 @@ from tierctl.errors import UsageError
 from tierctl.locallog import read_properties, read_topic_configs
 from tierctl.locallog.topic_configs import split_topic_setting
 from tierctl.model import TopicConfig
-from tierctl.model.configs import CopyLag
 from tierctl.model.settings import topic
 
 
@@ -32,9 +31,7 @@ def test_settings_by_topic(tmp_path: Path) -> None:
         """,
     )
     assert read_topic_configs(path) == {
-        "clicks": TopicConfig(
-            retention_bytes=2097152, remote_storage_enable=True, copy_lag=CopyLag(bytes=2097152)
-        ),
+        "clicks": TopicConfig(retention_bytes=2097152, remote_storage_enable=True),
         "my.dotted.topic": TopicConfig(),
         "other.dotted.topic": TopicConfig(retention_ms=1),
         "metrics": TopicConfig(retention_ms=172800001),

@@ -1,4 +1,7 @@
-"""A broker's log directories: topics, segments, epochs, offsets, and offline topic settings."""
+"""A broker's log directories as data, and settings in .properties files; nothing here changes a file.
+
+Exports the functions that read log directories, their locks, and .properties files.
+"""
 
 from tierctl.locallog.loading import list_partitions, read_log_dirs
 from tierctl.locallog.locks import ensure_stopped, is_locked

@@ -1,4 +1,4 @@
-"""Batches of a partition's segments from some offset on, found through the offset index."""
+"""Reads the batches of a partition's segments from an offset on, found through the offset index."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,10 +10,10 @@ from tierctl.wire.files.indexes import OffsetIndex
 
 
 @contextmanager
-def pieces_from(
+def items_from(
     segment: SegmentFiles, offset: int, *, check_crc: bool = True
 ) -> Iterator[tuple[Buffer, Iterator[ScanItem]]]:
-    """The segment's bytes, and its pieces from the batch with `offset` on (or an earlier one)."""
+    """Yield the segment's bytes and its scan items, from the batch with `offset` or an earlier batch on."""
     with opened(segment.log) as buf:
         position = start_position(buf, segment, offset)
         expected = segment.base_offset if position == 0 else None
@@ -21,7 +21,7 @@ def pieces_from(
 
 
 def start_position(buf: Buffer, segment: SegmentFiles, offset: int) -> int:
-    """Where to begin to read for `offset`: an offset index that is missing or wrong only costs time."""
+    """Return a position at or before the batch with `offset`; 0 if the offset index is missing or wrong."""
     data = read_if_exists(segment.path(".index"))
     if data is None:
         return 0
@@ -31,29 +31,29 @@ def start_position(buf: Buffer, segment: SegmentFiles, offset: int) -> int:
         return 0
     if not 0 < entry.position < len(buf):
         return 0
-    piece = scan_at(buf, entry.position, segment.base_offset)
-    sound = isinstance(piece, BatchHead) and piece.base_offset <= entry.offset
-    return entry.position if sound else 0
+    item = scan_at(buf, entry.position, segment.base_offset)
+    is_valid = isinstance(item, BatchHead) and item.base_offset <= entry.offset
+    return entry.position if is_valid else 0
 
 
-def pieces_between(
+def items_between(
     segments: Sequence[SegmentFiles], start_offset: int, end_offset: int
 ) -> Iterator[tuple[Buffer, BatchHead | BadRange]]:
-    """Every batch with an offset in [start_offset, end_offset), and every bad range on the way.
+    """Yield every batch with an offset in [start_offset, end_offset), and every damaged range between them.
 
-    A torn tail ends its segment; it is followed by nothing that was acknowledged.
+    Each comes with the bytes of its segment. A torn tail ends its segment: no acknowledged record follows it.
     """
     for index, segment in enumerate(segments):
         following = segments[index + 1].base_offset if index + 1 < len(segments) else None
         if segment.base_offset >= end_offset or (following is not None and following <= start_offset):
             continue
-        with pieces_from(segment, start_offset) as (buf, pieces):
-            for piece in pieces:
-                if isinstance(piece, TornTail):
+        with items_from(segment, start_offset) as (buf, items):
+            for item in items:
+                if isinstance(item, TornTail):
                     break
-                if isinstance(piece, BatchHead):
-                    if piece.base_offset >= end_offset:
+                if isinstance(item, BatchHead):
+                    if item.base_offset >= end_offset:
                         return
-                    if piece.next_offset <= start_offset:
+                    if item.next_offset <= start_offset:
                         continue
-                yield buf, piece
+                yield buf, item

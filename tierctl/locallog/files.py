@@ -1,4 +1,4 @@
-"""Names of a log directory's files, and their bytes."""
+"""Names of the files in a log directory, and reading them."""
 
 import mmap
 import re
@@ -25,23 +25,23 @@ class SegmentFiles:
     base_offset: int
 
     def path(self, suffix: str) -> Path:
-        """The segment's file of that kind, as `.index`; it need not exist."""
+        """Return the path of the segment's file with `suffix`, such as `.index`; the file need not exist."""
         return self.directory / f"{self.base_offset:020d}{suffix}"
 
     @property
     def log(self) -> Path:
-        """The records."""
+        """Path of the file of records."""
         return self.path(".log")
 
 
 def list_segments(directory: Path) -> list[SegmentFiles]:
-    """The segments by base offset; files of other names are somebody else's."""
+    """Return the segments in a partition's folder by base offset; other files are ignored."""
     bases = sorted(_numbers(directory, _SEGMENT))
     return [SegmentFiles(directory, base) for base in bases]
 
 
 def list_producer_snapshots(directory: Path) -> list[int]:
-    """Offsets of the producer snapshots, ascending."""
+    """Return the offsets of the producer snapshots in a partition's folder, ascending."""
     return sorted(_numbers(directory, _SNAPSHOT))
 
 
@@ -53,10 +53,10 @@ def _numbers(directory: Path, pattern: re.Pattern[str]) -> Iterator[int]:
 
 
 def parse_partition_folder(name: str) -> TopicPartition | None:
-    """The partition whose log a folder of this name holds.
+    """Return the partition whose log is in a folder of this name (LocalLog.parseTopicPartitionName).
 
-    None for anything else: folders on their way out or in (`….<id>-delete`, `-stray`, `-future`) have no
-    number at the end (LocalLog.parseTopicPartitionName).
+    None for every other name: folders that are being deleted or moved (`….<id>-delete`, `-stray`, `-future`)
+    do not end with a partition number.
     """
     match = _PARTITION.match(name)
     if match is None or not is_legal_topic_name(match["topic"]) or int(match["partition"]) > _PARTITION_MAX:
@@ -66,7 +66,7 @@ def parse_partition_folder(name: str) -> TopicPartition | None:
 
 @contextmanager
 def opened(path: Path) -> Iterator[Buffer]:
-    """The file's bytes, mapped while in use; slices of it are copies."""
+    """Yield the file's bytes, mapped into memory while the context is open; slices of them are copies."""
     with path.open("rb") as file:
         if path.stat().st_size == 0:
             yield b""
@@ -76,7 +76,7 @@ def opened(path: Path) -> Iterator[Buffer]:
 
 
 def read_if_exists(path: Path) -> bytes | None:
-    """The file's bytes; None when there is no such file."""
+    """Return the file's bytes; None if there is no such file."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""A broker's log directories as facts: one LocalLog a partition.
+"""Reads a broker's log directories: one LocalLog per partition.
 
-Offsets are found as a broker finds them when it starts on these files (LogManager, LogLoader, UnifiedLog),
-without changing any.
+Offsets are determined as a broker determines them at start-up (LogManager, LogLoader, UnifiedLog), but no
+file is changed.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoints:
-    """A log directory's offset checkpoints; a missing file is an empty one, as for a broker."""
+    """The offset checkpoints of a log directory; a missing file counts as an empty one, as for a broker."""
 
     log_start: Mapping[TopicPartition, int]
     high_watermark: Mapping[TopicPartition, int]
@@ -55,14 +55,14 @@ def read_log_dirs(
     select: Callable[[TopicPartition], bool] | None = None,
     on_error: OnError | None = None,
 ) -> list[LocalLog]:
-    """Every partition's log in these directories, by partition, then by directory in the order given.
+    """Return the log of every partition in these directories, by partition, then by directory as given.
 
-    The same partition in two directories (two brokers') comes out twice: the replica to believe is the one
-    with the latest leader epoch, then the highest log end offset. Internal topics (`__…`) are left out unless
-    asked for, as are folders a broker is deleting or moving. `select` spares reading what nobody asked for.
+    A partition in two directories (of two brokers) has two logs. Internal topics (`__…`) are left out without
+    `include_internal`; folders that a broker is deleting or moving are always left out. Only partitions for
+    which `select` returns True are read.
 
-    A log that can't be read raises; with `on_error` it is reported with its folder and the rest goes on.
-    Raises UsageError when a directory is not one.
+    The error of an unreadable log is raised; with `on_error` it is reported with the log's folder, and the
+    other logs are read. UsageError if one of `dirs` is not a directory.
     """
     logs = []
     for directory in dict.fromkeys(Path(d) for d in dirs):
@@ -106,7 +106,7 @@ def _partition_folders(
 
 
 def read_checkpoints(directory: Path) -> Checkpoints:
-    """The checkpoints of a log directory; CorruptInputError names the file that is not one."""
+    """Return the checkpoints of a log directory; CorruptInputError, naming the file, for a damaged one."""
     return Checkpoints(
         log_start=_offsets(directory / "log-start-offset-checkpoint"),
         high_watermark=_offsets(directory / "replication-offset-checkpoint"),
@@ -135,7 +135,7 @@ def _read_or_report(
 
 
 def read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) -> LocalLog:
-    """One partition's log; CorruptInputError or NotFoundError when a file it needs can't be read."""
+    """Return one partition's log; CorruptInputError or NotFoundError if a necessary file can't be read."""
     try:
         return _read_log(partition, folder, checkpoints)
     except OSError as error:
@@ -159,7 +159,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         segments, end_offset = end.segments, end.end_offset
         epochs = _with_recovered(epochs, end.epochs)
     if checkpointed_start is not None and end_offset < checkpointed_start:
-        # A broker starts such a log anew: its segments end before what was already given up for deleted.
+        # A broker restarts such a log empty: all of its segments lie below the log start offset.
         segments, end_offset, epochs = (), checkpointed_start, ()
     first = segments[0].base_offset if segments else end_offset
     log_start = first if checkpointed_start is None else checkpointed_start
@@ -193,7 +193,10 @@ def _leader_epochs(folder: Path) -> tuple[EpochEntry, ...]:
 def _with_recovered(
     epochs: tuple[EpochEntry, ...], recovered: Iterable[EpochEntry]
 ) -> tuple[EpochEntry, ...]:
-    """A broker writes an epoch down after its first batch: after a crash the batches know more."""
+    """Return the checkpoint's epochs with the later ones of the batches.
+
+    A broker writes an epoch to the checkpoint after its first batch, so a crash may lose the entry.
+    """
     latest = epochs[-1].epoch if epochs else -1
     return (*epochs, *(entry for entry in recovered if entry.epoch > latest))
 
@@ -201,10 +204,10 @@ def _with_recovered(
 def _cut_epochs(
     epochs: tuple[EpochEntry, ...], log_start_offset: int, log_end_offset: int
 ) -> tuple[EpochEntry, ...]:
-    """The epochs of [log start, log end], the first raised to the log start.
+    """Return the epochs of [log start, log end], the first one raised to the log start.
 
-    An epoch that begins at the log end stays, though a broker forgets it when it starts: it tells which
-    replica led last.
+    An epoch that begins at the log end is kept, other than by a starting broker, since it shows which replica
+    was the leader last.
     """
     kept = [entry for entry in epochs if entry.start_offset <= log_end_offset]
     before = [entry for entry in kept if entry.start_offset <= log_start_offset]
@@ -222,7 +225,7 @@ def _local_segments(segments: Sequence[SegmentFiles], snapshots: set[int]) -> tu
 
 def _local_segment(segment: SegmentFiles, next_base: int | None, snapshots: set[int]) -> LocalSegment:
     transaction_index = segment.path(".txnindex")
-    # A truncated log leaves empty ones behind, which say no more than none.
+    # Truncation of a log leaves empty transaction indexes, which mean the same as none.
     has_aborts = transaction_index.exists() and transaction_index.stat().st_size > 0
     has_snapshot = next_base is not None and next_base in snapshots
     return LocalSegment(

@@ -1,4 +1,4 @@
-"""Whether a broker is using a log directory: it holds a lock on the file `.lock` there while it runs."""
+"""Detects a running broker by its lock on the file `.lock` in a log directory."""
 
 import errno
 import fcntl
@@ -15,9 +15,9 @@ _FLOCK, _TYPE_AT = ("hhqqi4x", 0) if sys.platform == "linux" else ("qqihh", 3)
 
 
 def is_locked(directory: Path) -> bool:
-    """Whether another process locks the directory, as LogManager does; asks without taking the lock.
+    """Return whether another process holds LogManager's lock on the directory, without taking the lock.
 
-    SafetyRefusal when that can't be told.
+    SafetyRefusal if the lock can't be queried.
     """
     path = directory / LOCK_FILE
     try:
@@ -28,7 +28,7 @@ def is_locked(directory: Path) -> bool:
     except OSError as error:
         reason = errno.errorcode.get(error.errno or 0, str(error))
         raise SafetyRefusal(
-            f"whether a broker uses {directory} can't be told: {path}: {reason}",
+            f"it is unknown whether a broker uses {directory}: {path} can't be queried: {reason}",
             hint="run as the broker's user, or work on a copy of the directory",
         ) from error
     return bool(struct.unpack(_FLOCK, answer)[_TYPE_AT] != fcntl.F_UNLCK)
@@ -41,7 +41,7 @@ def _whole_file_write_lock() -> bytes:
 
 
 def ensure_stopped(directory: Path) -> None:
-    """SafetyRefusal when a running broker holds the directory: its files are about to change."""
+    """Raise SafetyRefusal if a running broker holds the directory, since its files may change at any time."""
     if is_locked(directory):
         raise SafetyRefusal(
             f"a running broker holds {directory / LOCK_FILE}",

@@ -1,4 +1,4 @@
-"""Which transactions are open at an offset, and so where the last stable offset is.
+"""Finds the last stable offset: the first offset of the oldest transaction that is still open.
 
 Source: ProducerStateManager, ProducerAppendInfo, UnifiedLog.lastStableOffset.
 """
@@ -6,9 +6,10 @@ Source: ProducerStateManager, ProducerAppendInfo, UnifiedLog.lastStableOffset.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 
 from tierctl.errors import CorruptInputError
-from tierctl.locallog.batches import pieces_between
+from tierctl.locallog.batches import items_between
 from tierctl.locallog.files import SegmentFiles, list_producer_snapshots
 from tierctl.wire.batches.batch_heads import BadRange, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
@@ -20,32 +21,32 @@ _MARKERS = frozenset({ControlType.ABORT, ControlType.COMMIT})
 
 @dataclass(slots=True)
 class OpenTransactions:
-    """The open transactions at some offset: first offset by producer id."""
+    """The transactions that are open at one offset: their first offsets by producer id."""
 
     first_offsets: dict[int, int] = field(default_factory=dict)
 
     @classmethod
-    def from_snapshot(cls, entries: Iterable[ProducerEntry]) -> "OpenTransactions":
-        """The state at the snapshot's offset."""
-        began = {e.producer_id: e.current_txn_first_offset for e in entries}
-        return cls({producer: offset for producer, offset in began.items() if offset >= 0})
+    def from_snapshot(cls, entries: Iterable[ProducerEntry]) -> Self:
+        """Return the transactions that are open at the offset of a producer snapshot with these entries."""
+        first_offsets = {e.producer_id: e.current_txn_first_offset for e in entries}
+        return cls({producer: offset for producer, offset in first_offsets.items() if offset >= 0})
 
     @property
     def first_offset(self) -> int | None:
-        """Where the oldest open transaction began."""
+        """First offset of the oldest open transaction; None if none is open."""
         return min(self.first_offsets.values(), default=None)
 
     def append(self, buf: Buffer, head: BatchHead) -> AbortedTxn | None:
-        """Takes the next batch into account; gives the transaction it aborted, if any.
+        """Apply the next batch of the log; return the transaction that the batch aborts, None if none.
 
-        Raises CorruptInputError when a marker can't be read.
+        `head` is the batch's header in `buf`. CorruptInputError if a control record can't be decoded.
         """
         if head.producer_id < 0 or not head.is_transactional:
             return None
         if not head.is_control:
             self.first_offsets.setdefault(head.producer_id, head.base_offset)
             return None
-        # Compaction leaves empty marker batches, whose transaction is wholly gone.
+        # Compaction leaves empty marker batches; no record of their transactions is left.
         kinds = [control_record(record).type for record in batch_at(buf, head).records()]
         if not kinds or kinds[0] not in _MARKERS:
             return None
@@ -60,21 +61,22 @@ class OpenTransactions:
 def last_stable_offset(
     directory: Path, segments: Sequence[SegmentFiles], *, log_start_offset: int, high_watermark: int
 ) -> int:
-    """The first offset of the oldest transaction open at the high watermark, else the high watermark.
+    """Return the first offset of the oldest transaction that is open at the high watermark.
 
-    Starts from the newest usable producer snapshot at or below the high watermark. Where batches can't be
-    read nothing is known to be decided, so that offset is a bound as well.
+    Without an open transaction the result is the high watermark. The batches after the newest valid producer
+    snapshot are read. A batch that can't be decoded may hold the marker of any transaction, so its offset
+    limits the result, too.
     """
     start, transactions = _load(directory, segments, log_start_offset, high_watermark)
     unstable = []
-    for buf, piece in pieces_between(segments, start, high_watermark):
-        if isinstance(piece, BadRange):
-            unstable.append(start if piece.first_offset is None else piece.first_offset)
+    for buf, item in items_between(segments, start, high_watermark):
+        if isinstance(item, BadRange):
+            unstable.append(start if item.first_offset is None else item.first_offset)
             continue
         try:
-            transactions.append(buf, piece)
+            transactions.append(buf, item)
         except CorruptInputError:
-            unstable.append(piece.base_offset)
+            unstable.append(item.base_offset)
     if transactions.first_offset is not None:
         unstable.append(transactions.first_offset)
     return max(min([*unstable, high_watermark]), log_start_offset)
@@ -83,7 +85,10 @@ def last_stable_offset(
 def _load(
     directory: Path, segments: Sequence[SegmentFiles], log_start_offset: int, high_watermark: int
 ) -> tuple[int, OpenTransactions]:
-    """Where to replay from, and the state there. Snapshots at or below the log start are out of date."""
+    """Return the offset from which to read batches, and the transactions that are open there.
+
+    Snapshots at or below the log start are not used: they are out of date.
+    """
     first = segments[0].base_offset if segments else log_start_offset
     for offset in reversed(list_producer_snapshots(directory)):
         if not (log_start_offset < offset <= high_watermark and first <= offset):

@@ -1,4 +1,4 @@
-"""Where a log really ends, and what its batches say that its side files don't, as a broker finds out.
+"""Recovers a log's end, leader epochs and timestamps from its batches, as a broker does at start-up.
 
 Source: LogLoader.recoverLog, LogSegment.recover, LogSegment.readLargestTimestamp.
 """
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tierctl.errors import CorruptInputError
-from tierctl.locallog.batches import pieces_from
+from tierctl.locallog.batches import items_from
 from tierctl.locallog.files import SegmentFiles, read_if_exists
 from tierctl.model.local import EpochEntry
 from tierctl.wire.batches.batch_heads import BatchHead
@@ -16,7 +16,7 @@ from tierctl.wire.files.indexes import TimeIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """The segments a broker would keep, the next offset after them, and epochs seen in unflushed batches."""
+    """The segments that a broker would keep, the log end offset, and the epochs of unflushed batches."""
 
     segments: tuple[SegmentFiles, ...]
     end_offset: int
@@ -24,10 +24,10 @@ class LogEnd:
 
 
 def find_log_end(segments: Sequence[SegmentFiles], *, recovery_point: int) -> LogEnd:
-    """Reads what was not flushed, from `recovery_point` on, up to the first batch that is not whole.
+    """Read the batches from `recovery_point` on, up to the first damaged one, which ends the log.
 
-    Segments after a broken one are what a broker deletes on start-up, so they are left out. `segments` is
-    not empty.
+    Segments after a damaged one are left out, since a broker deletes them at start-up. `segments` must not be
+    empty.
     """
     epochs: list[EpochEntry] = []
     end = segments[0].base_offset
@@ -42,40 +42,39 @@ def find_log_end(segments: Sequence[SegmentFiles], *, recovery_point: int) -> Lo
 
 
 def _read_tail(segment: SegmentFiles, recovery_point: int, epochs: list[EpochEntry]) -> tuple[int, bool]:
-    """The next offset after the segment's good batches, and whether nothing else follows them."""
+    """Return the next offset after the segment's valid batches, and whether they reach its end."""
     end = segment.base_offset
-    with pieces_from(segment, recovery_point) as (_, pieces):
-        for piece in pieces:
-            if not isinstance(piece, BatchHead):
+    with items_from(segment, recovery_point) as (_, items):
+        for item in items:
+            if not isinstance(item, BatchHead):
                 return end, False
-            end = piece.next_offset
-            epoch = piece.partition_leader_epoch
+            end = item.next_offset
+            epoch = item.partition_leader_epoch
             if epoch >= 0 and (not epochs or epoch > epochs[-1].epoch):
-                epochs.append(EpochEntry(epoch, piece.base_offset))
+                epochs.append(EpochEntry(epoch, item.base_offset))
     return end, True
 
 
 def largest_timestamp_ms(segment: SegmentFiles, *, active: bool) -> int:
-    """LogSegment.largestTimestamp: what a broker writes as a copied segment's maxTimestampMs.
+    """Return a segment's largest timestamp, its maxTimestampMs in metadata (LogSegment.largestTimestamp).
 
-    A rolled segment's time index ends with it. The active segment's may lag, and an index that is missing,
-    cut or never closed says nothing: then the batches do. Without any timestamp it is when the log file
-    was last changed.
+    It is the last entry of a rolled segment's time index. For the active segment, or without a complete time
+    index, it comes from the batches. Without any timestamp it is the log file's modification time.
     """
     index = _closed_time_index(segment)
     if index is not None and len(index) and not active:
         return index.last.timestamp_ms
     largest = -1 if index is None else index.last.timestamp_ms
     start = segment.base_offset if index is None else index.last.offset
-    with pieces_from(segment, start, check_crc=False) as (_, pieces):
-        for piece in pieces:
-            if isinstance(piece, BatchHead):
-                largest = max(largest, piece.max_timestamp_ms)
+    with items_from(segment, start, check_crc=False) as (_, items):
+        for item in items:
+            if isinstance(item, BatchHead):
+                largest = max(largest, item.max_timestamp_ms)
     return largest if largest >= 0 else segment.log.stat().st_mtime_ns // 1_000_000
 
 
 def _closed_time_index(segment: SegmentFiles) -> TimeIndex | None:
-    """The time index if it can be trusted: zeros at its end mean that nobody closed it."""
+    """Return the time index; None if it is missing, damaged, or ends with zeros because it was not closed."""
     data = read_if_exists(segment.path(".timeindex"))
     if data is None:
         return None

@@ -1,4 +1,7 @@
-"""The nouns of KIP-405 and KIP-917 as frozen dataclasses; nothing here opens, decodes or decides."""
+"""Shared types: the entities of KIP-405 and KIP-917 as frozen dataclasses, selection, settings, progress.
+
+Exports the entities; the settings registry is `model.settings`, progress reports are `model.progress`.
+"""
 
 from tierctl.model.configs import TopicConfig
 from tierctl.model.events import (

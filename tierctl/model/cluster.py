@@ -1,4 +1,4 @@
-"""A running cluster as facts; `metadata.cluster` asks for them, `plan` decides from them."""
+"""A running cluster as data: `kafka.cluster` reads it, `plan` decides from it."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,11 @@ from tierctl.model.local import EpochEntry
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """One broker. `tiers` is remote.log.storage.system.enable; None when `unreadable`, which says why.
+    """One broker of the cluster.
 
-    `task_interval_ms` is remote.log.manager.task.interval.ms; None where the broker has no such setting.
+    `tiers` is remote.log.storage.system.enable; None if it could not be read, with the reason in
+    `unreadable`. `task_interval_ms` is remote.log.manager.task.interval.ms; None if the broker has no such
+    setting.
     """
 
     broker_id: int
@@ -23,7 +25,7 @@ class BrokerFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """One partition; `leader` is None while it has none."""
+    """One partition of a topic; `leader` is None while it has no leader."""
 
     partition: int
     leader: int | None
@@ -33,7 +35,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """One topic, as the controller knows it; partitions by number."""
+    """One topic of the cluster, with its partitions by number."""
 
     topic: str
     topic_id: Uuid
@@ -42,18 +44,18 @@ class TopicFacts:
 
     @property
     def topic_id_partitions(self) -> tuple[TopicIdPartition, ...]:
-        """The partitions with their ids."""
+        """The partitions with topic id and name."""
         return tuple(TopicIdPartition(self.topic_id, self.topic, p.partition) for p in self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOffsets:
-    """A partition's offsets as its leader answers them, by GetOffsetShell's names.
+    """The offsets that a partition's leader reports.
 
-    `log_start_offset` is earliest; `high_watermark` latest, the offset after the last that can be read;
-    `last_stable_offset` the same for read_committed. `local_log_start_offset` is earliest-local and
-    `latest_tiered_offset` the highest offset in the tier: None where the broker has no answer, because
-    nothing is tiered, tiering is off, or it is too old to be asked.
+    By GetOffsetShell's names, `log_start_offset` is earliest, `high_watermark` is latest (exclusive),
+    `last_stable_offset` is latest with read_committed, `local_log_start_offset` is earliest-local, and
+    `latest_tiered_offset` is latest-tiered (inclusive). The last two are None if the leader reports none:
+    nothing is tiered, tiering is off, or the broker is too old.
     """
 
     log_start_offset: int
@@ -65,12 +67,11 @@ class PartitionOffsets:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLog:
-    """A partition's log on its leader: the facts of a LocalLog that a cluster tells.
+    """A partition's log on its leader: what a cluster reports of a LocalLog, without its segments.
 
-    Which segments there are it doesn't tell. `log_end_offset` is the high watermark: what lies above it may
-    be on no other replica yet. `leader_epochs` are complete from the log start on. `local_log_bytes` is how
-    large the leader's segments are, None when that can't be read; segments below a log start that was raised
-    count until the broker's next retention check.
+    `log_end_offset` is the high watermark, since later records may be on no other replica. `leader_epochs`
+    are complete from the log start on. `local_log_bytes` is the size of the leader's segments, None if it
+    can't be read; segments below a raised log start count until the broker's next retention check.
     """
 
     topic_id_partition: TopicIdPartition

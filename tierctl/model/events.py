@@ -1,7 +1,7 @@
-"""Metadata events: what a record of `__remote_log_metadata` says.
+"""Metadata events: the decoded records of `__remote_log_metadata`.
 
-Names are those of the JSON, the columns and the tables everywhere. A field that the record's dialect
-does not have is None: kip405 records carry a leader epoch where Kafka's carry a broker id.
+JSON fields, columns and tables have the names of these fields. A field that the record's dialect does not
+have is None: records of dialect kip405 have a leader epoch, those of dialect kafka a broker id.
 """
 
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from typing import ClassVar
 from tierctl.model.ids import TopicIdPartition, Uuid
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
 
-# (tag number, raw bytes) pairs of a flexible record, kept for re-encoding, in wire order.
+# Unknown tags of a flexible record, kept for re-encoding: (tag number, raw bytes) in wire order.
 UnknownTags = tuple[tuple[int, bytes], ...]
-# The same within a record, by place: "remote_log_segment_id", "remote_log_segment_id.topic_id_partition",
-# "topic_id_partition" or "segment_leader_epochs.N".
+# Unknown tags of the structures within a record, by path: "remote_log_segment_id",
+# "remote_log_segment_id.topic_id_partition", "topic_id_partition" or "segment_leader_epochs.N".
 NestedTags = tuple[tuple[str, UnknownTags], ...]
 
 
 class Dialect(StrEnum):
-    """How the value is written: what Kafka ships, or what KIP-405's text says."""
+    """The format of a record's value: that of Kafka's releases, or that of KIP-405's text."""
 
     KAFKA = "kafka"
     KIP405 = "kip405"
@@ -35,13 +35,13 @@ class _Event:
 
     @property
     def topic_id_partition(self) -> TopicIdPartition:
-        """The user partition the event is about."""
+        """The user partition of the event."""
         return TopicIdPartition(self.topic_id, self.topic, self.partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogSegmentMetadata(_Event):
-    """apiKey 0: a segment's full metadata (RemoteLogSegmentMetadata).
+    """The full metadata of a segment (RemoteLogSegmentMetadata, apiKey 0).
 
     Offsets are inclusive; `segment_leader_epochs` are (epoch, start offset) pairs in wire order;
     `custom_metadata` is KIP-917's opaque bytes (b"" and None differ).
@@ -65,14 +65,14 @@ class RemoteLogSegmentMetadata(_Event):
     nested_tags: NestedTags = ()
 
     def epoch_end_offset(self, epoch: int) -> int:
-        """Last offset (inclusive) that `epoch` may have in this segment: the next epoch's start less one."""
+        """Return the last offset, inclusive, that `epoch` may have in this segment."""
         later = [(e, start) for e, start in dict(self.segment_leader_epochs).items() if e > epoch]
         return min(later)[1] - 1 if later else self.end_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogSegmentMetadataUpdate(_Event):
-    """apiKey 1: a segment's new state (RemoteLogSegmentMetadataUpdate)."""
+    """The new state of a segment (RemoteLogSegmentMetadataUpdate, apiKey 1)."""
 
     type: ClassVar[str] = "RemoteLogSegmentMetadataUpdate"
 
@@ -88,7 +88,7 @@ class RemoteLogSegmentMetadataUpdate(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemotePartitionDeleteMetadata(_Event):
-    """apiKey 2: a partition's deletion (RemotePartitionDeleteMetadata)."""
+    """The state of a partition's deletion (RemotePartitionDeleteMetadata, apiKey 2)."""
 
     type: ClassVar[str] = "RemotePartitionDeleteMetadata"
 
@@ -102,7 +102,7 @@ class RemotePartitionDeleteMetadata(_Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteLogSegmentMetadataSnapshot:
-    """apiKey 3: a segment in a `remote_log_snapshot`, whose file names the partition."""
+    """A segment in a `remote_log_snapshot` file (apiKey 3); the file's folder names the partition."""
 
     type: ClassVar[str] = "RemoteLogSegmentMetadataSnapshot"
 
@@ -130,7 +130,7 @@ MetadataEvent = (
 
 
 def dialect_of(event: MetadataEvent) -> Dialect:
-    """Which dialect the event was written in: only Kafka's has a broker id."""
+    """Return the dialect of the event's record: only dialect kafka has a broker id."""
     return Dialect.KIP405 if getattr(event, "broker_id", None) is None else Dialect.KAFKA
 
 

@@ -12,25 +12,24 @@ _LEGAL_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}\Z")
 
 
 def is_legal_topic_name(name: str) -> bool:
-    """Whether a topic name may ever reach a path or a key (Kafka's Topic.isValid).
+    """Return whether a topic name is legal in Kafka (Topic.isValid).
 
-    Names read from metadata are data: anything else is only ever printed, escaped.
+    Only legal names may become part of a path or an object key, since names in metadata may be hostile.
     """
     return _LEGAL_TOPIC.match(name) is not None and name not in {".", ".."}
 
 
 class Uuid(str):
-    """Kafka's Uuid: 16 bytes that print as unpadded base64url (org.apache.kafka.common.Uuid).
+    """Kafka's Uuid in its printed form: 16 bytes in unpadded base64url (org.apache.kafka.common.Uuid).
 
-    It is the printed form, so it compares, sorts and serialises as what an operator sees;
-    `.bytes` gives the 16 bytes, most significant first.
+    As a str it is compared, sorted and serialised in the form that operators see.
     """
 
     __slots__ = ()
 
     @classmethod
     def from_bytes(cls, raw: bytes | memoryview) -> Self:
-        """The id of 16 bytes; ValueError for any other length."""
+        """Return the id that consists of these 16 bytes; ValueError for another length."""
         if len(raw) != 16:
             raise ValueError(f"a Kafka Uuid has 16 bytes, found {len(raw)}")
         return cls(base64.urlsafe_b64encode(raw)[:22].decode("ascii"))
@@ -74,7 +73,7 @@ class TopicPartition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """From `topic-partition`; UsageError when there is no partition number at the end."""
+        """Return the partition that a text `topic-partition` names; UsageError for another form."""
         topic, dash, number = text.rpartition("-")
         if not dash or not topic or not (number.isascii() and number.isdigit()):
             raise UsageError(f"not a topic partition: {text!r}", hint="expected TOPIC-PARTITION, as orders-1")
@@ -83,10 +82,9 @@ class TopicPartition:
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicIdPartition:
-    """A user partition that a recreated topic of the same name can't be mistaken for.
+    """A user partition, identified by topic id and number; a recreated topic of the same name has another id.
 
-    Identity is (topic_id, partition); the name goes along for people and paths.
-    Prints as Kafka's `topicId:topic-partition`.
+    It prints as Kafka's `topicId:topic-partition`.
     """
 
     topic_id: Uuid
@@ -103,5 +101,5 @@ class TopicIdPartition:
 
     @property
     def key(self) -> tuple[Uuid, int]:
-        """What identifies it: names change hands, ids don't."""
+        """Topic id and number, which identify the partition."""
         return (self.topic_id, self.partition)

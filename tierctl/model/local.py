@@ -1,4 +1,4 @@
-"""A user partition's log directory as facts; `locallog` reads them, `plan` decides from them."""
+"""The local log of a user partition as data: `locallog` reads it, `plan` decides from it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,8 @@ class EpochEntry(NamedTuple):
 class LocalSegment:
     """One segment of a local log.
 
-    `next_base_offset` is None for the active segment. `max_timestamp_ms` is what a broker would write
-    as the copied segment's: its largest record timestamp, or without any when the log file was last changed
-    (LogSegment.largestTimestamp). Sizes are of files as they are.
+    `next_base_offset` is None for the active segment. `max_timestamp_ms` is the largest record timestamp, or
+    without timestamps the modification time of the log file (LogSegment.largestTimestamp).
     """
 
     base_offset: int
@@ -31,16 +30,16 @@ class LocalSegment:
     offset_index: Path
     time_index: Path
     transaction_index: Path | None
-    """None when nothing was aborted: an empty file counts as none."""
+    """None if no transaction was aborted; an empty file counts as none."""
     producer_snapshot: Path | None
-    """The producer snapshot at `next_base_offset`, which is the one that goes along with the segment."""
+    """The producer snapshot at `next_base_offset`, which is copied with the segment."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLog:
-    """One replica's log of a user partition.
+    """The log of one replica of a user partition.
 
-    Offsets are Kafka's: `log_start_offset` from log-start-offset-checkpoint, `high_watermark` from
+    `log_start_offset` from log-start-offset-checkpoint, `high_watermark` from
     replication-offset-checkpoint, `log_end_offset` the next offset to be written,
     `last_stable_offset` the first offset of the oldest open transaction at or below the high watermark.
     """

@@ -1,7 +1,4 @@
-"""States of remote segments and partitions, and the transitions Kafka allows.
-
-Members are Kafka's names, so they print and serialise as Kafka prints them; `.id` is the byte on the wire.
-"""
+"""States of remote segments and of partition deletes, and the transitions between them that Kafka allows."""
 
 from enum import StrEnum
 
@@ -9,12 +6,12 @@ from enum import StrEnum
 class _State(StrEnum):
     @property
     def id(self) -> int:
-        """The state's byte on the wire (the enum's order is Kafka's)."""
+        """The byte of the state in records; the members are in Kafka's order."""
         return list(type(self)).index(self)
 
 
 class RemoteLogSegmentState(_State):
-    """org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState."""
+    """States of a remote segment (org.apache.kafka.server.log.remote.storage.RemoteLogSegmentState)."""
 
     COPY_SEGMENT_STARTED = "COPY_SEGMENT_STARTED"
     COPY_SEGMENT_FINISHED = "COPY_SEGMENT_FINISHED"
@@ -23,7 +20,7 @@ class RemoteLogSegmentState(_State):
 
 
 class RemotePartitionDeleteState(_State):
-    """org.apache.kafka.server.log.remote.storage.RemotePartitionDeleteState."""
+    """States of a partition's deletion (Kafka's RemotePartitionDeleteState, same package)."""
 
     DELETE_PARTITION_MARKED = "DELETE_PARTITION_MARKED"
     DELETE_PARTITION_STARTED = "DELETE_PARTITION_STARTED"
@@ -36,7 +33,7 @@ STATE_NAMES = tuple(str(state) for state in (*RemoteLogSegmentState, *RemotePart
 _S = RemoteLogSegmentState
 _P = RemotePartitionDeleteState
 
-# None is "nothing known yet". Staying in a state is allowed: events are repeated after retries.
+# None is the state before the first event. A state may follow itself, since retries repeat events.
 SEGMENT_TRANSITIONS: dict[RemoteLogSegmentState | None, frozenset[RemoteLogSegmentState]] = {
     None: frozenset({_S.COPY_SEGMENT_STARTED}),
     _S.COPY_SEGMENT_STARTED: frozenset(
@@ -56,12 +53,12 @@ PARTITION_TRANSITIONS: dict[RemotePartitionDeleteState | None, frozenset[RemoteP
 
 
 def is_valid_transition(source: RemoteLogSegmentState | None, target: RemoteLogSegmentState) -> bool:
-    """RemoteLogSegmentState.isValidTransition."""
+    """Return whether a segment may go from `source` to `target` (RemoteLogSegmentState.isValidTransition)."""
     return target in SEGMENT_TRANSITIONS[source]
 
 
 def is_valid_partition_transition(
     source: RemotePartitionDeleteState | None, target: RemotePartitionDeleteState
 ) -> bool:
-    """RemotePartitionDeleteState.isValidTransition."""
+    """Return whether a deletion may go from `source` to `target` (RemotePartitionDeleteState)."""
     return target in PARTITION_TRANSITIONS[source]

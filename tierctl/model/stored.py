@@ -1,6 +1,6 @@
-"""What a flat-file store keeps of one user partition (KIP-405, "Internal flat-file store format").
+"""Entries of a flat-file cache of one user partition (KIP-405, "Internal flat-file store format").
 
-The file's header names the partition, so these carry no topic.
+The header of the file names the partition, so the entries have no topic.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class HeaderForm(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSegment:
-    """Type 0, RemoteLogSegmentMetadataRecordStored; offsets are inclusive."""
+    """Entry type 0, RemoteLogSegmentMetadataRecordStored; offsets are inclusive."""
 
     type: ClassVar[str] = "RemoteLogSegmentMetadata"
 
@@ -37,7 +37,7 @@ class StoredSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPartitionState:
-    """Type 1, DeletePartitionStateRecord."""
+    """Entry type 1, DeletePartitionStateRecord."""
 
     type: ClassVar[str] = "DeletePartitionState"
 
@@ -48,9 +48,9 @@ class StoredPartitionState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredValue:
-    """Type 100, tierctl's own: a metadata topic value of either dialect, byte for byte as it was read.
+    """Entry type 100, tierctl's own: the unchanged value of a metadata record in either dialect.
 
-    It keeps what types 0 and 1 have no room for: broker id, custom metadata, transaction index, tags.
+    It has the fields that types 0 and 1 lack: broker id, custom metadata, transaction index flag, tags.
     """
 
     type: ClassVar[str] = "MetadataValue"

@@ -1,4 +1,4 @@
-"""What is copied to a remote tier: KIP-405's LogSegmentData and IndexType."""
+"""The contents of a remote tier: files of a segment, indexes, and parsed object keys."""
 
 from dataclasses import dataclass
 from enum import Enum, IntFlag
@@ -8,7 +8,7 @@ from tierctl.model.ids import Uuid
 
 
 class IndexType(Enum):
-    """RemoteStorageManager.IndexType: the five indexes that go along with a segment."""
+    """The five indexes that are copied with a segment (RemoteStorageManager.IndexType)."""
 
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
@@ -19,9 +19,9 @@ class IndexType(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegmentData:
-    """KIP-405's LogSegmentData: the files of one rolled segment, and its leader-epoch index as bytes.
+    """The files of one rolled segment, and its leader-epoch index as bytes (KIP-405's LogSegmentData).
 
-    `transaction_index` is None when the segment has none; the rest is always there.
+    `transaction_index` is None if the segment has none.
     """
 
     log_segment: Path
@@ -33,7 +33,7 @@ class LogSegmentData:
 
 
 class ObjectPart(IntFlag):
-    """Which part of a segment an object of the tier holds: layout `kafka` has one a file, Aiven's three."""
+    """The part of a segment that an object holds; layout `aiven` has LOG, INDEXES and MANIFEST."""
 
     LOG = 1
     OFFSET = 2
@@ -47,7 +47,7 @@ class ObjectPart(IntFlag):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentObjectName:
-    """What the key of an object says, in whichever layout. `stem` is the key without the part's suffix."""
+    """The facts in an object's key, in any layout; `stem` is the key without the suffix of the part."""
 
     topic_id: Uuid
     partition: int

@@ -6,7 +6,7 @@ from tierctl.errors import UsageError
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970: as such, or as ISO 8601, which is UTC where it names no zone."""
+    """Return milliseconds since 1970 from a number of them or ISO 8601, in UTC if it names no zone."""
     digits = text.removeprefix("-")
     if digits.isascii() and digits.isdigit():
         return int(text)

@@ -7,7 +7,7 @@ from tierctl.errors import UsageError
 
 
 def folder_of(option: str, uri: str) -> Path:
-    """The folder a URI means: file:///dir, file:dir or a plain path; UsageError for anything else."""
+    """Return the folder that file:///dir, file:dir or a plain path names; UsageError for another URI."""
     scheme = urlsplit(uri).scheme if ":" in uri.split("/", 1)[0] else ""
     if scheme not in {"", "file"}:
         raise UsageError(
@@ -20,8 +20,8 @@ def folder_of(option: str, uri: str) -> Path:
         parts = urlsplit(uri)
         if parts.netloc not in {"", "localhost"}:
             raise UsageError(
-                f"{option} {uri}: {parts.netloc!r} would be a host",
-                hint=f"three slashes: file:///{parts.netloc}{parts.path}",
+                f"{option} {uri}: the URI names a host, {parts.netloc!r}",
+                hint=f"use three slashes: file:///{parts.netloc}{parts.path}",
             )
         path = unquote(uri.split(":", 1)[1].removeprefix("//").removeprefix(parts.netloc))
     if not path:
