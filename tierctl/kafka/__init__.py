@@ -1,4 +1,4 @@
-"""A running Kafka cluster: clients with Kafka's own settings, admin, leaders, topic reader, publisher.
+"""A running Kafka cluster: clients with Kafka's own settings, admin, leaders, topic reader and publisher.
 
-Nothing here depends on tiering.
+Other packages use `cluster.Cluster`, `client_settings.ClientSettings` and the classes for one topic.
 """

@@ -1,18 +1,18 @@
-"""What a broker with an authorizer must allow, for the hint of an error that says it does not."""
+"""Rights that a broker with an authorizer checks, for the hints of authorization errors."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """An operation, by kafka-acls' name for it, on a topic; on the cluster without one."""
+    """An operation, named as in kafka-acls, on `topic`, or on the cluster if `topic` is None."""
 
     operation: str
     topic: str | None = None
 
     @property
     def hint(self) -> str:
-        """How it is given."""
+        """Return the kafka-acls command that grants the right."""
         resource = "--cluster" if self.topic is None else f"--topic {self.topic}"
         given = f"--operation {self.operation} {resource}"
         return f"the user lacks a right: kafka-acls --add --allow-principal User:... {given}"

@@ -1,7 +1,7 @@
-"""A Kafka client's settings, as `--command-config` has them for Kafka's own tools.
+"""A Kafka client's settings, as in the `--command-config` of Kafka's own tools.
 
-What was understood is here as facts; `librdkafka.py` and `kafka_python.py` turn them into the settings of
-each client library. Source: org.apache.kafka.clients.CommonClientConfigs, SaslConfigs and SslConfigs.
+This module parses the settings; `librdkafka.py` and `kafka_python.py` convert them to the settings of each
+client library. Source: org.apache.kafka.clients.CommonClientConfigs, SaslConfigs and SslConfigs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ _SUBJECT = "unsecuredLoginStringClaim_sub"
 
 
 class SecurityProtocol(StrEnum):
-    """security.protocol."""
+    """Values of security.protocol."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -36,18 +36,18 @@ class SecurityProtocol(StrEnum):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether it is TLS."""
+        """Return whether the connection uses TLS."""
         return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
 
     @property
     def has_login(self) -> bool:
-        """Whether it is SASL."""
+        """Return whether the connection uses SASL."""
         return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PasswordLogin:
-    """PLAIN and SCRAM."""
+    """A login with user name and password: PLAIN or SCRAM."""
 
     mechanism: str
     username: str
@@ -56,7 +56,7 @@ class PasswordLogin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BearerLogin:
-    """OAUTHBEARER: a token from an endpoint for a client's secret, or an unsigned one naming `subject`."""
+    """An OAUTHBEARER login: a token from an endpoint, or an unsigned token that names `subject`."""
 
     subject: str | None = None
     token_endpoint_url: str | None = None
@@ -70,7 +70,7 @@ Login = PasswordLogin | BearerLogin
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tls:
-    """What the server is verified by (None: the system's authorities), and who we are to it."""
+    """The certificates that verify the server (None: the system's authorities), and the client's key."""
 
     truststore_pem: str | None = field(default=None, repr=False)
     key_pair: KeyPair | None = None
@@ -79,10 +79,11 @@ class Tls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """A client's settings; secrets are in it and never printed.
+    """A client's settings; `repr` omits the secrets.
 
-    `notes` says which settings were left aside. Timeouts: `request_timeout_ms` for one answer,
-    `delivery_timeout_ms` for records to be acknowledged, `stall_timeout_ms` for reading without getting on.
+    `notes` has a message for each ignored setting. `request_timeout_ms` limits the wait for one response,
+    `delivery_timeout_ms` the wait for acknowledgements, `stall_timeout_ms` the time that reading makes no
+    progress. `more` are settings that librdkafka takes unchanged.
     """
 
     bootstrap_servers: tuple[str, ...] = ()
@@ -97,7 +98,7 @@ class ClientSettings:
 
     @property
     def bootstrap(self) -> str:
-        """The servers as Kafka writes them; UsageError when there are none."""
+        """Return the servers as `host:port,…`; raise UsageError if there are none."""
         if not self.bootstrap_servers:
             raise UsageError("no bootstrap servers", hint="name them: kafka://host:port[,host:port…]")
         return ",".join(self.bootstrap_servers)
@@ -117,9 +118,9 @@ class ClientSettings:
 
     @classmethod
     def from_properties(cls, settings: Mapping[str, str], source: str = "client settings") -> Self:
-        """From Kafka's names and values; `source` says in errors where they are from.
+        """Return the settings among Kafka's names and values; `source` names their origin in errors.
 
-        Raises UsageError for what can't work; settings that tell tierctl nothing are noted.
+        Raises UsageError for an invalid or unsupported value. Unknown settings go to `notes`.
         """
         given = {key: value.strip() for key, value in settings.items()}
         protocol = _protocol(given, source)
@@ -139,18 +140,18 @@ class ClientSettings:
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The settings in a .properties file; UsageError when it can't be read or is none."""
+    """Return the settings in a .properties file; raise UsageError if it is unreadable or malformed."""
     try:
         return {key: value for key, value, _ in parse_properties(path.read_bytes())}
     except OSError as e:
         raise UsageError(f"{path} can't be read: {e.strerror}") from e
     except CorruptInputError as e:
-        # Without the text of the line: it may be a password.
+        # The message omits the text of the line, which may contain a password.
         raise UsageError(f"{path}: {e.what}: expected {e.expected}") from None
 
 
 def split_servers(text: str, source: str) -> tuple[str, ...]:
-    """`host:port,…` as a tuple; UsageError for a part that is none."""
+    """Split `host:port,…`; raise UsageError for an address that is no host:port."""
     if "@" in text:
         raise UsageError(
             f"{source}: an address holds no user", hint="who logs in belongs into --command-config"
@@ -171,7 +172,7 @@ def _protocol(given: Mapping[str, str], source: str) -> SecurityProtocol:
 
 
 def _refuse_references(given: Mapping[str, str], source: str) -> None:
-    """Values that Kafka's config providers would fill in (KIP-297)."""
+    """Raise UsageError for values that refer to Kafka's config providers (KIP-297)."""
     if client.CONFIG_PROVIDERS.name in given:
         for key in sorted(client.UNDERSTOOD & given.keys()):
             if "${" in given[key]:
@@ -239,7 +240,7 @@ def _tls(given: Mapping[str, str], source: str) -> Tls:
 
 def _check_types(given: Mapping[str, str], keys: Iterable[str], source: str) -> None:
     for key in keys:
-        # JKS is what Java calls any store whose type nobody named: what the file is, its first bytes say.
+        # JKS is Java's default type, so it is also stated for PKCS12 files: the first bytes decide.
         if given.get(key, "JKS").upper() not in {"JKS", "PKCS12", "PEM"}:
             raise UsageError(f"{source}: {key}={given[key]} is not supported", hint="use PKCS12 or PEM")
 

@@ -5,9 +5,9 @@ from concurrent.futures import Future
 from typing import Any
 
 from tierctl.errors import MetadataError, NotFoundError, TierctlError, UsageError
+from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.extras import require
 from tierctl.kafka.leader_log import EARLIEST_LOCAL, LATEST_TIERED, LeaderLogs
 from tierctl.kafka.topic_admin import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
@@ -23,7 +23,6 @@ class Cluster:
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        require("confluent_kafka")
         self._settings = settings
         self._admin = TopicAdmin(settings)
         self._leaders = LeaderLogs(settings)
@@ -57,7 +56,7 @@ class Cluster:
         future = self._admin.client.describe_cluster(request_timeout=self._admin.request_timeout_s)
         return self._admin.answer(future, f"asking {self._settings.bootstrap} who is there")
 
-    def _broker(self, node: Any, asked: "Future[Any]") -> BrokerFacts:
+    def _broker(self, node: Any, asked: Future[Any]) -> BrokerFacts:
         tiers: bool | None = None
         interval_ms: int | None = None
         unreadable = None
@@ -81,13 +80,14 @@ class Cluster:
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicFacts]:
         """Topics by name; all there are, or those of `names` that exist."""
-        from confluent_kafka import TopicCollection
 
         wanted = sorted(self._names() if names is None else set(names))
         if not wanted:
             return {}
         timeout_s = self._admin.request_timeout_s
-        futures = self._admin.client.describe_topics(TopicCollection(wanted), request_timeout=timeout_s)
+        futures = self._admin.client.describe_topics(
+            sdk.confluent_kafka.TopicCollection(wanted), request_timeout=timeout_s
+        )
         found: dict[str, TopicFacts] = {}
         for name, future in futures.items():
             try:
@@ -124,20 +124,19 @@ class Cluster:
             found[name] = TopicConfig.from_settings(settings)
         return found
 
-    def _ask_settings(self, kind: str, name: str) -> "Future[Any]":
-        from confluent_kafka.admin import ConfigResource
+    def _ask_settings(self, kind: str, name: str) -> Future[Any]:
 
-        resource = ConfigResource(ConfigResource.Type[kind], name)
+        resource = sdk.confluent_admin.ConfigResource(sdk.confluent_admin.ConfigResource.Type[kind], name)
         timeout_s = self._admin.request_timeout_s
         found: Future[Any] = self._admin.client.describe_configs([resource], request_timeout=timeout_s)[
             resource
         ]
         return found
 
-    def _settings_in(self, asked: "Future[Any]", kind: str, name: str) -> dict[str, str | None]:
+    def _settings_in(self, asked: Future[Any], kind: str, name: str) -> dict[str, str | None]:
         return {key: entry.value for key, entry in self._entries_in(asked, kind, name).items()}
 
-    def _entries_in(self, asked: "Future[Any]", kind: str, name: str) -> dict[str, Any]:
+    def _entries_in(self, asked: Future[Any], kind: str, name: str) -> dict[str, Any]:
         needs = Right("DescribeConfigs", name if kind == "TOPIC" else None)
         return dict(self._admin.answer(asked, f"reading the settings of {kind.lower()} {name}", needs))
 
@@ -220,11 +219,13 @@ class Cluster:
 
         UsageError for an offset above the high watermark.
         """
-        from confluent_kafka import TopicPartition as TheirPartition
 
         if not before_offsets:
             return {}
-        asked = [TheirPartition(p.topic, p.partition, offset) for p, offset in before_offsets.items()]
+        asked = [
+            sdk.confluent_kafka.TopicPartition(p.topic, p.partition, offset)
+            for p, offset in before_offsets.items()
+        ]
         timeout_s = self._admin.request_timeout_s
         futures = self._admin.client.delete_records(asked, request_timeout=timeout_s)
         found: dict[TopicPartition, int] = {}

@@ -26,19 +26,19 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "b": "\b", "a": "\a", "v
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoginModule:
-    """One entry; `options` may hold secrets, so they are never printed."""
+    """One entry; `repr` omits `options`, which may contain secrets."""
 
     name: str
     options: dict[str, str] = field(repr=False)
 
     @property
     def short_name(self) -> str:
-        """The class without its package: PlainLoginModule."""
+        """Return the class name without its package, such as PlainLoginModule."""
         return self.name.rpartition(".")[2]
 
 
 def parse_jaas(text: str) -> LoginModule:
-    """The first login module; UsageError, without any of the text, for what JaasConfig would refuse."""
+    """Return the first login module; raise UsageError, without the text, if JaasConfig would refuse it."""
     tokens = _tokens(text)
     kind, name = next(tokens, ("end", ""))
     if kind != "word":

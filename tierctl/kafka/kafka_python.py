@@ -1,6 +1,7 @@
-"""kafka-python's client made from ClientSettings, and its errors told in ours.
+"""Creates kafka-python's client from ClientSettings and translates its errors.
 
-It asks what librdkafka can't: offset specs of tiered storage, leader epochs, log directories, raw batches.
+tierctl uses it for requests that librdkafka does not offer: offsets of tiered storage, leader epochs, log
+directories, raw batches.
 """
 
 import base64
@@ -11,7 +12,6 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, UsageError
+from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import BearerLogin, ClientSettings, PasswordLogin, Tls
-from tierctl.kafka.extras import require
 from tierctl.kafka.key_stores import KeyPair, encrypted_key
 
 _TOKEN_LIFETIME_S = 3600
@@ -38,24 +38,19 @@ _NUMBERS = {
 
 
 class NotReadyError(MetadataError):
-    """What passes: no leader, no connection. The client had better be made anew."""
+    """A temporary failure, such as no leader or no connection; retry with a new client."""
 
 
 def connect(settings: ClientSettings) -> Any:
-    """A connected KafkaAdminClient; raises as `translated`, UsageError when kafka-python is not there."""
-    require("kafka")
-    with warnings.catch_warnings():
-        # It loads its schemas by a call that Python 3.11 deprecated and 3.13 took back.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from kafka import KafkaAdminClient
-    # Below this level it prints its settings, passwords and all; its complaints come as exceptions.
+    """Return a connected KafkaAdminClient; raise as `translated`, and UsageError without kafka-python."""
+    # kafka-python logs its settings, with passwords, below this level; errors arrive as exceptions.
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     with translated(f"connecting to {settings.bootstrap}"):
-        return KafkaAdminClient(**configuration(settings))
+        return sdk.kafka_python.KafkaAdminClient(**configuration(settings))
 
 
 def configuration(settings: ClientSettings) -> dict[str, Any]:
-    """kafka-python's names and values."""
+    """Return the settings with kafka-python's names and values."""
     config: dict[str, Any] = {
         "bootstrap_servers": list(settings.bootstrap.split(",")),
         "security_protocol": settings.security_protocol.value,
@@ -86,7 +81,7 @@ def _number(settings: ClientSettings, key: str) -> int:
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """As a client of `tls`."""
+    """Return the TLS context for `tls`."""
     context = ssl.create_default_context(cadata=tls.truststore_pem)
     context.check_hostname = tls.verifies_hostname
     if tls.key_pair is not None:
@@ -95,7 +90,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _load_key_pair(context: ssl.SSLContext, key_pair: KeyPair) -> None:
-    # Python's ssl reads keys from files only: it is encrypted there, and gone a moment later.
+    # Python's ssl reads keys only from files: the key is encrypted there, and the file is removed at once.
     password = token_urlsafe(24)
     with TemporaryDirectory(prefix="tierctl-") as folder:
         path = Path(folder) / "key.pem"
@@ -104,11 +99,7 @@ def _load_key_pair(context: ssl.SSLContext, key_pair: KeyPair) -> None:
 
 
 def _token_provider(bearer: BearerLogin) -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
-        from kafka.net.sasl.oauth import AbstractTokenProvider
-
-    class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+    class Tokens(sdk.kafka_oauth.AbstractTokenProvider):  # type: ignore[misc]
         def token(self) -> str:
             return fetch_token(bearer, now_s=time.time())
 
@@ -116,9 +107,9 @@ def _token_provider(bearer: BearerLogin) -> Any:
 
 
 def fetch_token(bearer: BearerLogin, *, now_s: float) -> str:
-    """A token: unsigned for a subject (KIP-255), else from the token endpoint (KIP-768).
+    """Return a token: unsigned for a subject (KIP-255), otherwise from the token endpoint (KIP-768).
 
-    Raises AuthenticationError when the endpoint gives none.
+    Raises AuthenticationError if the endpoint returns no token.
     """
     if bearer.subject is not None:
         claims = {"sub": bearer.subject, "iat": now_s, "exp": now_s + _TOKEN_LIFETIME_S}
@@ -154,29 +145,28 @@ def _base64url(claims: dict[str, Any]) -> str:
 
 @contextmanager
 def translated(doing: str, needs: Right | None = None) -> Iterator[None]:
-    """Errors of kafka-python in the body as ours: AuthenticationError, NotFoundError, MetadataError.
+    """Translate kafka-python's errors in the body: AuthenticationError, NotFoundError, MetadataError.
 
-    `needs` is the right that what is being done takes.
+    `doing` describes the operation for the message; `needs` is the right that it requires.
     """
-    from kafka import errors as theirs
 
     try:
         yield
     except (
-        theirs.SaslAuthenticationFailedError,
-        theirs.AuthorizationError,
-        theirs.UnsupportedSaslMechanismError,
-        theirs.IllegalSaslStateError,
+        sdk.kafka_errors.SaslAuthenticationFailedError,
+        sdk.kafka_errors.AuthorizationError,
+        sdk.kafka_errors.UnsupportedSaslMechanismError,
+        sdk.kafka_errors.IllegalSaslStateError,
         ssl.SSLError,
     ) as e:
         hint = "check user, password, mechanism and certificates in --command-config"
-        if needs is not None and isinstance(e, theirs.AuthorizationError):
+        if needs is not None and isinstance(e, sdk.kafka_errors.AuthorizationError):
             hint = needs.hint
         raise AuthenticationError(f"{doing}: {_text(e)}", hint=hint) from None
-    except (theirs.UnknownTopicOrPartitionError, theirs.UnknownTopicIdError) as e:
+    except (sdk.kafka_errors.UnknownTopicOrPartitionError, sdk.kafka_errors.UnknownTopicIdError) as e:
         raise NotFoundError(f"{doing}: {_text(e)}", hint="is that the right cluster?") from None
-    except (theirs.KafkaError, OSError) as e:
-        passes = isinstance(e, (theirs.RetriableError, OSError))
+    except (sdk.kafka_errors.KafkaError, OSError) as e:
+        passes = isinstance(e, (sdk.kafka_errors.RetriableError, OSError))
         raise (NotReadyError if passes else MetadataError)(f"{doing}: {_text(e)}", hint=_HINT) from None
 
 

@@ -1,14 +1,16 @@
-"""Java's key and trust stores as PEM: PKCS12 and PEM files, and certificates written in the settings.
+"""Converts Java's key stores and trust stores to PEM: PKCS12 and PEM files, and PEM text in settings.
 
-Java's own JKS format is refused by name; keytool converts it.
+Files in Java's own JKS format are refused with a hint; keytool converts them.
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierctl.errors import UsageError
-from tierctl.kafka.extras import require
+from tierctl.kafka import sdk
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
@@ -20,14 +22,14 @@ _BYTES_MAX = 1 << 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyPair:
-    """A client's certificate chain and its key, both PEM; the key is not encrypted and never printed."""
+    """A client's certificate chain and its unencrypted key, both PEM; `repr` omits the key."""
 
     chain_pem: str
     key_pem: str = field(repr=False)
 
 
 def read_truststore(path: Path, password: str | None, setting: str) -> str:
-    """The certificates of a truststore file as PEM; UsageError when there are none, or it can't be read."""
+    """Return a truststore's certificates as PEM; raise UsageError if it is unreadable or has none."""
     data = _read(path, setting)
     if data.startswith(_JKS_MAGIC):
         raise _jks(path, setting)
@@ -40,7 +42,7 @@ def read_truststore(path: Path, password: str | None, setting: str) -> str:
 
 
 def read_keystore(path: Path, password: str | None, key_password: str | None, setting: str) -> KeyPair:
-    """The first key of a keystore file with its chain; UsageError when there is none."""
+    """Return the first key of a keystore file with its chain; raise UsageError if there is no key."""
     data = _read(path, setting)
     if data.startswith(_JKS_MAGIC):
         raise _jks(path, setting)
@@ -53,12 +55,13 @@ def read_keystore(path: Path, password: str | None, key_password: str | None, se
 
 
 def pem_key_pair(chain: str, key: str, password: str | None, setting: str) -> KeyPair:
-    """A chain and a key, encrypted or not, both PEM; UsageError when either is missing or can't be read."""
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    """Return a chain and a key from PEM text; raise UsageError if either is missing or unreadable."""
 
     certificates = _pem_certificates(chain.encode("latin-1", "replace"))
     try:
-        private = load_pem_private_key(_key_block(key), None if password is None else password.encode())
+        private = sdk.serialization.load_pem_private_key(
+            _key_block(key), None if password is None else password.encode()
+        )
     except (ValueError, TypeError) as e:
         raise UsageError(
             f"{setting}: the private key can't be read: {type(e).__name__}", hint="check ssl.key.password"
@@ -69,7 +72,7 @@ def pem_key_pair(chain: str, key: str, password: str | None, setting: str) -> Ke
 
 
 def pem_certificates(text: str, setting: str) -> str:
-    """Certificates written in a setting, as PEM; UsageError when there are none."""
+    """Return the certificates in a setting's value as PEM; raise UsageError if there are none."""
     certificates = _pem_certificates(text.encode("latin-1", "replace"))
     if not certificates:
         raise UsageError(f"{setting} holds no certificates", hint="expected PEM: -----BEGIN CERTIFICATE-----")
@@ -101,7 +104,7 @@ def _is_pem(data: bytes) -> bool:
 
 
 def _key_block(text: str) -> bytes:
-    """The key's lines alone: a PEM keystore has the chain in the same file."""
+    """Return only the lines of the key: a PEM keystore also contains the chain."""
     start = text.find("-----BEGIN ")
     while start >= 0:
         label = text[start + 11 : text.find("-----", start + 11)]
@@ -113,24 +116,21 @@ def _key_block(text: str) -> bytes:
     return b""
 
 
-def _pem_certificates(data: bytes) -> "list[Certificate]":
-    require("cryptography")
-    from cryptography.x509 import load_pem_x509_certificates
+def _pem_certificates(data: bytes) -> list[Certificate]:
 
     try:
-        return load_pem_x509_certificates(data)
+        certificates: list[Certificate] = sdk.x509.load_pem_x509_certificates(data)
     except ValueError:
         return []
+    return certificates
 
 
 def _open_pkcs12(
     path: Path, data: bytes, password: str | None, setting: str
-) -> "tuple[PrivateKeyTypes | None, list[Certificate]]":
-    require("cryptography")
-    from cryptography.hazmat.primitives.serialization import pkcs12
+) -> tuple[PrivateKeyTypes | None, list[Certificate]]:
 
     try:
-        store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
+        store = sdk.pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except ValueError as e:
         raise UsageError(
             f"{setting}: {path} can't be opened as PKCS12: {e}",
@@ -140,27 +140,26 @@ def _open_pkcs12(
     return store.key, [entry.certificate for entry in [*found, *store.additional_certs]]
 
 
-def _to_pem(certificates: "list[Certificate]") -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding
+def _to_pem(certificates: list[Certificate]) -> str:
 
-    return "".join(c.public_bytes(Encoding.PEM).decode("ascii") for c in certificates)
+    return "".join(c.public_bytes(sdk.serialization.Encoding.PEM).decode("ascii") for c in certificates)
 
 
-def _key_to_pem(key: "PrivateKeyTypes") -> str:
-    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+def _key_to_pem(key: PrivateKeyTypes) -> str:
 
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode("ascii")
+    return key.private_bytes(
+        sdk.serialization.Encoding.PEM,
+        sdk.serialization.PrivateFormat.PKCS8,
+        sdk.serialization.NoEncryption(),
+    ).decode("ascii")
 
 
 def encrypted_key(key_pair: KeyPair, password: str) -> str:
-    """The key as PEM that `password` opens."""
-    from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
-        Encoding,
-        PrivateFormat,
-        load_pem_private_key,
-    )
+    """Return the key as PEM, encrypted with `password`."""
 
-    key = load_pem_private_key(key_pair.key_pem.encode(), None)
-    encryption = BestAvailableEncryption(password.encode())
-    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption).decode("ascii")
+    key = sdk.serialization.load_pem_private_key(key_pair.key_pem.encode(), None)
+    encryption = sdk.serialization.BestAvailableEncryption(password.encode())
+    pem: bytes = key.private_bytes(
+        sdk.serialization.Encoding.PEM, sdk.serialization.PrivateFormat.PKCS8, encryption
+    )
+    return pem.decode("ascii")

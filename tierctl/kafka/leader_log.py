@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
+from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.kafka_python import NotReadyError, connect, translated
@@ -127,13 +128,11 @@ def lineage_of(ends: Mapping[int, tuple[int, int]], log_start_offset: int) -> tu
 def _offsets(
     client: Any, partitions: Collection[TopicPartition], spec: int
 ) -> dict[TopicPartition, int | None]:
-    from kafka import TopicPartition as TheirPartition
-    from kafka import errors
 
-    asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
+    asked = {sdk.kafka_python.TopicPartition(p.topic, p.partition): spec for p in partitions}
     try:
         found = client.list_partition_offsets(asked)
-    except errors.UnsupportedVersionError:
+    except sdk.kafka_errors.UnsupportedVersionError:
         return dict.fromkeys(partitions)
     return {TopicPartition(key.topic, key.partition): value.offset for key, value in found.items()}
 
@@ -148,11 +147,10 @@ def _ends(client: Any, partition: TopicPartition) -> dict[int, tuple[int, int]]:
 
 
 def _unknown(client: Any, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
-    from kafka import errors
 
     brokers = [broker.node_id for broker in client._manager.cluster.brokers()]  # noqa: SLF001
     if not brokers:
-        raise errors.MetadataEmptyBrokerList
+        raise sdk.kafka_errors.MetadataEmptyBrokerList
     unknown = frozenset(topic_ids)
     for broker in brokers:
         if unknown:
@@ -177,58 +175,56 @@ def _fetch(client: Any, *, partition: TopicPartition, offset: int) -> bytes:
 
 
 async def _unknown_ids(client: Any, broker: int, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
-    from kafka.protocol.metadata import MetadataRequest
-
-    from kafka import errors
 
     topics = [
-        MetadataRequest.MetadataRequestTopic(topic_id=UUID(bytes=i.bytes), name=None) for i in topic_ids
+        sdk.kafka_metadata_protocol.MetadataRequest.MetadataRequestTopic(
+            topic_id=UUID(bytes=i.bytes), name=None
+        )
+        for i in topic_ids
     ]
     # Ids are asked for from version 12 on.
-    request = MetadataRequest(topics=topics, allow_auto_topic_creation=False, min_version=12)
+    request = sdk.kafka_metadata_protocol.MetadataRequest(
+        topics=topics, allow_auto_topic_creation=False, min_version=12
+    )
     response = await client._manager.send(request, node_id=broker)  # noqa: SLF001
     return frozenset(
         Uuid.from_bytes(topic.topic_id.bytes)
         for topic in response.topics
-        if errors.for_code(topic.error_code) is errors.UnknownTopicIdError
+        if sdk.kafka_errors.for_code(topic.error_code) is sdk.kafka_errors.UnknownTopicIdError
     )
 
 
 async def _leader_of(client: Any, partition: TopicPartition) -> tuple[int, int]:
     """The leader's id and epoch."""
-    from kafka import errors
 
     (topic,) = (await client._get_cluster_metadata([partition.topic]))["topics"]  # noqa: SLF001
     for part in topic["partitions"]:
         if part["partition_index"] == partition.partition:
             if part["leader_id"] < 0:
-                raise errors.LeaderNotAvailableError(f"{partition} has no leader")
+                raise sdk.kafka_errors.LeaderNotAvailableError(f"{partition} has no leader")
             return part["leader_id"], part["leader_epoch"]
-    raise errors.UnknownTopicOrPartitionError(str(partition))
+    raise sdk.kafka_errors.UnknownTopicOrPartitionError(str(partition))
 
 
 async def _epoch_ends(
     client: Any, partition: TopicPartition, leader: int, epochs: Iterable[int]
 ) -> dict[int, tuple[int, int]]:
-    from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-    from kafka import errors
-
-    topic: Callable[..., Any] = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    topic: Callable[..., Any] = sdk.kafka_consumer_protocol.OffsetForLeaderEpochRequest.OffsetForLeaderTopic
     wanted = [
-        OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
+        sdk.kafka_consumer_protocol.OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
             partition=partition.partition, current_leader_epoch=-1, leader_epoch=epoch
         )
         for epoch in epochs
     ]
-    request = OffsetForLeaderEpochRequest(
+    request = sdk.kafka_consumer_protocol.OffsetForLeaderEpochRequest(
         replica_id=-1, topics=[topic(topic=partition.topic, partitions=wanted)]
     )
     response = await client._manager.send(request, node_id=leader)  # noqa: SLF001
     answers = response.topics[0].partitions
     for answer in answers:
-        error = errors.for_code(answer.error_code)
-        if error is not errors.NoError:
+        error = sdk.kafka_errors.for_code(answer.error_code)
+        if error is not sdk.kafka_errors.NoError:
             raise error(str(partition))
     return {
         epoch: (answer.leader_epoch, answer.end_offset) for epoch, answer in zip(epochs, answers, strict=True)

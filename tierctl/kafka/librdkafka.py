@@ -1,7 +1,9 @@
-"""confluent-kafka's clients made from ClientSettings, and its errors told in ours.
+"""Creates confluent-kafka's clients from ClientSettings and translates their errors.
 
-librdkafka goes on trying whatever happens and tells why only to a callback: every client has an `ErrorWatch`.
+librdkafka retries every failure and reports its cause only to a callback: each client has an `ErrorWatch`.
 """
+
+from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -13,9 +15,9 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, TierctlError, UsageError
+from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import BearerLogin, ClientSettings, PasswordLogin
-from tierctl.kafka.extras import require
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 C = TypeVar("C")
 
-# Their meaning is the same for whoever asks.
+# Errors with the same meaning for every request.
 _REFUSED = frozenset(
     {
         "_AUTHENTICATION",
@@ -35,7 +37,7 @@ _REFUSED = frozenset(
     }
 )
 _UNKNOWN = frozenset({"UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"})
-# What a list of offsets says while a leader is being found.
+# Errors of ListOffsets while a leader is elected.
 _LEADERLESS = frozenset(
     {
         "FENCED_LEADER_EPOCH",
@@ -54,18 +56,18 @@ _AUTHENTICATION_HINT = (
 
 
 class NoLeaderError(MetadataError):
-    """A partition has no leader, which often passes; or there is no such partition."""
+    """A partition has no leader at the moment, or the partition does not exist."""
 
 
 class ErrorWatch:
-    """The last thing a client complained about, for the error that follows from it."""
+    """Record the last error that a client reported, for the message of the error that it causes."""
 
     def __init__(self) -> None:
         self.last: str | None = None
         self._refusal: AuthenticationError | None = None
 
-    def __call__(self, error: "KafkaError") -> None:
-        """librdkafka's error_cb."""
+    def __call__(self, error: KafkaError) -> None:
+        """Receive an error, as librdkafka's error_cb."""
         name, text = error.name(), error.str()
         if name == "_AUTHENTICATION":
             self._refusal = AuthenticationError(text, hint=_AUTHENTICATION_HINT)
@@ -73,46 +75,44 @@ class ErrorWatch:
             self._refusal = AuthenticationError(
                 text, hint="check ssl.truststore.* and ssl.keystore.* in --command-config"
             )
-        # "all brokers are down" is what follows from the complaint before it.
+        # _ALL_BROKERS_DOWN follows from the error before it, which is more specific.
         if name != "_ALL_BROKERS_DOWN" or self.last is None:
             self.last = text
 
     def check(self) -> None:
-        """Raise AuthenticationError when the other side refused us: trying on won't change that."""
+        """Raise AuthenticationError if the broker refused the client: retrying would not help."""
         if self._refusal is not None:
             raise self._refusal
 
     @property
     def facts(self) -> str:
-        """The last complaint as the end of a sentence."""
+        """Return the last error as the end of a sentence, "" if there is none."""
         return f"; the client says: {self.last}" if self.last else ""
 
 
 def make_client(
     factory: Callable[[dict[str, Any]], C], settings: ClientSettings, more: Mapping[str, Any] | None = None
 ) -> tuple[C, ErrorWatch]:
-    """A client and its watch; UsageError when librdkafka refuses the settings."""
-    require("confluent_kafka")
-    from confluent_kafka import KafkaException
+    """Return a client and its watch; raise UsageError if librdkafka refuses the settings."""
 
     watch = ErrorWatch()
     with TemporaryDirectory(prefix="tierctl-") as folder:
         config = {**configuration(settings, Path(folder)), **(more or {}), "error_cb": watch}
         try:
             return factory(config), watch
-        except KafkaException as e:
-            # Only librdkafka's own sentence: it names the setting and not its value.
+        except sdk.confluent_kafka.KafkaException as e:
+            # librdkafka's message names the setting, not its value.
             raise UsageError(f"the Kafka client refused its settings: {e.args[0].str()}") from None
 
 
 def configuration(settings: ClientSettings, folder: Path) -> dict[str, Any]:
-    """librdkafka's names and values; certificates are put into `folder`, where it reads them once."""
+    """Return the settings with librdkafka's names; write certificates to `folder`, which it reads once."""
     config: dict[str, Any] = {
         "bootstrap.servers": settings.bootstrap,
         "security.protocol": settings.security_protocol.value,
         "client.id": "tierctl",
         "reconnect.backoff.max.ms": 1000,
-        # What it has to say comes by way of the watch.
+        # Errors arrive through the watch.
         "log_level": 0,
         **settings.more,
     }
@@ -163,14 +163,14 @@ def _bearer(bearer: BearerLogin) -> dict[str, Any]:
 def answer(
     client: Any,
     watch: ErrorWatch,
-    future: "Future[R]",
+    future: Future[R],
     doing: str,
     *,
     timeout_ms: int,
     needs: Right | None = None,
 ) -> R:
-    """What an admin call found; raises as `translated`, and at once when the other side refuses us."""
-    began_s = looked_s = time.monotonic()
+    """Wait for the result of an admin call; raise as `translated`, at once if the broker refuses."""
+    began_s = refreshed_s = time.monotonic()
     with translated(doing, watch, needs):
         while True:
             try:
@@ -179,24 +179,23 @@ def answer(
                 client.poll(0)
                 watch.check()
                 now_s = time.monotonic()
-                if now_s - looked_s > _STUCK_S:
-                    _look_around(client)
-                    looked_s = time.monotonic()
+                if now_s - refreshed_s > _STUCK_S:
+                    _refresh_metadata(client)
+                    refreshed_s = time.monotonic()
                 if now_s > began_s + timeout_ms / 1000:
                     raise MetadataError(
                         f"{doing}: no answer within {timeout_ms} ms{watch.facts}", hint=_RETRY_HINT
                     ) from None
 
 
-def _look_around(client: Any) -> None:
-    """Have an admin client hear who is there now.
+def _refresh_metadata(client: Any) -> None:
+    """Refresh the cluster metadata of an admin client.
 
-    It sends most requests to the broker that it once heard was the controller; when that one is gone it
-    waits for it, and by itself asks nobody who is in its place.
+    The client sends most requests to the controller that it knows. If that broker is gone, the client waits
+    and does not look for the new controller by itself.
     """
-    from confluent_kafka import KafkaException
 
-    with suppress(KafkaException):
+    with suppress(sdk.confluent_kafka.KafkaException):
         client.list_topics(timeout=_STUCK_S)
 
 
@@ -207,18 +206,17 @@ _RETRY_HINT = (
 
 @contextmanager
 def translated(doing: str, watch: ErrorWatch, needs: Right | None = None) -> Iterator[None]:
-    """Errors of confluent-kafka in the body as ours, saying what was being done and what right it needs."""
-    from confluent_kafka import KafkaException
+    """Translate confluent-kafka's errors in the body; `doing` and `needs` describe the operation."""
 
     try:
         yield
-    except KafkaException as e:
+    except sdk.confluent_kafka.KafkaException as e:
         watch.check()
         raise error_of(e.args[0], doing, watch, needs) from e
 
 
-def error_of(error: "KafkaError", doing: str, watch: ErrorWatch, needs: Right | None = None) -> TierctlError:
-    """AuthenticationError, NotFoundError, or MetadataError for everything that may pass."""
+def error_of(error: KafkaError, doing: str, watch: ErrorWatch, needs: Right | None = None) -> TierctlError:
+    """Return AuthenticationError, NotFoundError, or MetadataError for an error that may be temporary."""
     name, text = error.name(), error.str()
     if name in _REFUSED:
         lacks_right = needs is not None and name.endswith("_AUTHORIZATION_FAILED")

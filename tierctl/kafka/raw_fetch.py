@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tierctl.errors import MetadataError
+from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.kafka_python import NotReadyError, connect, translated
@@ -92,11 +93,8 @@ def fetch(client: Any, topic: str, partition: int, offset: int) -> bytes:
 
     Raises kafka-python's errors.
     """
-    from kafka.protocol.consumer import FetchRequest
 
-    from kafka import TopicPartition, errors
-
-    wanted = FetchRequest.FetchTopic.FetchPartition(
+    wanted = sdk.kafka_consumer_protocol.FetchRequest.FetchTopic.FetchPartition(
         partition=partition,
         fetch_offset=offset,
         partition_max_bytes=FETCH_BYTES_MAX,
@@ -104,7 +102,7 @@ def fetch(client: Any, topic: str, partition: int, offset: int) -> bytes:
         log_start_offset=-1,
         last_fetched_epoch=-1,
     )
-    request = FetchRequest(
+    request = sdk.kafka_consumer_protocol.FetchRequest(
         replica_id=-1,
         max_wait_ms=500,
         min_bytes=1,
@@ -112,23 +110,25 @@ def fetch(client: Any, topic: str, partition: int, offset: int) -> bytes:
         isolation_level=0,
         session_id=0,
         session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
+        topics=[sdk.kafka_consumer_protocol.FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
         forgotten_topics_data=[],
         rack_id="",
         # From version 13 on topics go by id alone.
         max_version=12,
     )
 
+    partition_of = sdk.kafka_python.TopicPartition(topic, partition)
+
     async def ask() -> Any:
-        leaders = await client._async_get_leader_for_partitions([TopicPartition(topic, partition)])  # noqa: SLF001
+        leaders = await client._async_get_leader_for_partitions([partition_of])  # noqa: SLF001
         (leader,) = leaders
         if leader < 0:
-            raise errors.LeaderNotAvailableError(f"{topic}-{partition} has no leader")
+            raise sdk.kafka_errors.LeaderNotAvailableError(f"{topic}-{partition} has no leader")
         return await client._manager.send(request, node_id=leader)  # noqa: SLF001
 
     response = client._manager.run(ask)  # noqa: SLF001
     found = response.responses[0].partitions[0]
-    error = errors.for_code(found.error_code)
-    if error is not errors.NoError:
+    error = sdk.kafka_errors.for_code(found.error_code)
+    if error is not sdk.kafka_errors.NoError:
         raise error
     return bytes(found.records or b"")

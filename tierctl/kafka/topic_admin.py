@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tierctl.errors import AuthenticationError, MetadataError, NotFoundError
+from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.librdkafka import NoLeaderError, answer, make_client, translated
@@ -35,13 +36,12 @@ class TopicAdmin:
     """
 
     def __init__(self, settings: ClientSettings) -> None:
-        from confluent_kafka.admin import AdminClient
 
         self._settings = settings
         self.client: Any
-        self.client, self._watch = make_client(AdminClient, settings)
+        self.client, self._watch = make_client(sdk.confluent_admin.AdminClient, settings)
 
-    def answer(self, future: "Future[R]", doing: str, needs: Right | None = None) -> R:
+    def answer(self, future: Future[R], doing: str, needs: Right | None = None) -> R:
         """What an admin call found; `needs` is the right that it takes."""
         timeout_ms = self._settings.request_timeout_ms
         return answer(self.client, self._watch, future, doing, timeout_ms=timeout_ms, needs=needs)
@@ -53,10 +53,9 @@ class TopicAdmin:
 
     def shape(self, topic: str) -> TopicShape:
         """A topic's id and partition count; NotFoundError when there is no such topic."""
-        from confluent_kafka import TopicCollection
 
         futures = self.client.describe_topics(
-            TopicCollection([topic]), request_timeout=self.request_timeout_s
+            sdk.confluent_kafka.TopicCollection([topic]), request_timeout=self.request_timeout_s
         )
         doing = f"asking {self._settings.bootstrap} for topic {topic}"
         found = self.answer(futures[topic], doing, Right("Describe", topic))
@@ -64,10 +63,9 @@ class TopicAdmin:
 
     def require(self, topic: str, *operations: str) -> None:
         """AuthenticationError when the brokers say that we may not do all of `operations` on the topic."""
-        from confluent_kafka import TopicCollection
 
         futures = self.client.describe_topics(
-            TopicCollection([topic]),
+            sdk.confluent_kafka.TopicCollection([topic]),
             include_authorized_operations=True,
             request_timeout=self.request_timeout_s,
         )
@@ -95,16 +93,19 @@ class TopicAdmin:
         The latest is the high watermark; `committed`, the last stable offset. With `at_ms` it is that of the
         first record with such a timestamp or a later one; partitions that have none are left out.
         """
-        from confluent_kafka import IsolationLevel
-        from confluent_kafka import TopicPartition as TheirPartition
-        from confluent_kafka.admin import OffsetSpec
 
         if not partitions:
             return {}
-        spec = OffsetSpec.latest() if latest else OffsetSpec.earliest()
-        spec = spec if at_ms is None else OffsetSpec.for_timestamp(at_ms)
-        asked = {TheirPartition(p.topic, p.partition): spec for p in partitions}
-        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        spec = (
+            sdk.confluent_admin.OffsetSpec.latest() if latest else sdk.confluent_admin.OffsetSpec.earliest()
+        )
+        spec = spec if at_ms is None else sdk.confluent_admin.OffsetSpec.for_timestamp(at_ms)
+        asked = {sdk.confluent_kafka.TopicPartition(p.topic, p.partition): spec for p in partitions}
+        level = (
+            sdk.confluent_kafka.IsolationLevel.READ_COMMITTED
+            if committed
+            else sdk.confluent_kafka.IsolationLevel.READ_UNCOMMITTED
+        )
         deadline = time.monotonic() + self.request_timeout_s
         attempt_s = _ATTEMPT_S
         while True:
@@ -122,7 +123,7 @@ class TopicAdmin:
                 attempt_s *= 2
 
     def _offsets_in(
-        self, futures: Mapping[Any, "Future[Any]"], *, may_be_none: bool
+        self, futures: Mapping[Any, Future[Any]], *, may_be_none: bool
     ) -> dict[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
         for key, future in futures.items():
@@ -165,9 +166,8 @@ class TopicAdmin:
 
         Another process may create the topic at the same time.
         """
-        from confluent_kafka.admin import NewTopic
 
-        new = NewTopic(topic, partition_count, replication_factor, config=dict(settings))
+        new = sdk.confluent_admin.NewTopic(topic, partition_count, replication_factor, config=dict(settings))
         futures = self.client.create_topics([new], request_timeout=self.request_timeout_s)
         try:
             self.answer(futures[topic], f"making topic {topic}", Right("Create", topic))

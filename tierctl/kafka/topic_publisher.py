@@ -6,6 +6,7 @@ from threading import Lock
 from typing import Any
 
 from tierctl.errors import AuthenticationError, MetadataWriteFailed, MetadataWriteUnknown
+from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.librdkafka import ErrorWatch, error_of, make_client
@@ -59,9 +60,7 @@ class TopicPublisher:
         """
         with self._lock:
             if self._producer is None:
-                from confluent_kafka import Producer
-
-                self._producer = make_client(Producer, self._settings, _CONFIG)
+                self._producer = make_client(sdk.confluent_kafka.Producer, self._settings, _CONFIG)
             append = _Append(*self._producer, self._topic, len(records))
             complete = False
             try:
@@ -104,7 +103,6 @@ class _Append:
         return offsets
 
     def _send(self, index: int, partition: int, value: bytes, deadline: float) -> None:
-        from confluent_kafka import KafkaException
 
         def delivered(error: Any, message: Any) -> None:
             self._reported += 1
@@ -118,7 +116,7 @@ class _Append:
                 self._producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
             except BufferError:
                 self._wait(deadline)
-            except KafkaException as e:
+            except sdk.confluent_kafka.KafkaException as e:
                 self._errors[index] = e.args[0]
                 raise self._failure(f"record {index} was not taken") from None
             else:
@@ -138,11 +136,10 @@ class _Append:
             raise self._failure("no acknowledgement in time")
 
     def _poll(self) -> None:
-        from confluent_kafka import KafkaException
 
         try:
             self._producer.poll(_POLL_S)
-        except KafkaException as e:
+        except sdk.confluent_kafka.KafkaException as e:
             # Fatal for the producer; what it means for each record comes in the reports.
             self._fatal = e.args[0].str()
 

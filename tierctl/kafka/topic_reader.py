@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import MetadataError
+from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.librdkafka import ErrorWatch, error_of, make_client, translated
@@ -100,9 +101,8 @@ class TopicReader:
         with self._lock:
             if self._idle:
                 return self._idle.pop()
-        from confluent_kafka import Consumer
 
-        return make_client(Consumer, self._settings, _CONFIG)
+        return make_client(sdk.confluent_kafka.Consumer, self._settings, _CONFIG)
 
     def _give_back(self, client: tuple[Any, ErrorWatch]) -> None:
         consumer, _ = client
@@ -177,10 +177,10 @@ class _Reading:
         yield from self._flush(rows)
 
     def _assign(self, offset: int) -> None:
-        from confluent_kafka import TopicPartition
 
         with translated(self._doing, self._watch, self._needs):
-            self._consumer.assign([TopicPartition(self._topic, self._partition, offset)])
+            partition = sdk.confluent_kafka.TopicPartition(self._topic, self._partition, offset)
+            self._consumer.assign([partition])
         self._advance(offset)
 
     def _advance(self, offset: int) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tierctl.errors import MetadataError, NotFoundError, SafetyRefusal
-from tierctl.kafka.extras import require
 from tierctl.kafka.topic_admin import TopicAdmin, TopicShape
 from tierctl.kafka.topic_publisher import TopicPublisher
 from tierctl.kafka.topic_reader import TopicReader
@@ -19,22 +18,6 @@ from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.model.settings import topic
 from tierctl.wire.batches.chunks import RecordChunk
-
-
-def open_on_cluster(location: TopicLocation, *, writable: bool, create: bool) -> "ClusterTopic":
-    """Open the topic at a kafka:// location; `create` makes a missing topic with the settings in its files.
-
-    Raises UsageError for settings that cannot work, and the errors of ClusterTopic.
-    """
-    config, command_config = location.config, location.command_config
-    server = ServerSettings.from_properties({}) if config is None else ServerSettings.read(Path(config))
-    own_settings = None if command_config is None else Path(command_config)
-    return ClusterTopic(
-        metadata_clients(location.servers, own_settings, server),
-        writable=writable,
-        create=server.topic if create else None,
-        expected_partitions=server.expected_partitions,
-    )
 
 
 class ClusterTopic:
@@ -56,7 +39,6 @@ class ClusterTopic:
         expected_partitions: int | None = None,
         topic: str = METADATA_TOPIC,
     ) -> None:
-        require("confluent_kafka")
         self._writable = writable
         self._topic = topic
         self._where = clients.admin.bootstrap
@@ -148,3 +130,19 @@ class ClusterTopic:
         """Implement `MetadataTopic.close`."""
         self._reader.close()
         self._publisher.close()
+
+
+def open_on_cluster(location: TopicLocation, *, writable: bool, create: bool) -> ClusterTopic:
+    """Open the topic at a kafka:// location; `create` makes a missing topic with the settings in its files.
+
+    Raises UsageError for settings that cannot work, and the errors of ClusterTopic.
+    """
+    config, command_config = location.config, location.command_config
+    server = ServerSettings.from_properties({}) if config is None else ServerSettings.read(Path(config))
+    own_settings = None if command_config is None else Path(command_config)
+    return ClusterTopic(
+        metadata_clients(location.servers, own_settings, server),
+        writable=writable,
+        create=server.topic if create else None,
+        expected_partitions=server.expected_partitions,
+    )
