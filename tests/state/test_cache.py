@@ -1,6 +1,7 @@
 """The cache answers as Kafka's does: on Kafka's own histories, and on any other."""
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -185,3 +186,21 @@ def test_partition_of_every_segment_is_kept() -> None:
     cache = cache_of(started(1, 0, 9), other)
     assert cache.get(segment_id(2)) == other
     assert next(cache.list_remote_log_segments()).topic_id_partition == ORDERS
+
+
+def test_every_field_of_a_segment_is_kept() -> None:
+    """A field that is added to the model must get a column of the state, too."""
+    segment = started(
+        1,
+        10,
+        19,
+        broker_id=3,
+        custom_metadata=b"custom",
+        txn_index_empty=True,
+        unknown_tags=((5, b"tag"),),
+        nested_tags=(("remote_log_segment_id", ((6, b"tag"),)),),
+    )
+    # A segment is always added in this state, and kafka records have no leader epoch.
+    fixed = {"state", "leader_epoch"}
+    assert {f.name for f in fields(segment) if getattr(segment, f.name) == f.default} == fixed
+    assert cache_of(segment).get(segment_id(1)) == segment

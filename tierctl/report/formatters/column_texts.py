@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tierctl.report.formatters.records import Records, as_array
 from tierctl.report.terminal import printable
+from tierctl.wire.metadata.arrow_types import UuidType
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
 _ID_CHARS = 22
@@ -82,15 +83,19 @@ def hex_text(column: pa.Array) -> pa.StringArray:
 
 
 def pairs_text(column: pa.Array, *, between: str, pair: tuple[str, str, str]) -> pa.StringArray:
-    """Return lists of number pairs as text, joined by `between`.
+    """Return lists of number pairs (or of longer tuples of one length) as text, joined by `between`.
 
-    `pair` is the text before, between and after the two numbers of a pair.
+    `pair` is the text before, between and after the numbers of a pair.
     """
     inner = column.flatten()
     numbers = inner.flatten().to_numpy()
-    epochs, offsets = (pa.array(numbers[i::2]).cast(pa.string()) for i in (0, 1))
+    width = len(numbers) // len(inner) if len(inner) else 1
     before, middle, after = (pa.scalar(part) for part in pair)
-    words = pc.binary_join_element_wise(before, epochs, middle, offsets, after, "")
+    words = pa.array([], pa.string())
+    if len(inner):
+        texts = [pa.array(numbers[i::width]).cast(pa.string()) for i in range(width)]
+        parts = [part for text in texts for part in (middle, text)][1:]
+        words = pc.binary_join_element_wise(before, *parts, after, "")
     starts = column.offsets.to_numpy()
     lists = pa.ListArray.from_arrays(pa.array(starts - starts[0], pa.int32()), words)
     return as_array(pc.binary_join(lists, between))
@@ -113,13 +118,10 @@ class EventTexts:
 
     def _plain(self, name: str) -> pa.Array:
         column = as_array(self._records.events.column(name))
-        match name:
-            case "topic":
-                return mapped(column, printable)
-            case "topic_id" | "segment_id":
-                return id_text(column)
-            case "state" | "type" | "dialect":
-                return mapped(column, str)
-            case "custom_metadata":
-                return hex_text(column)
-        return number_text(column)
+        if isinstance(column.type, UuidType):
+            return id_text(column)
+        if pa.types.is_string(column.type):
+            return mapped(column, printable)
+        if pa.types.is_dictionary(column.type):
+            return mapped(column, str)
+        return hex_text(column) if pa.types.is_binary(column.type) else number_text(column)

@@ -6,7 +6,7 @@ event's dialect does not have are left out. A tombstone has type null; an unread
 `error`, and its bytes as `value`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,15 @@ from tierctl.model.events import Dialect
 from tierctl.report.formatters.column_texts import Template, hex_text, mapped, pairs_text, template
 from tierctl.report.formatters.records import Record, Records, as_array, json_text
 from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter, no_properties
-from tierctl.wire.metadata.schema import METADATA_RECORDS, field_names
+from tierctl.wire.metadata.schema import (
+    EVENT_FIELDS,
+    METADATA_RECORDS,
+    Array,
+    Field,
+    Fixed,
+    Variable,
+    field_names,
+)
 
 FIELDS: dict[tuple[str, Dialect], tuple[str, ...]] = {
     (record.event.type, dialect): field_names(record)
@@ -24,7 +32,12 @@ FIELDS: dict[tuple[str, Dialect], tuple[str, ...]] = {
     for record in records
 }
 """The fields of each type of event in each dialect, in the order in which they are printed."""
-_QUOTED = frozenset({"topic_id", "segment_id", "state", "type", "dialect"})
+_IDS_AND_STATES = frozenset(
+    field.name
+    for field in EVENT_FIELDS
+    if isinstance(field, Field) and (field.kind is Fixed.UUID or field.states is not None)
+)
+_QUOTED = _IDS_AND_STATES | {"type", "dialect"}
 _POSITION = ("metadata_partition", "metadata_offset", "timestamp_ms")
 
 
@@ -33,15 +46,32 @@ def _object(event_type: str, dialect: Dialect) -> str:
     return ", ".join(f'"{name}": "<{name}>"' if name in _QUOTED else f'"{name}": <{name}>' for name in fields)
 
 
-def _epochs(records: Records) -> pa.StringArray:
-    column = as_array(records.events.column("segment_leader_epochs"))
+def _maker(field: Field) -> Callable[[Records], pa.StringArray] | None:
+    """Return the function that makes a field's column of JSON values; None if its plain text is JSON."""
+    if field.kind is Variable.STRING:
+        return lambda records: mapped(as_array(records.events.column(field.name)), json_text)
+    if field.kind in {Variable.BYTES, Variable.NULLABLE_BYTES}:
+        return lambda records: _hex(as_array(records.events.column(field.name)))
+    if isinstance(field.kind, Array):
+        return lambda records: _lists(as_array(records.events.column(field.name)))
+    return None
+
+
+def _hex(column: pa.Array) -> pa.StringArray:
+    quoted = pc.binary_join_element_wise('"', hex_text(column), '"', "")
+    return as_array(pc.fill_null(quoted, "null"))
+
+
+def _lists(column: pa.Array) -> pa.StringArray:
     inner = pairs_text(column, between=", ", pair=("[", ", ", "]"))
     return as_array(pc.binary_join_element_wise("[", inner, "]", ""))
 
 
-def _custom(records: Records) -> pa.StringArray:
-    text = hex_text(as_array(records.events.column("custom_metadata")))
-    return as_array(pc.fill_null(pc.binary_join_element_wise('"', text, '"', ""), "null"))
+_FIELD_MAKERS = {
+    field.name: maker
+    for field in EVENT_FIELDS
+    if isinstance(field, Field) and (maker := _maker(field)) is not None
+}
 
 
 def _timestamps(records: Records) -> pa.StringArray:
@@ -51,12 +81,7 @@ def _timestamps(records: Records) -> pa.StringArray:
 class JsonFormatter(TemplateFormatter):
     """Formats a record as one line with a JSON object in ASCII."""
 
-    makers = POSITION | {
-        "topic": lambda records: mapped(as_array(records.events.column("topic")), json_text),
-        "segment_leader_epochs": _epochs,
-        "custom_metadata": _custom,
-        "timestamp_ms": _timestamps,
-    }
+    makers = POSITION | _FIELD_MAKERS | {"timestamp_ms": _timestamps}
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         no_properties("json", properties)
