@@ -31,10 +31,10 @@ KAFKA, AIVEN = LAYOUTS = ("kafka", "aiven")
 class TierSpec:
     """Describe a remote tier and how to open it; picklable, so that executors open the same tier.
 
-    `layout` is a layout, the name of one, or None; `open_tier` detects the layout of None in the store, and
-    takes `kafka` for an empty folder on local disk and `aiven` for an empty store elsewhere. `aiven` has the
-    settings of layout `aiven`. With `retry`, failed calls are repeated. The spec contains no credentials:
-    private keys are names of files, and each process reads credentials from its own environment.
+    If `layout` is None, `open_tier` detects the layout of the objects in the store; for an empty store it is
+    `kafka` on local disk and `aiven` elsewhere. `aiven` has the settings of layout `aiven`. With `retry`,
+    failed calls are repeated. The spec contains no credentials: private keys are names of files, and each
+    process reads credentials from its own environment.
     """
 
     uri: str
@@ -70,7 +70,7 @@ class TierSpec:
         return cls(uri, layout=layout, aiven=aiven, retry=retry)
 
     def resolved(self, remote: RemoteStorageManager) -> Self:
-        """Return this spec with the layout, endpoint and retry settings of `remote`, opened from it.
+        """Return this spec with the layout, endpoint and retry settings of `remote`, which it opened.
 
         An executor that opens the result detects nothing. Raise UsageError if the URI contains a password.
         """

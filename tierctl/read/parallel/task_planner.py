@@ -35,8 +35,8 @@ def plan_read_tasks(
 
     A task reads about `split_bytes`: several small segments, or some offsets of a large one. Segments without
     records in `times` are left out. With `committed_only`, the transaction indexes of the segments, and of
-    later segments until every transaction is decided, are fetched once for all tasks, when the tasks are
-    requested; damage in them is reported.
+    later segments until the end of every transaction is known, are fetched once for all tasks, as the tasks
+    are requested; damage in them is reported.
     """
     tasks = _tasks(log, start_offset, end_offset, times, split_bytes)
     if committed_only is None:

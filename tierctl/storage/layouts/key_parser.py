@@ -59,8 +59,8 @@ def segment_object_name(key: str) -> SegmentObjectName | None:
 def owner_of_folder(folder: str) -> tuple[Uuid, int | None] | None:
     """Return the topic id, and the partition if one, whose segments belong in `folder`.
 
-    Return None if `folder` is not the folder of a topic or partition in any layout. Objects in the folder may
-    have keys of other partitions all the same.
+    Return None if `folder` is not the folder of a topic or partition in any layout. Objects below
+    `folder` may still have the ids of other topics in their names.
     """
     found = _KAFKA_FOLDER.match(folder)
     if found is not None:

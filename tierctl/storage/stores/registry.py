@@ -23,7 +23,7 @@ FILE = "file"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreKind:
-    """Describe how the stores of one URI scheme are opened.
+    """One row of the table: how the stores of one URI scheme are opened.
 
     `module`, relative to this package, has the function `open_store(address: StoreAddress)`. If it needs the
     optional package `package`, `extra` is the extra of tierctl that installs that package.

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 LOG, INDEXES, MANIFEST = SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 
 MANIFEST_CACHE_SIZE = 64
-"""Manifests cached: a reader of records reads many ranges of the same segment."""
+"""Number of manifests in the cache: a reader of records reads many ranges of the same segment."""
 
 _MAIN = re.compile(r"[a-zA-Z0-9._-]{1,249}-[A-Za-z0-9_-]{22}/\d{1,10}/\d{20}-[A-Za-z0-9_-]{22}\Z")
 _BATCH_HEAD_BYTES, _ATTRIBUTES_AT, _COMPRESSION_MASK = 23, 22, 7

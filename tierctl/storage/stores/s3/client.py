@@ -23,7 +23,7 @@ CLIENT_ATTEMPTS = 4
 
 @cache
 def _descriptions(data_path: str | None) -> Loader:
-    """Return boto3's descriptions of services, read once per process: reading takes longer than all else."""
+    """Return boto3's descriptions of services, parsed once per process: parsing is the slowest step."""
     return create_loader(data_path)
 
 
