@@ -88,7 +88,7 @@ Rows = Annotated[
     typer.Option(
         "--output",
         "-o",
-        help="Format of what goes to stdout. Default: jsonl for records, raw bytes for objects.",
+        help="Format of the output. Default: jsonl for records, raw bytes for objects.",
         rich_help_panel=options.SHOW,
     ),
 ]

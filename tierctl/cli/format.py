@@ -54,7 +54,7 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE",
-        help="Segment files of the metadata topic, or what --input says; - is stdin.",
+        help="Segment files of the metadata topic, or files of the kind --input; - is stdin.",
         show_default=False,
     ),
 ]
@@ -62,16 +62,21 @@ InputOption = Annotated[
     InputKind | None,
     typer.Option(
         "--input",
-        help="hex: a value a line. framed: 4-byte big-endian length, then the value. Without FILE: of stdin.",
+        help="Content of the files. hex: one value per line. framed: 4-byte big-endian length, "
+        "then the value. "
+        "Without FILE, stdin is read.",
         rich_help_panel=_INPUT,
     ),
 ]
 OrderOption = Annotated[
     Order,
-    typer.Option("--order", help="Partition by partition, or by time across them.", rich_help_panel=_INPUT),
+    typer.Option(
+        "--order", help="Partition by partition, or all partitions merged by time.", rich_help_panel=_INPUT
+    ),
 ]
 Follow = Annotated[
-    bool, typer.Option("--follow", "-f", help="Wait for more, until stopped.", rich_help_panel=_INPUT)
+    bool,
+    typer.Option("--follow", "-f", help="Continue with new records until stopped.", rich_help_panel=_INPUT),
 ]
 PollInterval = Annotated[
     int,
@@ -80,33 +85,34 @@ PollInterval = Annotated[
         metavar="MS",
         min=10,
         max=60_000,
-        help="How long --follow waits before it looks again.",
+        help="Pause before --follow reads again.",
         rich_help_panel=_INPUT,
     ),
 ]
 MaxMessages = Annotated[
     int | None,
-    typer.Option("--max-messages", metavar="N", min=1, help="Stop after so many.", rich_help_panel=_INPUT),
+    typer.Option("--max-messages", metavar="N", min=1, help="Stop after N records.", rich_help_panel=_INPUT),
 ]
 BootstrapServer = Annotated[
     str | None,
     typer.Option(
         "--bootstrap-server",
         metavar="HOST:PORT",
-        help="Consume this cluster's topic: from its end, until stopped. --partition is the topic's own.",
+        help="Consume the topic of this cluster from its end until stopped. --partition means partitions of "
+        "the metadata topic.",
         rich_help_panel=_CONSUMER,
     ),
 ]
 FromBeginning = Annotated[
     bool,
-    typer.Option("--from-beginning", help="From the first record on.", rich_help_panel=_CONSUMER),
+    typer.Option("--from-beginning", help="Begin at the first record.", rich_help_panel=_CONSUMER),
 ]
 Offset = Annotated[
     str | None,
     typer.Option(
         "--offset",
         metavar="N",
-        help="From this offset of --partition on: a number, earliest or latest.",
+        help="Begin at this offset of --partition: a number, earliest or latest.",
         rich_help_panel=_CONSUMER,
     ),
 ]
@@ -116,7 +122,7 @@ TimeoutMs = Annotated[
         "--timeout-ms",
         metavar="MS",
         min=0,
-        help="Stop when nothing came for so long.",
+        help="Stop after this time without a new record.",
         rich_help_panel=_CONSUMER,
     ),
 ]
@@ -124,7 +130,7 @@ FormatterJar = Annotated[
     bool,
     typer.Option(
         "--formatter-jar",
-        help="Print where the jar is that lets Kafka's own console consumer write this text.",
+        help="Print the path of the jar with which Kafka's own console consumer prints this text.",
         rich_help_panel=_CONSUMER,
     ),
 ]
@@ -133,8 +139,8 @@ Style = Annotated[
     typer.Option(
         "--style",
         metavar="NAME",
-        help="kafka: as Kafka's own formatter. kip: as KIP-405 describes. json: an object a line. "
-        "Or one that a plugin brings. Default: kip when it has properties, else kafka.",
+        help="kafka: as Kafka's own formatter. kip: as KIP-405 describes. json: one object per line. "
+        "Or the name of a plugin. Default: kip if properties are given, else kafka.",
         rich_help_panel=_STYLE,
     ),
 ]
@@ -144,24 +150,25 @@ Property = Annotated[
         "--property",
         "--formatter-property",
         metavar="NAME=VALUE",
-        help="As the console consumer's: format=json, print.partition=true, sep=; and so on. Repeatable.",
+        help="A property of the console consumer: format=json, print.partition=true, sep=; ... Repeatable.",
         rich_help_panel=_STYLE,
     ),
 ]
 PrintPartition = Annotated[
-    bool, typer.Option("--print-partition", help="kip: the metadata partition.", rich_help_panel=_STYLE)
+    bool, typer.Option("--print-partition", help="kip: print the metadata partition.", rich_help_panel=_STYLE)
 ]
 PrintOffset = Annotated[
-    bool, typer.Option("--print-message-offset", help="kip: the metadata offset.", rich_help_panel=_STYLE)
+    bool,
+    typer.Option("--print-message-offset", help="kip: print the metadata offset.", rich_help_panel=_STYLE),
 ]
 PrintVersion = Annotated[
-    bool, typer.Option("--print-version", help="kip: the record's version.", rich_help_panel=_STYLE)
+    bool, typer.Option("--print-version", help="kip: print the record's version.", rich_help_panel=_STYLE)
 ]
 PrintAll = Annotated[
     bool,
     typer.Option(
         "--print-all-event-value-fields",
-        help="kip: every field, not only the short form.",
+        help="kip: print every field, not only the short form.",
         rich_help_panel=_STYLE,
     ),
 ]
@@ -171,7 +178,7 @@ Separator = Annotated[
         "--sep",
         "--separator",
         metavar="TEXT",
-        help="kip: between fields. Default: a comma.",
+        help="kip: text between fields. Default: a comma.",
         rich_help_panel=_STYLE,
     ),
 ]
@@ -181,14 +188,17 @@ ValueSeparator = Annotated[
         "--vs",
         "--value-separator",
         metavar="TEXT",
-        help="kip: before event-value. Default: as --sep.",
+        help="kip: text before event-value. Default: that of --sep.",
         rich_help_panel=_STYLE,
     ),
 ]
 Rows = Annotated[
     options.OutputFormat | None,
     typer.Option(
-        "--output", "-o", help="The fields of --style json as rows of this format.", rich_help_panel=_STYLE
+        "--output",
+        "-o",
+        help="Print the fields of --style json as rows of this format.",
+        rich_help_panel=_STYLE,
     ),
 ]
 SegmentIds = Annotated[
@@ -203,7 +213,7 @@ States = Annotated[
         "--state",
         metavar="STATE",
         autocompletion=lambda: list(STATE_NAMES),
-        help="Only this state, as COPY_SEGMENT_FINISHED. Repeatable.",
+        help="Only this state, such as COPY_SEGMENT_FINISHED. Repeatable.",
         rich_help_panel=_FILTER,
     ),
 ]
@@ -213,7 +223,7 @@ Types = Annotated[
         "--type",
         metavar="TYPE",
         autocompletion=lambda: list(EVENT_TYPES),
-        help="Only this type, as RemoteLogSegmentMetadata. Repeatable.",
+        help="Only this type, such as RemoteLogSegmentMetadata. Repeatable.",
         rich_help_panel=_FILTER,
     ),
 ]
@@ -223,14 +233,18 @@ FromTime = Annotated[
         "--from-time",
         metavar="TIME",
         parser=parse_time_ms,
-        help="Events from then on; milliseconds or ISO 8601.",
+        help="Only events of this time or later; milliseconds or ISO 8601.",
         rich_help_panel=_FILTER,
     ),
 ]
 ToTime = Annotated[
     int | None,
     typer.Option(
-        "--to-time", metavar="TIME", parser=parse_time_ms, help="Events up to then.", rich_help_panel=_FILTER
+        "--to-time",
+        metavar="TIME",
+        parser=parse_time_ms,
+        help="Only events up to this time.",
+        rich_help_panel=_FILTER,
     ),
 ]
 MetadataPartitions = Annotated[
@@ -246,7 +260,7 @@ MetadataPartitions = Annotated[
 FromOffset = Annotated[
     int | None,
     typer.Option(
-        "--from-offset", metavar="N", min=0, help="From this metadata offset on.", rich_help_panel=_FILTER
+        "--from-offset", metavar="N", min=0, help="Begin at this metadata offset.", rich_help_panel=_FILTER
     ),
 ]
 ToOffset = Annotated[
@@ -255,7 +269,7 @@ ToOffset = Annotated[
         "--to-offset",
         metavar="N",
         min=0,
-        help="Up to and with this metadata offset.",
+        help="End after this metadata offset.",
         rich_help_panel=_FILTER,
     ),
 ]

@@ -58,7 +58,7 @@ class FetchRequest(Request):
     index: IndexType | None = None
     """Index to return: of `raw_segment`, otherwise of the segment that holds `offset`."""
     auxiliary_state: int | None = None
-    """Return what a follower takes from the tier if its leader's local log begins at this offset."""
+    """Return the state that a follower takes from the tier if its leader's local log begins here."""
     out: Path | None = None
     """File to which a segment or an index is written; folder for the files of `auxiliary_state`."""
 
@@ -96,7 +96,7 @@ FetchResult = RecordRows | RecordTexts | ObjectBytes | IndexEntries | FollowerSt
 
 
 def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResult:
-    """Return what the request asks for; records of every selected partition in turn by default.
+    """Return the records of every selected partition in turn, or the object that the request names.
 
     Each offset comes once, from the segment of the current lineage. Unreadable data are reported as
     problems, and reading continues after them. Raises UsageError for contradicting options; reading, which

@@ -156,7 +156,7 @@ def _require_one_source(request: FormatRequest) -> None:
     """Raise UsageError unless the options name exactly one source of records."""
     has_files = bool(request.files) or request.input_kind is not None
     if request.bootstrap_server is not None and (request.metadata is not None or has_files):
-        raise UsageError("--bootstrap-server and what else is named are two inputs", hint="name one of them")
+        raise UsageError("--bootstrap-server and --metadata or files are two inputs", hint="name one of them")
     if request.metadata is not None and has_files:
         raise UsageError("--metadata and files are two inputs", hint="name one of them")
     if request.bootstrap_server is not None:
@@ -169,7 +169,7 @@ def _require_one_source(request: FormatRequest) -> None:
     if request.metadata is None and not has_files:
         raise UsageError(
             "nothing to read",
-            hint="name --metadata URI or segment files, or say what stdin holds with --input",
+            hint="name --metadata URI or segment files, or give the kind of stdin's content with --input",
         )
 
 
@@ -288,7 +288,7 @@ def _rendered_on_executors(resources: Resources, work: _Work) -> list[Iterator[P
     request = work.request
     if request.metadata is None or request.is_live or request.files:
         raise UsageError(
-            "--engine spark prints what --metadata has now",
+            "--engine spark prints the present records of --metadata",
             hint="leave it out with --follow, --bootstrap-server, files and pipes: these need no executors",
         )
     rendering = Rendering(

@@ -94,7 +94,7 @@ def segments(request: SegmentsRequest, progress: Progress | None = None) -> Segm
 
     Segments are sorted by topic, partition, start offset and time of the last event. Unreadable metadata
     records are reported as problems and make the exit code 7. Raises UsageError for contradicting flags,
-    NotFoundError if the selection or the segment does not exist, and the errors of what is opened.
+    NotFoundError if the selection or the segment does not exist, and the errors of metadata and tier.
     """
     _require_one_question(request)
     with Resources(request=request, progress=progress or SilentProgress()) as resources:

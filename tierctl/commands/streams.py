@@ -9,7 +9,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Stream(Generic[T_co]):
-    """Items in their order, to be consumed once; what the use case opens is open in the meantime.
+    """Items in their order, to be consumed once; the use case keeps its files and connections open meanwhile.
 
     Nothing is opened before the first item is asked for. A caller that stops before the last item closes
     the stream, with `close` or by using it as a context.
@@ -24,7 +24,7 @@ class Stream(Generic[T_co]):
         self.exit_code = yield from self._items
 
     def close(self) -> None:
-        """Close what the use case has opened; later calls do nothing."""
+        """Close the files and connections of the use case; later calls do nothing."""
         self._items.close()
 
     def __enter__(self) -> Self:

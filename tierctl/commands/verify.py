@@ -28,7 +28,7 @@ from tierctl.verify.topics import KnownTopics
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyRequest(Request):
-    """A request to compare what the metadata, the tier, the logs and the cluster say of each other."""
+    """A request to compare the metadata with the tier, the logs and the cluster."""
 
     deep: bool = False
     """Fetch every segment and check the bytes of its log and its indexes."""
@@ -41,7 +41,7 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> Stream[F
 
     Without a tier, no object is examined; without log directories and cluster, the metadata decide alone.
     The exit code is CORRUPT if a finding means damaged bytes, PARTIAL if one is more than information.
-    Iteration raises NotFoundError for an unknown selection, and the errors of what it opens.
+    Iteration raises NotFoundError for an unknown selection, and the errors of metadata, tier and cluster.
     """
     return Stream(_counted(_findings(request, progress or SilentProgress())))
 
@@ -58,7 +58,7 @@ def _counted(findings: Iterator[Finding]) -> Generator[Finding, None, ExitCode]:
 
 
 def hint_of(finding: Finding) -> str:
-    """Return what an operator can do about the finding."""
+    """Return the action that the table of findings advises."""
     return finding.kind.row.advice
 
 
