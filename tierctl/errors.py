@@ -46,6 +46,27 @@ class ExitCode(IntEnum):
     NOT_FOUND = 10
     AUTHENTICATION = 11
 
+    @property
+    def meaning(self) -> str:
+        """What the code tells an operator, in the words of the man pages and the README."""
+        return _MEANINGS[self]
+
+
+_MEANINGS = {
+    ExitCode.OK: "done, or nothing to do",
+    ExitCode.INTERNAL: "internal error (--verbose shows the traceback)",
+    ExitCode.USAGE: "the command line or a setting is wrong",
+    ExitCode.PARTIAL: "some steps were done, some failed; run it again",
+    ExitCode.REFUSED: "refused for safety; nothing was changed",
+    ExitCode.RETRYABLE: "a store or a log failed; trying again may help",
+    ExitCode.LOCKED: "another process holds the lock",
+    ExitCode.CORRUPT: "corrupt input was found and set aside, or is in the output",
+    ExitCode.LIMIT: "a limit stopped the run before it began",
+    ExitCode.PLAN_PENDING: "with --detailed-exitcode: the plan has something to do",
+    ExitCode.NOT_FOUND: "not found",
+    ExitCode.AUTHENTICATION: "not authenticated",
+}
+
 
 class TierctlError(Exception):
     """Base of the tree; `message` states what happened, `hint` what the operator can do about it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tierctl.cli.docs.write import files, write
 from tierctl.cli.main import COMMANDS, build, everything, key_of, leaves
+from tierctl.errors import ExitCode
 
 from tests.cli.shell import environment, tierctl
 
@@ -96,6 +97,12 @@ def test_the_readme_shows_the_help_as_it_is() -> None:
     ran = tierctl("--help", env=environment(COLUMNS="100"))
     shown = "\n".join(line.rstrip() for line in ran.lines).strip()
     assert f"$ tierctl --help\n{shown}\n" in blocks("console")
+
+
+def test_the_readme_has_every_exit_code() -> None:
+    table = README.partition("## Exit codes\n")[2].partition("\n## ")[0].replace("`", "")
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if re.match(r"\| \d", line)]
+    assert rows == [*([str(int(code)), code.meaning] for code in ExitCode), ["128+N", "ended by signal N"]]
 
 
 def test_every_command_is_in_the_readme() -> None:

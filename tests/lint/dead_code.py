@@ -17,7 +17,6 @@ _LAZY = "Python calls it: a lazy attribute of the package"
 _RAW_IO = "io.BufferedReader calls it: a method of io.RawIOBase"
 
 ALLOWED = {
-    "FormatterFactory": "the contract of plug-ins in the entry point group tierctl.formatters",
     "RemoteIndex": "writes .remoteindex files of KIP-405's early design, to test the reader",
     "__getattr__": _LAZY,
     "fold_topic": "for notebooks: the state of a topic, folded on the executors of a session",

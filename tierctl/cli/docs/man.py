@@ -4,23 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from tierctl import __version__
 from tierctl.cli.docs.tree import Node, Option
+from tierctl.errors import ExitCode
 from tierctl.verify.findings import FindingKind
-
-_EXIT_CODES = (
-    ("0", "done, or nothing to do"),
-    ("1", "internal error"),
-    ("2", "the command line or a setting is wrong"),
-    ("3", "some steps were done, some failed; run it again"),
-    ("4", "refused for safety; nothing was changed"),
-    ("5", "a store or a log failed; trying again may help"),
-    ("6", "another process holds the lock"),
-    ("7", "corrupt input was set aside"),
-    ("8", "a limit stopped the run before it began"),
-    ("9", "with --detailed-exitcode: the plan has something to do"),
-    ("10", "not found"),
-    ("11", "not authenticated"),
-    ("128+N", "ended by signal N"),
-)
 
 
 def page(node: Node) -> str:
@@ -132,8 +117,9 @@ def _settings() -> Iterator[str]:
 
 def _exit_status() -> Iterator[str]:
     yield ".SH EXIT STATUS"
-    for code, meaning in _EXIT_CODES:
-        yield from _tagged(f"\\fB{code}\\fR", f"{_text(meaning)}.")
+    for code in ExitCode:
+        yield from _tagged(f"\\fB{int(code)}\\fR", f"{_text(code.meaning)}.")
+    yield from _tagged("\\fB128+N\\fR", "ended by signal N.")
 
 
 def _see_also(node: Node) -> Iterator[str]:
