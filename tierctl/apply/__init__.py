@@ -1,4 +1,4 @@
-"""The only package that changes a tier, its metadata or log start offsets: it carries out plans.
+"""Carries out plans: the only package that changes a tier, its metadata or log start offsets.
 
-Other packages use `run` (apply.run), `RunContext`, `RunOptions`, `Outcome` and the engines.
+Other packages use `run.run`, `run.RunOptions`, `run_context.RunContext`, `outcome.Outcome` and `engine`.
 """

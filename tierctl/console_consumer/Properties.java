@@ -38,7 +38,7 @@ final class Properties {
     }
 
     /** Returns the value of a property and removes it, so that {@link #only} accepts it. */
-    String taken(String name, String otherwise) {
+    String removed(String name, String otherwise) {
         String value = given.remove(name);
         return value == null ? otherwise : value;
     }

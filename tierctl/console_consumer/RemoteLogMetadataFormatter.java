@@ -28,7 +28,7 @@ public final class RemoteLogMetadataFormatter implements MessageFormatter {
     @Override
     public void configure(Map<String, ?> configs) {
         Properties properties = new Properties(configs);
-        String format = properties.taken("format", "kip");
+        String format = properties.removed("format", "kip");
         properties.only(format, format.equals("kip") ? KIP_PROPERTIES : List.of());
         style = styleOf(format, properties);
     }

@@ -77,40 +77,40 @@ class _Attempt:
 
     def run(self) -> dict[str, Any]:
         task, number = self._task, self._task.metadata_partition
-        state, notes = self._thawed()
-        keeper = _Events(self._folder / "events.parquet", task)
+        state, notes = self._restored()
+        events = _Events(self._folder / "events.parquet", task)
         # The tasks of one commit in the same process share a connection.
         topic = shared_topic(task.location, f"{task.warehouse.uri} {task.number}")
-        with keeper.open():
-            PartitionFold(state, task.partition_count, keeper).catch_up(topic, number, task.begin, task.end)
+        with events.open():
+            PartitionFold(state, task.partition_count, events).catch_up(topic, number, task.begin, task.end)
         tables = MetadataPartitionTables(state, number, task.now_ms)
         deleted = DeletedSegments.of_notes(notes)
-        deleted.search(state, self._warehouse, number, keeper.path if keeper.rows else None)
+        deleted.search(state, self._warehouse, number, events.path if events.rows else None)
         written = {
             "segments": self._write("segments", tables.segments()),
             "partitions": self._write("partitions", iter([tables.partitions()])),
             "anomalies": self._write("anomalies", iter([tables.anomalies(deleted.__contains__)])),
         }
         due_ms = tables.due_ms
-        # Freezing renumbers the rows that the tables are of.
-        frozen = write_snapshot(state, number, deleted.notes)
+        # Taken last, because the snapshot renumbers the rows that the tables refer to.
+        snapshot = write_snapshot(state, number, deleted.notes)
         state_key = self._key("state", "arrow")
-        self._warehouse.put(state_key, frozen)
+        self._warehouse.put(state_key, snapshot)
         return {
             "part": {
                 "end": state.read[number],
                 "batch": task.number,
                 "state": state_key,
-                "state_crc32c": crc32c(frozen),
+                "state_crc32c": crc32c(snapshot),
                 "tables": {table: key for table, key in written.items() if key is not None},
                 "due_ms": due_ms,
                 "cut_at": task.end if task.end < state.read[number] else None,
             },
-            "events": self._store(EVENTS, keeper.path) if keeper.rows else None,
-            "rows": keeper.rows,
+            "events": self._store(EVENTS, events.path) if events.rows else None,
+            "rows": events.rows,
         }
 
-    def _thawed(self) -> RestoredState:
+    def _restored(self) -> RestoredState:
         since = self._task.since
         if since is None:
             return RestoredState(TierState(), {})
@@ -182,7 +182,7 @@ class _Events:
             yield
 
     def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
-        """Keeper.take: all of them are new."""
+        """Implement `EventSink.take`: write all rows, because every event is new."""
         assert self._writer is not None
         rows = batch_of(chunk, self._split, table)
         if rows.num_rows:

@@ -64,7 +64,7 @@ def test_a_piece_that_kills_its_worker_keeps_no_other(
     assert [at for at, answer in enumerate(answers) if answer.error is not None] == [POISON]
     error = answers[POISON].error
     assert isinstance(error, StoreWriteUnknown)
-    assert error.message.startswith("what became of it is not known")
+    assert error.message.startswith("the outcome of this segment is not known")
 
 
 def test_a_wave_that_is_told_to_stop_is_cancelled(

@@ -1,4 +1,4 @@
-"""Copying segments to a tier: where the bytes come from, the upload of one segment, and the waves.
+"""Copying segments to a tier: the sources of the bytes, the upload of a segment, and waves of copies.
 
-Other packages use `LogSources`, `TierSources` and the protocol `Sources`.
+Other packages use `log_source.LogSources`, `tier_source.TierSources` and the protocol `source.Sources`.
 """

@@ -76,7 +76,10 @@ class SideEffectTask:
 
     @contextmanager
     def opened(self, advance: Advance) -> Iterator[Callable[[SideEffectInput], SideEffectResult]]:
-        """Implement `TaskFunction.opened`: if the context cannot be opened, every input fails, not begun."""
+        """Implement `TaskFunction.opened`.
+
+        If the context cannot be opened, every input of the task fails with that error and is not begun.
+        """
         with ExitStack() as opened:
             try:
                 context = opened.enter_context(self.spec.opened(advance))
@@ -225,7 +228,7 @@ def _unknown(cause: TierctlError | None) -> SideEffectResult:
     """Return the result of an input whose outcome is not known because of `cause`."""
     why = "no executor answered" if cause is None else cause.message
     hint = "run the command again" if cause is None else cause.hint
-    error = StoreWriteUnknown(f"what became of it is not known: {why}", hint=hint)
+    error = StoreWriteUnknown(f"the outcome of this segment is not known: {why}", hint=hint)
     return SideEffectResult(begun=True, error=error)
 
 

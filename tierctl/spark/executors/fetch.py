@@ -108,7 +108,7 @@ def rendered(text_format: TextFormat, work: RenderInput) -> Rendered:
 def _columns(
     text_format: TextFormat, work: RenderInput, problems: list[tuple[TierctlError, int]]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records; add each problem to `problems` with the first offset that it may lose, or -1."""
+    """Yield the records; add each problem to `problems` with the first offset that may be missing, or -1."""
     found = read_task(
         work.task,
         shared_tier(text_format.spec),

@@ -56,14 +56,14 @@ def _awaited(job: Future[pa.Table], cancel: Callable[[], None], stopped: Callabl
         # Cancelled repeatedly, because Spark cannot interrupt a job that has not begun yet.
         cancel()
         if time.monotonic() > deadline_s:
-            raise JobStoppedError("the job was told to stop, and did not")
+            raise JobStoppedError(f"the job was cancelled and has not ended within {CANCELLED_WAIT_S:.0f} s")
     error = job.exception()
     if error is None:
         return job.result()
     if not _is_of_spark(error):
         raise error
     if stopped():
-        raise JobStoppedError("the job was told to stop")
+        raise JobStoppedError("the job was cancelled, because the run was told to stop")
     found = engine_error(error, None)
     raise JobFailedError(found.message, hint=found.hint)
 

@@ -25,7 +25,7 @@ _PACKAGES = (
     "state",
     "plan",
     "verify",
-    "metadata.parallel_fold",
+    "metadata.fold.parallel",
     "metadata.state_dir.cache_ledger",
     "report.formatters.pages",
     "apply.side_effects",

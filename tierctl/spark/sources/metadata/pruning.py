@@ -51,9 +51,9 @@ def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping
 
 def _by_number(predicates: Iterable[Predicate], numbers: Sequence[int]) -> list[int]:
     """Return the metadata partitions that satisfy the conditions on `metadata_partition`."""
-    asked = [p for p in predicates if p.column == "metadata_partition"]
+    conditions = [p for p in predicates if p.column == "metadata_partition"]
     column = pa.array(numbers, pa.int32())
-    mask = mask_of(asked, lambda _: column)
+    mask = mask_of(conditions, lambda _: column)
     return list(numbers) if mask is None else column.filter(mask).to_pylist()
 
 
@@ -88,8 +88,8 @@ def wanted_offsets(
 
 def _values(predicates: Iterable[Predicate], column: str) -> set[Any] | None:
     """Return the values that the conditions allow for `column`, or None if they allow any."""
-    asked = [p for p in predicates if p.column == column and not p.is_negated]
-    sets = [{p.value} if p.operator == "=" else set(p.value) for p in asked if p.operator in {"=", "in"}]
+    conditions = [p for p in predicates if p.column == column and not p.is_negated]
+    sets = [{p.value} if p.operator == "=" else set(p.value) for p in conditions if p.operator in {"=", "in"}]
     return reduce(set.intersection, sets) if sets else None
 
 

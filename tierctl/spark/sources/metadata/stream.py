@@ -98,7 +98,7 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             return self._topic_now()
         except SafetyRefusal:
-            # The topic of a cluster was recreated or got more partitions: opened again, its offsets show it.
+            # The topic of a cluster was recreated or got more partitions: its offsets, read again, show this.
             self.stop()
             return self._topic_now()
 

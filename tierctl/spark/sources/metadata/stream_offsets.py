@@ -104,8 +104,8 @@ def _limited(starts: Mapping[int, int], ends: Mapping[int, int], most: int) -> d
     waiting = sorted((max(0, end - starts.get(number, 0)), number) for number, end in ends.items())
     limited = dict(ends)
     for place, (count, number) in enumerate(waiting):
-        taken = min(count, most // (len(waiting) - place))
-        if taken < count:
-            limited[number] = starts.get(number, 0) + taken
-        most -= taken
+        share = min(count, most // (len(waiting) - place))
+        if share < count:
+            limited[number] = starts.get(number, 0) + share
+        most -= share
     return limited
