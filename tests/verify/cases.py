@@ -226,13 +226,13 @@ INDEX = [(E, "corrupt_index")]
 CLEAN: list[tuple[str, str]] = []
 
 CASES = {
-    "log gone": Case(without(".log"), MISSING, says="the store has not its log"),
+    "log gone": Case(without(".log"), MISSING, says="the store lacks the segment's log"),
     "offset index gone": Case(without(".index"), MISSING, says="offset index"),
     "time index gone": Case(without(".timeindex"), MISSING, says="time index"),
     "snapshot gone": Case(without(".snapshot"), MISSING, says="producer snapshot"),
     "leader epochs gone": Case(without(".leader_epoch_checkpoint"), MISSING, says="leader-epoch index"),
     "transactions gone": Case(_transactions_gone, MISSING, says="transaction index"),
-    "everything gone": Case(_all_objects_gone, MISSING, says="none of its objects"),
+    "everything gone": Case(_all_objects_gone, MISSING, says="none of the segment's objects"),
     "log cut": Case(_changed(".log", lambda d: d[:-100]), [(E, "size_differs")], says="bytes"),
     "log longer": Case(_changed(".log", lambda d: d + b"x"), [(E, "size_differs")]),
     "log empty": Case(_changed(".log", lambda _: b""), [(E, "size_differs")]),
@@ -249,13 +249,13 @@ CASES = {
     ),
     "logs swapped": Case(_swapped(".log"), [(E, "size_differs")] * 2),
     "foreign segment": Case(orphan_of_a_segment, ORPHAN, says="3 objects of"),
-    "foreign object": Case(junk, ORPHAN, says="not that of any segment"),
+    "foreign object": Case(junk, ORPHAN, says="not that of a segment's object"),
     "temporary file": Case(_temporary, [(W, "temp_leftover")], says="killed"),
     "object misplaced": Case(_misplaced, [(W, "orphan"), (E, "missing_object")]),
     "deleted, objects there": Case(
         _published(S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, nth=0),
         ORPHAN,
-        says="its segment is DELETE_SEGMENT_FINISHED",
+        says="the segment is DELETE_SEGMENT_FINISHED",
     ),
     "deleted in the middle": Case(
         _published(S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED),

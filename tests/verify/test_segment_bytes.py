@@ -108,19 +108,19 @@ T = IndexType.TRANSACTION
             "epochs_differ",
             "1 from 30",
         ),
-        (lambda: problems(indexes={T: b""}), "corrupt_index", "from 5 that was aborted at 10 is not in it"),
+        (lambda: problems(indexes={T: b""}), "corrupt_index", "from 5 that was aborted at 10 is missing"),
         (lambda: problems(indexes={T: None}), "missing_object", "1 transactions were aborted"),
         (
             lambda: problems(indexes={T: TransactionIndex((AbortedTxn(8, 5, 10, 5),)).encode()}),
             "corrupt_index",
-            "no abort as (8, 5, 10, 5)",
+            "no aborted transaction for the entry (8, 5, 10, 5)",
         ),
         (
             lambda: problems(indexes={T: TransactionIndex((AbortedTxn(7, 6, 10, 5),)).encode()}),
             "corrupt_index",
-            "began after 5",
+            "begins after 5",
         ),
-        (lambda: problems(txn_index_empty=True), "corrupt_index", "the metadata say it is empty"),
+        (lambda: problems(txn_index_empty=True), "corrupt_index", "the metadata say that the index is empty"),
         (
             lambda: problems(indexes={IndexType.PRODUCER_SNAPSHOT: SNAPSHOT_AHEAD}),
             "corrupt_index",

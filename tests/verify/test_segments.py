@@ -162,7 +162,7 @@ def test_segments(
 def test_recent_copy_is_under_way() -> None:
     copying = started(1, 0, 9)
     (finding,) = check_segments(ORDERS, cache_of([copying]), None, now_ms=copying.event_timestamp_ms + 1000)
-    assert (finding.severity, finding.message) == (I, "its copy was started less than a day ago")
+    assert (finding.severity, finding.message) == (I, "the copy was started less than a day ago")
     later = copying.event_timestamp_ms + 25 * 3_600_000
     (finding,) = check_segments(ORDERS, cache_of([copying]), None, now_ms=later)
     assert finding.severity is W

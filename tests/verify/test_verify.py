@@ -154,7 +154,7 @@ def test_every_format(fmt: str, tier: Spoilt, capsys: pytest.CaptureFixture[str]
     out = capsys.readouterr().out
     assert code == 3
     assert "missing_object" in out
-    assert "the store has not its log" in out
+    assert "the store lacks the segment's log" in out
 
 
 class Racing:

@@ -56,10 +56,10 @@ def _dropped(anomaly: Anomaly, part: PartitionState | None, was_deleted: WasDele
     event = anomaly.event
     segment_id = getattr(event, "segment_id", None)
     where = f"{METADATA_TOPIC}-{anomaly.metadata_partition} offset {anomaly.metadata_offset}"
-    severity, why = Severity.WARNING, "the state of its segment or partition does not allow it"
+    severity, why = Severity.WARNING, "the state of the segment or partition does not allow it"
     is_live = part is not None and segment_id is not None and part.cache.get(segment_id) is not None
     if isinstance(event, RemoteLogSegmentMetadataUpdate) and not is_live and was_deleted(event.segment_id):
-        why = "its segment was deleted before"
+        why = "the segment was deleted before"
         if event.state in {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}:
             # After an election two brokers may delete the same segment, which does no harm.
             severity = Severity.INFO
@@ -75,8 +75,8 @@ def _dropped(anomaly: Anomaly, part: PartitionState | None, was_deleted: WasDele
 def check_partition_delete(part: PartitionState) -> Iterator[Finding]:
     """Yield a finding if the partition's deletion was marked and segments are left."""
     if part.delete_state in {_P.DELETE_PARTITION_MARKED, _P.DELETE_PARTITION_STARTED}:
-        message = f"it is {part.delete_state}, and {len(part.cache)} of its segments are left"
+        message = f"the partition is {part.delete_state}, and {len(part.cache)} segments are left"
         yield finding_of(part.topic_id_partition, _K.UNFINISHED_PARTITION_DELETE, Severity.WARNING, message)
     elif part.delete_state is _P.DELETE_PARTITION_FINISHED and len(part.cache):
-        message = f"it is {part.delete_state}, yet {len(part.cache)} of its segments are left"
+        message = f"the partition is {part.delete_state}, yet {len(part.cache)} segments are left"
         yield finding_of(part.topic_id_partition, _K.UNFINISHED_PARTITION_DELETE, Severity.ERROR, message)

@@ -230,16 +230,18 @@ def suspect_findings(suspect: Suspect, segment: RemoteLogSegmentMetadata | None)
         yield _missing(suspect, segment)
     if suspect.log_size_bytes is not None:
         size_bytes = segment.segment_size_in_bytes
-        message = f"its log has {suspect.log_size_bytes} bytes, its metadata say {size_bytes}"
+        message = f"the log has {suspect.log_size_bytes} bytes in the store, {size_bytes} in the metadata"
         yield finding_of(suspect.partition, FindingKind.SIZE_DIFFERS, Severity.ERROR, message, segment)
 
 
 def _missing(suspect: Suspect, segment: RemoteLogSegmentMetadata) -> Finding:
     kind, severity = FindingKind.MISSING_OBJECT, Severity.ERROR
     if not suspect.found:
-        return finding_of(suspect.partition, kind, severity, "the store has none of its objects", segment)
+        return finding_of(
+            suspect.partition, kind, severity, "the store has none of the segment's objects", segment
+        )
     names = ", ".join(_PART_NAMES[part] for part in ObjectPart if part in suspect.missing)
-    return finding_of(suspect.partition, kind, severity, f"the store has not its {names}", segment)
+    return finding_of(suspect.partition, kind, severity, f"the store lacks the segment's {names}", segment)
 
 
 _PART_NAMES = {
@@ -248,7 +250,7 @@ _PART_NAMES = {
     _P.TIMESTAMP: "time index",
     _P.LEADER_EPOCH: "leader-epoch index",
     _P.PRODUCER_SNAPSHOT: "producer snapshot",
-    _P.TRANSACTION: "transaction index, though the metadata say it is not empty",
+    _P.TRANSACTION: "transaction index, which is not empty by the metadata",
     _P.INDEXES: "indexes",
     _P.MANIFEST: "manifest",
 }
@@ -301,10 +303,10 @@ def _orphan_kind(orphan: Orphan, was_deleted: WasDeleted) -> tuple[FindingKind, 
     if orphan.is_temporary:
         return FindingKind.TEMP_LEFTOVER, "a copy that was killed left it"
     if orphan.name is None:
-        return FindingKind.ORPHAN, "its key is not that of any segment's object"
+        return FindingKind.ORPHAN, "the key is not that of a segment's object"
     if was_deleted(orphan.name.segment_id):
-        return FindingKind.ORPHAN, "its segment is DELETE_SEGMENT_FINISHED"
-    return FindingKind.ORPHAN, "no metadata speak of it here"
+        return FindingKind.ORPHAN, "the segment is DELETE_SEGMENT_FINISHED"
+    return FindingKind.ORPHAN, "the segment is not in the metadata"
 
 
 def _span(age_ms: int) -> str:

@@ -55,6 +55,6 @@ def check_latest_tiered(
     else:
         return
     message = (
-        f"its leader takes offsets up to {latest_tiered} for copied, the metadata up to {copied}: {effect}"
+        f"the leader takes offsets up to {latest_tiered} for copied, the metadata up to {copied}: {effect}"
     )
     yield finding_of(partition, FindingKind.OFFSETS, severity, message)

@@ -77,7 +77,7 @@ def check_segment_bytes(
         yield Problem(
             _K.SIZE_DIFFERS,
             Severity.ERROR,
-            f"the log has {len(log)} bytes, its metadata say {metadata.segment_size_in_bytes}",
+            f"the log has {len(log)} bytes in the store, {metadata.segment_size_in_bytes} in the metadata",
         )
         batches.is_damaged = True
     if not batches.is_damaged:
@@ -163,7 +163,7 @@ def _check_range(metadata: RemoteLogSegmentMetadata, batches: _Batches) -> Itera
         yield Problem(_K.SEGMENT_OFFSETS, Severity.WARNING, message)
     latest = max(batches.max_timestamps)
     if latest >= 0 and latest != metadata.max_timestamp_ms:
-        message = f"its largest timestamp is {latest}, the metadata say {metadata.max_timestamp_ms}"
+        message = f"the log's largest timestamp is {latest}, the metadata say {metadata.max_timestamp_ms}"
         yield Problem(_K.METADATA_DIFFERS, Severity.WARNING, message)
 
 
@@ -203,17 +203,17 @@ def _check_time_index(index: TimeIndex, batches: _Batches) -> Iterator[str]:
     for entry in index:
         at = batches.containing(entry.offset)
         if at is None or batches.max_timestamps[at] != entry.timestamp_ms:
-            yield f"the batch at offset {entry.offset} is not as late as {entry.timestamp_ms}"
+            yield f"the batch at offset {entry.offset} does not have the timestamp {entry.timestamp_ms}"
     latest = max(batches.max_timestamps, default=-1)
     if len(index) and index.last.timestamp_ms != latest:
-        yield f"it ends with {index.last.timestamp_ms}, the log's largest timestamp is {latest}"
+        yield f"the last timestamp is {index.last.timestamp_ms}, the log's largest timestamp is {latest}"
 
 
 def _check_transactions(
     metadata: RemoteLogSegmentMetadata, index: TransactionIndex, batches: _Batches
 ) -> Iterator[str]:
     if index.entries and metadata.txn_index_empty:
-        yield f"it has {len(index.entries)} entries, the metadata say it is empty"
+        yield f"there are {len(index.entries)} entries, but the metadata say that the index is empty"
     if batches.is_damaged:
         return
     known = {entry.last_offset: entry for entry in index.entries}
@@ -221,12 +221,12 @@ def _check_transactions(
         # Older transactions may still have been open, so it can be anything below.
         stable = 0 <= entry.last_stable_offset <= entry.last_offset + 1
         if batches.aborts.get(entry.last_offset) != entry.producer_id or not stable:
-            yield f"the log has no abort as {tuple(entry)}"
+            yield f"the log has no aborted transaction for the entry {tuple(entry)}"
     for marker, first in batches.undone.items():
         if marker not in known:
-            yield f"the transaction from {first} that was aborted at {marker} is not in it"
+            yield f"the transaction from {first} that was aborted at {marker} is missing"
         elif known[marker].first_offset > first:
-            yield f"it says that the transaction aborted at {marker} began after {first}"
+            yield f"the entry of the transaction aborted at {marker} begins after {first}"
 
 
 def _check_producers(metadata: RemoteLogSegmentMetadata, data: bytes) -> Iterator[str]:

@@ -68,10 +68,10 @@ def unfinished_finding(
     recent = now_ms is not None and now_ms - segment.event_timestamp_ms <= DANGLING_AFTER_MS
     severity = Severity.INFO if recent else Severity.WARNING
     if segment.state is _S.COPY_SEGMENT_STARTED:
-        message = "its copy was started " + ("less than a day ago" if recent else "and never finished")
+        message = "the copy was started " + ("less than a day ago" if recent else "and never finished")
         return finding_of(partition, FindingKind.DANGLING_COPY, severity, message, segment)
     when = "less than a day ago" if recent else "and not finished"
-    message = f"its deletion was started {when}; a sweep resumes it"
+    message = f"the deletion was started {when}; sweep resumes it"
     return finding_of(partition, FindingKind.STUCK_DELETE, severity, message, segment)
 
 
@@ -95,22 +95,24 @@ class _Check:
 
     def _doubled(self, segment: RemoteLogSegmentMetadata) -> Finding:
         winner = self.cache.remote_log_segment_metadata(*min(segment.segment_leader_epochs))
-        instead = f"; {winner.segment_id} is read instead" if winner is not None else ""
-        message = f"copied again from the same offset{instead}: brokers forgot this one and never delete it"
+        again_as = f" as {winner.segment_id}" if winner is not None else ""
+        message = (
+            f"the segment was copied again from the same offset{again_as}: brokers never delete this copy"
+        )
         return finding_of(self.partition, FindingKind.DOUBLED_SEGMENT, Severity.WARNING, message, segment)
 
     def _misplaced(self, segment: RemoteLogSegmentMetadata, log: LogFacts) -> Iterator[Finding]:
         kind, severity = FindingKind.DIVERGENT_SEGMENT, Severity.WARNING
         if segment.end_offset < log.log_start_offset:
             kind, severity = FindingKind.BELOW_LOG_START, Severity.INFO
-            message = f"it lies wholly below the log start offset {log.log_start_offset}"
+            message = f"the segment lies wholly below the log start offset {log.log_start_offset}"
         elif not log.lineage or log.lineage.contains(segment, log.log_end_offset):
             return
         elif log.lineage.contains(segment, segment.end_offset + 1):
             kind, severity = FindingKind.BEYOND_LOG_END, Severity.ERROR
-            message = f"it ends at or above the log end offset {log.log_end_offset}"
+            message = f"the segment ends at or above the log end offset {log.log_end_offset}"
         else:
-            message = f"its leader epochs {_shown(segment.segment_leader_epochs)} are not those of the log"
+            message = f"the leader epochs ({_shown(segment.segment_leader_epochs)}) are not those of the log"
         yield finding_of(self.partition, kind, severity, message, segment)
 
     def gaps(self, log: LogFacts) -> Iterator[Finding]:
