@@ -1,7 +1,7 @@
-"""Files that survive a crash: there whole or not at all, and on the disk when a call returns.
+"""Atomic and durable changes of files: a crash leaves the old content or the new, never a part.
 
-Everything that changes a file goes through a `FileSystem`, one small method each, so that a test can fail
-or kill the nth write, fsync or rename; production uses the plain one.
+Every change goes through a `FileSystem`, one small method per operation, so that a test can fail or stop the
+nth write, fsync or rename. Production code uses `PLAIN`.
 """
 
 import ctypes
@@ -24,22 +24,22 @@ OWN_LOCK = ".tierctl.lock"
 Observer = Callable[[str, Path], None]
 
 
-def unobserved(_operation: str, _path: Path) -> None:
-    """The observer of production: nobody watches."""
+def no_op(_operation: str, _path: Path) -> None:
+    """Ignore the operation: the observer in production."""
 
 
 class FileSystem:
-    """The operations that change files. `observer` is told (operation, path) before each.
+    """The operations that change files; `observer` receives (operation, path) before each operation.
 
-    All raise OSError. Operations: mkdir create write fsync rename link exchange fsync-dir unlink rmdir
-    truncate.
+    Every method raises OSError. The operations are mkdir, create, write, fsync, rename, link, exchange,
+    fsync-dir, unlink, rmdir and truncate.
     """
 
-    def __init__(self, observer: Observer = unobserved) -> None:
+    def __init__(self, observer: Observer = no_op) -> None:
         self._observe = observer
 
     def make_folder(self, path: Path) -> None:
-        """Make a folder and its parents, each durable in its parent; no error when it is there."""
+        """Make a folder and its parents, each durable in its parent; do nothing if the folder exists."""
         if path.is_dir():
             return
         self.make_folder(path.parent)
@@ -48,7 +48,7 @@ class FileSystem:
         self.sync_folder(path.parent)
 
     def create(self, path: Path) -> int:
-        """A new file open for writing, readable by nobody else yet; what a crash left there is replaced."""
+        """Create a file that only this user can read, open for writing; replace a file of that name."""
         if path.is_symlink() or path.exists():
             self.unlink(path)
         self._observe("create", path)
@@ -62,12 +62,12 @@ class FileSystem:
             rest = rest[os.write(fd, rest) :]
 
     def sync(self, fd: int, path: Path) -> None:
-        """Put the file's bytes on the disk."""
+        """Write the file's bytes to the disk."""
         self._observe("fsync", path)
         os.fsync(fd)
 
     def sync_folder(self, folder: Path) -> None:
-        """Put the folder's names on the disk."""
+        """Write the folder's entries to the disk."""
         self._observe("fsync-dir", folder)
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
@@ -76,17 +76,17 @@ class FileSystem:
             os.close(fd)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give `source` the name `target`, replacing what has it."""
+        """Rename `source` to `target`, replacing an existing `target`."""
         self._observe("rename", target)
         source.replace(target)
 
     def link(self, source: Path, target: Path) -> None:
-        """Give `source` the name `target` as well; FileExistsError when something has it."""
+        """Make `target` a hard link to `source`; raise FileExistsError if `target` exists."""
         self._observe("link", target)
         os.link(source, target, follow_symlinks=False)
 
     def exchange(self, path: Path, target: Path) -> None:
-        """Let two folders have each other's names in one step; in several where the system knows no such."""
+        """Exchange the names of two folders: atomically where the system can, else in three renames."""
         self._observe("exchange", target)
         if _exchanged(path, target):
             return
@@ -95,7 +95,7 @@ class FileSystem:
             self.rename(old, new)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file (a link, never what it points to); no error when it is gone."""
+        """Remove a file, or a symbolic link but not its target; do nothing if it does not exist."""
         self._observe("unlink", path)
         path.unlink(missing_ok=True)
 
@@ -105,7 +105,7 @@ class FileSystem:
         path.rmdir()
 
     def truncate(self, fd: int, size_bytes: int, path: Path) -> None:
-        """Cut the file at `size_bytes`."""
+        """Truncate the file to `size_bytes`."""
         self._observe("truncate", path)
         os.ftruncate(fd, size_bytes)
 
@@ -117,7 +117,7 @@ _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP}
 
 
 def _exchanged(path: Path, target: Path) -> bool:
-    """renameat2(2) with RENAME_EXCHANGE; False where there is none."""
+    """Call renameat2(2) with RENAME_EXCHANGE; return False if the system does not support it."""
     library = ctypes.CDLL(None, use_errno=True)
     if not hasattr(library, "renameat2"):
         return False
@@ -132,14 +132,17 @@ def _exchanged(path: Path, target: Path) -> bool:
 
 @cache
 def _umask() -> int:
-    # The mask can only be read by setting it; the strict value in between harms nobody.
+    # The umask can be read only by setting it; the temporary value is strict, therefore harmless.
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
 
 
 def _like(fd: int, target: Path) -> None:
-    """Mode and owner of the file being replaced (a broker must still be able to open it), else by umask."""
+    """Give the new file the mode and owner of `target`, which it replaces, or the default mode.
+
+    A broker must still be able to open the file.
+    """
     try:
         old = target.stat(follow_symlinks=False)
     except FileNotFoundError:
@@ -151,18 +154,18 @@ def _like(fd: int, target: Path) -> None:
 
 
 def temp_of(path: Path) -> Path:
-    """Where the new content of `path` is written before it gets its name."""
+    """Return the temporary path to which the new content of `path` is written before the rename."""
     return path.with_name(path.name + TEMP_SUFFIX)
 
 
 def write_durably(
     path: Path, chunks: Iterable[bytes | memoryview], *, fs: FileSystem = PLAIN, sync_folder: bool = True
 ) -> None:
-    """Replace or make `path` with the joined `chunks`: a crash leaves the old content or the new.
+    """Replace or make `path` with the joined `chunks`, atomically and durably.
 
-    One writer a path at a time. On failure the temporary file is removed and `path` is as it was, unless
-    the error came from the folder's fsync, the last step. Who writes several files of a folder can sync
-    it once, after the last. Raises OSError.
+    Only one writer may use a path at a time. On failure the temporary file is removed and `path` is
+    unchanged, unless the error is from the folder's fsync, the last step. With `sync_folder` False the caller
+    syncs the folder, once for several files. Raises OSError.
     """
     temp = temp_of(path)
     renamed = False
@@ -186,7 +189,7 @@ def write_durably(
 
 
 def replace_durably(path: Path, data: bytes, *, backup: bool = False, fs: FileSystem = PLAIN) -> None:
-    """`write_durably` of a whole file; with `backup` the old content stays beside it as `.bak`.
+    """Replace `path` by `data` as `write_durably`; with `backup` keep the old content as `.bak`.
 
     Raises OSError.
     """
@@ -197,7 +200,7 @@ def replace_durably(path: Path, data: bytes, *, backup: bool = False, fs: FileSy
 
 @contextmanager
 def exclusive(folder: Path, name: str = OWN_LOCK) -> Iterator[None]:
-    """Be the only tierctl that writes in `folder`, by flock on the file `name` there; LockedError else."""
+    """Hold an flock on the file `name` in `folder`; raise LockedError if another tierctl holds the lock."""
     fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
@@ -213,10 +216,10 @@ def exclusive(folder: Path, name: str = OWN_LOCK) -> Iterator[None]:
 
 @contextmanager
 def broker_kept_out(folder: Path) -> Iterator[None]:
-    """Hold the lock a broker holds on its log directory while it runs; SafetyRefusal when one has it.
+    """Hold the lock of a broker on its log directory; raise SafetyRefusal if a broker holds it.
 
-    Without a `.lock` file no broker ever ran there, and none is made: a file of ours might be one that
-    the broker's user can't open. The lock is POSIX's, as Java's FileChannel.tryLock takes it.
+    Without a `.lock` file no broker has ever run there, and none is created, because the broker's user might
+    be unable to open it. The lock is a POSIX lock, as Java's FileChannel.tryLock takes it.
     """
     try:
         fd = os.open(folder / BROKER_LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)

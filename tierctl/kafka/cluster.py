@@ -1,4 +1,4 @@
-"""A running cluster: what its controller and its partitions' leaders say, and DeleteRecords."""
+"""A running cluster: facts from its controller and from the leaders of partitions, and DeleteRecords."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
@@ -16,10 +16,10 @@ from tierctl.model.settings import broker, topic
 
 
 class Cluster:
-    """The cluster that has the data; nothing is kept, so every call tells the present state.
+    """The cluster that stores the topics; nothing is cached, so every call returns the present state.
 
-    All calls raise AuthenticationError (what we may not see included), MetadataError when nobody answers in
-    time, and NotFoundError for a topic that isn't there.
+    Every call raises AuthenticationError (also for a missing right), MetadataError if no broker answers in
+    time, and NotFoundError for a topic that does not exist.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -32,17 +32,17 @@ class Cluster:
         self._leaders.close()
 
     def cluster_id(self) -> str:
-        """The cluster's id."""
+        """Return the cluster's id."""
         return str(self._description().cluster_id)
 
     def broker_ids(self) -> tuple[int, ...]:
-        """The brokers that are up."""
+        """Return the ids of the running brokers, ascending."""
         return tuple(sorted(node.id for node in self._description().nodes))
 
     def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
-        """The brokers that are up, or those of `ids` that are: by id, each with whether it tiers.
+        """Return facts about the running brokers, or those with an id in `ids`, by id.
 
-        All are asked at the same time, each for itself.
+        All brokers are asked at the same time, each for its own settings.
         """
         nodes = sorted(self._description().nodes, key=lambda node: node.id)
         asked = [
@@ -62,12 +62,12 @@ class Cluster:
         unreadable = None
         try:
             settings = self._settings_in(asked, "BROKER", str(node.id))
-            # Brokers older than tiered storage don't have the setting.
+            # Brokers without tiered storage do not have the setting.
             tiers = (settings.get(broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE.name) or "false").lower() == "true"
             interval = settings.get(broker.TASK_INTERVAL_MS.name)
             interval_ms = int(interval) if interval and interval.isdigit() else None
         except TierctlError as e:
-            # Not being told is a fact too: whoever decides must not take it for "off".
+            # A broker whose settings are unknown must not be taken for one that does not tier.
             unreadable = e.message
         return BrokerFacts(
             broker_id=node.id,
@@ -79,7 +79,7 @@ class Cluster:
         )
 
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicFacts]:
-        """Topics by name; all there are, or those of `names` that exist."""
+        """Return all topics by name, or those in `names` that exist."""
 
         wanted = sorted(self._names() if names is None else set(names))
         if not wanted:
@@ -101,18 +101,18 @@ class Cluster:
         return self._admin.names()
 
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
-        """Those of `topic_ids` that no broker knows: deleted, or never there.
+        """Return the ids in `topic_ids` that no broker knows: their topics were deleted or never existed.
 
-        Asked by id of every broker, so that a topic we may not see, or one that a broker has not heard of
-        yet, is not taken for a deleted one.
+        Every broker is asked by id, so that a topic that this client may not see, or that one broker does not
+        know yet, is not taken for a deleted topic.
         """
         return self._leaders.unknown_topic_ids(topic_ids)
 
     def topic_configs(self, names: Iterable[str]) -> dict[str, TopicConfig]:
-        """Topics' settings, the brokers' defaults included, as they are now.
+        """Return the present settings of topics, including the brokers' defaults.
 
-        remote.storage.enable only where somebody set it: its default, false, says nothing about a topic that
-        tierctl tiers.
+        remote.storage.enable is included only if it was set explicitly, because the default, false, does not
+        apply to a topic that tierctl tiers.
         """
         found = {}
         for name in sorted(set(names)):
@@ -143,9 +143,9 @@ class Cluster:
     def partition_offsets(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, PartitionOffsets]:
-        """What each partition's leader answers, each kind of offset in one call for all of them."""
+        """Return the offsets of each partition from its leader, with one request per kind of offset."""
         starts = self._admin.list_offsets(partitions, latest=False)
-        # The tier's end before the log's: copies go on meanwhile, and the log is never behind its tier.
+        # The tier's end is read before the log's, because copies continue: a log is never behind its tier.
         tiered = self._leaders.offsets(partitions, LATEST_TIERED)
         local = self._leaders.offsets(partitions, EARLIEST_LOCAL)
         stable = self._admin.list_offsets(partitions, latest=True, committed=True)
@@ -162,14 +162,14 @@ class Cluster:
         }
 
     def leader_epochs(self, partition: TopicPartition) -> tuple[EpochEntry, ...]:
-        """The leader's epoch lineage from the log start on."""
+        """Return the leader epochs of a partition's log from its start offset, as its leader states them."""
         start = self._admin.list_offsets([partition], latest=False)[partition]
         return self._leaders.leader_epochs(partition, start)
 
     def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
-        """The partitions' logs, where they have a leader.
+        """Return the logs of the partitions that have a leader.
 
-        NotFoundError when a topic is not there any more, or is another one by now.
+        Raises NotFoundError if a topic does not exist or now has another id.
         """
         leaders = self._leaders_of(partitions)
         names = {partition: partition.topic_partition for partition in leaders}
@@ -205,19 +205,20 @@ class Cluster:
         try:
             return self._leaders.log_bytes(partitions)
         except TierctlError:
-            # It needs a right of its own (DESCRIBE on the cluster); sizes are then not known.
+            # The request needs the right DESCRIBE on the cluster; without it the sizes are unknown.
             return dict.fromkeys(partitions)
 
     def batch_bytes(
         self, partition: TopicPartition, start_offset: int, end_offset: int, *, bytes_max: int
     ) -> int:
-        """Bytes of the batches in [start, end), found by reading them; stops once above `bytes_max`."""
+        """Return the size of the batches with offsets in [start, end); stop reading above `bytes_max`."""
         return self._leaders.batch_bytes(partition, start_offset, end_offset, bytes_max=bytes_max)
 
     def delete_records(self, before_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Raise log starts (DeleteRecords); returns where each log starts now, which may be higher.
+        """Raise log start offsets (DeleteRecords); return the resulting log start offsets.
 
-        UsageError for an offset above the high watermark.
+        A returned offset may be higher than requested. Raises UsageError for an offset above the high
+        watermark.
         """
 
         if not before_offsets:

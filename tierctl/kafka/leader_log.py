@@ -1,4 +1,4 @@
-"""What librdkafka has no question for, asked through kafka-python: mostly what a partition's leader knows."""
+"""Requests that librdkafka does not offer, through kafka-python: mostly to the leader of a partition."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 class LeaderLogs:
-    """Connects when it is first asked.
+    """A connection to the cluster, made by the first request.
 
     Raises AuthenticationError, NotFoundError, MetadataError, UsageError.
     """
@@ -33,9 +33,9 @@ class LeaderLogs:
         self._client: Any = None
 
     def _ask(self, doing: str, question: Callable[[Any], R], needs: Right | None = None) -> R:
-        """The answer, asked again for `request_timeout_ms` where a leader or the connection was lost.
+        """Return the answer to `question`; retry while the leader or the connection is lost.
 
-        `needs` is the right that it takes.
+        Retries end after `request_timeout_ms`. `needs` is the right that the request requires.
         """
         deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
         while True:
@@ -57,17 +57,17 @@ class LeaderLogs:
             self._client = None
 
     def offsets(self, partitions: Collection[TopicPartition], spec: int) -> dict[TopicPartition, int | None]:
-        """EARLIEST_LOCAL or LATEST_TIERED of each partition; None where the broker has no such offset."""
+        """Return EARLIEST_LOCAL or LATEST_TIERED offsets; None where the broker has no such offset."""
         if not partitions:
             return {}
         found = self._ask(f"asking for offsets {spec}", lambda client: _offsets(client, partitions, spec))
         return {p: offset if offset is not None and offset >= 0 else None for p, offset in found.items()}
 
     def leader_epochs(self, partition: TopicPartition, log_start_offset: int) -> tuple[EpochEntry, ...]:
-        """The leader's epoch lineage, as its leader-epoch-checkpoint has it from `log_start_offset` on.
+        """Return the leader's epochs, as in its leader-epoch-checkpoint, from `log_start_offset` on.
 
-        Epoch e begins where epoch e - 1, or the last before it that has records, ends
-        (OffsetForLeaderEpoch, LeaderEpochFileCache.endOffsetFor).
+        Epoch e starts where epoch e - 1 ends, or the last earlier epoch with records (OffsetForLeaderEpoch,
+        LeaderEpochFileCache.endOffsetFor).
         """
         ends = self._ask(
             f"asking for the leader epochs of {partition}",
@@ -77,23 +77,23 @@ class LeaderLogs:
         return lineage_of(ends, log_start_offset)
 
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
-        """Those of `topic_ids` that every broker answers with UNKNOWN_TOPIC_ID (Metadata by id).
+        """Return the ids in `topic_ids` that every broker answers with UNKNOWN_TOPIC_ID (Metadata by id).
 
-        A topic that we may not see is known. A list of names has no trace of it.
+        A topic that this client may not see is known by its id, but missing in a list of names.
         """
         return self._ask("asking for topics by their ids", lambda client: _unknown(client, topic_ids))
 
     def log_bytes(self, partitions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """How large each partition's segments are on the broker that is named for it; None when not told."""
+        """Return the size of each partition's segments on the given broker, None if it is unknown."""
         found = self._ask("asking for the sizes of log directories", _sizes)
         return {p: found.get((p.topic, p.partition, leader)) for p, leader in partitions.items()}
 
     def batch_bytes(
         self, partition: TopicPartition, start_offset: int, end_offset: int, *, bytes_max: int
     ) -> int:
-        """Bytes of the batches with offsets in [start, end), read one after the other.
+        """Return the size of the batches with offsets in [start, end), read one after the other.
 
-        Stops once there are more than `bytes_max`. Replicas and the tier have the same bytes.
+        Reading stops above `bytes_max`. Replicas and the tier have the same bytes.
         """
         doing = f"reading {partition} from offset {start_offset} on"
         total = 0
@@ -110,11 +110,11 @@ class LeaderLogs:
 
 
 def lineage_of(ends: Mapping[int, tuple[int, int]], log_start_offset: int) -> tuple[EpochEntry, ...]:
-    """Epochs and where they start, from what a leader answered for each: (epoch with records, its end).
+    """Return the epochs and their start offsets; `ends` has a leader's answer for each epoch asked.
 
-    An epoch that is answered with itself is known to the leader, or older than all that are; it starts where
-    the one asked before ended, the first at the log start, to which a checkpoint's first line is raised.
-    Only the latest may have no records yet.
+    An answer is (the last epoch with records up to the asked epoch, its end offset). An epoch that is
+    answered with itself is in the leader's log, and starts where the previous epoch ends. The first epoch
+    starts at the log start offset. Only the latest epoch may have no records.
     """
     known = [epoch for epoch in sorted(ends) if ends[epoch][0] == epoch]
     entries: list[EpochEntry] = []
@@ -159,7 +159,7 @@ def _unknown(client: Any, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
 
 
 def _sizes(client: Any) -> dict[tuple[str, int, int], int]:
-    """Bytes by topic, partition and broker."""
+    """Return the sizes in bytes by topic, partition and broker."""
     return {
         (topic["name"], part["partition_index"], broker["broker"]): part["partition_size"]
         for broker in client.describe_log_dirs()
@@ -182,7 +182,7 @@ async def _unknown_ids(client: Any, broker: int, topic_ids: Collection[Uuid]) ->
         )
         for i in topic_ids
     ]
-    # Ids are asked for from version 12 on.
+    # Requests by id need version 12 or later.
     request = sdk.kafka_metadata_protocol.MetadataRequest(
         topics=topics, allow_auto_topic_creation=False, min_version=12
     )
@@ -195,7 +195,7 @@ async def _unknown_ids(client: Any, broker: int, topic_ids: Collection[Uuid]) ->
 
 
 async def _leader_of(client: Any, partition: TopicPartition) -> tuple[int, int]:
-    """The leader's id and epoch."""
+    """Return the leader's id and epoch."""
 
     (topic,) = (await client._get_cluster_metadata([partition.topic]))["topics"]  # noqa: SLF001
     for part in topic["partitions"]:

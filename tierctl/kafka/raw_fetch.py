@@ -1,7 +1,7 @@
-"""Batches of the metadata topic as the broker has them, for offsets that no record came for.
+"""Fetches the batches of a topic unparsed, for offsets for which a consumer delivered no record.
 
-A consumer passes over control records, over what was compacted away and over damage alike; a metadata
-partition may decide deletions only where nothing is missing, so the bytes themselves are asked.
+A consumer skips control records, compacted offsets and damage alike. Deletions in a metadata partition may be
+decided only if nothing is missing, so the bytes themselves are examined.
 """
 
 import time
@@ -23,7 +23,7 @@ _WAIT_S = 0.2
 
 
 class RawFetcher:
-    """Reads one topic by Fetch requests, and connects when it is first needed. One thread at a time."""
+    """Read one topic with Fetch requests; connect at the first request. Only one thread may use it."""
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
         self._settings = settings
@@ -31,13 +31,16 @@ class RawFetcher:
         self._client: Any = None
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
-        """As MetadataTopic.read; at least one chunk, the last of which reaches `end_offset`."""
+        """Yield the records in [start_offset, end_offset) with every gap and damaged range.
+
+        At least one chunk is yielded; the last chunk ends at `end_offset`.
+        """
         source = f"{self._topic}-{partition}"
         while start_offset < end_offset:
             window = self._window(partition, start_offset)
             chunk = chunk_of(window, partition, start_offset, end_offset, source)
             if not len(window.heads) and chunk.damage:
-                # Damage with nothing good after it: where it ends, only the end offset says.
+                # Damage without a valid batch after it extends to the end offset.
                 chunk = empty_chunk(
                     partition, end_offset, DamagedRange(start_offset, end_offset, chunk.damage[-1].error)
                 )
@@ -51,11 +54,11 @@ class RawFetcher:
 
     def _window(self, partition: int, offset: int) -> Window:
         data = self._fetch(partition, offset)
-        # The first batch may begin before the offset that was asked for.
+        # The first batch may begin before the requested offset.
         expected = min(offset, int.from_bytes(data[:8], "big", signed=True))
         heads, _ = without_edge(scan_heads(data, expected_offset=expected), len(data))
         if not len(heads):
-            # Nothing but damage, which has no edge: everything before the next fetch is lost.
+            # Only damage, whose end is unknown: all bytes of this fetch are unreadable.
             heads = replace(scan_heads(data, expected_offset=expected), torn=None)
         return Window(data, 0, heads, expected)
 
@@ -71,7 +74,7 @@ class RawFetcher:
             time.sleep(_WAIT_S)
 
     def _try_fetch(self, doing: str, partition: int, offset: int) -> bytes:
-        """Empty when there was nothing yet, or the leader was lost for now."""
+        """Return the bytes of one Fetch; empty if there were none yet or the leader is unavailable."""
         try:
             if self._client is None:
                 self._client = connect(self._settings)
@@ -89,7 +92,7 @@ class RawFetcher:
 
 
 def fetch(client: Any, topic: str, partition: int, offset: int) -> bytes:
-    """One Fetch of one partition from its leader; empty when there was nothing within half a second.
+    """Send one Fetch for one partition to its leader; return no bytes if none arrive within half a second.
 
     Raises kafka-python's errors.
     """
@@ -113,7 +116,7 @@ def fetch(client: Any, topic: str, partition: int, offset: int) -> bytes:
         topics=[sdk.kafka_consumer_protocol.FetchRequest.FetchTopic(topic=topic, partitions=[wanted])],
         forgotten_topics_data=[],
         rack_id="",
-        # From version 13 on topics go by id alone.
+        # Version 13 and later name topics only by id.
         max_version=12,
     )
 

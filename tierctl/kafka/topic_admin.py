@@ -1,4 +1,4 @@
-"""What the cluster says of a topic: its id, its partitions and where they begin and end; and making it."""
+"""Admin requests about one topic: its id, partitions and offsets, and its creation."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -22,17 +22,17 @@ _NONE = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicShape:
-    """What must not change while a run goes on."""
+    """The facts about a topic that must not change during a run."""
 
     topic_id: Uuid
     partition_count: int
 
 
 class TopicAdmin:
-    """An admin client of one cluster; every call is answered within `request_timeout_ms`, or raises.
+    """An admin client of one cluster; every call returns or raises within `request_timeout_ms`.
 
-    Raises AuthenticationError, NotFoundError, MetadataError, and UsageError for settings that can't work.
-    Safe to use from several threads.
+    Raises AuthenticationError, NotFoundError, MetadataError, and UsageError for invalid settings. Several
+    threads may use it.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -42,17 +42,17 @@ class TopicAdmin:
         self.client, self._watch = make_client(sdk.confluent_admin.AdminClient, settings)
 
     def answer(self, future: Future[R], doing: str, needs: Right | None = None) -> R:
-        """What an admin call found; `needs` is the right that it takes."""
+        """Wait for the result of an admin call; `needs` is the right that it requires."""
         timeout_ms = self._settings.request_timeout_ms
         return answer(self.client, self._watch, future, doing, timeout_ms=timeout_ms, needs=needs)
 
     @property
     def request_timeout_s(self) -> float:
-        """For the calls themselves."""
+        """Return the timeout for the calls of the client library."""
         return self._settings.request_timeout_ms / 1000
 
     def shape(self, topic: str) -> TopicShape:
-        """A topic's id and partition count; NotFoundError when there is no such topic."""
+        """Return a topic's id and partition count; raise NotFoundError if the topic does not exist."""
 
         futures = self.client.describe_topics(
             sdk.confluent_kafka.TopicCollection([topic]), request_timeout=self.request_timeout_s
@@ -62,7 +62,7 @@ class TopicAdmin:
         return TopicShape(topic_id=uuid_of(found.topic_id), partition_count=len(found.partitions))
 
     def require(self, topic: str, *operations: str) -> None:
-        """AuthenticationError when the brokers say that we may not do all of `operations` on the topic."""
+        """Raise AuthenticationError if the brokers do not allow all of `operations` on the topic."""
 
         futures = self.client.describe_topics(
             sdk.confluent_kafka.TopicCollection([topic]),
@@ -73,7 +73,7 @@ class TopicAdmin:
         found = self.answer(futures[topic], doing, Right("Describe", topic)).authorized_operations
         allowed = {operation.name for operation in found or ()}
         for operation in operations:
-            # Brokers that don't tell say nothing at all; who sees a topic may at least describe it.
+            # Brokers that do not report operations return none; a visible topic always allows Describe.
             if allowed and not allowed & {operation.upper(), "ALL"}:
                 raise AuthenticationError(
                     f"{topic} on {self._settings.bootstrap}: {operation} is not allowed",
@@ -88,10 +88,11 @@ class TopicAdmin:
         committed: bool = False,
         at_ms: int | None = None,
     ) -> dict[TopicPartition, int]:
-        """The first offset of each partition, or the one after the last, in one call.
+        """Return the first offset of each partition, or with `latest` the offset after its last record.
 
-        The latest is the high watermark; `committed`, the last stable offset. With `at_ms` it is that of the
-        first record with such a timestamp or a later one; partitions that have none are left out.
+        `latest` is the high watermark, with `committed` the last stable offset. With `at_ms`, the offset is
+        that of the first record with this timestamp or a later one; partitions without such a record are left
+        out.
         """
 
         if not partitions:
@@ -109,7 +110,7 @@ class TopicAdmin:
         deadline = time.monotonic() + self.request_timeout_s
         attempt_s = _ATTEMPT_S
         while True:
-            # Waiting for a leader that is gone takes as long as it may; a slow one has its time later on.
+            # The first attempts are short, as a stopped leader never answers; later ones suit a slow leader.
             timeout_s = min(attempt_s, max(deadline - time.monotonic(), _LEADER_WAIT_S))
             futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
             try:
@@ -131,7 +132,7 @@ class TopicAdmin:
             doing = f"asking for the offsets of {partition}"
             offset = int(self.answer(future, doing, Right("Describe", partition.topic)).offset)
             if offset < (_NONE if may_be_none else 0):
-                # So librdkafka says, beside good offsets and without an error, that a leader was silent.
+                # librdkafka reports a leader that did not answer by such an offset, without an error.
                 raise NoLeaderError(f"{doing}: its leader did not answer", hint="is it up? run again")
             found[partition] = offset
         return found
@@ -143,19 +144,19 @@ class TopicAdmin:
                 raise NotFoundError(f"topic {partition.topic} has no partition {partition.partition}")
 
     def offsets(self, topic: str, count: int, *, latest: bool) -> dict[int, int]:
-        """`list_offsets` of all partitions of a topic, by number."""
+        """Return `list_offsets` for all `count` partitions of a topic, by number."""
         found = self.list_offsets([TopicPartition(topic, number) for number in range(count)], latest=latest)
         return {partition.partition: offset for partition, offset in found.items()}
 
     def offsets_for_time(self, topic: str, numbers: Collection[int], timestamp_ms: int) -> dict[int, int]:
-        """`list_offsets` of the first record that is as late, of those partitions that have one."""
+        """Return the offset of the first record at or after a time; omit partitions without one."""
         asked = [TopicPartition(topic, number) for number in numbers]
-        # Brokers take a negative one for something else; every record is as late as that.
+        # Brokers interpret negative timestamps otherwise; every record is later than 0.
         found = self.list_offsets(asked, at_ms=max(timestamp_ms, 0))
         return {partition.partition: offset for partition, offset in found.items()}
 
     def names(self) -> list[str]:
-        """Names of all topics, internal ones included."""
+        """Return the names of all topics, including internal topics."""
         with translated(f"asking {self._settings.bootstrap} for its topics", self._watch):
             return list(self.client.list_topics(timeout=self.request_timeout_s).topics)
 
@@ -174,13 +175,13 @@ class TopicAdmin:
         except MetadataError as e:
             if "TOPIC_ALREADY_EXISTS" not in e.message:
                 raise
-        # The controller answers before the brokers have heard of it.
+        # The controller answers before all brokers know the topic.
         deadline = time.monotonic() + self.request_timeout_s
         while not self.exists(topic) and time.monotonic() < deadline:
             time.sleep(_LEADER_WAIT_S)
 
     def exists(self, topic: str) -> bool:
-        """Whether there is such a topic."""
+        """Return whether the topic exists."""
         try:
             self.shape(topic)
         except NotFoundError:
@@ -189,7 +190,7 @@ class TopicAdmin:
 
 
 def uuid_of(found: Any) -> Uuid:
-    """confluent-kafka's Uuid as ours: it prints as Kafka's does."""
+    """Convert confluent-kafka's Uuid to tierctl's."""
     return Uuid.from_bytes(
         b"".join(
             (number & (1 << 64) - 1).to_bytes(8, "big")

@@ -17,9 +17,9 @@ _LAST_REPORTS_S = 5.0
 _CONFIG = {
     "acks": "all",
     "enable.idempotence": True,
-    # Records of a partition stay in order: none is written after one that could not be.
+    # The records of a partition stay in order: no record is written after one that failed.
     "enable.gapless.guarantee": True,
-    # A record that times out by itself would leave such a gap; the whole append has a deadline instead.
+    # A single record that times out would leave a gap; the whole append has a deadline instead.
     "message.timeout.ms": 0,
     "linger.ms": 5,
     "compression.type": "none",
@@ -44,7 +44,7 @@ _HINT_UNKNOWN = "what was written shows when the metadata are read again: run th
 
 
 class TopicPublisher:
-    """Appends to `topic`; one append at a time, whoever calls."""
+    """Append to `topic`; concurrent calls of `append` are executed one after the other."""
 
     def __init__(self, settings: ClientSettings, topic: str) -> None:
         self._settings = settings
@@ -53,10 +53,11 @@ class TopicPublisher:
         self._producer: tuple[Any, ErrorWatch] | None = None
 
     def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
-        """Append (partition, value) pairs with null keys; their offsets once all replicas in sync have them.
+        """Append (partition, value) pairs with null keys; return their offsets once replicated.
 
-        Takes `delivery_timeout_ms` at most. Raises MetadataWriteFailed when nothing was written,
-        MetadataWriteUnknown when some may be, AuthenticationError when the broker refuses us.
+        All in-sync replicas then have the records. The call takes at most `delivery_timeout_ms`. Raises
+        MetadataWriteFailed if no record was written, MetadataWriteUnknown if some may have been,
+        AuthenticationError if the broker refuses the client.
         """
         with self._lock:
             if self._producer is None:
@@ -69,18 +70,18 @@ class TopicPublisher:
                 return offsets
             finally:
                 if not complete:
-                    # Its sequence numbers have a gap now, or it may still hold something back.
+                    # The producer's sequence numbers have a gap, or it may still have records queued.
                     append.abandon()
                     self._producer = None
 
     def close(self) -> None:
-        """Disconnect; nothing is under way."""
+        """Disconnect; no append may be in progress."""
         with self._lock:
             self._producer = None
 
 
 class _Append:
-    """One append: what became of each record."""
+    """One append, and the result for each of its records."""
 
     def __init__(self, producer: Any, watch: ErrorWatch, topic: str, count: int) -> None:
         self._producer = producer
@@ -140,16 +141,16 @@ class _Append:
         try:
             self._producer.poll(_POLL_S)
         except sdk.confluent_kafka.KafkaException as e:
-            # Fatal for the producer; what it means for each record comes in the reports.
+            # The error is fatal for the producer; delivery reports have the result for each record.
             self._fatal = e.args[0].str()
 
     @property
     def _is_untouched(self) -> bool:
-        """Whether no record of this append was acknowledged."""
+        """Return whether no record of this append was acknowledged."""
         return all(offset is None for offset in self._offsets)
 
     def _failure(self, why: str) -> Exception:
-        # More reports may be on their way; what they say decides what is known.
+        # More delivery reports may arrive; they decide between a failure and an unknown outcome.
         deadline = time.monotonic() + _REFUSALS_S
         while len(self._producer) and time.monotonic() < deadline and (self._errors or self._fatal):
             self._poll()
@@ -171,7 +172,7 @@ class _Append:
         )
 
     def abandon(self) -> None:
-        """Hold nothing back any longer, and hear what became of what was sent."""
+        """Drop the records that are not sent, and wait for the reports of those that are."""
         self._producer.purge()
         deadline = time.monotonic() + _LAST_REPORTS_S
         while len(self._producer) and time.monotonic() < deadline:
@@ -179,5 +180,5 @@ class _Append:
 
 
 def _is_refusal(error: Any) -> bool:
-    """Whether a broker, or the client before sending, said that it did not write the record."""
+    """Return whether the error states that the record was not written."""
     return error.name() in _REFUSALS

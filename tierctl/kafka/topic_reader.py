@@ -1,4 +1,4 @@
-"""Reads a topic's partitions through confluent-kafka: assigned, without a group, from offset to offset."""
+"""Reads ranges of offsets of a topic through confluent-kafka: partitions are assigned, without a group."""
 
 import time
 from collections.abc import Iterator
@@ -20,11 +20,11 @@ from tierctl.wire.batches.chunks import RecordChunk
 CHUNK_RECORDS_MAX = 20_000
 CHUNK_BYTES_MAX = 8 << 20
 _POLL_S = 0.2
-# librdkafka looks for the group's coordinator whether or not anybody needs it; who may read the topic
-# may have no right on groups.
+# librdkafka always looks for the group's coordinator, although a client that may read the topic may have no
+# right on groups.
 _PASSING = frozenset({"GROUP_AUTHORIZATION_FAILED", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TRANSPORT"})
 _CONFIG = {
-    # A consumer must have a group's name; it never joins: partitions are assigned and nothing is committed.
+    # A consumer must name a group. It never joins: partitions are assigned and nothing is committed.
     "group.id": "tierctl",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
@@ -34,14 +34,14 @@ _CONFIG = {
     "allow.auto.create.topics": False,
     "check.crcs": True,
     "fetch.wait.max.ms": 20,
-    # What waits in memory for us.
+    # The limit of fetched records that wait in memory.
     "queued.max.messages.kbytes": CHUNK_BYTES_MAX >> 10,
 }
 
 
 @dataclass(slots=True)
 class _Rows:
-    """Records of a chunk in the making."""
+    """The records of the next chunk."""
 
     offsets: list[int] = field(default_factory=list)
     timestamps_ms: list[int] = field(default_factory=list)
@@ -70,9 +70,9 @@ class _Rows:
 
 
 class TopicReader:
-    """Reads `topic`; any number of reads may be under way, in one thread or several.
+    """Read `topic`; several reads may be in progress, in one thread or in several.
 
-    Every read has a consumer to itself; idle ones are kept, at most `consumers_max`.
+    Every read has its own consumer; up to `consumers_max` idle consumers are kept for later reads.
     """
 
     def __init__(self, settings: ClientSettings, topic: str, *, consumers_max: int = 4) -> None:
@@ -84,9 +84,9 @@ class TopicReader:
         self._closed = False
 
     def read(self, partition: int, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
-        """MetadataTopic.read: done when the position reaches `end_offset`, however long that takes.
+        """Yield the records in [start_offset, end_offset); end when the position reaches `end_offset`.
 
-        Raises MetadataError when nothing comes for `stall_timeout_ms`, AuthenticationError, NotFoundError.
+        Raises MetadataError without progress for `stall_timeout_ms`, AuthenticationError, NotFoundError.
         """
         if start_offset >= end_offset:
             return
@@ -114,7 +114,7 @@ class TopicReader:
         consumer.close()
 
     def close(self) -> None:
-        """Disconnect all that is idle; what is being read ends with its reader."""
+        """Close the idle consumers; a read in progress closes its own."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -146,26 +146,26 @@ class _Reading:
         self._fetcher = RawFetcher(settings, topic)
 
     def chunks(self, start_offset: int) -> Iterator[RecordChunk]:
-        """Everything from `start_offset` to the end."""
+        """Yield the records from `start_offset` to the end."""
         try:
             self._assign(start_offset)
             while self._next < self._end:
                 for chunk in self._some():
                     yield chunk
-                    # The reader's own time is no stall.
+                    # The time that the caller takes does not count as a stall.
                     self._progress_s = time.monotonic()
         finally:
             self._fetcher.close()
 
     def _some(self) -> Iterator[RecordChunk]:
-        """What has come, up to the end or a full chunk."""
+        """Yield the records that have arrived, up to the end or a full chunk."""
         rows = _Rows()
         while self._next < self._end and not rows.is_full:
             messages = self._messages()
             for message in messages:
                 reached, is_damaged = self._reached(message)
                 if reached > self._next or is_damaged:
-                    # Nothing came for these offsets: what the broker has there decides what they were.
+                    # No record arrived for these offsets: the broker's batches decide what they are.
                     yield from self._flush(rows)
                     rows = _Rows()
                     yield from self._past_damage() if is_damaged else self._raw(reached)
@@ -188,7 +188,7 @@ class _Reading:
         self._progress_s = time.monotonic()
 
     def _messages(self) -> list[Any]:
-        """What has come; waits a little for the first."""
+        """Return the messages that have arrived; wait briefly for the first."""
         with translated(self._doing, self._watch, self._needs):
             first = self._consumer.poll(_POLL_S)
             if first is None:
@@ -207,7 +207,7 @@ class _Reading:
             )
 
     def _reached(self, message: Any) -> tuple[int, bool]:
-        """The offset that the consumer has come to, and whether it meets damage there."""
+        """Return the offset that the consumer has reached, and whether it met damage there."""
         error = message.error()
         if error is None or error.name() == "_PARTITION_EOF":
             return min(message.offset(), self._end), False
@@ -232,7 +232,7 @@ class _Reading:
             yield chunk
 
     def _past_damage(self) -> Iterator[RecordChunk]:
-        """Read on by our own means until the damage lies behind: the consumer would stay there for ever."""
+        """Read with Fetch requests until the damage is passed; the consumer would stop there for ever."""
         for chunk in self._raw(self._end):
             yield chunk
             if any(not bad.is_gap for bad in chunk.damage):

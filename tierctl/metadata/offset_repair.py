@@ -1,4 +1,4 @@
-"""What committed offsets may be: behind what caches hold, and within the metadata log."""
+"""Checks committed offsets against the metadata topic and cache files, and finds the highest safe offsets."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,10 @@ Key = tuple[Uuid, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Why a committed offset can't stay; `limit` is the highest safe one, None for no entry at all."""
+    """A committed offset that is too high.
+
+    `limit` is the highest safe offset, None if the entry must be removed.
+    """
 
     metadata_partition: int
     committed_offset: int
@@ -24,7 +27,7 @@ class Finding:
 
 
 def against_log(topic: MetadataTopic, committed: Mapping[int, int]) -> Iterator[Finding]:
-    """Partitions the metadata topic doesn't have, and offsets beyond its end."""
+    """Yield a finding for each unknown metadata partition and each offset at or after the log's end."""
     ends = topic.end_offsets()
     for partition, offset in committed.items():
         if partition not in ends:
@@ -48,7 +51,10 @@ def against_log(topic: MetadataTopic, committed: Mapping[int, int]) -> Iterator[
 
 
 def against_snapshots(files: Iterable[CacheFile], committed: Mapping[int, int]) -> Iterator[Finding]:
-    """Offsets ahead of Kafka 3's snapshots, which are written up to the committed offset, each of them."""
+    """Yield a finding for each offset that is higher than the offset in a snapshot of Kafka 3.
+
+    Each snapshot covers its metadata partition up to the committed offset.
+    """
     for file in files:
         if file.form is not Form.SNAPSHOT or file.metadata_partition is None:
             continue
@@ -66,7 +72,10 @@ def against_snapshots(files: Iterable[CacheFile], committed: Mapping[int, int]) 
 def against_caches(
     topic: MetadataTopic, files: Iterable[CacheFile], committed: Mapping[int, int]
 ) -> Iterator[Finding]:
-    """Offsets that pass over an event no cache holds: who goes on from there never learns of it."""
+    """Yield a finding for each offset that is at or after an event which no cache contains.
+
+    A consumer that continues after such an offset would never read that event.
+    """
     held: dict[Key, int] = defaultdict(lambda: -1)
     for file in files:
         if file.topic_id is not None and file.partition is not None:
@@ -90,7 +99,7 @@ def against_caches(
 def _first_missing(
     topic: MetadataTopic, partition: int, end_offset: int, held: Mapping[Key, int]
 ) -> tuple[int, str] | None:
-    """The first offset below `end_offset` whose event is in no cache, and whose it is."""
+    """Return the first offset below `end_offset` whose event is in no cache, and its user partition."""
     if end_offset <= 0:
         return None
     for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
@@ -103,7 +112,7 @@ def _first_missing(
 
 
 def lowest(findings: Iterable[Finding]) -> dict[int, int | None]:
-    """The safe offset of each metadata partition that has a finding; None is no entry."""
+    """Return the highest safe offset of each metadata partition with a finding, None to remove the entry."""
     limits: dict[int, int | None] = {}
     for finding in findings:
         known = limits.get(finding.metadata_partition, finding.limit)

@@ -1,4 +1,4 @@
-"""Who wrote to a metadata partition lately."""
+"""Finds the brokers that wrote to a metadata partition recently."""
 
 from collections.abc import Collection
 
@@ -11,10 +11,11 @@ _WINDOW_RECORDS = 256
 def recent_writers(
     topic: MetadataTopic, partition: int, begin: int, end_offset: int, since_ms: int
 ) -> dict[int, int]:
-    """Broker ids of events later than `since_ms`, by event or by record time, with the time of the last.
+    """Return the broker ids of events later than `since_ms`, each with the time of its last event.
 
-    Reads back from `end_offset`, ever further, up to the first record that is older, or `begin`, where the
-    partition does. Records that can't be read say nothing here.
+    The time of an event is the later one of its own and its record's timestamp. The partition is read in
+    growing windows back from `end_offset` to the first record that is older, or to `begin`, the partition's
+    first offset. Records that cannot be decoded are skipped.
     """
     length = _WINDOW_RECORDS
     while True:
@@ -28,7 +29,7 @@ def recent_writers(
 def _writers(
     topic: MetadataTopic, partition: int, start_offset: int, end_offset: int
 ) -> tuple[dict[int, int], int | None]:
-    """The last time of each broker id in a range, and when its first record was written."""
+    """Return the last time of each broker id in a range of offsets, and the timestamp of its first record."""
     latest: dict[int, int] = {}
     oldest_ms: int | None = None
     for chunk in topic.read(partition, start_offset, end_offset):
@@ -45,5 +46,5 @@ def _writers(
 
 
 def others(writers: dict[int, int], own: Collection[int]) -> dict[int, int]:
-    """Without those that are tierctl itself."""
+    """Return `writers` without the broker ids `own`, which tierctl itself uses."""
     return {broker: at_ms for broker, at_ms in writers.items() if broker not in own}

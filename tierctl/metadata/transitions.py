@@ -1,4 +1,4 @@
-"""What may be published next: the transition tables over the state and the events already in the wave."""
+"""Checks events before they are published: the transition tables, applied to the state and earlier events."""
 
 from tierctl.errors import MetadataError, RemoteResourceNotFound
 from tierctl.model import (
@@ -18,7 +18,7 @@ _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
 class Transitions:
-    """Checks the events of one wave in order, each on top of those before it."""
+    """Check events in order; each check takes the events checked before into account."""
 
     def __init__(self, state: TierState) -> None:
         self._state = state
@@ -26,7 +26,7 @@ class Transitions:
         self._deletes: dict[tuple[Uuid, int], RemotePartitionDeleteState] = {}
 
     def check(self, event: MetadataEvent) -> None:
-        """MetadataError when not allowed, RemoteResourceNotFound for an update of an unknown segment."""
+        """Raise MetadataError for a forbidden transition, RemoteResourceNotFound for an unknown segment."""
         match event:
             case RemoteLogSegmentMetadata():
                 self._check_add(event)

@@ -1,4 +1,4 @@
-"""Which user partitions a decoded chunk speaks of."""
+"""The user partitions of the events in a decoded chunk."""
 
 from collections.abc import Iterator
 
@@ -13,22 +13,26 @@ _FEW = 1 << 16
 
 
 def rows_by_user_partition(table: pa.Table) -> tuple[list[tuple[TopicIdPartition, Int64s]], Int64s]:
-    """Each user partition with its rows, ascending, and the rows that speak of none.
+    """Return each user partition with the numbers of its rows, ascending, and the rows without one.
 
-    Identity is (topic id, partition); the name is that of the first row.
+    A user partition is identified by topic id and number; its topic name is that of the first row. Rows
+    without a user partition are tombstones and records that cannot be decoded.
     """
     ids = _ids(table)
-    known, whose, distinct = _distinct(table, ids)
-    nobodys = np.flatnonzero(np.asarray(ids.is_null()))
-    # Small numbers sort in one pass over them.
-    order = np.argsort(whose.astype(np.uint16) if distinct < _FEW else whose, kind="stable")
-    bounds = np.cumsum(np.bincount(whose, minlength=distinct))[:-1]
+    known, indexes, distinct = _distinct(table, ids)
+    without = np.flatnonzero(np.asarray(ids.is_null()))
+    # NumPy sorts 16-bit numbers with a radix sort, in linear time.
+    order = np.argsort(indexes.astype(np.uint16) if distinct < _FEW else indexes, kind="stable")
+    bounds = np.cumsum(np.bincount(indexes, minlength=distinct))[:-1]
     rows = np.split(known[order], bounds) if distinct else []
-    return [(_whose(table, ids, int(mine[0])), mine) for mine in rows], nobodys
+    return [(_user_partition(table, ids, int(own[0])), own) for own in rows], without
 
 
 def _distinct(table: pa.Table, ids: pa.Array) -> tuple[Int64s, Int64s, int]:
-    """Rows that speak of a user partition, its number in order of appearance, and how many there are."""
+    """Return the rows with a user partition, a partition index for each row, and the partition count.
+
+    The indexes are in order of first appearance.
+    """
     known = np.flatnonzero(np.asarray(ids.is_valid()))
     chosen = pa.array(known)
     topics = ids.take(chosen).dictionary_encode().indices.to_numpy().astype(np.int64)
@@ -44,7 +48,7 @@ def _ids(table: pa.Table) -> pa.Array:
     ).combine_chunks()
 
 
-def _whose(table: pa.Table, ids: pa.Array, row: int) -> TopicIdPartition:
+def _user_partition(table: pa.Table, ids: pa.Array, row: int) -> TopicIdPartition:
     return TopicIdPartition(
         Uuid.from_bytes(ids[row].as_py()),
         table.column("topic")[row].as_py(),
@@ -53,19 +57,20 @@ def _whose(table: pa.Table, ids: pa.Array, row: int) -> TopicIdPartition:
 
 
 def user_partitions(table: pa.Table) -> Iterator[TopicIdPartition]:
-    """The user partitions, each once."""
+    """Yield each user partition once, in order of first appearance."""
     ids = _ids(table)
-    known, whose, distinct = _distinct(table, ids)
+    known, indexes, distinct = _distinct(table, ids)
     firsts = np.full(distinct, len(known))
-    np.minimum.at(firsts, whose, np.arange(len(known)))
-    return (_whose(table, ids, int(known[first])) for first in firsts.tolist())
+    np.minimum.at(firsts, indexes, np.arange(len(known)))
+    return (_user_partition(table, ids, int(known[first])) for first in firsts.tolist())
 
 
 def misplaced(table: pa.Table, partition: int, partition_count: int) -> Iterator[TopicIdPartition]:
-    """The user partitions whose events belong in another metadata partition, where brokers look for them.
+    """Yield the user partitions whose events belong in another metadata partition than `partition`.
 
-    That is so once the number of metadata partitions was changed: their order is then not known.
+    Brokers do not find these events. They exist after the number of metadata partitions was changed; the
+    order of the events in both partitions is then unknown.
     """
-    for whose in user_partitions(table):
-        if metadata_partition(whose.topic_id, whose.partition, partition_count) != partition:
-            yield whose
+    for found in user_partitions(table):
+        if metadata_partition(found.topic_id, found.partition, partition_count) != partition:
+            yield found

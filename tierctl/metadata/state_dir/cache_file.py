@@ -1,4 +1,4 @@
-"""One user partition's flat-file cache, `<topic>-<partition>-<topicId>.rlmcache`, read and extended."""
+"""Reads and extends a user partition's flat-file cache, `<topic>-<partition>-<topicId>.rlmcache`."""
 
 import os
 import re
@@ -26,7 +26,7 @@ _NAME = re.compile(r"(?P<topic>.{1,249})-(?P<partition>\d{1,10})-(?P<id>[A-Za-z0
 
 
 def cache_name(partition: TopicIdPartition) -> str | None:
-    """The file's name; None when the partition's name must not, or can't, be part of a path."""
+    """Return the file's name; None if the topic's name is illegal or too long for a file name."""
     if not is_legal_topic_name(partition.topic) or partition.partition < 0:
         return None
     name = f"{partition.topic}-{partition.partition}-{partition.topic_id}{SUFFIX}"
@@ -34,7 +34,7 @@ def cache_name(partition: TopicIdPartition) -> str | None:
 
 
 def partition_of(name: str) -> TopicIdPartition | None:
-    """Whose cache a file is, by its name."""
+    """Return the user partition that a file name states, None if it is no name of a cache."""
     match = _NAME.match(name)
     if match is None or not is_legal_topic_name(match["topic"]):
         return None
@@ -43,7 +43,7 @@ def partition_of(name: str) -> TopicIdPartition | None:
 
 @dataclass(frozen=True, slots=True)
 class LoadedCache:
-    """A cache's events as they were vouched for, and where the next entry goes."""
+    """The events of a cache that its manifest entry covers, and the position of the next entry."""
 
     offsets: list[int]
     table: pa.Table
@@ -51,9 +51,9 @@ class LoadedCache:
 
 
 def load_cache(path: Path, partition: TopicIdPartition, entry: CacheEntry) -> LoadedCache:
-    """The events that `entry` vouches for; what a crash left behind them is passed over.
+    """Return the events that `entry` of the manifest covers; ignore bytes after them, left by a crash.
 
-    Raises CorruptInputError when they are not all there, damaged, or somebody else's; OSError.
+    Raises CorruptInputError if events are missing, damaged or of another partition, and OSError.
     """
     data = path.read_bytes()
     try:
@@ -76,7 +76,7 @@ def load_cache(path: Path, partition: TopicIdPartition, entry: CacheEntry) -> Lo
 def _check(
     path: Path, partition: TopicIdPartition, entry: CacheEntry, offsets: list[int], table: pa.Table
 ) -> None:
-    """That the events are this partition's, and end where they should."""
+    """Raise CorruptInputError unless all events are of the partition and end at the expected offset."""
     for whose in user_partitions(table):
         if whose.key != partition.key:
             raise _wrong(path, f"events of {partition}", f"events of {whose}")
@@ -86,7 +86,7 @@ def _check(
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """Encoded entries of one user partition; `last_offset` is the metadata offset of the last."""
+    """Encoded entries for one user partition; `last_offset` is the metadata offset of the last entry."""
 
     partition: TopicIdPartition
     entries: bytes
@@ -94,10 +94,10 @@ class Extension:
 
 
 def extend_cache(path: Path, end: int, extension: Extension, *, fs: FileSystem) -> int:
-    """Add entries at byte `end`, durably; returns the new end.
+    """Write entries at byte `end`, durably; return the new end.
 
-    With `end` 0 the file is made, and what had its name is kept as `.bak`. The manifest vouches for the
-    old entries until it is written anew, so a crash in between loses nothing. Raises OSError.
+    With `end` 0 a new file is made, and an existing file is kept as `.bak`. The manifest covers the old
+    entries until it is replaced, so a crash before that loses nothing. Raises OSError.
     """
     old, entries, partition = b"", extension.entries, extension.partition
     if end == 0 and path.exists():

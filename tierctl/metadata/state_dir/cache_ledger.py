@@ -1,4 +1,4 @@
-"""Which events go to which cache of a state directory, and up to where its offsets may be committed."""
+"""Assigns events to the cache files of a state directory, and limits the offsets that may be committed."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
@@ -20,8 +20,8 @@ _Key = tuple[Uuid, int]
 
 
 @dataclass(slots=True)
-class CacheInHand:
-    """One cache: what the file holds, and entries yet to be written."""
+class OpenCache:
+    """One cache file: the facts about its content, and encoded entries that are not written yet."""
 
     partition: TopicIdPartition
     name: str
@@ -33,7 +33,7 @@ class CacheInHand:
     pending: bytearray = field(default_factory=bytearray)
 
     def add(self, chunk: RecordChunk, rows: Int64s) -> int:
-        """Take in the events of these rows, which are all new; returns their bytes."""
+        """Encode the events of `rows`, which must be new; return their size in bytes."""
         offsets, timestamps_ms = chunk.offsets[rows].tolist(), chunk.timestamps_ms[rows].tolist()
         entries = encode_values(offsets, timestamps_ms, chunk.values.take(pa.array(rows)).to_pylist())
         self.pending += entries
@@ -43,8 +43,8 @@ class CacheInHand:
         return len(entries)
 
     @property
-    def vouched(self) -> CacheEntry:
-        """What the manifest says of it."""
+    def manifest_entry(self) -> CacheEntry:
+        """Return the manifest's entry for the cache."""
         return CacheEntry(
             metadata_partition=self.metadata_partition,
             last_offset=self.last_offset,
@@ -55,18 +55,18 @@ class CacheInHand:
 
 @dataclass(slots=True)
 class CacheLedger:
-    """Caches by user partition; `holds` are offsets, by metadata partition, that are never committed past.
+    """The caches by user partition; `holds` limits the committed offset of metadata partitions.
 
-    `began_at` is where reading a metadata partition began, when the topic had lost what came before.
+    `began_at` is the first offset read, by metadata partition, where the records before it were lost.
     """
 
-    caches: dict[_Key, CacheInHand] = field(default_factory=dict)
+    caches: dict[_Key, OpenCache] = field(default_factory=dict)
     holds: dict[int, int] = field(default_factory=dict)
     began_at: dict[int, int] = field(default_factory=dict)
     pending_bytes: int = 0
 
     def of(self, metadata_partitions: Collection[int]) -> Self:
-        """What concerns some metadata partitions, to go on elsewhere; nothing may be pending."""
+        """Return the part for some metadata partitions, for a task elsewhere; no entries may be pending."""
         return type(self)(
             {key: c for key, c in self.caches.items() if c.metadata_partition in metadata_partitions},
             {p: offset for p, offset in self.holds.items() if p in metadata_partitions},
@@ -81,16 +81,16 @@ class CacheLedger:
         self.pending_bytes += part.pending_bytes
 
     def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
-        """Keep a chunk's events for the caches; returns those that no cache had yet."""
-        for bad in chunk.damage:
-            self._hold(chunk.partition, bad.offset)
-        groups, nobodys = rows_by_user_partition(table)
-        for row in nobodys.tolist():
-            # A tombstone says nothing; what can't be decoded is to be met again.
+        """Keep a chunk's new events for the caches; return the chunk and `table` with these events only."""
+        for damage in chunk.damage:
+            self._hold(chunk.partition, damage.offset)
+        groups, without = rows_by_user_partition(table)
+        for row in without.tolist():
+            # A tombstone has no event; a record that cannot be decoded must be read again by the next run.
             if chunk.values[row].is_valid:
                 self._hold(chunk.partition, int(chunk.offsets[row]))
                 break
-        fresh = [nobodys, *(self._keep(whose, chunk, rows) for whose, rows in groups)]
+        fresh = [without, *(self._keep(user_partition, chunk, rows) for user_partition, rows in groups)]
         rows = np.sort(np.concatenate(fresh))
         if len(rows) == len(chunk.offsets):
             return chunk, table
@@ -102,20 +102,23 @@ class CacheLedger:
         )
         return left, table.take(pa.array(rows))
 
-    def _keep(self, whose: TopicIdPartition, chunk: RecordChunk, rows: Int64s) -> Int64s:
-        """Those of the rows that are new to the cache, which takes them in; held when it can't exist."""
-        cache = self.caches.get(whose.key)
+    def _keep(self, user_partition: TopicIdPartition, chunk: RecordChunk, rows: Int64s) -> Int64s:
+        """Add the events of new rows to the partition's cache; return the numbers of these rows.
+
+        If no file can have the partition's name, hold the offset instead and return all rows.
+        """
+        cache = self.caches.get(user_partition.key)
         if cache is None:
-            name = cache_name(whose)
+            name = cache_name(user_partition)
             if name is None:
                 self._hold(chunk.partition, int(chunk.offsets[rows[0]]))
                 return rows
-            cache = self.caches[whose.key] = CacheInHand(whose, name, chunk.partition)
+            cache = self.caches[user_partition.key] = OpenCache(user_partition, name, chunk.partition)
         new: Int64s = rows[chunk.offsets[rows] > cache.last_offset]
         if len(new):
             self.pending_bytes += cache.add(chunk, new)
         return new
 
     def _hold(self, partition: int, offset: int) -> None:
-        """Never commit past `offset`: it is to be met again by the next run."""
+        """Do not let offsets be committed after `offset`, so that the next run reads that record again."""
         self.holds[partition] = min(offset, self.holds.get(partition, offset))

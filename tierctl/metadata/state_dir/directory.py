@@ -1,9 +1,10 @@
-"""`--state-dir`: what KIP-405 designs for a broker, kept for tierctl itself.
+"""The state directory of `--state-dir`, with the files that KIP-405 designs for a broker.
 
-A flat-file cache a user partition and `_rlmm_committed_offsets`, the last consumed offset of each metadata
-partition. A run loads the caches, consumes from committed + 1, and writes caches → `_tierctl_caches` →
-offsets, each whole or not at all. Offsets behind the caches are harmless: an event that a cache has already
-is passed over. Offsets never pass a record that was not understood, so the next run meets it again.
+It contains one flat-file cache per user partition and `_rlmm_committed_offsets`, the last consumed offset of
+each metadata partition. A run loads the caches, consumes from the committed offset + 1, and writes first the
+caches, then `_tierctl_caches`, then the offsets, each atomically. Offsets behind the caches are harmless,
+because events that a cache has are skipped. Offsets never pass a record that could not be decoded, so that
+the next run reads it again.
 """
 
 from collections.abc import Collection
@@ -21,7 +22,7 @@ from tierctl.metadata.state_dir.cache_file import (
     load_cache,
     partition_of,
 )
-from tierctl.metadata.state_dir.cache_ledger import CacheInHand, CacheLedger
+from tierctl.metadata.state_dir.cache_ledger import CacheLedger, OpenCache
 from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.topic.disk_errors import translated
@@ -37,10 +38,10 @@ PENDING_BYTES_MAX = 1 << 25
 
 
 class StateDirectory:
-    """The caches and offsets of one metadata topic. `notes` says what was found wrong and read anew.
+    """The caches and offsets of one metadata topic; `notes` has a message for each damaged file.
 
-    A writer needs the directory for itself (LockedError); a reader that finds it taken goes without
-    keeping anything. Raises MetadataError when the disk fails.
+    A writer needs the directory alone and raises LockedError otherwise; a reader that finds it locked writes
+    nothing. Raises MetadataError if the disk fails.
     """
 
     def __init__(self, folder: Path, *, writable: bool = True, fs: FileSystem = PLAIN) -> None:
@@ -62,11 +63,11 @@ class StateDirectory:
                 self._keeps = False
 
     def load(self, state: TierState, topic: MetadataTopic) -> None:
-        """Fold what is kept into `state`, whose `read` then says where to go on.
+        """Fold the cached events into `state`; set `state.read` to the offsets at which to continue.
 
-        A cache that is missing, behind or damaged is set aside as `.bak` and its metadata partition is read
-        from 0 again. Raises SafetyRefusal when the directory belongs to another metadata topic, or the
-        topic has another number of partitions than it had.
+        A missing, incomplete or damaged cache is renamed to `.bak`, and its metadata partition is read from
+        offset 0 again. Raises SafetyRefusal if the directory belongs to another metadata topic, or if the
+        topic's number of partitions has changed.
         """
         with translated(f"loading {self._folder}"):
             manifest = self._read_manifest(topic)
@@ -118,7 +119,7 @@ class StateDirectory:
             return {}
 
     def _load_one(self, name: str, entry: CacheEntry, state: TierState) -> bool:
-        """Load one cache; whether it was all there."""
+        """Load one cache; return whether it was complete."""
         partition = partition_of(name)
         if partition is None:
             self.notes.append(f"{name!r} is no name of a cache; its metadata partition is read anew")
@@ -143,7 +144,7 @@ class StateDirectory:
             metadata_partition=entry.metadata_partition,
             metadata_offsets=loaded.offsets,
         )
-        self._ledger.caches[partition.key] = CacheInHand(
+        self._ledger.caches[partition.key] = OpenCache(
             partition=partition,
             name=name,
             metadata_partition=entry.metadata_partition,
@@ -160,17 +161,17 @@ class StateDirectory:
 
     @property
     def began_at(self) -> dict[int, int]:
-        """Where reading a metadata partition began, when the topic had lost what came before."""
+        """Implement `EventSink.began_at`."""
         return self._ledger.began_at
 
     def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
-        """Keep a chunk's events for the caches; returns those that no cache had yet."""
+        """Implement `EventSink.take`; write the caches when many events are pending."""
         left = self._ledger.take(chunk, table)
         self._flush_if_large()
         return left
 
     def ledger_of(self, metadata_partitions: Collection[int]) -> CacheLedger:
-        """What is kept of some metadata partitions, for who reads them elsewhere; `adopt` takes it back."""
+        """Return the ledger of some metadata partitions for a task elsewhere, see `merge_ledger`."""
         with translated(f"writing {self._folder}"):
             self._flush()
         return self._ledger.of(metadata_partitions)
@@ -181,7 +182,7 @@ class StateDirectory:
         self._flush_if_large()
 
     def commit(self, state: TierState) -> None:
-        """Write what is new: caches first, offsets last. Cheap when there is nothing."""
+        """Write the new events: caches first, offsets last. Without new events, write nothing."""
         if self._manifest is None or not self._keeps:
             return
         holds = self._ledger.holds
@@ -189,7 +190,7 @@ class StateDirectory:
         committed = {p: offset - 1 for p, offset in read.items() if offset > 0}
         with translated(f"writing {self._folder}"):
             changed = self._flush()
-            caches = {cache.name: cache.vouched for cache in self._ledger.caches.values()}
+            caches = {cache.name: cache.manifest_entry for cache in self._ledger.caches.values()}
             self._manifest.caches = caches
             if changed or read != self._manifest.read or committed != self._committed:
                 self._manifest.read = read
@@ -206,7 +207,7 @@ class StateDirectory:
                 self._flush()
 
     def _flush(self) -> bool:
-        """Write the pending entries; whether there were any."""
+        """Write the pending entries to the caches; return whether there were any."""
         self._ledger.pending_bytes = 0
         changed = False
         for cache in self._ledger.caches.values():
@@ -219,5 +220,5 @@ class StateDirectory:
         return changed
 
     def close(self) -> None:
-        """Give the directory free."""
+        """Release the lock."""
         self._held.close()

@@ -1,7 +1,7 @@
-"""What a state directory's caches must hold to be trusted: how much, up to where, and its checksum.
+"""The manifest of a state directory: for each cache the number of events, the last offset and a checksum.
 
-Caches alone can't say that one of them is missing or behind; this small file can. It is written after the
-caches and before `_rlmm_committed_offsets`, whole or not at all.
+It shows a cache that is missing or incomplete. It is written after the caches and before
+`_rlmm_committed_offsets`, atomically.
 """
 
 import json
@@ -16,9 +16,9 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheEntry:
-    """What one cache holds: all `events` of its user partition up to `last_offset`, and their CRC-32C.
+    """The content of one cache: `events` events of its user partition up to `last_offset`, and their CRC-32C.
 
-    The CRC is over the entries as they lie in the file, without the header.
+    The CRC covers the entries in the file, without the header.
     """
 
     metadata_partition: int
@@ -29,10 +29,10 @@ class CacheEntry:
 
 @dataclass(slots=True, kw_only=True)
 class Manifest:
-    """All caches by file name, and for which metadata topic they were made.
+    """All caches by file name, and the metadata topic to which they belong.
 
-    `read` is the next offset by metadata partition up to which the caches hold everything; `began_at` is
-    where reading began when that was above 0: what lies before is lost.
+    `read` is, by metadata partition, the offset before which the caches contain every event. `began_at` is
+    the first offset that was read where the records before it were lost.
     """
 
     topic_id: str | None
@@ -42,7 +42,7 @@ class Manifest:
     caches: dict[str, CacheEntry] = field(default_factory=dict)
 
     def dumps(self) -> bytes:
-        """The file's bytes."""
+        """Return the content of the file."""
         raw = {
             "version": VERSION,
             "topic_id": self.topic_id,
@@ -58,7 +58,7 @@ class Manifest:
 
     @classmethod
     def loads(cls, data: bytes) -> Self:
-        """From `dumps`; CorruptInputError for anything else."""
+        """Return the manifest with the content `data`; raise CorruptInputError if it is malformed."""
         try:
             raw = json.loads(data)
             _require(raw["version"] == VERSION, f"version {raw['version']}")

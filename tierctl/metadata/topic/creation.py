@@ -1,4 +1,4 @@
-"""Makes the metadata topic's folders, whole or resumably."""
+"""Creates the metadata topic's partition folders; an interrupted creation is completed by the next call."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,21 +20,21 @@ FIRST_SEGMENT = "00000000000000000000.log"
 def make_topic(
     folder: Path, found: Sequence[int], count: int, new_topic_id: Callable[[], Uuid], *, fs: FileSystem
 ) -> None:
-    """Make partitions 0 to count - 1 in `folder`, unless it has partition 0 or a broker's partitions.
+    """Create partitions 0 to count - 1 in `folder`, unless it has partition 0 or a broker's partitions.
 
-    `found` are those that are there. Raises OSError.
+    `found` are the numbers of the existing partitions. Raises OSError.
     """
     if found and not _is_unfinished(folder, found):
         return
     highest = found[-1] if found else count - 1
     topic_id = _known_id(folder, found) or new_topic_id()
-    # From the highest down: partition 0 comes last, so its presence says that all are there.
+    # Partition 0 is created last: if it exists, all partitions exist.
     for partition in range(highest, -1, -1):
         _make_partition(folder / f"{METADATA_TOPIC}-{partition}", topic_id, fs)
 
 
 def _is_unfinished(folder: Path, found: Sequence[int]) -> bool:
-    """Whether a crash stopped `make_topic`: the lowest are missing, and nothing was ever written."""
+    """Return whether a crash stopped `make_topic`: the lowest partitions are missing and all are empty."""
     is_upper_part = list(found) == list(range(found[0], found[-1] + 1)) and found[0] > 0
     return is_upper_part and all(_is_empty(folder / f"{METADATA_TOPIC}-{n}") for n in found)
 
@@ -52,7 +52,7 @@ def _known_id(folder: Path, found: Sequence[int]) -> Uuid | None:
 
 
 def _make_partition(partition: Path, topic_id: Uuid, fs: FileSystem) -> None:
-    """What a broker would have made, but the indexes, which it makes when it loads the log."""
+    """Create a partition as a broker does, without indexes, which a broker creates when it loads the log."""
     if partition.exists():
         return
     making = partition.with_name(partition.name + TEMP_SUFFIX)

@@ -1,4 +1,4 @@
-"""OSErrors of the metadata room as MetadataError, in one place."""
+"""Translates OSErrors of metadata files to MetadataError."""
 
 import errno
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _HINTS = {
 
 @contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Raise MetadataError, saying what was being done and what helps, for an OSError in the body."""
+    """Raise MetadataError for an OSError in the body; the message has `doing`, the hint says what helps."""
     try:
         yield
     except OSError as e:

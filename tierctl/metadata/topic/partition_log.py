@@ -1,4 +1,4 @@
-"""One `__remote_log_metadata-N` folder as a reader sees it: segments, offsets, chunks of records."""
+"""Reads one `__remote_log_metadata-N` folder: segments, offsets, chunks of records."""
 
 import re
 from bisect import bisect_right, insort
@@ -20,10 +20,10 @@ _OFFSET_END = (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Where the newest segment's good batches end.
+    """The end of the valid batches in the newest segment.
 
-    `torn_bytes` follow from an unfinished write, zeros allocated ahead included; `damage` is what else
-    follows, which no writer may bury.
+    `torn_bytes` is the size of an unfinished write after them, including zeros that a broker allocated ahead.
+    `damage` is the error of other invalid bytes there; a writer must not append after them.
     """
 
     segment_base: int
@@ -34,15 +34,15 @@ class Tail:
 
     @property
     def end_offset(self) -> int:
-        """The log end offset; damage at the end takes at least one offset, so that readers meet it."""
+        """Return the log end offset; damage at the end counts as one offset, so that readers report it."""
         return self.next_offset + (self.damage is not None)
 
 
 class PartitionLog:
-    """Reads one metadata partition; what it learned of the files is kept for the next call.
+    """Read one metadata partition; keep positions of batches for the next call.
 
-    `log_start_offset` is that of `log-start-offset-checkpoint`, 0 when it says nothing.
-    Reading never changes a file. Raises OSError, or what `files` does.
+    `log_start_offset` is the offset in `log-start-offset-checkpoint`, 0 if there is none. Reading never
+    changes a file. Raises the errors of `files`.
     """
 
     def __init__(
@@ -56,27 +56,27 @@ class PartitionLog:
         self._tail: Tail | None = None
 
     def segments(self) -> list[int]:
-        """Base offsets of the segments, ascending."""
+        """Return the base offsets of the segments, ascending."""
         matches = map(_SEGMENT.match, self._files.names(self.folder))
         return sorted(int(match[1]) for match in matches if match)
 
     def path(self, segment_base: int) -> Path:
-        """A segment's log file."""
+        """Return the path of a segment's log file."""
         return self.folder / f"{segment_base:020d}.log"
 
     def _name_of(self, segment_base: int) -> str:
         return self._files.name_of(self.path(segment_base))
 
     def beginning_offset(self) -> int:
-        """The first offset a broker would serve."""
+        """Return the first offset that a broker would serve."""
         return max(self.log_start_offset, next(iter(self.segments()), 0))
 
     def end_offset(self) -> int:
-        """The next offset to be written; what a stopped writer left unfinished is not counted."""
+        """Return the offset after the last record; an unfinished write does not count."""
         return max(self.tail().end_offset, self.log_start_offset)
 
     def tail(self) -> Tail:
-        """The end of the newest segment; scans the last batch, or what was written since the last call."""
+        """Return the end of the newest segment; scan only the bytes written since the last call."""
         bases = self.segments()
         if not bases:
             return Tail(0, 0, 0)
@@ -108,7 +108,7 @@ class PartitionLog:
         return tail
 
     def torn_note(self) -> str | None:
-        """What an unfinished write left at the end, as of the last look at it; zeros alone are nothing."""
+        """Return a message about the unfinished write that `tail` found; None for none, or for zeros."""
         tail = self._tail
         if tail is None or not tail.torn_bytes:
             return None
@@ -117,9 +117,10 @@ class PartitionLog:
             return torn_note(file, self._name_of(tail.segment_base), tail.position, tail.torn_bytes)
 
     def offset_for_time(self, timestamp_ms: int) -> int:
-        """An offset before which all records are earlier, by the time indexes and what lies behind them.
+        """Return an offset before which every record is older than `timestamp_ms`.
 
-        What an index says is believed; a segment without one, or with a damaged one, is not looked through.
+        The time indexes decide, and in the last relevant segment also the batches after its last index entry.
+        A segment without a valid index is not scanned.
         """
         for base in self.segments():
             index = self._time_index(base)
@@ -134,7 +135,7 @@ class PartitionLog:
         return self.end_offset()
 
     def _later_batch(self, base: int, start_offset: int, timestamp_ms: int) -> int | None:
-        """Where the first batch begins, of those that end at `start_offset` or above, that may be as late."""
+        """Return the offset, at least `start_offset`, of the first batch as late as `timestamp_ms`."""
         with closing(self._files.open(self.path(base))) as file:
             position, expected = self._seek(file, base, start_offset)
             for window in scan_windows(file, position, expected):
@@ -153,7 +154,7 @@ class PartitionLog:
             return TimeIndex(base)
 
     def read(self, start_offset: int, end_offset: int) -> Iterator[RecordChunk]:
-        """Records from `start_offset` up to, not including, `end_offset`, in chunks of bounded size."""
+        """Yield the records with offsets in [start_offset, end_offset) in chunks of bounded size."""
         next_offset = max(start_offset, self.beginning_offset())
         bases = self.segments()
         for base, following in zip(bases, [*bases[1:], None], strict=True):
@@ -168,7 +169,7 @@ class PartitionLog:
         source = self._name_of(base)
         reached = base
         with closing(self._files.open(self.path(base))) as file:
-            # From the record before, so that nothing between the two goes unseen.
+            # Starts at the record before `start_offset`, so that a gap between the two records is found.
             position, expected = self._seek(file, base, start_offset - 1)
             for window in scan_windows(file, position, expected):
                 chunk = chunk_of(window, self.partition, start_offset, end_offset, source)
@@ -181,14 +182,14 @@ class PartitionLog:
             yield empty_chunk(self.partition, min(following, end_offset), gap(reached, following, source))
 
     def _seek(self, file: LogBytes, base: int, offset: int) -> tuple[int, int]:
-        """Position and base offset of a good batch at or before `offset`; else the segment's beginning."""
+        """Return position and base offset of a valid batch at or before `offset`, else of the segment."""
         if offset <= base:
             return 0, base
         marks = self._marks_of(base)
         known = bisect_right(marks, offset, key=lambda mark: mark[0])
         start = marks[known - 1][1] if known else 0
         if start and not is_good_batch(file, start):
-            # The index is another file's, or what it points to is damaged.
+            # The index belongs to another file, or the batch at that position is damaged.
             marks.clear()
             start = 0
         passed: list[Mark] = []
@@ -201,7 +202,7 @@ class PartitionLog:
         return found
 
     def _marks_of(self, base: int) -> list[Mark]:
-        """What is known of where batches begin: at first what the segment's index says."""
+        """Return known positions of batches in a segment; at first those in the segment's offset index."""
         if base not in self._marks:
             data = self._files.content(self.path(base).with_suffix(".index"))
             self._marks[base] = list(_marks_in(base, data or b""))
@@ -209,7 +210,7 @@ class PartitionLog:
 
 
 def _marks_in(base: int, data: bytes) -> Iterator[Mark]:
-    """Entries of an offset index that are far enough apart, and the last; none when it is damaged."""
+    """Yield entries of an offset index at least 1 MiB apart, and the last entry; none of a damaged index."""
     try:
         entries = list(OffsetIndex.decode(data, base))
     except CorruptInputError:

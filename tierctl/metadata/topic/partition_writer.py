@@ -1,7 +1,7 @@
-"""Appends to one `__remote_log_metadata-N` folder so that a broker can take it over.
+"""Appends to one `__remote_log_metadata-N` folder so that a broker can load it afterwards.
 
-No index is written: a segment that is appended to loses its `.index` and `.timeindex`, and a broker that
-finds the first missing rebuilds both from the log (LogLoader.loadSegmentFiles, LogSegment.recover).
+No index is written. A segment loses its `.index` and `.timeindex` before the first append; a broker that
+finds no `.index` rebuilds both from the log (LogLoader.loadSegmentFiles, LogSegment.recover).
 """
 
 import os
@@ -21,10 +21,10 @@ _CHUNK_BYTES = 1 << 20
 
 
 class PartitionWriter:
-    """The one writer of a metadata partition; the caller holds the folder's lock.
+    """Append to a metadata partition as its only writer; the caller holds the folder's lock.
 
-    Opening truncates what a stopped writer left unfinished, keeping a copy as `<segment>.log.<position>.bak`.
-    Raises OSError, and CorruptInputError when damaged bytes lie where the next record would go.
+    Opening truncates an unfinished write and keeps its bytes as `<segment>.log.<position>.bak`. Raises
+    OSError, and CorruptInputError if damaged bytes are at the end of the log.
     """
 
     def __init__(self, log: PartitionLog, *, segment_bytes: int, fs: FileSystem) -> None:
@@ -41,7 +41,7 @@ class PartitionWriter:
         self._has_stale_indexes = True
 
     def append(self, values: Sequence[bytes], timestamp_ms: int) -> list[int]:
-        """Append one record a batch, as brokers do here; durable after `commit`, gone after `roll_back`."""
+        """Append one record per batch, as brokers do; durable after `commit`, removed by `roll_back`."""
         offsets = list(range(self._next_offset, self._next_offset + len(values)))
         batches = b"".join(
             encode_batch([Record(offset, timestamp_ms, None, value)], partition_leader_epoch=self._epoch)
@@ -60,24 +60,25 @@ class PartitionWriter:
         return offsets
 
     def commit(self) -> None:
-        """Put what `append` wrote on the disk; only then it counts."""
+        """Write the appended bytes to the disk; only then the records count."""
         self._fs.sync(self._fd, self._path)
 
     def roll_back(self) -> None:
-        """Take back the last append, best effort; the writer is of no use afterwards but to be closed.
+        """Try to remove the bytes of the last append; afterwards the writer may only be closed.
 
-        Should this fail too, the bytes are a torn tail, or records that count though nobody was told so.
+        If this fails, the bytes remain as an unfinished write, or as records although `append` reported a
+        failure.
         """
         with suppress(OSError):
             os.ftruncate(self._fd, self._durable_bytes)
             os.fsync(self._fd)
 
     def close(self) -> None:
-        """Close the segment."""
+        """Close the segment file."""
         os.close(self._fd)
 
     def _latest_epoch(self) -> int:
-        """The partition leader epoch to write; a log without one gets epoch 0, as brokers begin."""
+        """Return the partition leader epoch for new batches; start epoch 0 in a log without epochs."""
         path = self._log.folder / EPOCHS_FILE
         try:
             entries = read_leader_epoch_checkpoint(path.read_bytes())
@@ -107,7 +108,7 @@ class PartitionWriter:
         path = self._log.path(tail.segment_base)
         fd = self._open(path)
         try:
-            # A broker that crashed may have indexed what is cut off here.
+            # A broker that crashed may have indexed the bytes that are truncated here.
             self._drop_indexes(path)
             torn = os.pread(fd, tail.torn_bytes, tail.position).rstrip(b"\x00")
             if torn:
@@ -133,7 +134,7 @@ class PartitionWriter:
         self._has_stale_indexes = True
 
     def _drop_indexes(self, path: Path) -> None:
-        # The offset index goes first: it is the one whose absence makes a broker rebuild both.
+        # The offset index is removed first: a broker rebuilds both indexes if it is missing.
         for suffix in (".index", ".timeindex"):
             stale = path.with_suffix(suffix)
             if stale.exists():
