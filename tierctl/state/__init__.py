@@ -12,7 +12,7 @@ __all__ = ["RemoteLogMetadataCache"]
 
 
 def __getattr__(name: str) -> Any:
-    # The cache is made of NumPy columns, which `tierctl --help` has no use for.
+    # The cache needs NumPy, which would slow down the start of `tierctl --help`.
     if name == "RemoteLogMetadataCache":
         from tierctl.state.cache import RemoteLogMetadataCache
 

@@ -1,12 +1,13 @@
 """Compression of record batches: gzip, snappy (framed as xerial's, or raw), lz4 and zstd frames.
 
 Source: org.apache.kafka.common.compress; xerial snappy-java's SnappyInputStream; the LZ4 frame format.
-pyarrow has the codecs and is imported when one is needed.
 """
 
 import struct
 import zlib
 from collections.abc import Callable
+
+import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, LimitExceeded
 from tierctl.wire.batches.batch_heads import CompressionType
@@ -20,8 +21,8 @@ _XERIAL_BLOCK = 32 << 10
 _SNAPPY_RATIO_MAX = 22
 
 _LZ4_BLOCK = 64 << 10
-# Magic, version 1 with independent blocks of 64 KiB, and the checksum of those two bytes: Kafka's reader
-# refuses blocks that depend on each other, which is what the library's own frames have.
+# Magic, version 1 with independent blocks of 64 KiB, and the checksum of those two bytes. The library's own
+# frames have blocks that depend on each other, which Kafka's reader refuses.
 _LZ4_HEADER = bytes.fromhex("04224d18604082")
 _LZ4_UNCOMPRESSED = 1 << 31
 _GZIP_WINDOW = 31
@@ -83,8 +84,6 @@ def _gzip(data: bytes) -> bytes:
 
 
 def _stream(kind: CompressionType, name: str, data: bytes, max_bytes: int) -> bytes:
-    import pyarrow as pa
-
     if not data:
         raise _wrong(kind, f"a complete {name} frame", "nothing", 0)
     try:
@@ -106,14 +105,10 @@ def _unzstd(data: bytes, max_bytes: int) -> bytes:
 
 
 def _zstd(data: bytes) -> bytes:
-    import pyarrow as pa
-
     return bytes(pa.Codec("zstd").compress(data, asbytes=True))
 
 
 def _lz4(data: bytes) -> bytes:
-    import pyarrow as pa
-
     codec = pa.Codec("lz4_raw")
     out = [_LZ4_HEADER]
     for at in range(0, len(data), _LZ4_BLOCK):
@@ -149,8 +144,6 @@ def _unsnappy(data: bytes, max_bytes: int) -> bytes:
 
 
 def _unsnappy_block(data: bytes, max_bytes: int) -> bytes:
-    import pyarrow as pa
-
     length = _snappy_length(data)
     if length > _SNAPPY_RATIO_MAX * len(data):
         raise _wrong(CompressionType.SNAPPY, f"at most {_SNAPPY_RATIO_MAX * len(data)} bytes", str(length), 0)
@@ -175,8 +168,6 @@ def _snappy_length(data: bytes) -> int:
 
 
 def _snappy(data: bytes) -> bytes:
-    import pyarrow as pa
-
     codec = pa.Codec("snappy")
     out = [_XERIAL_HEADER]
     for at in range(0, len(data), _XERIAL_BLOCK):

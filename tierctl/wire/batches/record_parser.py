@@ -145,11 +145,7 @@ class ParsedRecords:
 def slices(
     data: bytes, bounds: Int64s, column: int, is_null: npt.NDArray[np.bool_] | None = None
 ) -> pa.BinaryArray:
-    """The bytes between bounds `column` and `column` + 1 of each row.
-
-    All bounds ascend, so the buffer as it is is an array of what lies between them; only what is taken out of
-    it is copied.
-    """
+    """Return the bytes between bounds `column` and `column` + 1 of each row; null where `is_null`."""
     if not len(bounds):
         return pa.array([], pa.binary())
     between = pa.Array.from_buffers(
@@ -162,7 +158,7 @@ def slices(
 
 
 def parse(found: RecordSpans) -> ParsedRecords:
-    """Every record's fields at once."""
+    """Parse the fields of all records in `found`."""
     buf = np.frombuffer(found.data, np.uint8)
     ends = found.ends
     timestamp_delta, at, good = _varints(buf, found.starts + 1, ends)
