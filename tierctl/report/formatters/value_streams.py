@@ -22,13 +22,13 @@ class _Value(NamedTuple):
 
 
 def from_hex(stream: BufferedIOBase) -> Iterator[Records]:
-    """One value a line, as hex; offsets count the lines that are not empty."""
+    """Yield the records of a stream with one value in hex per line; offsets count the non-empty lines."""
     return _numbered(_hex_pages(stream))
 
 
 def _hex_pages(stream: BufferedIOBase) -> Iterator[list[_Value]]:
     rest = b""
-    for data in _arriving(stream):
+    for data in _arriving_bytes(stream):
         *lines, rest = (rest + data).split(b"\n")
         yield [_from_hex_line(line) for line in lines if line.strip()]
     yield [_from_hex_line(rest)] if rest.strip() else []
@@ -42,13 +42,16 @@ def _from_hex_line(line: bytes) -> _Value:
 
 
 def from_framed(stream: BufferedIOBase) -> Iterator[Records]:
-    """Values behind a 4-byte big-endian length, as `kcat -f '%R%s'` writes them; -1 is a tombstone."""
+    """Yield the records of a stream of values, each after its 4-byte big-endian length; -1 is a tombstone.
+
+    `kcat -f '%R%s'` writes this format.
+    """
     return _numbered(_frame_pages(stream))
 
 
 def _frame_pages(stream: BufferedIOBase) -> Iterator[list[_Value]]:
     rest = bytearray()
-    for data in _arriving(stream):
+    for data in _arriving_bytes(stream):
         rest += data
         page: list[_Value] = []
         at = 0
@@ -56,7 +59,7 @@ def _frame_pages(stream: BufferedIOBase) -> Iterator[list[_Value]]:
             value, at = found
             page.append(value)
             if value.error is not None:
-                # Where the next frame begins can't be known, so this is the last line.
+                # A wrong length hides where the next frame begins, so this is the last line.
                 yield page
                 return
         del rest[:at]
@@ -66,7 +69,7 @@ def _frame_pages(stream: BufferedIOBase) -> Iterator[list[_Value]]:
 
 
 def _frame(buf: bytearray, at: int) -> tuple[_Value, int] | None:
-    """The frame at `at` and where the next begins; None when not all of it is there."""
+    """Return the frame at position `at` and the position of the next; None if `buf` ends within the frame."""
     start = at + _LENGTH.size
     if len(buf) < start:
         return None
@@ -86,14 +89,14 @@ def _torn_frame(rest: bytes) -> _Value:
     return _Value(None, f"torn frame: expected {length} bytes, found {len(value)}: {value[:80].hex()}")
 
 
-def _arriving(stream: BufferedIOBase) -> Iterator[bytes]:
-    """What is there, as it comes: a pipe that stays open is printed before it ends."""
+def _arriving_bytes(stream: BufferedIOBase) -> Iterator[bytes]:
+    """Yield bytes as soon as they arrive, so that the values of a pipe are printed before it ends."""
     while data := stream.read1(_READ_BYTES_MAX):
         yield data
 
 
 def _numbered(pages: Iterable[list[_Value]]) -> Iterator[Records]:
-    """Records of partition 0 with offsets from 0 and no time."""
+    """Yield the values as records of partition 0 with offsets from 0 and no timestamp."""
     start = 0
     for page in pages:
         yield Records.of(
