@@ -118,6 +118,14 @@ def test_every_option_the_readme_names_exists() -> None:
     assert named <= known | {"--help", "--formatter"}
 
 
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_every_file_that_a_document_names_exists(document: str) -> None:
+    """A path with `<name>` stands for several files."""
+    paths = re.findall(r"`((?:tierctl|tests|man|completions)/[^`<…]*)`", (ROOT / document).read_text())
+    assert paths
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
 def test_every_make_target_the_readme_names_exists() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"(?:\$ |`)make ([a-z]+)", README):
