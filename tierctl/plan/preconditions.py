@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.state.tier import PartitionState, TierState
@@ -80,7 +81,7 @@ class CurrentTopics:
     is_complete: bool = False
 
     @classmethod
-    def of(cls, logs: Iterable[LocalLog]) -> "CurrentTopics":
+    def of(cls, logs: Iterable[LocalLog]) -> Self:
         """Return the topic ids of these logs, which must be all logs of the given directories."""
         ids: dict[str, set[Uuid]] = {}
         for log in logs:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final
 
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
@@ -19,7 +19,6 @@ _K = FindingKind
 _S = RemoteLogSegmentState
 _P = RemotePartitionDeleteState
 
-METADATA_TOPIC: Final = "__remote_log_metadata"
 
 WasDeleted = Callable[[Uuid], bool]
 """Returns whether the metadata topic has DELETE_SEGMENT_FINISHED of the segment."""

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tierctl.model import (
     EpochEntry,
@@ -39,7 +40,7 @@ class PartitionView:
     log_end_offset: int
     local_only_bytes: int | None
 
-    def raised_to(self, log_start_offset: int) -> "PartitionView":
+    def raised_to(self, log_start_offset: int) -> Self:
         """Return the view with the log start raised to `log_start_offset`, if that is higher."""
         return replace(self, log_start_offset=max(self.log_start_offset, log_start_offset))
 
