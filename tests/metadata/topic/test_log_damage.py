@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tierctl.errors import CorruptInputError
 
-from tests.metadata.topic.test_local_log import (
+from tests.metadata.topic.test_folder import (
     VALUES,
     bad_of,
     chunks_of,
