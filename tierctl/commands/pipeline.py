@@ -76,7 +76,7 @@ def run_pipeline(
             refuse_connect(request.master or os.environ.get("SPARK_REMOTE", ""))
         pipeline = _pipeline(request, resources)
 
-        def report(done: pipeline_run.Progress) -> None:
+        def report(done: pipeline_run.StepResult) -> None:
             if on_commit is not None:
                 on_commit(_commit(pipeline, done))
 
@@ -90,10 +90,10 @@ def run_pipeline(
                 follow_on(spark, location, opened, report, interval_s=request.interval_s)
             else:
                 follow_here(opened, report, interval_s=request.interval_s)
-            return _commit(pipeline, pipeline_run.Progress(opened.latest.number))
+            return _commit(pipeline, pipeline_run.StepResult(opened.latest.number))
 
 
-def _commit(pipeline: Pipeline, done: pipeline_run.Progress) -> PipelineCommit:
+def _commit(pipeline: Pipeline, done: pipeline_run.StepResult) -> PipelineCommit:
     return PipelineCommit(
         commit=done.commit,
         metadata_partitions=done.parts,

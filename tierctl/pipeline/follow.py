@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from tierctl.errors import TierctlError, UsageError
 from tierctl.model.location import TopicLocation
-from tierctl.pipeline.run import PipelineRun, Progress
+from tierctl.pipeline.run import PipelineRun, StepResult
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-OnCommit = Callable[[Progress], None]
+OnCommit = Callable[[StepResult], None]
 _POLL_S = 0.5
 
 
@@ -74,7 +74,7 @@ def refuse_connect(master: str) -> None:
         )
 
 
-def _report(done: Progress, on_commit: OnCommit) -> None:
+def _report(done: StepResult, on_commit: OnCommit) -> None:
     if done.parts:
         on_commit(done)
 

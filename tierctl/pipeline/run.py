@@ -59,7 +59,7 @@ def _offsets(task: Task) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StepResult:
     """The number of the last commit, and what the step added to it; nothing if `parts` is 0."""
 
     commit: int
@@ -112,7 +112,7 @@ class PipelineRun:
         self._ledger = ledger
         self.latest = latest
 
-    def step(self, up_to: Mapping[int, int] | None = None) -> Progress:
+    def step(self, up_to: Mapping[int, int] | None = None) -> StepResult:
         """Commit the events up to the topic's end, or up to the offset in `up_to` of each metadata partition.
 
         Raises errors of reading, RemoteStorageError and LockedError; the last commit is then unchanged.
@@ -120,7 +120,7 @@ class PipelineRun:
         now_ms = self._pipeline.clock_ms()
         tasks = self._tasks(now_ms, up_to)
         if not tasks and self.latest.number:
-            return Progress(self.latest.number)
+            return StepResult(self.latest.number)
         number = self.latest.number + 1
         results = list(self._pipeline.run_tasks(tasks))
         parts, events, rows = dict(self.latest.parts), {}, 0
@@ -142,7 +142,7 @@ class PipelineRun:
         self.latest = commit
         self._ledger.publish(commit)
         self._ledger.clean(commit)
-        return Progress(number, sum(task.offsets for task in tasks), rows, len(tasks))
+        return StepResult(number, sum(task.offsets for task in tasks), rows, len(tasks))
 
     def _tasks(self, now_ms: int, up_to: Mapping[int, int] | None) -> list[Task]:
         begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
