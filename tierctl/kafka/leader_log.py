@@ -9,7 +9,7 @@ from uuid import UUID
 from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.kafka_python import NotReadyError, connect, translated
+from tierctl.kafka.python_client import NotReadyError, connect, translated
 from tierctl.kafka.raw_fetch import fetch
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.wire.batches.head_columns import scan_heads
