@@ -1,0 +1,117 @@
+"""The shape of the code: sizes of folders, files and functions, names, late imports (CONTRIBUTING.md)."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "tierctl"
+FILES = sorted(ROOT.rglob("*.py"))
+FOLDERS = sorted({file.parent for file in FILES})
+
+MODULES_MAX = 18
+COMMAND_MODULES_MAX = 28
+"""`cli` and `commands` have one file per command."""
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+LATE_IMPORTS_MAX = 60
+QUOTED_ANNOTATIONS_MAX = 40
+PARAMS_LOOKUPS_MAX = 10
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
+
+
+def _functions(tree: ast.AST) -> Iterator[Function]:
+    return (node for node in ast.walk(tree) if isinstance(node, Function))
+
+
+def _relative(path: Path) -> str:
+    return path.relative_to(ROOT.parent).as_posix()
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=_relative)
+def test_a_folder_has_few_modules_with_names_of_their_own(folder: Path) -> None:
+    modules = [file.stem for file in folder.glob("*.py") if file.stem != "__init__"]
+    limit = COMMAND_MODULES_MAX if folder.name in {"cli", "commands"} else MODULES_MAX
+    assert len(modules) <= limit
+    prefix = f"{folder.name.rstrip('s')}_"
+    assert [name for name in modules if name.startswith(prefix)] == []
+
+
+def test_every_package_says_what_it_is_for() -> None:
+    silent = [_relative(folder) for folder in FOLDERS if not ast.get_docstring(_tree(folder / "__init__.py"))]
+    assert silent == []
+
+
+def test_files_and_functions_are_short() -> None:
+    long_files = [_relative(file) for file in FILES if file.read_text().count("\n") > FILE_LINES_MAX]
+    long_functions = [
+        f"{_relative(file)}:{function.name}"
+        for file in FILES
+        for function in _functions(_tree(file))
+        if _body_lines(function) > FUNCTION_LINES_MAX
+    ]
+    assert (long_files, long_functions) == ([], [])
+
+
+def _body_lines(function: Function) -> int:
+    """Return the lines of the body; the docstring does not count."""
+    first = function.body[0]
+    is_docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    body = function.body[1:] if is_docstring else function.body
+    end = function.end_lineno or 0
+    return end - body[0].lineno + 1 if body else 0
+
+
+def test_few_imports_stand_inside_functions() -> None:
+    late = [
+        f"{_relative(file)}:{node.lineno}"
+        for file in FILES
+        for node in _inside_functions(_tree(file))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    assert len(late) <= LATE_IMPORTS_MAX, late
+
+
+def _inside_functions(tree: ast.Module) -> Iterator[ast.AST]:
+    found = {id(node): node for function in _functions(tree) for node in ast.walk(function)}
+    return iter(found.values())
+
+
+def test_few_annotations_are_quoted() -> None:
+    quoted = [
+        f"{_relative(file)}:{annotation.lineno}"
+        for file in FILES
+        for function in _functions(_tree(file))
+        for annotation in _annotations(function)
+        if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str)
+    ]
+    assert len(quoted) <= QUOTED_ANNOTATIONS_MAX, quoted
+
+
+def _annotations(function: Function) -> Iterator[ast.expr | None]:
+    arguments = function.args
+    yield from (each.annotation for each in [*arguments.args, *arguments.kwonlyargs])
+    yield function.returns
+
+
+def test_only_cli_looks_options_up_by_name() -> None:
+    lookups = {_relative(file): count for file in FILES if (count := file.read_text().count(".params")) > 0}
+    assert {file for file in lookups if not file.startswith("tierctl/cli/")} == set()
+    assert sum(lookups.values()) <= PARAMS_LOOKUPS_MAX, lookups
+
+
+def test_work_reaches_executors_in_one_way() -> None:
+    """`mapInArrow` ships functions to executors: only the transport calls it."""
+    calls = {_relative(file) for file in FILES if "mapInArrow" in _called(_tree(file))}
+    assert all(file.startswith("tierctl/spark/executors/") for file in calls), calls
+
+
+def _called(tree: ast.Module) -> set[str]:
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return {function.attr for function in calls if isinstance(function, ast.Attribute)}
