@@ -47,6 +47,9 @@ __all__ = [
 # A suite started in the background ignores SIGINT, and so would every process that a test interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Under nohup it ignores SIGHUP, and so would every tierctl that a test starts.
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 class ByServers(LoadScopeScheduling):
