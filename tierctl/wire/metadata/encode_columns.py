@@ -176,8 +176,13 @@ class _Encoder:
         numbers = gather(items, starts[rows], len(inner) * count).reshape(len(rows), count, len(inner))
         fits: NdArray = np.full(len(rows), True)
         for i, field in enumerate(inner):
-            elements[field] = numbers[..., i]
-            fits &= (elements[field] == numbers[..., i]).all(axis=1)
+            column = numbers[..., i]
+            elements[field] = column
+            form = elements.dtype[field]
+            # Numbers are int64: only a narrower field can be too small for one.
+            if form.itemsize < column.itemsize:
+                limits = np.iinfo(form)
+                fits &= ((column >= limits.min) & (column <= limits.max)).all(axis=1)
         return fits
 
     def _one_by_one(self, rows: Rows) -> None:
