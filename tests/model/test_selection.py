@@ -1,4 +1,4 @@
-"""Which requests select which partitions, and what is said of a value that matches none."""
+"""Tables of selection requests: the partitions they select, and the error for a value that matches none."""
 
 from dataclasses import dataclass
 

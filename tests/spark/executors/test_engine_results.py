@@ -1,4 +1,4 @@
-"""One wave on Spark: what is heard of each piece, and what is made of those of which nothing is."""
+"""One wave on Spark: the result of each input, and the unknown outcome of an input without a result."""
 
 import pickle
 import threading

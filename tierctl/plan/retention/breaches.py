@@ -105,6 +105,8 @@ def _deleted_by_brokers_only(
     if config.retention_bytes < 0 or view.local_only_bytes is None:
         return []
     below_bytes = sum(s.segment_size_in_bytes for s in _below(view, view.log_start_offset))
+    if not below_bytes:
+        return []
     segments = tuple(live)
     excess_bytes = view.local_only_bytes + distinct_bytes(segments) + below_bytes - config.retention_bytes
     more: list[RemoteLogSegmentMetadata] = []
@@ -114,7 +116,7 @@ def _deleted_by_brokers_only(
         excess_bytes -= segment.segment_size_in_bytes
         if expired_to is None or segment.end_offset > expired_to:
             more.append(segment)
-    if not below_bytes or not more:
+    if not more:
         return []
     note = (
         f"{len(more)} more segments (offsets {more[0].start_offset} to {more[-1].end_offset}) are kept, as "
