@@ -33,28 +33,24 @@ class Cluster:
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
-        return str(self._description().cluster_id)
+        return str(self._admin.describe_cluster().cluster_id)
 
     def broker_ids(self) -> tuple[int, ...]:
         """Return the ids of the running brokers, ascending."""
-        return tuple(sorted(node.id for node in self._description().nodes))
+        return tuple(sorted(node.id for node in self._admin.describe_cluster().nodes))
 
     def brokers(self, ids: Collection[int] | None = None) -> tuple[BrokerFacts, ...]:
         """Return facts about the running brokers, or those with an id in `ids`, by id.
 
         All brokers are asked at the same time, each for its own settings.
         """
-        nodes = sorted(self._description().nodes, key=lambda node: node.id)
+        nodes = sorted(self._admin.describe_cluster().nodes, key=lambda node: node.id)
         asked = [
             (node, self._ask_settings("BROKER", str(node.id)))
             for node in nodes
             if ids is None or node.id in ids
         ]
         return tuple(self._broker(node, future) for node, future in asked)
-
-    def _description(self) -> Any:
-        future = self._admin.client.describe_cluster(request_timeout=self._admin.request_timeout_s)
-        return self._admin.answer(future, f"asking {self._settings.bootstrap} who is there")
 
     def _broker(self, node: Any, asked: Future[Any]) -> BrokerFacts:
         tiers: bool | None = None

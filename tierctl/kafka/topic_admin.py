@@ -51,6 +51,11 @@ class TopicAdmin:
         """Return the timeout for the calls of the client library."""
         return self._settings.request_timeout_ms / 1000
 
+    def describe_cluster(self) -> Any:
+        """Return confluent-kafka's DescribeClusterResult: the cluster's id and its running brokers."""
+        future = self.client.describe_cluster(request_timeout=self.request_timeout_s)
+        return self.answer(future, f"asking {self._settings.bootstrap} for the cluster's brokers")
+
     def shape(self, topic: str) -> TopicShape:
         """Return a topic's id and partition count; raise NotFoundError if the topic does not exist."""
 

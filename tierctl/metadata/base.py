@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from tierctl.model import (
+    ClusterIdentity,
     MetadataEvent,
     RemoteLogSegmentMetadata,
     TopicIdPartition,
@@ -36,6 +37,10 @@ class RemoteLogMetadataManager(Protocol):
 
     def list_remote_log_segments(self, partition: TopicIdPartition) -> Iterator[RemoteLogSegmentMetadata]:
         """Yield the segments of `partition` that are not deleted, in no particular order."""
+        ...
+
+    def identity(self) -> ClusterIdentity:
+        """Return the ids of the metadata topic and of its cluster, as far as they are known."""
         ...
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:

@@ -11,6 +11,7 @@ from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.transitions import Transitions
 from tierctl.model import (
+    ClusterIdentity,
     MetadataEvent,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataSnapshot,
@@ -113,6 +114,10 @@ class TopicBasedRemoteLogMetadataManager:
         """Implement `RemoteLogMetadataManager.list_remote_log_segments`."""
         known = self._state.partition(partition)
         return iter(()) if known is None else known.cache.list_remote_log_segments()
+
+    def identity(self) -> ClusterIdentity:
+        """Implement `RemoteLogMetadataManager.identity`."""
+        return self._topic.identity()
 
     def metadata_partition(self, partition: TopicIdPartition) -> int:
         """Implement `RemoteLogMetadataManager.metadata_partition`."""

@@ -12,6 +12,7 @@ from tierctl.model.events import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
+from tierctl.model.identity import ClusterIdentity
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
 from tierctl.model.isolation import IsolationLevel
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
@@ -20,6 +21,7 @@ from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteSta
 from tierctl.model.tier import IndexType, LogSegmentData, ObjectPart, SegmentObjectName
 
 __all__ = [
+    "ClusterIdentity",
     "Dialect",
     "EpochEntry",
     "IndexType",

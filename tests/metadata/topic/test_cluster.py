@@ -51,6 +51,8 @@ class TestWhatBrokersWrote:
         topic, disk = on(tiered), topic_in(tiered.log_dir)
         ends = topic.end_offsets()
         assert (topic.partition_count, topic.topic_id) == (METADATA_PARTITIONS, disk.topic_id)
+        assert topic.identity() == disk.identity()
+        assert None not in {topic.identity().cluster_id, topic.identity().metadata_topic_id}
         assert sum(ends.values()) >= 10
         for partition, end in ends.items():
             ours, theirs = (list(log.read(partition, 0, end)) for log in (topic, disk))

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import CorruptInputError, LockedError, MetadataError, SafetyRefusal
-from tierctl.metadata.topic import MetadataTopic
-from tierctl.model import Uuid
+from tierctl.metadata.topic import MetadataTopic, open_topic
+from tierctl.metadata.topic.folder import FolderTopic
+from tierctl.metadata.topic.store_files import StoreFiles
+from tierctl.model import ClusterIdentity, Uuid
+from tierctl.storage.stores import open_store
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.batches.record_batch import (
     CompressionType,
@@ -20,7 +23,7 @@ from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, read_pa
 from tierctl.wire.metadata import encode
 
 from tests.metadata.events import started, update
-from tests.metadata.topics import topic_in
+from tests.metadata.topics import at, topic_in
 from tests.support.kafka import KafkaRelease
 
 VALUES = [encode(event) for number in range(5) for event in (started(number), update(number))]
@@ -109,6 +112,27 @@ class TestMaking:
             for writable in (False, True):
                 with pytest.raises(CorruptInputError, match=f"none numbered {missing}"):
                     open_log(copy, writable=writable)
+
+
+class TestIdentity:
+    def test_ids_of_cluster_and_topic_in_a_folder_and_in_a_store(self, folder: Path) -> None:
+        (folder / "meta.properties").write_text("node.id=7\nversion=1\ncluster.id=dGllcmN0bC10ZXN0cy0wMQ\n")
+        identity = ClusterIdentity(cluster_id="dGllcmN0bC10ZXN0cy0wMQ", metadata_topic_id=TOPIC_ID)
+        assert open_log(folder).identity() == identity
+        in_store = FolderTopic(Path(), files=StoreFiles(open_store(folder.as_uri())))
+        assert in_store.identity() == identity
+
+    def test_an_unknown_id_is_none(self, folder: Path, tmp_path: Path) -> None:
+        identity = open_log(folder).identity()
+        assert identity == ClusterIdentity(cluster_id=None, metadata_topic_id=TOPIC_ID)
+        nothing = ClusterIdentity(cluster_id=None, metadata_topic_id=None)
+        assert topic_in(tmp_path / "missing").identity() == nothing
+        assert open_topic(at(segment(folder))).identity() == nothing
+
+    def test_a_damaged_file_is_named(self, folder: Path) -> None:
+        (folder / "meta.properties").write_text("cluster.id=\\u12")
+        with pytest.raises(CorruptInputError, match=r"line 1 of .*meta\.properties"):
+            open_log(folder).identity()
 
 
 class TestAppending:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
-from tierctl.model import Uuid
+from tierctl.model import ClusterIdentity, Uuid
 from tierctl.wire.batches.chunks import RecordChunk
 
 METADATA_TOPIC = "__remote_log_metadata"
@@ -28,6 +28,14 @@ class MetadataTopic(Protocol):
     @property
     def topic_id(self) -> Uuid | None:
         """Return the topic id, None if unknown; a topic that is deleted and created again has another id."""
+        ...
+
+    def identity(self) -> ClusterIdentity:
+        """Return the ids of the topic and of its cluster, as far as they are known.
+
+        In a folder or a store, the cluster id is that of `meta.properties` beside the partition folders.
+        Raises CorruptInputError if that file is damaged.
+        """
         ...
 
     def beginning_offsets(self) -> dict[int, int]:

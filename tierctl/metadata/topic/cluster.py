@@ -14,7 +14,7 @@ from tierctl.metadata.server_properties import (
     metadata_clients,
 )
 from tierctl.metadata.topic.base import METADATA_TOPIC
-from tierctl.model import Uuid
+from tierctl.model import ClusterIdentity, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.model.settings import topic
 from tierctl.wire.batches.chunks import RecordChunk
@@ -89,6 +89,11 @@ class ClusterTopic:
     def topic_id(self) -> Uuid | None:
         """Implement `MetadataTopic.topic_id`."""
         return self._shape.topic_id
+
+    def identity(self) -> ClusterIdentity:
+        """Implement `MetadataTopic.identity` with one request."""
+        cluster_id = self._admin.describe_cluster().cluster_id
+        return ClusterIdentity(cluster_id=cluster_id or None, metadata_topic_id=self._shape.topic_id)
 
     def beginning_offsets(self) -> dict[int, int]:
         """Implement `MetadataTopic.beginning_offsets` with one request for all partitions."""

@@ -14,9 +14,10 @@ from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.files import LOCAL, LogFiles
 from tierctl.metadata.topic.folder_writer import FolderWriter
 from tierctl.metadata.topic.partition_log import PartitionLog
-from tierctl.model import Uuid
+from tierctl.model import ClusterIdentity, Uuid
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, read_partition_metadata
+from tierctl.wire.files.meta_properties import META_PROPERTIES, read_cluster_id
 
 _FOLDER = re.compile(re.escape(METADATA_TOPIC) + r"-(0|[1-9]\d{0,8})\Z")
 _LOG_STARTS = "log-start-offset-checkpoint"
@@ -68,6 +69,17 @@ class FolderTopic:
                 if data is not None:
                     return read_partition_metadata(data)
         return None
+
+    def identity(self) -> ClusterIdentity:
+        """Implement `MetadataTopic.identity`."""
+        path = self._folder / META_PROPERTIES
+        with translated(f"reading {self._name}"):
+            data = self._files.content(path)
+        try:
+            cluster_id = None if data is None else read_cluster_id(data)
+        except CorruptInputError as e:
+            raise e.within(self._files.name_of(path)) from None
+        return ClusterIdentity(cluster_id=cluster_id, metadata_topic_id=self.topic_id)
 
     def beginning_offsets(self) -> dict[int, int]:
         """Implement `MetadataTopic.beginning_offsets`, for the partitions that the last search found."""
