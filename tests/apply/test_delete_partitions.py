@@ -119,6 +119,20 @@ def test_segments_that_appear_while_their_partition_goes(tiered: World) -> None:
     assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_FINISHED"
 
 
+def test_a_segment_left_by_a_finished_deletion(tiered: World) -> None:
+    """A copy that finishes after DELETE_PARTITION_FINISHED: the next run deletes it and finishes again."""
+    late = replace(next(iter(tiered.segments())), segment_id=new_segment_id(), state=_S.COPY_SEGMENT_STARTED)
+    with opened(tiered) as manager:
+        mark(manager)
+        for leftovers in ([], [late]):
+            manager.publish(leftovers)
+            plan = runs.plan_of("delete", tiered, manager)
+            outcomes = runs.run(plan, runs.context_of(tiered, manager))
+            assert set(statuses(outcomes)) == {Status.DONE}
+            assert tiered.segments() == []
+        assert runs.plan_of("delete", tiered, manager).steps == ()
+
+
 def test_the_remover_repeats_until_it_is_told_to_stop(tiered: World, tmp_path: Path) -> None:
     with opened(tiered) as manager:
         mark(manager)

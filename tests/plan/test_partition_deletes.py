@@ -138,13 +138,22 @@ def test_removes_every_segment_of_a_marked_partition() -> None:
         ((), 0),
         ((P.DELETE_PARTITION_MARKED,), 6),
         ((P.DELETE_PARTITION_MARKED, P.DELETE_PARTITION_STARTED), 6),
-        (tuple(P), 0),
+        # Segments that were left by a finished deletion.
+        (tuple(P), 6),
     ],
 )
 def test_what_is_removed_by_state(states: tuple[P, ...], wanted: int) -> None:
     state = every_state()
     deletion(state, PARTITION, *states)
     assert len(plan_removal(state).steps) == wanted
+
+
+def test_a_removed_partition_needs_no_step() -> None:
+    state = tier(segment(1, 0, 9))
+    deletion(state, PARTITION, P.DELETE_PARTITION_MARKED)
+    advance(state, segment(1, 0, 9), S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+    deletion(state, PARTITION, P.DELETE_PARTITION_STARTED, P.DELETE_PARTITION_FINISHED)
+    assert plan_removal(state).steps == ()
 
 
 def test_removal_decides_nothing_from_metadata_it_does_not_understand() -> None:

@@ -64,6 +64,13 @@ def _deleted_partition(*states: P) -> Callable[[TierState], None]:
     return lambda state: deletion(state, PARTITION, *states)
 
 
+def _removed(state: TierState) -> None:
+    deletion(state, PARTITION, P.DELETE_PARTITION_STARTED)
+    for each in SWEPT:
+        advance(state, each, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+    deletion(state, PARTITION, P.DELETE_PARTITION_FINISHED)
+
+
 def _nothing(state: TierState) -> None:
     pass
 
@@ -112,8 +119,12 @@ RECHECKS = [
     ),
     (
         "the partition is gone",
-        *(_remove, SWEPT, _deleted_partition(*list(P)[1:]), []),
-        dict.fromkeys([None, 0, 1, 2], "the partition is deleted already"),
+        *(_remove, SWEPT, _removed, []),
+        {None: "the partition is deleted already"} | dict.fromkeys(range(3), "deleted"),
+    ),
+    (
+        "the deletion was finished with segments left",
+        *(_remove, SWEPT, _deleted_partition(*list(P)[1:]), [None, 0, 1, 2], {}),
     ),
     (
         "a bad record came before the removal",

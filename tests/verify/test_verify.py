@@ -101,6 +101,30 @@ def test_spoilt(name: str, deep: bool, tier: Spoilt, verify: Verify) -> None:
         assert all(finding["hint"] for finding in said.findings)
 
 
+@pytest.mark.parametrize(
+    ("removal", "command"),
+    [
+        (None, "sweep"),
+        ("partition marked", "tierctl delete"),
+        ("partition begun", "tierctl delete"),
+        ("partition not empty", "tierctl delete"),
+        ("topic gone", "tierctl delete --mark"),
+        ("topic recreated", "tierctl delete --mark"),
+    ],
+)
+def test_the_advice_names_the_command_that_works(
+    removal: str | None, command: str, tier: Spoilt, verify: Verify
+) -> None:
+    """sweep refuses the partitions of deleted topics; delete also resumes the deletes of their segments."""
+    CASES["deletion stuck"].spoil(tier)
+    if removal is not None:
+        CASES[removal].spoil(tier)
+    said = verify(tier.metadata, tier.remote, "--log-dir", tier.metadata, "--now", NOW_MS)
+    (stuck,) = (finding for finding in said.findings if finding["kind"] == "stuck_delete")
+    assert command in stuck["hint"]
+    assert ("sweep" in stuck["hint"] + stuck["message"]) is (removal is None)
+
+
 def test_local_copies_are_compared(tier: Spoilt, writable: Callable[[str], Path], verify: Verify) -> None:
     """A broker that keeps its copies has the same bytes; partition leader epochs are in no CRC."""
     metadata, remote = writable("untiered-broker/tiered-metadata"), writable("untiered-broker/tiered-remote")

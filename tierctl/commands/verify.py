@@ -58,8 +58,8 @@ def _counted(findings: Iterator[Finding]) -> Generator[Finding, None, ExitCode]:
 
 
 def hint_of(finding: Finding) -> str:
-    """Return the action that the table of findings advises."""
-    return finding.kind.row.advice
+    """Return the action that is advised for `finding`."""
+    return finding.hint
 
 
 def _exit_code_of(finding: Finding) -> ExitCode:

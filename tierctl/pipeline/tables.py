@@ -23,6 +23,7 @@ from tierctl.verify.events import WasDeleted, check_events, check_partition_dele
 from tierctl.verify.findings import Finding
 from tierctl.verify.partition import check_partition
 from tierctl.verify.segments import DANGLING_AFTER_MS, unfinished_finding
+from tierctl.verify.topics import Removals
 
 _S = RemoteLogSegmentState
 _STARTED = STATES.index(_S.COPY_SEGMENT_STARTED)
@@ -213,8 +214,12 @@ class PartitionTables:
 
     def findings(self) -> Iterator[Finding]:
         """Yield the findings of the partition."""
+        removals = list(check_partition_delete(self._part))
+        yield from removals
+        yield from map(Removals.of(removals).advised, self._segment_findings())
+
+    def _segment_findings(self) -> Iterator[Finding]:
         whose, cache = self._part.topic_id_partition, self._part.cache
-        yield from check_partition_delete(self._part)
         if not self._in_order:
             yield from check_partition(
                 ReadablePartition(whose, cache, ()), None, _nothing, now_ms=self._now_ms
@@ -254,7 +259,7 @@ class MetadataPartitionTables:
             found += part.findings()
         rows = [
             {name: getattr(finding, name) for name in _FINDING}
-            | {"hint": finding.kind.row.advice, "metadata_partition": self._metadata_partition}
+            | {"hint": finding.hint, "metadata_partition": self._metadata_partition}
             for finding in found
         ]
         return pa.RecordBatch.from_pylist(rows, schema=ANOMALIES)

@@ -6,12 +6,9 @@ Partitions are identified by topic id and number, since a recreated topic has th
 from collections.abc import Collection
 
 from tierctl.errors import NotFoundError, SafetyRefusal
-from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteState, Uuid, is_legal_topic_name
+from tierctl.model import RemoteLogSegmentMetadata, Uuid, is_legal_topic_name
 from tierctl.plan.steps import Action, Plan, Skip, Step, delete_step, partition_step
 from tierctl.state.tier import PartitionState, TierState
-
-_P = RemotePartitionDeleteState
-_TO_DELETE = (_P.DELETE_PARTITION_MARKED, _P.DELETE_PARTITION_STARTED)
 
 
 def plan_mark(
@@ -70,7 +67,7 @@ def _why_unreadable(state: TierState, part: PartitionState) -> str | None:
 
 
 def plan_removal(state: TierState, *, topic_ids: Collection[Uuid] | None = None) -> Plan:
-    """Return the plan to delete all segments of partitions whose deletion was marked or started.
+    """Return the plan to delete all segments of partitions whose deletion was marked, even if it finished.
 
     Each partition has one DELETE_PARTITION step, followed by one DELETE_SEGMENT step for each of its segments
     in any state. Partitions come in the order of their marks, so that the processed offsets of a metadata
@@ -78,7 +75,7 @@ def plan_removal(state: TierState, *, topic_ids: Collection[Uuid] | None = None)
     """
     steps: list[Step] = []
     skipped: list[Skip] = []
-    for part in sorted((p for p in state if p.delete_state in _TO_DELETE), key=_marked_order):
+    for part in sorted((p for p in state if p.is_to_remove), key=_marked_order):
         if topic_ids is not None and part.topic_id_partition.topic_id not in topic_ids:
             continue
         reason = _why_unreadable(state, part)

@@ -4,13 +4,12 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, RemotePartitionDeleteState, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.preconditions import why_unknown
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Action, Plan, Step
 from tierctl.state.tier import PartitionState, TierState
 
 _S = RemoteLogSegmentState
-_P = RemotePartitionDeleteState
 _Key = tuple[Uuid, int]
 
 
@@ -176,7 +175,7 @@ def _check_mark(step: Step, part: PartitionState | None) -> Dropped | None:
 def _check_delete_partition(state: TierState, step: Step, part: PartitionState | None) -> Dropped | None:
     if part is None or part.delete_state is None:
         return Dropped(step=step, reason="the partition is not marked for deletion")
-    if part.delete_state is _P.DELETE_PARTITION_FINISHED:
+    if not part.is_to_remove:
         return Dropped(step=step, reason="the partition is deleted already", is_done=True)
     if not state.is_complete(part.metadata_partition):
         return Dropped(

@@ -52,6 +52,13 @@ class PartitionState:
     """Metadata offset of the first DELETE_PARTITION_MARKED of a deletion that is not finished."""
     last_event_offset: int = -1
 
+    @property
+    def is_to_remove(self) -> bool:
+        """Whether the deletion of the partition was marked and is not finished, or left segments."""
+        if self.delete_state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
+            return len(self.cache) > 0
+        return self.delete_state is not None
+
 
 @dataclass(slots=True)
 class TierState:

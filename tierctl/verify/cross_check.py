@@ -21,7 +21,7 @@ from tierctl.verify.objects import Orphan, StoreAudit, Tally, orphan_finding, su
 from tierctl.verify.partition import PartitionFacts
 from tierctl.verify.segments import DANGLING_AFTER_MS
 from tierctl.verify.tasks import Task, TaskRunner, tasks_of
-from tierctl.verify.topics import KnownTopics, check_topics
+from tierctl.verify.topics import KnownTopics, Removals, check_topics
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -86,10 +86,11 @@ class Verification:
             state = yield from self._store_findings(self.remote, StoreAudit(state), state)
         yield from (f for f in check_events(state, self.was_deleted) if self._selects_event(f))
         parts = [part for part in state if part.topic_id_partition in self.selection]
-        yield from check_topics(parts, self.topics if self.cluster is None else self.cluster.topics(state))
-        for part in parts:
-            yield from check_partition_delete(part)
-        yield from self._partition_findings(tiered_partitions(state, self.logs, self.selection))
+        known = self.topics if self.cluster is None else self.cluster.topics(state)
+        removals = [*check_topics(parts, known), *(f for part in parts for f in check_partition_delete(part))]
+        yield from removals
+        found = self._partition_findings(tiered_partitions(state, self.logs, self.selection))
+        yield from map(Removals.of(removals).advised, found)
 
     def _selects_event(self, finding: Finding) -> bool:
         # A record that can't be decoded may be about any partition, so it is reported for every selection.

@@ -98,7 +98,7 @@ class FindingKind(StrEnum):
         "stuck_delete",
         Severity.WARNING,
         "The deletion of a segment was started and not finished; information while less than a day old.",
-        "sweep resumes the deletion",
+        "sweep resumes the deletion; if the topic was deleted, delete does",
         repair="sweep",
     )
     BELOW_LOG_START = Row(
@@ -238,6 +238,13 @@ class Finding:
     end_offset: int | None = None
     key: str | None = None
     message: str
+    advice: str | None = None
+    """The action in this case, where it differs from the advice in the table."""
+
+    @property
+    def hint(self) -> str:
+        """The action that is advised for this finding."""
+        return self.kind.row.advice if self.advice is None else self.advice
 
 
 def finding_of(

@@ -71,7 +71,7 @@ def unfinished_finding(
         message = "the copy was started " + ("less than a day ago" if recent else "and never finished")
         return finding_of(partition, FindingKind.DANGLING_COPY, severity, message, segment)
     when = "less than a day ago" if recent else "and not finished"
-    message = f"the deletion was started {when}; sweep resumes it"
+    message = f"the deletion was started {when}"
     return finding_of(partition, FindingKind.STUCK_DELETE, severity, message, segment)
 
 

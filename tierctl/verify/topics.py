@@ -1,7 +1,8 @@
 """Checks of the tier's topics: whether the brokers still have them under the same id."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 from tierctl.model import Uuid
 from tierctl.model.severity import Severity
@@ -17,6 +18,25 @@ class KnownTopics:
 
     ids: Mapping[str, frozenset[Uuid]]
     complete: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Removals:
+    """The partitions whose segments only `delete` deletes, with the finding that states why."""
+
+    findings: Mapping[tuple[Uuid, int], Finding]
+
+    @classmethod
+    def of(cls, findings: Iterable[Finding]) -> Self:
+        """Return the removals of the findings of `check_topics` and `check_partition_delete`."""
+        return cls({(f.topic_id, f.partition): f for f in findings if f.topic_id and f.partition is not None})
+
+    def advised(self, finding: Finding) -> Finding:
+        """Return `finding` with the advice to use `delete`, where sweep and copy refuse its partition."""
+        if finding.kind.row.repair is None or finding.topic_id is None or finding.partition is None:
+            return finding
+        removal = self.findings.get((finding.topic_id, finding.partition))
+        return finding if removal is None else replace(finding, advice=removal.hint)
 
 
 def check_topics(parts: Sequence[PartitionState], known: KnownTopics | None) -> Iterator[Finding]:

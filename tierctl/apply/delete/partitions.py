@@ -78,7 +78,7 @@ def _settled(step: Step, context: RunContext) -> Outcome | None:
     if known is None or known.delete_state is None:
         reason = "the partition is not marked for deletion"
         return Outcome(step=step, status=Status.DROPPED, reason=reason)
-    if known.delete_state is _P.DELETE_PARTITION_FINISHED:
+    if not known.is_to_remove:
         return Outcome(step=step, status=Status.DONE, reason="already deleted")
     if not state.is_complete(known.metadata_partition):
         reason = f"metadata partition {known.metadata_partition} is not fully understood any more"
