@@ -1,5 +1,5 @@
 """`python -m tierctl`."""
 
-from tierctl.cli.main import main
+from tierctl.cli.entry import main
 
 main()

@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tierctl.cli.docs.completion import fitting
+from tierctl.cli.docs.node import COMMANDS_FILE, load_commands
 from tierctl.cli.docs.write import files, write
 from tierctl.cli.main import COMMANDS, build, everything, key_of, leaves
 from tierctl.errors import ExitCode
@@ -14,11 +16,13 @@ from tests.cli.shell import environment, tierctl
 
 ROOT = Path(__file__).parent.parent.parent
 README = (ROOT / "README.md").read_text()
+COMMANDS_JSON = COMMANDS_FILE.relative_to(ROOT)
 
 
 def on_disk(folder: Path) -> dict[Path, str]:
     rooms = (folder / "completions", folder / "man")
-    return {path.relative_to(folder): path.read_text() for room in rooms for path in room.iterdir()}
+    written = [*(path for room in rooms for path in room.iterdir()), folder / COMMANDS_JSON]
+    return {path.relative_to(folder): path.read_text() for path in written}
 
 
 def test_completions_and_man_pages_are_current() -> None:
@@ -48,7 +52,7 @@ def test_writing_takes_away_what_is_gone(tmp_path: Path) -> None:
     assert on_disk(tmp_path) == files()
 
 
-@pytest.mark.parametrize(
+COMPLETED = pytest.mark.parametrize(
     ("words", "expected"),
     [
         ("tierctl f", {"format", "fetch"}),
@@ -63,6 +67,15 @@ def test_writing_takes_away_what_is_gone(tmp_path: Path) -> None:
         ("tierctl format --max-messages ", set()),
     ],
 )
+
+
+@COMPLETED
+def test_the_words_that_fit(words: str, expected: set[str]) -> None:
+    before, _, started = words.rpartition(" ")
+    assert set(fitting(load_commands(), before.split()[1:], started)) == expected
+
+
+@COMPLETED
 def test_bash_completes(words: str, expected: set[str]) -> None:
     last = ' ""' if words.endswith(" ") else ""
     script = (

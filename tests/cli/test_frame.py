@@ -1,5 +1,7 @@
 """What every command does the same: help, settings, errors, exit codes, pipes, signals."""
 
+import contextlib
+import io
 import json
 import os
 import signal
@@ -7,9 +9,11 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from tierctl import __version__
+from tierctl.cli import entry
 from tierctl.cli.main import COMMANDS, build, leaves
 
 from tests.cli.shell import environment, tierctl, tierctl_process
@@ -30,34 +34,69 @@ def test_help_lists_every_command() -> None:
         assert f" {name} " in ran.out
 
 
-@pytest.mark.parametrize("args", [["--help"], *([name, "--help"] for name in COMMANDS)])
-def test_help_imports_nothing_heavy(args: list[str]) -> None:
-    script = (
-        "import sys\n"
-        "from tierctl.cli.main import run\n"
-        f"code = run({args!r})\n"
-        f"print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)\n"
-        "sys.exit(code)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, env=environment(), check=False, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "[]\n")
+@pytest.mark.parametrize(
+    "words", [["--help"], ["cache", "show", "-h"], *([name, "--help"] for name in COMMANDS)]
+)
+@pytest.mark.parametrize("width", ["80", "100"])
+def test_help_is_the_same_with_and_without_typer(words: list[str], width: str) -> None:
+    env = environment(COLUMNS=width)
+    ran = tierctl(*words, env=env)
+    assert max(map(len, ran.lines)) <= int(width)
+    with (
+        mock.patch.dict(os.environ, env, clear=True),
+        contextlib.redirect_stdout(io.StringIO()) as printed,
+        mock.patch.object(sys, "argv", ["tierctl", *words]),
+        pytest.raises(SystemExit) as ended,
+    ):
+        entry.main()
+    assert (ended.value.code, printed.getvalue()) == (ran.code, ran.out)
 
 
-def test_completion_imports_nothing_heavy() -> None:
-    env = environment(_TIERCTL_COMPLETE="complete_bash", COMP_WORDS="tierctl fo", COMP_CWORD="1")
+@pytest.mark.parametrize(
+    ("args", "env", "expected"),
+    [
+        (["--version"], {}, f"tierctl {__version__}\n"),
+        (["offsets", "check", "--help"], {}, "Usage: tierctl offsets check [OPTIONS] [FILE]\n"),
+        (
+            [],
+            {"_TIERCTL_COMPLETE": "complete_bash", "COMP_WORDS": "tierctl fo", "COMP_CWORD": "1"},
+            "format\n",
+        ),
+        ([], {"_TIERCTL_COMPLETE": "source_bash"}, "# Written by 'make docs'"),
+    ],
+)
+def test_answers_from_generated_data_import_neither_typer_nor_anything_heavy(
+    args: list[str], env: dict[str, str], expected: str
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "tierctl"],
+        [sys.executable, "-X", "importtime", "-m", "tierctl", *args],
         capture_output=True,
-        env=env,
+        env=environment(**env),
         check=False,
         text=True,
     )
-    assert (done.returncode, done.stdout) == (0, "format\n")
+    assert (done.returncode, done.stdout[: len(expected)]) == (0, expected)
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
+    assert imported.isdisjoint({*HEAVY, "typer", "rich"})
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_commands_import_nothing_heavy_before_they_run(name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", f"import tierctl.cli.{name}"],
+        capture_output=True,
+        env=environment(),
+        check=True,
+        text=True,
+    )
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
     assert imported.isdisjoint(HEAVY)
-    assert "typer" in imported
+
+
+def test_an_unknown_request_for_completion_is_refused() -> None:
+    ran = tierctl_process(env=environment(_TIERCTL_COMPLETE="complete_tcsh"))
+    assert (ran.code, ran.out) == (2, "")
+    assert "'complete_tcsh'" in ran.err
 
 
 @pytest.mark.parametrize(

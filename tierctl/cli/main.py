@@ -1,4 +1,4 @@
-"""The entry point: build the command tree, run one command line, and return its exit code."""
+"""Build the command tree, run one command line, and return its exit code."""
 
 import os
 import signal
@@ -7,14 +7,16 @@ import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import FrameType
-from typing import Annotated, Any, Never
+from typing import Annotated, Any
 
 import typer
 from typer.main import get_command
 
 from tierctl import __version__
 from tierctl.cli.config import Defaults, Settings
+from tierctl.cli.docs.help import help_text
+from tierctl.cli.docs.node import load_commands
+from tierctl.cli.entry import PIPE_CLOSED, Signalled
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.report.terminal import printable
 
@@ -24,16 +26,6 @@ COMMANDS = (
 )
 _EVERYWHERE = "Everywhere"
 _HELP = ["-h", "--help"]
-_COMPLETE = "_TIERCTL_COMPLETE"
-_PIPE_CLOSED = 128 + signal.SIGPIPE
-
-
-class Signalled(BaseException):
-    """A signal asks the process to end; an exception, so that locks and temporary files are released."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 def _print_version(value: bool) -> None:
@@ -111,7 +103,6 @@ def build() -> Any:
         no_args_is_help=True,
         add_completion=False,
         context_settings={"help_option_names": _HELP},
-        epilog="Every option except --apply can be set as TIERCTL_<OPTION> or in tierctl.toml.",
     )
     app.callback()(_root)
     for name in COMMANDS:
@@ -125,7 +116,12 @@ def build() -> Any:
             _finish(param)
         # Typer creates the help option on first use, with the metavar <bool>.
         command.get_help_option(typer.Context(command, help_option_names=_HELP)).metavar = ""
+        command.format_help = _write_help
     return root
+
+
+def _write_help(ctx: Any, formatter: Any) -> None:
+    formatter.write(help_text(load_commands(), _path(ctx).split()[1:]))
 
 
 def everything(command: Any) -> Iterator[Any]:
@@ -227,7 +223,7 @@ def _exit_code(error: BaseException, settings: Settings) -> int:
         case TierctlError() | typer.Exit() | typer.TyperException():
             return error.exit_code
         case BrokenPipeError():
-            return _PIPE_CLOSED
+            return PIPE_CLOSED
         case KeyboardInterrupt() | Signalled():
             return 128 + getattr(error, "number", signal.SIGINT)
         case OSError():
@@ -257,45 +253,3 @@ def _file_error_code(error: OSError) -> ExitCode:
         case PermissionError() | IsADirectoryError() | NotADirectoryError() | FileExistsError():
             return ExitCode.USAGE
     return ExitCode.RETRYABLE
-
-
-def _on_signal(number: int, _frame: FrameType | None) -> Never:
-    # A second signal ends the process at once.
-    signal.signal(number, signal.SIG_DFL)
-    raise Signalled(number)
-
-
-def main() -> Never:
-    """Entry point of the console script."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # nohup starts the process with SIGHUP ignored, and so it stays.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _on_signal)
-    for stream in (sys.stdout, sys.stderr):
-        # A character that the locale can't encode must not end a run.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
-    if _COMPLETE in os.environ:
-        _complete()
-    code = run(sys.argv[1:])
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        code = _PIPE_CLOSED
-    if code == _PIPE_CLOSED:
-        # The interpreter flushes again at exit: without a reader that would fail, too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(code)
-
-
-def _complete() -> Never:
-    from typer.completion import get_completion_inspect_parameters
-
-    # This call has a side effect: it registers the completion classes of the shells.
-    get_completion_inspect_parameters()
-    build().main(prog_name="tierctl", complete_var=_COMPLETE)
-    sys.exit(ExitCode.OK)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tierctl import __version__
-from tierctl.cli.docs.tree import Node, Option
+from tierctl.cli.docs.node import Node, Option
 from tierctl.errors import ExitCode
 from tierctl.verify.findings import FindingKind
 
@@ -39,13 +39,8 @@ def _head(node: Node) -> Iterator[str]:
 def _synopsis(node: Node) -> Iterator[str]:
     yield ".SH SYNOPSIS"
     words = " ".join(("tierctl", *node.path))
-    rest = "COMMAND [ARGS]..." if node.children else " ".join(map(_usage, node.arguments))
     yield f".B {_text(words)}"
-    yield _text(f"[OPTIONS] {rest}".strip())
-
-
-def _usage(argument: Option) -> str:
-    return f"[{argument.metavar}]..." if argument.is_repeatable else argument.metavar
+    yield _text(node.usage)
 
 
 def _description(node: Node) -> Iterator[str]:
@@ -72,8 +67,7 @@ def _options(node: Node) -> Iterator[str]:
         yield ".SH ARGUMENTS"
         for argument in node.arguments:
             yield from _tagged(f"\\fI{_text(argument.metavar)}\\fR", _text(argument.help))
-    panels = list(dict.fromkeys(option.panel for option in node.options))
-    for panel in sorted(panels, key=lambda panel: panel in {"Options", "Everywhere"}):
+    for panel in node.panels:
         yield f'.SH "{_text(panel.upper())}"'
         for option in node.options:
             if option.panel == panel:
@@ -86,8 +80,7 @@ def _names(option: Option) -> str:
 
 
 def _explained(option: Option) -> str:
-    default = f" Default: {option.default}." if option.default is not None else ""
-    return _text(option.help + default)
+    return _text(option.explained)
 
 
 def _findings() -> Iterator[str]:

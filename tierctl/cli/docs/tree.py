@@ -1,58 +1,11 @@
-"""Describe the command tree as data, for man pages and completions."""
+"""Describe typer's command tree as data, for help, man pages and completions."""
 
 import inspect
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import typer
 
-_FILES = frozenset({"FILE", "DIR", "URI"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """One option or argument of a command; `choices` is empty if any value is allowed."""
-
-    names: tuple[str, ...]
-    metavar: str
-    help: str
-    panel: str
-    choices: tuple[str, ...]
-    is_repeatable: bool
-    default: str | None
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether the option has no value."""
-        return not self.metavar
-
-    @property
-    def takes_file(self) -> bool:
-        """Whether the value is a path."""
-        return self.metavar in _FILES
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Node:
-    """The program, a group or a command; `path` are the words after `tierctl`."""
-
-    path: tuple[str, ...]
-    help: str
-    options: tuple[Option, ...]
-    arguments: tuple[Option, ...]
-    children: tuple["Node", ...]
-
-    @property
-    def summary(self) -> str:
-        """The first line of the help, without its full stop."""
-        return self.help.partition("\n")[0].removesuffix(".")
-
-    def walk(self) -> Iterator["Node"]:
-        """Yield this node, and every group and command below it."""
-        yield self
-        for child in self.children:
-            yield from child.walk()
+from tierctl.cli.docs.node import Node, Option
 
 
 def tree(command: Any, path: tuple[str, ...] = ()) -> Node:
@@ -81,6 +34,7 @@ def _option(param: Any, ctx: typer.Context) -> Option:
         panel=getattr(param, "rich_help_panel", None) or "Options",
         choices=choices,
         is_repeatable=bool(param.multiple or param.nargs == -1),
+        is_required=bool(param.required),
         default=_default(param, is_flag=is_flag),
     )
 

@@ -1,10 +1,13 @@
-"""Write completions/ and man/: `python -m tierctl.cli.docs.write [DIR]`."""
+"""Write completions/, man/ and commands.json: `python -m tierctl.cli.docs.write [DIR]`."""
 
+import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 from tierctl.cli.docs import man as docs_man
 from tierctl.cli.docs import shells as docs_shells
+from tierctl.cli.docs.node import COMMANDS_FILE
 from tierctl.cli.docs.tree import tree
 from tierctl.cli.main import build
 
@@ -13,7 +16,9 @@ def files() -> dict[Path, str]:
     """Return the text of every file by its path in the project."""
     root = tree(build())
     completions = {Path("completions", name): text for name, text in docs_shells.scripts(root).items()}
-    return completions | {Path("man", name): text for name, text in docs_man.pages(root).items()}
+    pages = {Path("man", name): text for name, text in docs_man.pages(root).items()}
+    commands = json.dumps(asdict(root), indent=1) + "\n"
+    return completions | pages | {Path("tierctl", "cli", "docs", COMMANDS_FILE.name): commands}
 
 
 def write(folder: Path) -> None:
@@ -21,9 +26,9 @@ def write(folder: Path) -> None:
     wanted = files()
     for room in {path.parent for path in wanted}:
         (folder / room).mkdir(parents=True, exist_ok=True)
-        for found in (folder / room).iterdir():
-            if room / found.name not in wanted:
-                found.unlink()
+    for page in (folder / "man").iterdir():
+        if Path("man", page.name) not in wanted:
+            page.unlink()
     for path, text in wanted.items():
         (folder / path).write_text(text, encoding="utf-8")
 

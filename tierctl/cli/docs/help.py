@@ -1,0 +1,84 @@
+"""Print the help of a command, wrapped at the terminal's width."""
+
+import os
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from tierctl.cli.docs.node import Node, Option
+
+_WIDTH_DEFAULT = 80
+_WIDTH_MIN = 40
+_WIDTH_MAX = 110
+_NAMES_MAX = 26
+_FOOTER = "Every option except --apply can be set as TIERCTL_<OPTION> or in tierctl.toml."
+
+Rows = Sequence[tuple[str, str]]
+
+
+def help_text(root: Node, path: Sequence[str]) -> str:
+    """Return the help of the command below `root` whose words are `path`.
+
+    Lines are as wide as the terminal, or as COLUMNS says; titles are bold at a terminal unless NO_COLOR is set.
+    Raises KeyError if there is no such command.
+    """
+    node = root
+    for word in path:
+        child = node.child(word)
+        if child is None:
+            raise KeyError(word)
+        node = child
+    return "\n".join(_lines(node, _width())) + "\n"
+
+
+def _lines(node: Node, width: int) -> Iterator[str]:
+    yield from textwrap.wrap(
+        " ".join(("Usage: tierctl", *node.path, node.usage)), width, subsequent_indent=" " * 7
+    )
+    for paragraph in node.help.split("\n\n"):
+        yield ""
+        yield from textwrap.wrap(" ".join(paragraph.split()), width)
+    yield from _section("Arguments", [(each.metavar, each.explained) for each in node.arguments], width)
+    yield from _section("Commands", [(each.path[-1], f"{each.summary}.") for each in node.children], width)
+    for panel in node.panels:
+        rows = [(_names(each), each.explained) for each in node.options if each.panel == panel]
+        yield from _section(panel, rows, width)
+    yield ""
+    yield from textwrap.wrap(_FOOTER, width)
+
+
+def _section(title: str, rows: Rows, width: int) -> Iterator[str]:
+    """Yield a title and two columns; a name that is too long for its column has a line of its own."""
+    if not rows:
+        return
+    yield ""
+    yield _bold(title)
+    column = min(max(len(name) for name, _ in rows), _NAMES_MAX) + 4
+    for name, text in rows:
+        wrapped = textwrap.wrap(text, width - column) or [""]
+        if len(name) + 4 > column:
+            yield f"  {name}"
+        else:
+            yield f"  {name}".ljust(column) + wrapped.pop(0)
+        yield from (" " * column + line for line in wrapped)
+
+
+def _names(option: Option) -> str:
+    return " ".join(filter(None, (", ".join(option.names), option.metavar)))
+
+
+def _width() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdigit():
+        width = int(columns)
+    else:
+        try:
+            width = os.get_terminal_size(sys.stdout.fileno()).columns
+        except (OSError, ValueError):
+            width = _WIDTH_DEFAULT
+    return min(max(width or _WIDTH_DEFAULT, _WIDTH_MIN), _WIDTH_MAX)
+
+
+def _bold(title: str) -> str:
+    is_styled = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return f"\033[1m{title}\033[0m" if is_styled else title

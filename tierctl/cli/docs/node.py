@@ -1,0 +1,108 @@
+"""The command tree as data: what help, completions and man pages are made from.
+
+`make docs` writes it to commands.json, so that help and completion need neither typer nor the commands.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+COMMANDS_FILE = Path(__file__).with_name("commands.json")
+_FILES = frozenset({"FILE", "DIR", "URI"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One option or argument of a command; `choices` is empty if any value is allowed."""
+
+    names: tuple[str, ...]
+    metavar: str
+    help: str
+    panel: str
+    choices: tuple[str, ...]
+    is_repeatable: bool
+    is_required: bool
+    default: str | None
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether the option has no value."""
+        return not self.metavar
+
+    @property
+    def takes_file(self) -> bool:
+        """Whether the value is a path."""
+        return self.metavar in _FILES
+
+    @property
+    def explained(self) -> str:
+        """The help, followed by the default value."""
+        return self.help if self.default is None else f"{self.help} Default: {self.default}."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """The program, a group or a command; `path` are the words after `tierctl`."""
+
+    path: tuple[str, ...]
+    help: str
+    options: tuple[Option, ...]
+    arguments: tuple[Option, ...]
+    children: tuple["Node", ...]
+
+    @property
+    def summary(self) -> str:
+        """The first line of the help, without its full stop."""
+        return self.help.partition("\n")[0].removesuffix(".")
+
+    @property
+    def usage(self) -> str:
+        """What follows the command's words on a command line: [OPTIONS] and the arguments."""
+        rest = "COMMAND [ARGS]..." if self.children else " ".join(map(_usage, self.arguments))
+        return f"[OPTIONS] {rest}".strip()
+
+    @property
+    def panels(self) -> list[str]:
+        """The titles of the groups of options, general ones last."""
+        found = dict.fromkeys(option.panel for option in self.options)
+        return sorted(found, key=lambda panel: panel in {"Options", "Everywhere"})
+
+    def child(self, word: str) -> "Node | None":
+        """Return the group or command of that name below this node, or None."""
+        return next((each for each in self.children if each.path[-1] == word), None)
+
+    def walk(self) -> Iterator["Node"]:
+        """Yield this node, and every group and command below it."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def load_commands() -> Node:
+    """Return the tree from commands.json.
+
+    Raises FileNotFoundError if `make docs` never ran.
+    """
+    return _node(json.loads(COMMANDS_FILE.read_bytes()))
+
+
+def _usage(argument: Option) -> str:
+    if argument.is_repeatable:
+        return f"[{argument.metavar}]..."
+    return argument.metavar if argument.is_required else f"[{argument.metavar}]"
+
+
+def _node(fields: dict[str, Any]) -> Node:
+    return Node(
+        path=tuple(fields["path"]),
+        help=fields["help"],
+        options=tuple(map(_option, fields["options"])),
+        arguments=tuple(map(_option, fields["arguments"])),
+        children=tuple(map(_node, fields["children"])),
+    )
+
+
+def _option(fields: dict[str, Any]) -> Option:
+    return Option(**fields | {"names": tuple(fields["names"]), "choices": tuple(fields["choices"])})
