@@ -14,8 +14,8 @@ _SCRIPTS = {"bash": "tierctl.bash", "zsh": "_tierctl", "fish": "tierctl.fish"}
 def complete(instruction: str) -> int:
     """Carry out what _TIERCTL_COMPLETE asks for and return the exit code.
 
-    `source_bash` (zsh, fish) prints the script for the shell; `complete_bash` prints the words that fit COMP_WORDS at
-    COMP_CWORD, one per line.
+    `source_bash` (zsh, fish) prints the script for the shell; `complete_bash` prints the words that fit
+    COMP_WORDS at COMP_CWORD, one per line.
     """
     action, _, shell = instruction.partition("_")
     root = load_commands()
@@ -38,7 +38,7 @@ def complete(instruction: str) -> int:
 
 
 def fitting(root: Node, before: Sequence[str], started: str) -> list[str]:
-    """Return the words that begin with `started` and can follow the words `before`, in the order of the help."""
+    """Return the words that begin with `started` and can follow the words `before`, in the help's order."""
     node = root
     for word in before:
         node = node.child(word) or node
