@@ -6,9 +6,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tierctl.cli.docs.completion import fitting
-from tierctl.cli.docs.node import COMMANDS_FILE, load_commands
 from tierctl.cli.docs.write import files, write
+from tierctl.cli.help.completion import fitting
+from tierctl.cli.help.node import COMMANDS_FILE, load_commands
 from tierctl.cli.main import COMMANDS, build, everything, key_of, leaves
 from tierctl.errors import ExitCode
 

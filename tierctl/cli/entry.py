@@ -4,24 +4,14 @@ Version, help and completion come from generated data, so that they import neith
 """
 
 import os
-import signal
 import sys
-from types import FrameType
 from typing import Never
 
 from tierctl import __version__
+from tierctl.cli.signals import PIPE_CLOSED, raise_on_signals
 
 _COMPLETE = "_TIERCTL_COMPLETE"
 _HELP = frozenset({"--help", "-h"})
-PIPE_CLOSED = 128 + signal.SIGPIPE
-
-
-class Signalled(BaseException):
-    """A signal asks the process to end; an exception, so that locks and temporary files are released."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
 
 
 def main() -> Never:
@@ -44,19 +34,16 @@ def main() -> Never:
 
 
 def _run(args: list[str]) -> int:
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        # nohup starts the process with SIGHUP ignored, and so it stays.
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _on_signal)
     from tierctl.cli.main import run
 
+    raise_on_signals()
     return run(args)
 
 
 def _answer(args: list[str]) -> int | None:
     """Print version, help or completions; return None if the command line asks for none of them."""
     if _COMPLETE in os.environ:
-        from tierctl.cli.docs.completion import complete
+        from tierctl.cli.help.completion import complete
 
         return complete(os.environ[_COMPLETE])
     if args == ["--version"]:
@@ -68,20 +55,14 @@ def _answer(args: list[str]) -> int | None:
 
 
 def _print_help(path: list[str]) -> int | None:
-    from tierctl.cli.docs.help import help_text
-    from tierctl.cli.docs.node import load_commands
+    from tierctl.cli.help.node import load_commands
+    from tierctl.cli.help.text import help_text
 
     try:
         sys.stdout.write(help_text(load_commands(), path))
     except KeyError:
         return None
     return 0
-
-
-def _on_signal(number: int, _frame: FrameType | None) -> Never:
-    # A second signal ends the process at once.
-    signal.signal(number, signal.SIG_DFL)
-    raise Signalled(number)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from typer.main import get_command
 
 from tierctl import __version__
 from tierctl.cli.config import Defaults, Settings
-from tierctl.cli.docs.help import help_text
-from tierctl.cli.docs.node import load_commands
-from tierctl.cli.entry import PIPE_CLOSED, Signalled
+from tierctl.cli.help.node import load_commands
+from tierctl.cli.help.text import help_text
+from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.report.terminal import printable
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tierctl import __version__
-from tierctl.cli.docs.node import Node, Option
+from tierctl.cli.help.node import Node, Option
 from tierctl.errors import ExitCode
 from tierctl.verify.findings import FindingKind
 

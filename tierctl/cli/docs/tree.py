@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from tierctl.cli.docs.node import Node, Option
+from tierctl.cli.help.node import Node, Option
 
 
 def tree(command: Any, path: tuple[str, ...] = ()) -> Node:

@@ -6,9 +6,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tierctl.cli.docs import man as docs_man
-from tierctl.cli.docs import shells as docs_shells
-from tierctl.cli.docs.node import COMMANDS_FILE
 from tierctl.cli.docs.tree import tree
+from tierctl.cli.help import shells as docs_shells
+from tierctl.cli.help.node import COMMANDS_FILE
 from tierctl.cli.main import build
 
 
@@ -18,7 +18,7 @@ def files() -> dict[Path, str]:
     completions = {Path("completions", name): text for name, text in docs_shells.scripts(root).items()}
     pages = {Path("man", name): text for name, text in docs_man.pages(root).items()}
     commands = json.dumps(asdict(root), indent=1) + "\n"
-    return completions | pages | {Path("tierctl", "cli", "docs", COMMANDS_FILE.name): commands}
+    return completions | pages | {Path("tierctl", "cli", "help", COMMANDS_FILE.name): commands}
 
 
 def write(folder: Path) -> None:

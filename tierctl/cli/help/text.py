@@ -5,7 +5,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from tierctl.cli.docs.node import Node, Option
+from tierctl.cli.help.node import Node, Option
 
 _WIDTH_DEFAULT = 80
 _WIDTH_MIN = 40

@@ -4,8 +4,8 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 
-from tierctl.cli.docs.node import Node, load_commands
-from tierctl.cli.docs.shells import scripts
+from tierctl.cli.help.node import Node, load_commands
+from tierctl.cli.help.shells import scripts
 from tierctl.errors import ExitCode
 
 _SCRIPTS = {"bash": "tierctl.bash", "zsh": "_tierctl", "fish": "tierctl.fish"}

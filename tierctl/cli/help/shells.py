@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from tierctl.cli.docs.node import Node, Option
+from tierctl.cli.help.node import Node, Option
 
 _WRITTEN = "# Written by 'make docs' from the commands; don't edit."
 _NO_PARENTHESES = re.compile(r"[\[\]:()]")
