@@ -36,6 +36,17 @@ def test_importing_the_package_imports_no_use_case() -> None:
     assert done.stdout == "['tierctl.commands']\n"
 
 
+def test_pyarrow_does_not_import_pandas_and_can_still_convert_to_it() -> None:
+    code = (
+        "import sys, pyarrow as pa; from tierctl.commands import segments; array = pa.array([1, 2]);"
+        "print('pandas' in sys.modules, list(array.to_pandas()), 'pandas' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], check=True, env=environment(), capture_output=True, text=True
+    )
+    assert done.stdout == "False [1, 2] True\n"
+
+
 def test_every_exported_name_is_there() -> None:
     # A union of result classes has no name.
     names = "[getattr(getattr(c, n), '__name__', n) for n in c.__all__]"

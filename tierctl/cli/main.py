@@ -14,7 +14,7 @@ from typer.main import get_command
 
 from tierctl import __version__
 from tierctl.cli.config import Defaults, Settings
-from tierctl.cli.help.node import load_commands
+from tierctl.cli.help.node import Node, load_commands, settings_key
 from tierctl.cli.help.text import help_text
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.errors import ExitCode, TierctlError
@@ -96,8 +96,8 @@ def _root(
     """
 
 
-def build() -> Any:
-    """Return the command tree, ready to parse a command line; import no heavy library."""
+def build(names: Sequence[str] = COMMANDS) -> Any:
+    """Return the tree of the commands in `names`, ready to parse a command line; import no heavy library."""
     app = typer.Typer(
         name="tierctl",
         no_args_is_help=True,
@@ -105,7 +105,7 @@ def build() -> Any:
         context_settings={"help_option_names": _HELP},
     )
     app.callback()(_root)
-    for name in COMMANDS:
+    for name in names:
         import_module(f"tierctl.cli.{name}").register(app)
     root: Any = get_command(app)
     shared = [p for p in root.params if p.name in {"profile", "config_file", "verbose"}]
@@ -133,8 +133,7 @@ def everything(command: Any) -> Iterator[Any]:
 
 def key_of(option: Any) -> str:
     """Return the key of an option in tierctl.toml, and after TIERCTL_ in the environment: log_dir."""
-    long = next(name for name in option.opts if name.startswith("--"))
-    return str(long.removeprefix("--").replace("-", "_"))
+    return settings_key(option.opts)
 
 
 def _finish(param: Any) -> None:
@@ -199,11 +198,19 @@ def _path(ctx: Any) -> str:
     return f"{_path(ctx.parent)} {ctx.info_name}" if ctx.parent else str(ctx.info_name)
 
 
+def _named(args: Sequence[str], known: Node) -> Sequence[str]:
+    """Return the command that `args` name, or all commands, from which an error finds the nearest."""
+    valued = {name for option in known.options if not option.is_flag for name in option.names}
+    words = (word for before, word in zip(("", *args), args, strict=False) if before not in valued)
+    first = next((word for word in words if not word.startswith("-")), None)
+    return (first,) if first in COMMANDS else COMMANDS
+
+
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code; no other function catches every exception."""
-    root = build()
-    names = {key_of(option) for command in leaves(root) for option in _options(command)} - {"apply"}
-    settings = Settings(option_names=names, environ=os.environ)
+    known = load_commands()
+    root = build(_named(args, known))
+    settings = Settings(option_names=known.option_keys - {"apply"}, environ=os.environ)
     try:
         ctx = root.make_context("tierctl", list(args), obj=settings, default_map=_defaults(root, settings))
         with ctx:

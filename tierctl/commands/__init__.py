@@ -201,7 +201,10 @@ def __getattr__(name: str) -> Any:
     """Import the module of `name` now, not with the package: `tierctl --help` must start fast."""
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    found = getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+    if "pyarrow" in sys.modules:
+        import_module(f"{__name__}.arrow_start").start_without_pandas()
+    return found
 
 
 class _Package(ModuleType):

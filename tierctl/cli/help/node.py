@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,13 @@ class Node:
         found = dict.fromkeys(option.panel for option in self.options)
         return sorted(found, key=lambda panel: panel in {"Options", "Everywhere"})
 
+    @property
+    def option_keys(self) -> set[str]:
+        """The keys of the options of this command, or of all commands below this group."""
+        if self.children:
+            return set().union(*(child.option_keys for child in self.children))
+        return {settings_key(option.names) for option in self.options}
+
     def child(self, word: str) -> "Node | None":
         """Return the group or command of that name below this node, or None."""
         return next((each for each in self.children if each.path[-1] == word), None)
@@ -78,6 +85,11 @@ class Node:
         yield self
         for child in self.children:
             yield from child.walk()
+
+
+def settings_key(names: Iterable[str]) -> str:
+    """Return the key in tierctl.toml, and after TIERCTL_ in the environment, of an option: log_dir."""
+    return next(name for name in names if name.startswith("--")).removeprefix("--").replace("-", "_")
 
 
 def load_commands() -> Node:
