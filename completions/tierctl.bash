@@ -217,6 +217,7 @@ _tierctl() {
         "verify|--partition") COMPREPLY=(); return ;;
         "verify|--topic-id") COMPREPLY=(); return ;;
         "verify|--threads") COMPREPLY=(); return ;;
+        "verify|--topic-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "verify|--now") COMPREPLY=(); return ;;
         "verify|--output"|"verify|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
         "verify|--engine") COMPREPLY=($(compgen -W "local spark" -- "$cur")); return ;;
@@ -315,7 +316,7 @@ _tierctl() {
         "format") words="--metadata --command-config --config --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --formatter-jar --style --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --topic --partition --topic-id --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --partition --topic-id --deep --threads --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --partition --topic-id --deep --threads --topic-configs --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "submit") words="--master --deploy-mode --run --num-executors --executor-cores --executor-memory --driver-memory --python-archive --container-image --submit-dir --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "cache") words="show verify build compact --help -h" ;;
         "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;

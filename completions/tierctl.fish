@@ -284,6 +284,7 @@ complete -c tierctl -n '__tierctl_at verify' -l partition -x -d 'Only this parti
 complete -c tierctl -n '__tierctl_at verify' -l topic-id -x -d 'Only this topic id. Repeatable.'
 complete -c tierctl -n '__tierctl_at verify' -l deep -d 'Fetch every segment: check each batch\'s CRC, offsets, leader epochs and indexes, and compare with the logs.'
 complete -c tierctl -n '__tierctl_at verify' -l threads -x -d 'Segments that --deep fetches, to a folder for temporary files (TMPDIR), at the same time.'
+complete -c tierctl -n '__tierctl_at verify' -l topic-configs -r -F -d 'Topic settings as properties: <topic>.retention.bytes=... They never override the settings of a topic on a cluster.'
 complete -c tierctl -n '__tierctl_at verify' -l now -x -d 'Decide as of this time, in milliseconds since 1970. Default: the clock.'
 complete -c tierctl -n '__tierctl_at verify' -l output -s o -x -a 'table json jsonl csv' -d 'Format of the rows on stdout.'
 complete -c tierctl -n '__tierctl_at verify' -l engine -x -a 'local spark' -d 'local: threads of this process. spark: executors of Apache Spark; decisions and writes to the metadata topic stay in this process.'

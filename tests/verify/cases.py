@@ -190,6 +190,24 @@ def _marked(state: RemotePartitionDeleteState) -> Spoil:
     return spoil
 
 
+def _timestamps_changed(at_ms: int) -> Spoil:
+    """The topic's first segment again, in metadata of its own, with another largest timestamp."""
+
+    def spoil(tier: Spoilt) -> None:
+        segment = first(nth=0)(tier)
+        again = replace(segment, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, max_timestamp_ms=at_ms)
+        for path in tier.object(segment, "").parent.glob(f"*{segment.segment_id}*"):
+            shutil.copy(path, path.with_name(path.name.replace(segment.segment_id, OTHER)))
+        gone = (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+        tier.append(
+            *(update(segment, state) for state in gone), again, update(again, S.COPY_SEGMENT_FINISHED)
+        )
+        for path in tier.object(segment, "").parent.glob(f"*{segment.segment_id}*"):
+            path.unlink()
+
+    return spoil
+
+
 def _epochs_changed(tier: Spoilt) -> None:
     segment = first()(tier)
     path = tier.object(segment, ".leader_epoch_checkpoint")
@@ -272,6 +290,18 @@ CASES = {
         _copied_again(lambda s: replace(s, segment_leader_epochs=((99, s.start_offset),))),
         [(W, "divergent_segment")],
         [(W, "divergent_segment"), (E, "epochs_differ"), (E, "epochs_differ")],
+    ),
+    "no timestamp": Case(
+        _timestamps_changed(0),
+        [(I, "stalled_retention")],
+        [(I, "stalled_retention"), (W, "metadata_differs")],
+        says="its largest timestamp 0 is no time",
+    ),
+    "timestamp in the future": Case(
+        _timestamps_changed(NOW_MS + 1),
+        [(I, "stalled_retention")],
+        [(I, "stalled_retention"), (W, "metadata_differs")],
+        says="is in the future",
     ),
     "update of nothing": Case(_unknown_update, [(W, "dropped_event")]),
     "backwards": Case(_published(S.DELETE_SEGMENT_FINISHED), [(W, "dropped_event")], says="was dropped"),

@@ -52,6 +52,7 @@ def verify(
     ctx: typer.Context,
     deep: IsDeep = False,
     threads: Threads = THREADS,
+    topic_configs: options.TopicConfigs = None,
     now_ms: options.Now = None,
 ) -> ExitCode:
     """Compare metadata, store and log directories; report problems, repair nothing.

@@ -92,6 +92,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
             now_ms=resources.now_ms,
             logs=logs,
             topics=KnownTopics(CurrentTopics.of(logs).ids) if request.log_dir else None,
+            configs=resources.topic_configs(),
             cluster=cluster,
             remote=remote,
             deep=deep,

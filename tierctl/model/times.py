@@ -5,6 +5,14 @@ from datetime import UTC, datetime
 from tierctl.errors import UsageError
 
 
+def iso_utc(at_ms: int) -> str:
+    """Return a time in milliseconds since 1970 as ISO 8601 in UTC; the number if datetime can't hold it."""
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (OverflowError, ValueError, OSError):
+        return str(at_ms)
+
+
 def parse_time_ms(text: str) -> int:
     """Return milliseconds since 1970 from a number of them or ISO 8601, in UTC if it names no zone."""
     digits = text.removeprefix("-")

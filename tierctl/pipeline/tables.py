@@ -216,7 +216,7 @@ class PartitionTables:
         """Yield the findings of the partition."""
         removals = list(check_partition_delete(self._part))
         yield from removals
-        yield from map(Removals.of(removals).advised, self._segment_findings())
+        yield from Removals.of(removals).applied(self._segment_findings())
 
     def _segment_findings(self) -> Iterator[Finding]:
         whose, cache = self._part.topic_id_partition, self._part.cache

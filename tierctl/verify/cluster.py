@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from tierctl.errors import AuthenticationError, NotFoundError
 from tierctl.kafka.cluster import Cluster
-from tierctl.model import TopicIdPartition, Uuid, is_legal_topic_name
+from tierctl.model import TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.model.severity import Severity
 from tierctl.read.leader_logs import LeaderLogs, reliable_leader_logs
 from tierctl.read.partitions import ReadablePartition
@@ -51,6 +53,15 @@ class ClusterCheck:
         found = self.cluster.topics({name for name in names if is_legal_topic_name(name)})
         ids = {name: frozenset({topic.topic_id}) for name, topic in found.items()}
         return KnownTopics(ids, complete=True)
+
+    def configs(self, topics: Collection[str]) -> dict[str, TopicConfig]:
+        """Return the settings of those topics that the cluster has and that may be read."""
+        found: dict[str, TopicConfig] = {}
+        for topic in sorted(topics):
+            if is_legal_topic_name(topic):
+                with suppress(AuthenticationError, NotFoundError):
+                    found |= self.cluster.topic_configs([topic])
+        return found
 
     def leader_facts(
         self, readables: Sequence[ReadablePartition]

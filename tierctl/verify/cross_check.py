@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from tierctl.files import TEMP_SUFFIX
-from tierctl.model import LocalLog, SegmentObjectName, Selection, TopicIdPartition, Uuid
+from tierctl.model import LocalLog, SegmentObjectName, Selection, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
 from tierctl.state.tier import TierState
@@ -60,9 +60,10 @@ class Verification:
     """What one run of `verify` compares, and the time as of which it decides.
 
     `refresh` reads the metadata to their present end. Without `remote` the store is not checked. `topics` are
-    those that the brokers have, None if unknown; with `cluster` they come from the cluster, whose leaders
-    also replace `logs` as the source of offsets and lineage. `runner` lists the store and carries out tasks
-    if this process does not. `advance` receives numbers of objects listed.
+    those that the brokers have, None if unknown, and `configs` their settings by name. With `cluster` both
+    come from the cluster, whose leaders also replace `logs` as the source of offsets and lineage. `runner`
+    lists the store and carries out tasks if this process does not. `advance` receives numbers of objects
+    listed.
     """
 
     refresh: Callable[[], TierState]
@@ -71,6 +72,7 @@ class Verification:
     now_ms: int
     logs: Sequence[LocalLog] = ()
     topics: KnownTopics | None = None
+    configs: Mapping[str, TopicConfig] = field(default_factory=dict)
     cluster: ClusterCheck | None = None
     remote: RemoteStorageManager | None = None
     deep: Deep | None = None
@@ -90,7 +92,7 @@ class Verification:
         removals = [*check_topics(parts, known), *(f for part in parts for f in check_partition_delete(part))]
         yield from removals
         found = self._partition_findings(tiered_partitions(state, self.logs, self.selection))
-        yield from map(Removals.of(removals).advised, found)
+        yield from Removals.of(removals).applied(found)
 
     def _selects_event(self, finding: Finding) -> bool:
         # A record that can't be decoded may be about any partition, so it is reported for every selection.
@@ -153,13 +155,14 @@ class Verification:
 
     def _partition_findings(self, readables: Sequence[ReadablePartition]) -> Iterator[Finding]:
         if self.cluster is None:
-            for found in self._results(self._tasks(readables, {})):
+            for found in self._results(self._tasks(readables, {}, self.configs)):
                 yield from found
             return
         facts, unseen = self.cluster.leader_facts(readables)
         yield from unseen
         unconfirmed = Unconfirmed(facts)
-        for found in self._results(self._tasks(readables, facts)):
+        configs = self.cluster.configs({readable.topic_id_partition.topic for readable in readables})
+        for found in self._results(self._tasks(readables, facts, configs)):
             yield from (finding for finding in found if not unconfirmed.add_if_transient(finding))
         yield from self.cluster.confirmed(unconfirmed, self._reread, self.now_ms)
 
@@ -169,7 +172,10 @@ class Verification:
         return [readable for readable in readables if readable.topic_id_partition in partitions]
 
     def _tasks(
-        self, readables: Sequence[ReadablePartition], facts: Mapping[TopicIdPartition, PartitionFacts]
+        self,
+        readables: Sequence[ReadablePartition],
+        facts: Mapping[TopicIdPartition, PartitionFacts],
+        configs: Mapping[str, TopicConfig],
     ) -> Iterator[Task]:
         segments_per_task = 0 if self.deep is None else 1
         if self.deep is not None and self.runner is not None:
@@ -178,6 +184,7 @@ class Verification:
             yield from tasks_of(
                 readable,
                 now_ms=self.now_ms,
+                config=configs.get(readable.topic_id_partition.topic),
                 facts=facts.get(readable.topic_id_partition),
                 reads_store=self.remote is not None
                 and illegal_name_error(readable.topic_id_partition) is None,

@@ -4,7 +4,8 @@ A new finding is a row here and the code that detects it, in the module of the o
 
 offsets        a partition's offsets: KIP-405's invariants
 segments       a partition's segments: their place in the log, gaps, overlaps, unfinished copies and deletions
-partition      both of these, for one partition
+retention      segments that stop retention.ms
+partition      all of these, for one partition
 events         records of the metadata topic, partition deletes, topics that are gone or recreated
 objects        objects of the store: missing, of another size, or of no segment
 segment_bytes  a segment's log and indexes, byte by byte (--deep)
@@ -107,6 +108,14 @@ class FindingKind(StrEnum):
         "A segment lies wholly below the log start offset.",
         "brokers delete it in time; sweep deletes it now",
         repair="sweep",
+    )
+    STALLED_RETENTION = Row(
+        "stalled_retention",
+        Severity.WARNING,
+        "The largest timestamp of a segment is 0 or less, or in the future, so retention.ms deletes neither "
+        "the segment nor any behind it; information if the settings of the topic are not known.",
+        "raise the log start above the segment (sweep --log-start-offset, or DeleteRecords), or set "
+        "retention.bytes; check the clock of the producer",
     )
     MISSING_OBJECT = Row(
         "missing_object",

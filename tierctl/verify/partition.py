@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tierctl.model.cluster import ClusterLog
+from tierctl.plan.retention.partition_view import local_only_bytes
 from tierctl.read.index_lookup import IndexFetcher, Report
 from tierctl.read.partitions import ReadablePartition
 from tierctl.read.replicas import (
@@ -17,6 +18,7 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
 from tierctl.verify.findings import Finding
 from tierctl.verify.offsets import Offsets, check_latest_tiered, check_offsets
+from tierctl.verify.retention import Retention, check_retention
 from tierctl.verify.segments import LogFacts, check_segments
 
 
@@ -39,12 +41,14 @@ def check_partition(
     *,
     now_ms: int,
     facts: PartitionFacts | None = None,
+    retention: Retention | None = None,
 ) -> Iterator[Finding]:
     """Yield the findings about one partition, offsets first.
 
     Without `facts` the lineage comes from the logs; without logs from the newest segment's leader-epoch
     index, which `fetcher` fetches; without `fetcher` from the segments' own epochs. Without logs the log is
     assumed to hold the offsets of the tier. `report` receives the errors of indexes that can't be read.
+    Retention is checked only with `retention`.
     """
     facts = facts or _facts(readable, fetcher, report)
     if facts.offsets is not None:
@@ -57,6 +61,8 @@ def check_partition(
                 log_start_offset=facts.log.log_start_offset,
             )
     yield from check_segments(readable.topic_id_partition, readable.cache, facts.log, now_ms)
+    if retention is not None and facts.log is not None:
+        yield from check_retention(readable, facts.log, retention)
 
 
 def _facts(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> PartitionFacts:
@@ -64,7 +70,7 @@ def _facts(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Re
     if replica is None:
         lineage = current_lineage(readable, fetcher, report)
         return PartitionFacts(offsets=None, log=_facts_of_tier(readable, lineage))
-    return PartitionFacts(offsets=offsets_of(readable, replica), log=_facts_of_log(replica))
+    return PartitionFacts(offsets=offsets_of(readable, replica), log=_facts_of_log(readable, replica))
 
 
 def current_lineage(readable: ReadablePartition, fetcher: IndexFetcher | None, report: Report) -> Lineage:
@@ -115,12 +121,13 @@ def facts_of_leader(cache: RemoteLogMetadataCache, log: ClusterLog) -> Partition
     )
 
 
-def _facts_of_log(replica: Replica) -> LogFacts:
+def _facts_of_log(readable: ReadablePartition, replica: Replica) -> LogFacts:
     return LogFacts(
         lineage=replica.lineage,
         log_start_offset=replica.log.log_start_offset,
         log_end_offset=replica.log.log_end_offset,
         local_log_start_offset=replica.log.local_log_start_offset,
+        local_only_bytes=local_only_bytes(readable.cache, replica.log),
     )
 
 

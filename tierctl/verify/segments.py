@@ -27,6 +27,8 @@ class LogFacts:
     log_start_offset: int
     log_end_offset: int
     local_log_start_offset: int | None = None
+    local_only_bytes: int | None = None
+    """Size of the local segments above the tier, None if it is not known."""
 
 
 def check_segments(

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import assert_never
 
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
-from tierctl.model import LocalLog, LocalSegment, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.model import (
+    LocalLog,
+    LocalSegment,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicConfig,
+    Uuid,
+)
 from tierctl.model.severity import Severity
 from tierctl.read.index_lookup import UncachedIndexes
 from tierctl.read.partitions import ReadablePartition
@@ -15,6 +22,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.spool import SpooledSegment, spooled
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.partition import PartitionFacts, check_partition
+from tierctl.verify.retention import Retention
 from tierctl.verify.segment_bytes import check_segment_bytes
 
 _K = FindingKind
@@ -24,7 +32,7 @@ _FOUND_BY_LISTING = frozenset({_K.SIZE_DIFFERS, _K.MISSING_OBJECT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionTask:
-    """Check a partition's offsets and segments against its lineage.
+    """Check a partition's offsets and segments against its lineage, and its retention by `config`.
 
     `reads_store` allows the lineage to be read from a leader-epoch index in the store. Errors of that index
     are findings if `reports_indexes`; otherwise a SegmentsTask checks all bytes of the indexes.
@@ -32,6 +40,7 @@ class PartitionTask:
 
     readable: ReadablePartition
     now_ms: int
+    config: TopicConfig | None = None
     facts: PartitionFacts | None = None
     reads_store: bool = False
     reports_indexes: bool = True
@@ -85,6 +94,7 @@ def tasks_of(
     readable: ReadablePartition,
     *,
     now_ms: int,
+    config: TopicConfig | None,
     facts: PartitionFacts | None,
     reads_store: bool,
     segments_per_task: int,
@@ -93,7 +103,12 @@ def tasks_of(
     """Yield a partition's tasks in the order of their findings; no bytes if `segments_per_task` is 0."""
     is_deep = reads_store and segments_per_task > 0
     yield PartitionTask(
-        readable=readable, now_ms=now_ms, facts=facts, reads_store=reads_store, reports_indexes=not is_deep
+        readable=readable,
+        now_ms=now_ms,
+        config=config,
+        facts=facts,
+        reads_store=reads_store,
+        reports_indexes=not is_deep,
     )
     segments: list[RemoteLogSegmentMetadata] = []
     for segment in readable.cache.list_remote_log_segments() if is_deep else ():
@@ -118,7 +133,14 @@ def _segments_task(
 def _partition_findings(task: PartitionTask, remote: RemoteStorageManager | None) -> Iterator[Finding]:
     fetcher = None if remote is None else UncachedIndexes(remote)
     errors: list[TierctlError] = []
-    yield from check_partition(task.readable, fetcher, errors.append, now_ms=task.now_ms, facts=task.facts)
+    yield from check_partition(
+        task.readable,
+        fetcher,
+        errors.append,
+        now_ms=task.now_ms,
+        facts=task.facts,
+        retention=Retention(task.now_ms, task.config),
+    )
     for error in errors if task.reports_indexes else ():
         partition = task.readable.topic_id_partition
         yield finding_of(partition, _K.CORRUPT_INDEX, Severity.ERROR, error.message)

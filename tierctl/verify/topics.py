@@ -24,19 +24,26 @@ class KnownTopics:
 class Removals:
     """The partitions whose segments only `delete` deletes, with the finding that states why."""
 
-    findings: Mapping[tuple[Uuid, int], Finding]
+    findings: Mapping[tuple[Uuid | None, int | None], Finding]
 
     @classmethod
     def of(cls, findings: Iterable[Finding]) -> Self:
         """Return the removals of the findings of `check_topics` and `check_partition_delete`."""
-        return cls({(f.topic_id, f.partition): f for f in findings if f.topic_id and f.partition is not None})
+        return cls({(f.topic_id, f.partition): f for f in findings})
 
-    def advised(self, finding: Finding) -> Finding:
-        """Return `finding` with the advice to use `delete`, where sweep and copy refuse its partition."""
-        if finding.kind.row.repair is None or finding.topic_id is None or finding.partition is None:
-            return finding
-        removal = self.findings.get((finding.topic_id, finding.partition))
-        return finding if removal is None else replace(finding, advice=removal.hint)
+    def applied(self, found: Iterable[Finding]) -> Iterator[Finding]:
+        """Yield the findings about partitions; those of removed ones advise `delete` instead of a repair.
+
+        The retention of a removed partition is no finding: nothing is decided by it.
+        """
+        for finding in found:
+            removal = self.findings.get((finding.topic_id, finding.partition))
+            if removal is None:
+                yield finding
+            elif finding.kind.row.repair is not None:
+                yield replace(finding, advice=removal.hint)
+            elif finding.kind is not _K.STALLED_RETENTION:
+                yield finding
 
 
 def check_topics(parts: Sequence[PartitionState], known: KnownTopics | None) -> Iterator[Finding]:

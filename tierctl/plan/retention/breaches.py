@@ -8,17 +8,22 @@ from typing import Any
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.settings import topic
 from tierctl.plan.retention.partition_view import DELETE_STARTED, FINISHED, PartitionView, distinct_bytes
+from tierctl.plan.retention.stalled import StalledRetention
 from tierctl.plan.steps import FOLLOWS, Step, delete_step
 from tierctl.state.lineage import segments_in_lineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """The deletions by start offset, the log start after them, and notes on segments that stay."""
+    """The deletions by start offset, the log start after them, and notes on segments that stay.
+
+    `stalled` is the segment that stops retention.ms, which a note reports, too.
+    """
 
     steps: tuple[Step, ...]
     log_start_offset: int
     notes: tuple[str, ...]
+    stalled: StalledRetention | None
 
 
 def resume_deletions(view: PartitionView) -> list[Step]:
@@ -62,35 +67,14 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
     for segment in _below(view, log_start_offset):
         if segment.segment_id not in steps:
             steps[segment.segment_id] = _below_step(view, segment, log_start_offset)
-    notes += _stalled(blocking, remaining, config, now_ms)
+    stalled = StalledRetention.by(blocking, remaining, config, now_ms)
+    if stalled is not None:
+        notes.append(stalled.message)
     notes += _deleted_by_brokers_only(view, config, live, covered)
     ordered = sorted(steps.values(), key=lambda s: (s.start_offset or 0, s.segment_id or ""))
-    return Expiry(steps=_chained(ordered), log_start_offset=log_start_offset, notes=tuple(notes))
-
-
-def _stalled(
-    blocking: RemoteLogSegmentMetadata | None,
-    behind: Iterable[RemoteLogSegmentMetadata],
-    config: TopicConfig,
-    now_ms: int,
-) -> list[str]:
-    """Return a note if `blocking`, the oldest segment that stays, stops retention.ms by its timestamp.
-
-    Kafka never expires a segment by time whose largest timestamp is 0 or less, or in the future, and it
-    judges no segment behind the first one that stays (`behind`).
-    """
-    if blocking is None or config.retention_ms < 0 or 0 < blocking.max_timestamp_ms <= now_ms:
-        return []
-    times_ms = (s.max_timestamp_ms for s in behind if 0 < s.max_timestamp_ms <= now_ms)
-    since_ms = min((at_ms + config.retention_ms for at_ms in times_ms), default=now_ms)
-    since = f"since {since_ms}" if since_ms < now_ms else "no segment behind it is due yet"
-    kind = "in the future" if blocking.max_timestamp_ms > now_ms else "no time"
-    note = (
-        f"{topic.RETENTION_MS.name} is stalled ({since}) by segment {blocking.segment_id} from offset "
-        f"{blocking.start_offset}: its largest timestamp {blocking.max_timestamp_ms} is {kind}, so neither "
-        "this segment nor any behind it expires by time"
+    return Expiry(
+        steps=_chained(ordered), log_start_offset=log_start_offset, notes=tuple(notes), stalled=stalled
     )
-    return [note]
 
 
 def _deleted_by_brokers_only(

@@ -85,11 +85,16 @@ def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
     return total
 
 
+def local_only_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> int | None:
+    """Return the size of the segments of `log` above the highest copied offset; None if that is not known."""
+    highest = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset).offset
+    # If the lineage knows of no copied offset, the same bytes may be in the log and in the tier.
+    return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
+
+
 def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
     """Return the view of a partition whose local log is known."""
     lineage = Lineage(log.leader_epochs)
-    highest = find_highest_remote_offset(part.cache, lineage, log.log_end_offset).offset
-    local_only = sum(s.size_bytes for s in log.segments if s.base_offset > highest)
     return PartitionView(
         partition=part.topic_id_partition,
         cache=part.cache,
@@ -98,8 +103,7 @@ def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
         known_log_start_offset=log.log_start_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        # The lineage knows of no copied offset, so the same bytes may be in the log and in the tier.
-        local_only_bytes=None if highest < 0 else local_only,
+        local_only_bytes=local_only_bytes(part.cache, log),
     )
 
 

@@ -1,0 +1,63 @@
+"""Checks of a partition's retention: whether a segment without a usable timestamp stops retention.ms."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tierctl.errors import RemoteResourceNotFound
+from tierctl.model import TopicConfig
+from tierctl.model.settings import topic
+from tierctl.model.severity import Severity
+from tierctl.plan.preconditions import why_never_tiered
+from tierctl.plan.retention.breaches import expire
+from tierctl.plan.retention.partition_view import PartitionView
+from tierctl.read.partitions import ReadablePartition
+from tierctl.verify.findings import Finding, FindingKind, finding_of
+from tierctl.verify.segments import LogFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """The time as of which retention is checked, and the settings of the topic; None if they are unknown."""
+
+    now_ms: int
+    config: TopicConfig | None
+
+
+def check_retention(readable: ReadablePartition, log: LogFacts, retention: Retention) -> Iterator[Finding]:
+    """Yield a finding if a segment stalls retention.ms, as `sweep` decides it.
+
+    Topics that `sweep` skips because of their settings have no finding. Where the settings are not known,
+    Kafka's default of retention.ms is assumed, and the finding is information.
+    """
+    name = readable.topic_id_partition.topic
+    if retention.config is not None and why_never_tiered(name, {name: retention.config}):
+        return
+    view = PartitionView(
+        partition=readable.topic_id_partition,
+        cache=readable.cache,
+        segments=tuple(readable.cache.list_remote_log_segments()),
+        lineage=log.lineage,
+        known_log_start_offset=log.log_start_offset,
+        log_start_offset=log.log_start_offset,
+        log_end_offset=log.log_end_offset,
+        local_only_bytes=log.local_only_bytes,
+    )
+    default_ms = topic.RETENTION_MS.kafka_default
+    try:
+        stalled = expire(
+            view, retention.config or TopicConfig(retention_ms=default_ms), retention.now_ms
+        ).stalled
+    except RemoteResourceNotFound:
+        # The lineage does not reach the log start: findings about segments and offsets report that.
+        return
+    if stalled is None:
+        return
+    severity, message = Severity.WARNING, stalled.message
+    if retention.config is None:
+        severity = Severity.INFO
+        message += (
+            f" (the settings of the topic are not known: {topic.RETENTION_MS.name}={default_ms} is assumed)"
+        )
+    yield finding_of(
+        readable.topic_id_partition, FindingKind.STALLED_RETENTION, severity, message, stalled.segment
+    )
