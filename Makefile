@@ -3,11 +3,12 @@
 
 PYTHON ?= $(firstword $(foreach v,python3 python3.14 python3.13 python3.12 python3.11,$(shell command -v $(v) >/dev/null 2>&1 && $(v) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(v))))
 JOBS ?= 3
+KAFKA_VERSIONS ?= 3.9.1 4.3.0 4.4.0
 BIN := .venv/bin
 READY := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench docs formatter
+.PHONY: help demo test matrix lint bench docs formatter
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -17,6 +18,13 @@ demo: $(READY) ## copy, segments, format, sweep, delete and fetch on a captured 
 
 test: lint ## Lint, then every test, on both cores
 	$(BIN)/pytest -q -n $(JOBS)
+
+matrix: $(READY) ## The tests beside Kafka's brokers and tools, with each version in KAFKA_VERSIONS
+	@failed=; for version in $(KAFKA_VERSIONS); do \
+	  echo "Kafka $$version"; \
+	  TIERCTL_TEST_KAFKA_VERSION=$$version $(BIN)/pytest -q -n $(JOBS) -m kafka || failed="$$failed $$version"; \
+	done; \
+	test -z "$$failed" || { echo "error: tests failed with Kafka$$failed" >&2; exit 1; }
 
 lint: $(READY) ## ruff, mypy --strict, the one-way import rule, and no dead code
 	$(BIN)/ruff check .

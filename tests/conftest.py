@@ -71,8 +71,11 @@ LONGEST_FIRST = ("spark", "pipeline", "live", "apply", "storage", "metadata", "k
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes long begins early, so that both cores end together."""
+    """What takes long begins early, so that both cores end together; what needs Kafka is marked so."""
     tests = Path(__file__).parent
+    for item in items:
+        if {"kafka", "brokers"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker("kafka")
 
     def rank(item: pytest.Item) -> int:
         folder = item.path.relative_to(tests).parts[0]

@@ -11,11 +11,10 @@ from tierctl.console_consumer.build import build
 
 from tests.console_consumer.values import ODD, broken, hostile, tagged, unusual
 from tests.support.broker import CLIENT_TIMEOUT_S, Broker, Brokers
-from tests.support.kafka import VERSIONS, fetch_release
+from tests.support.kafka import OLDEST, fetch_release
 from tests.support.kafka import _cannot as cannot
 from tests.wire.metadata.samples import golden
 
-OLDEST = "3.9.1"
 TOPIC = "__remote_log_metadata"
 PARTITIONS = 3
 
@@ -63,10 +62,10 @@ def send(broker: Broker, partitions: Sequence[Sequence[bytes | None]]) -> None:
     assert producer.flush(CLIENT_TIMEOUT_S) == 0
 
 
-@pytest.fixture(scope="package", params=VERSIONS)
-def filled(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Filled]:
-    """A broker of each version."""
-    broker = brokers.own(request.param, tiered=False)
+@pytest.fixture(scope="package")
+def filled(brokers: Brokers) -> Iterator[Filled]:
+    """A broker whose metadata topic has values of every kind."""
+    broker = brokers.own(tiered=False)
     broker.create_topic(TOPIC, PARTITIONS)
     values = every_kind()
     found = Filled(broker, [values[n::PARTITIONS] for n in range(PARTITIONS)])

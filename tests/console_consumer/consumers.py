@@ -21,7 +21,7 @@ def stock_consumer(
 ) -> "subprocess.CompletedProcess[bytes]":
     """The stock console consumer with the jar, in a locale that knows ASCII only."""
     # 4.2 gave it another name, and complains of the old one on stdout.
-    flag = "--property" if filled.broker.release.version.startswith("3.") else "--formatter-property"
+    flag = "--property" if filled.broker.release.number < (4, 2) else "--formatter-property"
     named = [word for each in properties for word in (flag, each)]
     where = ["--bootstrap-server", filled.broker.bootstrap, "--topic", TOPIC, "--formatter", CLASS_NAME]
     command = java(f"{jar}:{filled.broker.release.jars}/*", _CONSUMER)

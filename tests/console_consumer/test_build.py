@@ -12,8 +12,7 @@ from tierctl.console_consumer.build import build
 from tierctl.errors import NotFoundError, UsageError
 
 from tests.cli.shell import Ran, tierctl
-from tests.console_consumer.conftest import OLDEST
-from tests.support.kafka import fetch_release
+from tests.support.kafka import OLDEST, fetch_release
 
 ROOT = Path(__file__).parents[2]
 JAVA_11 = 55

@@ -21,9 +21,8 @@ BROKERS = [pytest.mark.kafka, pytest.mark.slow]
 NOBODYS_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
 
 
-@pytest.fixture(scope="module", params=["4.3.0", "3.9.1"])
-def tiered(request: pytest.FixtureRequest, brokers: Brokers) -> Broker:
-    broker = brokers.shared(request.param)
+@pytest.fixture(scope="module")
+def tiered(broker: Broker) -> Broker:
     if "facts" not in broker.admin.list_topics(timeout=10).topics:
         broker.create_topic("facts", 2, tiered=True, retention_ms="3600000")
         broker.produce("facts", 3500)
@@ -46,9 +45,7 @@ class TestFacts:
     pytestmark = BROKERS
 
     def test_offsets_are_those_of_get_offset_shell(self, tiered: Broker, cluster: Cluster) -> None:
-        with tiered.transaction(
-            "local-facts", 5, transactional_id=f"open-{tiered.release.version}"
-        ) as producer:
+        with tiered.transaction("local-facts", 5, transactional_id="open-local-facts") as producer:
             partitions = [
                 TopicPartition("facts", 0),
                 TopicPartition("facts", 1),
@@ -163,7 +160,7 @@ class TestFacts:
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_cluster_without_tiering(brokers: Brokers) -> None:
-    broker = brokers.shared("4.3.0", tiered=False)
+    broker = brokers.shared(tiered=False)
     name = f"plain-{time.time_ns()}"
     topic_id = broker.create_topic(name)
     broker.produce(name, 10)
@@ -181,7 +178,7 @@ def test_a_cluster_without_tiering(brokers: Brokers) -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_epochs_after_restarts_and_deletes_are_the_brokers_own(brokers: Brokers) -> None:
-    broker = brokers.own("4.3.0", tiered=False)
+    broker = brokers.own(tiered=False)
     try:
         topic_id = broker.create_topic("lineage")
         broker.produce("lineage", 10)
@@ -216,7 +213,7 @@ def test_epochs_after_restarts_and_deletes_are_the_brokers_own(brokers: Brokers)
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_broker_that_went_away(brokers: Brokers, tmp_path_factory: pytest.TempPathFactory) -> None:
-    broker = brokers.own("3.9.1", tiered=False)
+    broker = brokers.own(tiered=False)
     broker.create_topic("gone")
     config = tmp_path_factory.mktemp("gone") / "client.properties"
     config.write_text("request.timeout.ms=1500\n")

@@ -31,7 +31,7 @@ _BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 @pytest.fixture(scope="module")
 def secured(brokers: Brokers) -> Broker:
     """A broker with SASL_SSL and SSL listeners, which tiers."""
-    broker = brokers.shared("4.3.0", secured=True)
+    broker = brokers.shared(secured=True)
     broker.create_topic("guarded")
     broker.wait_for(
         "the metadata topic", lambda: METADATA_TOPIC in broker.admin.list_topics(timeout=5).topics

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def alone(brokers: Brokers) -> Broker:
     """A broker that tests stop and start."""
-    return brokers.disturbed("4.3.0")
+    return brokers.disturbed()
 
 
 class TestWhatIsMissing:

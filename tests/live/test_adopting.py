@@ -10,17 +10,16 @@ from tierctl.metadata.topic.folder import partitions_in
 
 from tests.live.commands import base_offsets, first_offset, local_start, plan, rows, where
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
-from tests.support.kafka import VERSIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPICS = ("adopt-plain", "adopt-tx")
 ISOLATIONS = ("read_uncommitted", "read_committed")
 
 
-@pytest.fixture(params=VERSIONS)
-def untiered(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Broker]:
+@pytest.fixture
+def untiered(brokers: Brokers) -> Iterator[Broker]:
     """A broker without tiering: a plain topic and one with transactions, both of two leader epochs."""
-    broker = brokers.own(request.param, tiered=False, replica_high_watermark_checkpoint_interval_ms="200")
+    broker = brokers.own(tiered=False, replica_high_watermark_checkpoint_interval_ms="200")
     for topic in TOPICS:
         broker.create_topic(topic)
     fill(broker, seed=1)
@@ -89,11 +88,12 @@ def copy_to_the_stopped_broker(broker: Broker) -> list[dict[str, Any]]:
     return list(done["outcomes"])
 
 
-def test_a_broker_adopts_what_was_copied(untiered: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", ["files", "cluster"])
+def test_a_broker_adopts_what_was_copied(target: str, untiered: Broker, tmp_path: Path) -> None:
     broker = untiered
     with broker.transaction("adopt-tx", 1200, transactional_id="open") as _:
         before = served(broker)
-        if broker.release.version == "4.3.0":
+        if target == "files":
             outcomes = copy_to_the_stopped_broker(broker)
         else:
             outcomes = copy_to_the_cluster(broker, tmp_path)

@@ -37,7 +37,6 @@ OVERRIDES = (
 def broker(brokers: Brokers) -> Any:
     """A broker without tiering, with two leader epochs and one topic in transactions for each layout."""
     made = brokers.own(
-        "4.3.0",
         tiered=False,
         replica_high_watermark_checkpoint_interval_ms="200",
         log_retention_check_interval_ms="600000",

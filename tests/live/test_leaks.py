@@ -78,10 +78,9 @@ def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
     assert {(step["action"], step["topic_id"]) for step in marks} == {("mark_partition", found["topic_id"])}
 
     mark, remove = (*delete, "--find", "--mark", "--apply"), (*delete, "--apply")
-    if broker.release.version == "4.3.0":
-        for command, labels in ((mark, MARK_LABELS), (remove, DELETE_LABELS)):
-            for label, moment in product(labels, ("before", "after")):
-                assert killed(label, moment, *command), (label, moment)
+    for command, labels in ((mark, MARK_LABELS), (remove, DELETE_LABELS)):
+        for label, moment in product(labels, ("before", "after")):
+            assert killed(label, moment, *command), (label, moment)
     for _ in range(2):
         plan(*mark)
         plan(*remove)
@@ -98,7 +97,7 @@ def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
 
 def test_metadata_on_another_cluster_than_the_data(brokers: Brokers) -> None:
     """KIP-405's future work: the topics are those of --bootstrap-server, wherever their metadata are."""
-    metadata, data = brokers.shared("4.3.0"), brokers.shared("3.9.1")
+    metadata, data = brokers.shared(), brokers.shared(tiered=False)
     topic = "elsewhere"
     metadata.create_topic(topic, tiered=True)
     metadata.produce(topic, 2500)

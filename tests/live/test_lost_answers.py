@@ -28,7 +28,7 @@ DAY_MS = 24 * 3_600_000
 @pytest.fixture(scope="module")
 def broker(brokers: Brokers) -> Broker:
     """It may be stopped, and is come to through a proxy; it tiers none of the topics here."""
-    found = brokers.disturbed("4.3.0")
+    found = brokers.disturbed()
     found.wait_for("the metadata topic", lambda: METADATA_TOPIC in found.admin.list_topics(timeout=5).topics)
     return found
 

@@ -63,7 +63,7 @@ def test_nothing_is_wrong(tiered: Broker) -> None:
 
 def test_a_leader_that_knows_more_than_the_metadata(brokers: Brokers, tmp_path: Path) -> None:
     """Metadata as they were an hour ago: by them nobody copied what the broker has deleted since."""
-    broker, topic = brokers.shared("4.3.0"), "read-later"
+    broker, topic = brokers.shared(), "read-later"
     broker.create_topic(topic, tiered=True)
     for number in range(2):
         broker.produce(topic, 1500, seed=number)

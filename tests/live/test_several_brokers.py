@@ -24,7 +24,7 @@ METADATA_SETTINGS = {
 @pytest.fixture
 def nodes(brokers: Brokers) -> Iterator[list[Broker]]:
     """Nodes 1, 2 and 3, none of which tiers."""
-    made = brokers.cluster("4.3.0", 3)
+    made = brokers.cluster(3)
     for broker in made:
         broker.settings |= METADATA_SETTINGS
     yield made

@@ -10,7 +10,6 @@ from tierctl.errors import ExitCode
 
 from tests.live.commands import base_offsets, killed, plan, rows, tierctl, twin_of, where
 from tests.support.broker import Broker, Brokers
-from tests.support.kafka import VERSIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -20,10 +19,10 @@ SHORTENED = {"log.retention.bytes": "3300000"}
 TASKS = "remote.log.manager.task.interval.ms"
 
 
-@pytest.fixture(params=VERSIONS)
-def broker(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Broker]:
+@pytest.fixture
+def broker(brokers: Brokers) -> Iterator[Broker]:
     """A stopped broker that tiered five segments of each topic, nothing of which was to expire."""
-    made = brokers.own(request.param, log_retention_bytes="-1")
+    made = brokers.own(log_retention_bytes="-1")
     made.create_topic("kept", tiered=True, local_retention_bytes="-2")
     made.create_topic("gone", tiered=True)
     for topic in TOPICS:
@@ -57,7 +56,8 @@ def what_a_broker_deletes(broker: Broker, folder: Path) -> dict[str, list[int]]:
         twin.stop()
 
 
-def test_sweep_deletes_what_a_broker_would(broker: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("interrupted", ["sweep", "broker"])
+def test_sweep_deletes_what_a_broker_would(interrupted: str, broker: Broker, tmp_path: Path) -> None:
     left = what_a_broker_deletes(broker, tmp_path / "twin")
     broker.settings |= SHORTENED | {TASKS: "500"}
     broker.tiered = False
@@ -71,7 +71,7 @@ def test_sweep_deletes_what_a_broker_would(broker: Broker, tmp_path: Path) -> No
         *((topic, "retention.bytes") for topic in TOPICS),
         ("kept", "log_start_offset"),
     }
-    if broker.release.version == "4.3.0":
+    if interrupted == "sweep":
         killed_at_each_step(sweep)
     else:
         restarted_meanwhile(broker, sweep, tmp_path)

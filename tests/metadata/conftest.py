@@ -9,7 +9,7 @@ from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.cluster import ClusterTopic
 
 from tests.kafka.cluster_topics import Open
-from tests.support.broker import Broker, Brokers
+from tests.support.broker import Broker
 
 
 @pytest.fixture
@@ -30,10 +30,9 @@ def on(request: pytest.FixtureRequest) -> Iterator[Open]:
         topic.close()
 
 
-@pytest.fixture(scope="module", params=["4.3.0", "3.9.1"])
-def tiered(request: pytest.FixtureRequest, brokers: Brokers) -> Broker:
-    """A shared broker that has tiered something."""
-    broker = brokers.shared(request.param)
+@pytest.fixture(scope="module")
+def tiered(broker: Broker) -> Broker:
+    """The shared broker, which has tiered something."""
     if "tiered-a" not in broker.admin.list_topics(timeout=10).topics:
         broker.create_topic("tiered-a", 2, tiered=True)
         broker.produce("tiered-a", 3500)

@@ -212,13 +212,13 @@ LOSERS = {"vYb3dxNaR5eobyDFHg903A", "YKjh5jBvR9ebdjZhpxTgaA"}
 """The first leader's copies of [432, 575], which the second leader copied again from 432 on."""
 
 
-@pytest.mark.parametrize("brokers", [(1,), (2,), (1, 2)])
+@pytest.mark.parametrize("replicas", [(1,), (2,), (1, 2)])
 def test_after_an_unclean_election_goes_what_the_brokers_deleted(
-    capture: Capture, brokers: tuple[int, ...]
+    capture: Capture, replicas: tuple[int, ...]
 ) -> None:
     root = capture("unclean-leader")
     before, after = read_state(root / "before/broker-1"), read_state(root / "after/broker-1")
-    logs = read_log_dirs([root / f"before/broker-{broker}" for broker in brokers])
+    logs = read_log_dirs([root / f"before/broker-{broker}" for broker in replicas])
     now_ms = max(s.event_timestamp_ms for s in segments_of(before).values())
     # The brokers took two steps, at 8 MiB and then at 3 MiB; the second limit alone leads to the same end:
     # it moves the log start to 1010, which makes epochs 0 and 2 unreferenced.

@@ -1,7 +1,7 @@
 """Real brokers for tests: KRaft nodes, started in about three seconds.
 
     def test_offsets(brokers: Brokers) -> None:
-        broker = brokers.shared("4.3.0")            # one a session, shared between tests
+        broker = brokers.shared()                   # one a session, shared between tests
         topic_id = broker.create_topic("orders-1", tiered=True)
         broker.produce("orders-1", 3000)
         broker.await_idle()
@@ -9,7 +9,8 @@
 
 A shared broker is for tests that use topics of their own and don't stop it; `brokers.disturbed(...)` is
 shared, too, by tests that stop it and start it again; `brokers.own(...)` is for one test, and
-`brokers.cluster(...)` several nodes of one cluster. Only processes started here are ended, each by itself.
+`brokers.cluster(...)` several nodes of one cluster. All are of the session's version of Kafka
+(tests/support/kafka.py). Only processes started here are ended, each by itself.
 Without Java these tests are skipped with a line that says so; with CI=true that is a failure.
 """
 
@@ -42,7 +43,7 @@ from tests.support.broker_settings import (
     jaas_quoted,
 )
 from tests.support.certificates import Certificates, make_certificates
-from tests.support.kafka import VERSIONS, KafkaRelease, fetch_release
+from tests.support.kafka import VERSION, KafkaRelease, fetch_release
 
 __all__ = [
     "CLIENT_TIMEOUT_S",
@@ -233,14 +234,14 @@ class Brokers:
         self._shared: dict[tuple[object, ...], Broker] = {}
         self._all: list[Broker] = []
 
-    def shared(self, version: str, *, tiered: bool = True, secured: bool = False) -> Broker:
+    def shared(self, version: str = VERSION, *, tiered: bool = True, secured: bool = False) -> Broker:
         """The broker of this kind that tests share; started when it is first asked for."""
         key = (version, tiered, secured)
         if key not in self._shared:
             self._shared[key] = self.own(version, tiered=tiered, secured=secured)
         return self._shared[key]
 
-    def disturbed(self, version: str) -> Broker:
+    def disturbed(self, version: str = VERSION) -> Broker:
         """A tiering broker for tests that stop it, start it again, or come to it through a proxy."""
         key = (version, "disturbed")
         if key not in self._shared:
@@ -258,7 +259,6 @@ class Brokers:
         key = ("guarded",)
         if key not in self._shared:
             self._shared[key] = self.own(
-                "4.3.0",
                 tiered=False,
                 secured=True,
                 authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -268,9 +268,9 @@ class Brokers:
             )
         return self._shared[key]
 
-    def cluster(self, version: str, nodes: int, **settings: str) -> list[Broker]:
+    def cluster(self, nodes: int, **settings: str) -> list[Broker]:
         """Nodes of one cluster, each with a small heap, broker and controller at once; one tier for all."""
-        made = [self.own(version, tiered=False, start=False) for _ in range(nodes)]
+        made = [self.own(tiered=False, start=False) for _ in range(nodes)]
         voters = ",".join(f"{number}@localhost:{broker.ports[1]}" for number, broker in enumerate(made, 1))
         for number, broker in enumerate(made, 1):
             broker.node_id, broker.voters, broker.heap = number, voters, "256m"
@@ -290,7 +290,13 @@ class Brokers:
         return made
 
     def own(
-        self, version: str, *, tiered: bool = True, secured: bool = False, start: bool = True, **settings: str
+        self,
+        version: str = VERSION,
+        *,
+        tiered: bool = True,
+        secured: bool = False,
+        start: bool = True,
+        **settings: str,
     ) -> Broker:
         """A broker for one test; the caller stops it when it is done with it."""
         release = fetch_release(version)
@@ -333,7 +339,7 @@ def _free_ports(count: int) -> tuple[int, ...]:
 
 @pytest.fixture(scope="session")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """Real brokers, by version."""
+    """Real brokers of the session's version."""
     made = Brokers(tmp_path_factory.mktemp("brokers"))
     try:
         yield made
@@ -341,7 +347,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         made.stop()
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
-def broker(request: pytest.FixtureRequest, brokers: Brokers) -> Broker:
-    """A shared broker of each version, with tiering."""
-    return brokers.shared(request.param)
+@pytest.fixture(scope="session")
+def broker(brokers: Brokers) -> Broker:
+    """The shared broker with tiering."""
+    return brokers.shared()

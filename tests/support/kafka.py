@@ -1,16 +1,18 @@
-"""Kafka's own tools from Maven Central, for the tests that need them; brokers are in tests/broker.py.
+"""Kafka's own tools from Maven Central, for the tests that need them; brokers are in tests/support/broker.py.
 
     def test_dump(kafka: KafkaRelease) -> None:
         text = kafka.run("org.apache.kafka.tools.DumpLogSegments", "--files", str(segment))
 
-Jars are kept in `.cache/kafka/<version>`, or below $TIERCTL_TEST_KAFKA. Without Java or Maven these tests are
-skipped with a line that says so; with CI=true that is a failure.
+One session tests one version of Kafka, VERSION, which $TIERCTL_TEST_KAFKA_VERSION selects; `make matrix` runs
+a session for each version of the matrix. Jars are kept in `.cache/kafka/<version>`, or below
+$TIERCTL_TEST_KAFKA. Without Java (4.4.0: a JDK) or Maven these tests are skipped with a line that says so;
+with CI=true that is a failure.
 """
 
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +21,12 @@ import pytest
 
 from tests.support.java import java
 
-VERSIONS = ("4.3.0", "3.9.1")
+VERSION = os.environ.get("TIERCTL_TEST_KAFKA_VERSION") or "4.4.0"
+OLDEST = "3.9.1"
 RUN_TIMEOUT_S = 120
 FETCH_TIMEOUT_S = 900
 
 _REPOSITORY = Path(__file__).parents[2]
-_ARTIFACTS = ("kafka_2.13", "kafka-tools", "kafka-storage")
 _DEPENDENCY = """
     <dependency>
       <groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>{more}
@@ -37,6 +39,14 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
   </dependencies>
 </project>
 """
+_TEST_JAR = "<classifier>test</classifier>"
+_ALONE = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
+# Maven Central lacks some jars of the release; those of this older one run with it, and need _SHIMS.
+_BORROWED_FROM = {"4.4.0": "4.3.1"}
+# DumpLogSegments does not: it calls methods that are gone. A whole older release reads the files instead.
+_DUMPED_BY = {"4.4.0": "4.3.0"}
+_LOG4J = {"4.3.0": "2.24.3", "4.4.0": "2.25.5"}
+_SHIMS = Path(__file__).parent / "shims"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +55,11 @@ class KafkaRelease:
 
     version: str
     jars: Path
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """The version in numbers, as in `kafka.number < (4, 0)`."""
+        return tuple(map(int, self.version.split(".")))
 
     def command(self, main_class: str, arguments: Sequence[str], *, heap: str = "384m") -> list[str]:
         """The command line that runs a main class."""
@@ -67,15 +82,17 @@ class KafkaRelease:
 
     def dump_log(self, segment: Path | str, *options: str) -> str:
         """What kafka-dump-log prints of a segment or index, or of several joined by commas."""
-        package = "kafka" if self.version.startswith("3.") else "org.apache.kafka"
-        return self.run(f"{package}.tools.DumpLogSegments", "--files", str(segment), *options)
+        release = fetch_release(_DUMPED_BY.get(self.version, self.version))
+        package = "kafka" if release.number < (4, 0) else "org.apache.kafka"
+        return release.run(f"{package}.tools.DumpLogSegments", "--files", str(segment), *options)
 
 
 def fetch_release(version: str) -> KafkaRelease:
     """Kafka of that version, from the cache or Maven Central; skips, or fails under CI, without it."""
     root = Path(os.environ.get("TIERCTL_TEST_KAFKA", _REPOSITORY / ".cache" / "kafka"))
     jars = root / version
-    missing = [tool for tool in ("java", "mvn") if shutil.which(tool) is None]
+    tools = ("java", "mvn", "javac") if version in _BORROWED_FROM else ("java", "mvn")
+    missing = [tool for tool in tools if shutil.which(tool) is None]
     if "java" in missing or (missing and not jars.is_dir()):
         _cannot(f"Kafka {version} needs {' and '.join(missing)}, which are not installed")
     if not jars.is_dir():
@@ -96,35 +113,67 @@ def _fetch(version: str, root: Path, jars: Path) -> None:
     (mine / "pom.xml").write_text(_pom(version))
     command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={mine / 'jars'}"]
     try:
-        done = subprocess.run(
-            command, cwd=mine, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
-        )
-        if done.returncode:
-            _cannot(f"Maven could not fetch Kafka {version}: {done.stdout[-1500:]}")
+        _run_or_skip(command, mine, f"Maven could not fetch Kafka {version}")
+        if version in _BORROWED_FROM:
+            _build_shims(mine)
         with suppress(OSError):
             (mine / "jars").rename(jars)
     finally:
         shutil.rmtree(mine, ignore_errors=True)
 
 
-def _pom(version: str) -> str:
-    wanted = [("org.apache.kafka", artifact, version, "") for artifact in _ARTIFACTS]
-    # LocalTieredStorage lives in the tests of kafka-storage, which need those of kafka-clients.
-    tests = "<classifier>test</classifier>"
-    wanted += [
-        ("org.apache.kafka", artifact, version, tests) for artifact in ("kafka-storage", "kafka-clients")
+def _build_shims(folder: Path) -> None:
+    """Compile the classes of `_SHIMS` against `folder/jars`, and put their jar there."""
+    classes, sources = folder / "classes", map(str, _SHIMS.glob("*.java"))
+    compiler = [
+        "javac",
+        "-nowarn",
+        "-proc:none",
+        "-classpath",
+        str(folder / "jars" / "*"),
+        "-d",
+        str(classes),
     ]
-    if not version.startswith("3."):
-        wanted.append(("org.apache.logging.log4j", "log4j-slf4j-impl", "2.24.3", ""))
-        wanted.append(("org.apache.logging.log4j", "log4j-core", "2.24.3", ""))
+    _run_or_skip([*compiler, *sources], folder, "javac could not compile the shims")
+    shutil.make_archive(str(folder / "shims"), "zip", classes)
+    (folder / "shims.zip").rename(folder / "jars" / "shims.jar")
+
+
+def _run_or_skip(command: list[str], folder: Path, what: str) -> None:
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, timeout=FETCH_TIMEOUT_S, check=False
+    )
+    if done.returncode:
+        _cannot(f"{what}: {(done.stdout + done.stderr)[-1500:]}")
+
+
+def _pom(version: str) -> str:
     dependencies = "".join(
         _DEPENDENCY.format(group=group, artifact=artifact, version=number, more=more)
-        for group, artifact, number, more in wanted
+        for group, artifact, number, more in _artifacts(version)
     )
     return _POM.format(version=version, dependencies=dependencies)
 
 
-@pytest.fixture(scope="session", params=VERSIONS)
-def kafka(request: pytest.FixtureRequest) -> KafkaRelease:
-    """Each of the Kafka versions that tierctl's files are held against."""
-    return fetch_release(request.param)
+def _artifacts(version: str) -> Iterator[tuple[str, str, str, str]]:
+    kafka, log4j = "org.apache.kafka", "org.apache.logging.log4j"
+    for artifact in ("kafka_2.13", "kafka-clients", "kafka-storage", "kafka-server"):
+        yield kafka, artifact, version, ""
+    if version in _LOG4J:
+        yield log4j, "log4j-slf4j-impl", _LOG4J[version], ""
+        yield log4j, "log4j-core", _LOG4J[version], ""
+    # LocalTieredStorage lives in the tests of kafka-storage, which need those of kafka-clients.
+    tests = ("kafka-storage", "kafka-clients")
+    borrowed = _BORROWED_FROM.get(version)
+    if borrowed is None:
+        yield kafka, "kafka-tools", version, ""
+        yield from ((kafka, artifact, version, _TEST_JAR) for artifact in tests)
+    else:
+        yield from ((kafka, artifact, borrowed, _ALONE) for artifact in ("kafka-tools", "kafka-tools-api"))
+        yield from ((kafka, artifact, borrowed, _TEST_JAR + _ALONE) for artifact in tests)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> KafkaRelease:
+    """The version of Kafka that this session holds tierctl's files against."""
+    return fetch_release(VERSION)

@@ -235,14 +235,14 @@ class TestPublishing:
 
 class TestTheTopicItself:
     def test_missing(self, brokers: Brokers) -> None:
-        broker = brokers.shared("4.3.0", tiered=False)
+        broker = brokers.shared(tiered=False)
         with pytest.raises(NotFoundError, match="has no topic __remote_log_metadata") as caught:
             manager_at(f"kafka://{broker.bootstrap}")
         assert "is this the cluster" in str(caught.value.hint)
         assert METADATA_TOPIC not in broker.admin.list_topics(timeout=10).topics
 
     def test_made_on_request_as_brokers_make_it(self, brokers: Brokers, tmp_path: Path) -> None:
-        broker = brokers.shared("4.3.0", tiered=False)
+        broker = brokers.shared(tiered=False)
         config = tmp_path / "server.properties"
         prefix = "rlmm.config.remote.log.metadata.topic"
         config.write_text(

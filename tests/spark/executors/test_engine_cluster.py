@@ -33,7 +33,7 @@ class Tiered(NamedTuple):
 
 @pytest.fixture(scope="module")
 def tiered(brokers: Brokers) -> Iterator[Tiered]:
-    broker = brokers.own("4.3.0")
+    broker = brokers.own()
     broker.create_topic(TOPIC, 2, tiered=True)
     broker.create_topic(GONE, tiered=True)
     for number in range(12):

@@ -182,7 +182,7 @@ def test_options_narrow_as_conditions_do(mixed: Path, spark: "SparkSession") -> 
 
 
 def test_a_cluster_is_read_as_its_log(brokers: Brokers, spark: "SparkSession") -> None:
-    broker = brokers.shared("4.3.0")
+    broker = brokers.shared()
     broker.create_topic("spark-source", 2, tiered=True)
     broker.produce("spark-source", 3500)
     broker.await_idle()
