@@ -12,6 +12,8 @@ from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.lease import open_lease
+from tierctl.storage.stores import registry
+from tierctl.storage.stores.registry import StoreKind
 
 from tests.apply.conftest import Ran
 from tests.metadata.topics import manager_at
@@ -160,6 +162,37 @@ def test_another_run_keeps_this_one_out(
     assert "another tierctl" in ran.err
     assert list(live_segments(tmp_path / "metadata")) == []
     assert tierctl(*copy).code == 0
+
+
+def test_a_store_without_a_lease_is_refused_unless_the_operator_says_so(
+    tierctl: Tierctl, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is that of gs:// and abfs://, over a folder."""
+    monkeypatch.setattr(registry, "STORES", {"file": StoreKind(module="arrow", example="file:///dir")})
+    (tmp_path / "tier").mkdir()
+    where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier", "--layout", "kafka")
+    copy = (
+        "copy",
+        *where,
+        "--log-dir",
+        capture("untiered-broker") / "local",
+        "--topic",
+        "bills",
+        "-o",
+        "json",
+    )
+    planned = tierctl(*copy)
+    assert planned.code == 0
+    assert "--apply would refuse this" in planned.err
+    assert "no lease" in planned.err
+    refused = tierctl(*copy, "--apply")
+    assert refused.code == 4
+    assert "--no-lease" in refused.err
+    assert list((tmp_path / "tier").iterdir()) == []
+    assert list(live_segments(tmp_path / "metadata")) == []
+    accepted = tierctl(*copy, "--apply", "--no-lease")
+    assert accepted.code == 0, accepted.err
+    assert {outcome["status"] for outcome in accepted.json["outcomes"]} == {"done"}
 
 
 def test_a_lost_lease_stops_before_the_next_side_effect(

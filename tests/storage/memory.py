@@ -36,6 +36,9 @@ class MemoryStore:
             raise RemoteResourceNotFound(f"{key} is missing")
         return io.BytesIO(self.objects[key][start:end])
 
+    def create(self, key: str, body: bytes) -> bool:
+        return self.objects.setdefault(key, body) is body
+
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         return {key: len(self.objects[key]) for key in keys if key in self.objects}
 

@@ -26,13 +26,14 @@ def fenced(log_dirs: Sequence[Path]) -> Iterator[None]:
 
 
 @contextmanager
-def leased(remote: RemoteStorageManager, stop: Stop) -> Iterator[Lease | None]:
-    """Hold the lease of the tier during the block; yield None if its store offers no lease.
+def leased(remote: RemoteStorageManager, stop: Stop, *, is_optional: bool = False) -> Iterator[Lease | None]:
+    """Hold the lease of the tier during the block.
 
-    Raise LockedError if another tierctl holds the lease. Once the lease is lost or uncertain, `stop` ends the
+    Raise LockedError if another tierctl holds the lease. If the store supports no lease, yield None if the
+    lease `is_optional`; otherwise raise SafetyRefusal. Once the lease is lost or uncertain, `stop` ends the
     run before its next side effect.
     """
-    lease = open_lease(remote)
+    lease = open_lease(remote, is_optional=is_optional)
     if lease is None:
         yield None
         return

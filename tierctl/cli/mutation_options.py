@@ -85,6 +85,15 @@ AllowMissingObjects = Annotated[
         rich_help_panel=APPLY,
     ),
 ]
+NoLease = Annotated[
+    bool,
+    typer.Option(
+        "--no-lease",
+        help="Continue although tierctl has no lease for the store of --remote (gs://, abfs://, viewfs://, "
+        "file systems without locks): you make sure that no other tierctl changes the tier.",
+        rich_help_panel=APPLY,
+    ),
+]
 CreateMetadataTopic = Annotated[
     bool,
     typer.Option(
@@ -244,6 +253,7 @@ def changing(
     apply: options.Apply = False,
     allow_live_brokers: AllowLiveBrokers = False,
     allow_missing_objects: AllowMissingObjects = False,
+    no_lease: NoLease = False,
     broker_id: BrokerId = NOT_A_BROKER_ID,
     wave_size: WaveSize = None,
     threads: Threads = THREADS,

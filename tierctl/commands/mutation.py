@@ -33,6 +33,7 @@ from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
+from tierctl.storage.lease import open_lease
 from tierctl.storage.retry import RetrySettings
 
 _QUARANTINED_SHOWN_MAX = 20
@@ -243,11 +244,17 @@ class Mutation:
             segment = f" segment {skip.segment_id}" if skip.segment_id else ""
             self.progress.say(f"skipped {skip.topic_id_partition}{segment}: {skip.reason}")
         write_plan(plan, self.request.plan_out)
-        if self.request.apply:
+
+        def check_all() -> None:
+            if self.request.remote is not None:
+                open_lease(self.remote, is_optional=self.request.no_lease)
             if check is not None:
                 check()
+
+        if self.request.apply:
+            check_all()
             return self._carry_out(plan, options, damaged=damaged, stop=stop)
-        self._warn(check)
+        self._warn(check_all)
         code = ExitCode.CORRUPT if damaged else ExitCode.OK
         return MutationResult(plan=plan, outcomes=None, exit_code=code)
 
@@ -261,7 +268,7 @@ class Mutation:
         with ExitStack() as held, bar as advance:
             if stop is None:
                 stop = held.enter_context(stop_on_signals(Stop()))
-            lease = held.enter_context(leased(self.remote, stop))
+            lease = held.enter_context(leased(self.remote, stop, is_optional=self.request.no_lease))
             outcomes = run(plan, self._run_context(plan, stop, advance), options())
             lost = lease is not None and lease.is_lost()
         damaged = damaged or bool(self.metadata.state.quarantined)
@@ -308,10 +315,9 @@ class Mutation:
         retry = RetrySettings.from_settings(self.settings, attempts=self.request.attempts)
         return self.resources.tier_spec(self.settings, retry)
 
-    def _warn(self, check: Callable[[], None] | None) -> None:
+    def _warn(self, check: Callable[[], None]) -> None:
         try:
-            if check is not None:
-                check()
+            check()
         except (LimitExceeded, SafetyRefusal) as e:
             self.progress.say(f"--apply would refuse this: {e.message}")
 

@@ -71,6 +71,8 @@ class MutationRequest(Request):
     """Continue although brokers may do the same work."""
     allow_missing_objects: bool = False
     """Continue although the tier has no object of finished segments."""
+    no_lease: bool = False
+    """Continue although the tier's store supports no lease that keeps other runs out."""
     broker_id: int = NOT_A_BROKER_ID
     """Broker id that published events carry."""
     wave_size: int | None = None

@@ -8,6 +8,7 @@ from tierctl.errors import RemoteObjectDiffers, RemoteStorageError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
+from tierctl.storage.layouts.kafka import ROOT_FOLDER
 from tierctl.storage.stores.base import ObjectStore
 
 LEASE_NAME = ".tierctl-lease"
@@ -23,8 +24,11 @@ class ObjectTier:
 
     @property
     def lease_key(self) -> str:
-        """The key of the lease that a run holds while it changes this tier."""
-        return self.layout.base + LEASE_NAME
+        """The key of the lease that a run holds while it changes this tier.
+
+        It lies beside LocalTieredStorage's folder, and where Aiven's keys begin.
+        """
+        return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + LEASE_NAME
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Implement `RemoteStorageManager.copy_log_segment_data`."""
@@ -80,12 +84,16 @@ class ObjectTier:
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
         """Implement `RemoteStorageManager.list_objects`; temporary files of a crashed run are included."""
         prefix = folder or self.layout.base
-        return (obj for obj in self.store.list_objects(prefix) if obj.key != self.lease_key)
+        return (obj for obj in self.store.list_objects(prefix) if not self._is_own(obj.key))
 
     def list_folder(self, folder: str = "") -> FolderListing:
         """Implement `RemoteStorageManager.list_folder`."""
         found = self.store.list_folder(folder or self.layout.base)
-        return replace(found, objects=tuple(obj for obj in found.objects if obj.key != self.lease_key))
+        return replace(found, objects=tuple(obj for obj in found.objects if not self._is_own(obj.key)))
+
+    def _is_own(self, key: str) -> bool:
+        """Return whether tierctl keeps the object for itself: the lease, which may be several files."""
+        return key.startswith(self.lease_key)
 
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""

@@ -2,7 +2,9 @@
 
 import importlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,8 @@ from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.retry import RetryingStorage, RetrySettings
 from tierctl.storage.stores import arrow, registry
-from tierctl.storage.stores.base import ObjectStore
+from tierctl.storage.stores.base import ConditionalStore, ObjectStore
+from tierctl.storage.stores.local import LocalStore
 from tierctl.storage.stores.registry import open_store, open_store_at, parse_store_uri
 from tierctl.storage.tier import ObjectTier
 
@@ -257,6 +260,33 @@ class TestDelete:
 def _object_of(suffix: str, layout: SegmentLayout) -> str:
     """In which object a file's bytes are."""
     return suffix if isinstance(layout, KafkaLayout) or suffix == ".log" else ".indexes"
+
+
+class TestCreate:
+    def test_the_first_one_stays(self, store: RemoteStorageManager) -> None:
+        objects = _objects_of(store)
+        assert objects.create("small", b"first")
+        assert not objects.create("small", b"second")
+        with objects.open("small") as stream:
+            assert stream.read() == b"first"
+        assert {found.key for found in objects.list_folder("").objects} == {"small"}
+
+    def test_one_of_many_creates_it(self, store: RemoteStorageManager) -> None:
+        objects = _objects_of(store)
+        if not isinstance(objects, ConditionalStore | LocalStore):
+            return
+        bodies = [b"%d" % number for number in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            won = list(pool.map(partial(objects.create, "small"), bodies))
+        with objects.open("small") as stream:
+            stored = stream.read()
+        assert won == [body == stored for body in bodies]
+
+
+def _objects_of(store: RemoteStorageManager) -> ObjectStore:
+    tier = store._inner if isinstance(store, RetryingStorage) else store
+    assert isinstance(tier, ObjectTier)
+    return tier.store
 
 
 class TestListing:

@@ -1,16 +1,11 @@
 """What only an object store can get wrong: writes in parts, lost answers, leases, prefixes."""
 
-import json
-import os
-import subprocess
-import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.errors import (
     AuthenticationError,
-    LockedError,
     NotFoundError,
     RemoteObjectDiffers,
     RemoteStorageError,
@@ -20,14 +15,10 @@ from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.lease import ObjectLease, open_lease
-from tierctl.storage.lease.object import LEASE_S, MARGIN_S
-from tierctl.storage.lease.owner import Owner
 from tierctl.storage.stores import registry
 from tierctl.storage.stores.s3 import client
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
-from tierctl.storage.tier import ObjectTier
 
 from tests.storage.segments import data_in, metadata_of
 from tests.support.faulty_proxy import Fault, FaultyProxy
@@ -214,89 +205,3 @@ class TestOpening:
         with pytest.raises(UsageError) as missing:
             open_tier(TierSpec(f"s3://{bucket}/x"))
         assert missing.value.hint == "pip install tierctl[s3]"
-
-
-class TestLease:
-    def test_one_at_a_time(self, store: S3Store) -> None:
-        tier = ObjectTier(store, KafkaLayout())
-        first, second = open_lease(tier), open_lease(tier)
-        assert first is not None
-        assert second is not None
-        with first:
-            assert not first.is_lost()
-            with pytest.raises(LockedError, match=f"process {os.getpid()} on"), second:
-                pass
-            assert list(tier.list_objects()) == []
-        with open_lease(tier) as third:  # type: ignore[union-attr]
-            assert not third.is_lost()
-        assert list(store.list_objects("")) == []
-
-    def test_only_one_of_many_gets_it(self, store: S3Store) -> None:
-        got: list[str] = []
-        begin, seen = threading.Barrier(6), threading.Barrier(6)
-
-        def compete(name: str) -> None:
-            begin.wait()
-            try:
-                with ObjectLease(store, "lease", owner=Owner.of_this_run()):
-                    got.append(name)
-                    seen.wait()
-            except LockedError:
-                seen.wait()
-
-        threads = [threading.Thread(target=compete, args=(f"run {n}",)) for n in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(got) == 1
-
-    def test_one_that_was_taken_is_lost_and_stays_with_the_other(self, store: S3Store) -> None:
-        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as first:
-            store._s3.put_object(Bucket=store._bucket, Key="a/b/lease", Body=b'{"host": "thief"}')
-            first.renew()
-            assert first.is_lost()
-        assert b"thief" in store.open("lease").read()
-
-    def test_time_passes_without_renewal(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        now = [0.0]
-        with ObjectLease(store, "lease", owner=Owner.of_this_run(), clock_s=lambda: now[0]) as lease:
-            now[0] = LEASE_S - MARGIN_S - 1
-            lease.renew()
-            now[0] += LEASE_S - MARGIN_S - 1
-            assert not lease.is_lost()
-
-            def unreachable(*_: object) -> None:
-                raise RemoteStorageError("timeout")
-
-            monkeypatch.setattr(store, "put_if", unreachable)
-            lease.renew()
-            assert not lease.is_lost()
-            now[0] += 2
-            assert lease.is_lost()
-        monkeypatch.undo()
-
-    def test_an_old_one_is_taken_over(self, store: S3Store, monkeypatch: pytest.MonkeyPatch) -> None:
-        store.put_all({"lease": b"what a killed run left"})
-        with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
-            pass
-        monkeypatch.setattr("tierctl.storage.lease.object.TAKE_OVER_S", -1.0)
-        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as second:
-            assert not second.is_lost()
-            assert second._owner.run.encode() in store.open("lease").read()
-
-    def test_one_whose_process_is_gone_is_taken_over(self, store: S3Store) -> None:
-        gone = subprocess.Popen(["true"])
-        gone.wait()
-        for change in ({"pid": gone.pid}, {"started": "1"}, {"run": "an earlier one of this process"}):
-            left = Owner.of_this_run().facts() | change
-            store.put_all({"lease": json.dumps(left).encode()})
-            with ObjectLease(store, "lease", owner=Owner.of_this_run()) as lease:
-                assert not lease.is_lost()
-
-    def test_one_of_another_machine_may_still_run(self, store: S3Store) -> None:
-        for change in ({"place": "elsewhere", "pid": 1 << 22}, {"place": "", "pid": 1 << 22}, {"pid": "x"}):
-            left = Owner.of_this_run().facts() | {"started": "1"} | change
-            store.put_all({"lease": json.dumps(left).encode()})
-            with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
-                pass

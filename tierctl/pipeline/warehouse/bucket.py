@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from tierctl.errors import LockedError
 from tierctl.pipeline.warehouse.base import EMPTY, EVENTS, Files
 from tierctl.storage.lease import ObjectLease, Owner
-from tierctl.storage.stores.base import ConditionalStore, Source
+from tierctl.storage.stores.base import CopyingStore, Source
 
 _LEASE: Final = "_lease.json"
 
@@ -20,7 +20,7 @@ _LEASE: Final = "_lease.json"
 class BucketWarehouse:
     """Tables below a prefix in an S3 bucket."""
 
-    def __init__(self, store: ConditionalStore) -> None:
+    def __init__(self, store: CopyingStore) -> None:
         self._store = store
         self._lease: ObjectLease | None = None
 

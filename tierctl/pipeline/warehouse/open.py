@@ -9,7 +9,7 @@ from tierctl.errors import UsageError
 from tierctl.pipeline.warehouse.base import Warehouse
 from tierctl.pipeline.warehouse.bucket import BucketWarehouse
 from tierctl.pipeline.warehouse.folder import FolderWarehouse
-from tierctl.storage.stores import ConditionalStore, Endpoint, open_store
+from tierctl.storage.stores import CopyingStore, Endpoint, open_store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +39,6 @@ class WarehouseSpec:
             return FolderWarehouse(Path(unquote(parts.path)))
         if parts.scheme == "s3":
             store = open_store(self.uri, endpoint=self.endpoint)
-            if isinstance(store, ConditionalStore):
+            if isinstance(store, CopyingStore):
                 return BucketWarehouse(store)
         raise UsageError(f"not a warehouse: {self.uri!r}", hint="expected file:///dir or s3://bucket/folder")

@@ -8,21 +8,23 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tierctl.errors import LockedError
+from tierctl.errors import LockedError, SafetyRefusal
 
 _CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL}
-"""Errors of a file system without locks, or (NFS) without locks of folders, which offers no lease."""
+"""Errors of a file system without locks, or (NFS) without locks of folders, which supports no lease."""
 
 
 class FolderLease:
     """Context manager that holds the lease; LockedError if another run holds it.
 
     The lock is on the folder itself, because a lock file would lie among the tier's objects. A folder that
-    does not exist yet is not locked.
+    does not exist yet is not locked. SafetyRefusal if the file system has no locks, unless the lease
+    `is_optional`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_optional: bool = False) -> None:
         self._folder = folder
+        self._is_optional = is_optional
         self._fd = -1
 
     def __enter__(self) -> Self:
@@ -39,6 +41,12 @@ class FolderLease:
                 self._close()
                 if e.errno not in _CANNOT_LOCK:
                     raise
+                if not self._is_optional:
+                    raise SafetyRefusal(
+                        f"{self._folder} can't be locked ({e.strerror}), so nothing keeps another tierctl "
+                        "from changing the tier at the same time",
+                        hint="make sure that no other tierctl changes this tier, then add --no-lease",
+                    ) from e
         return self
 
     def __exit__(

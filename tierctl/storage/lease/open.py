@@ -1,5 +1,6 @@
 """Choose the kind of lease that a tier's store supports."""
 
+from tierctl.errors import SafetyRefusal
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.lease.folder import FolderLease
 from tierctl.storage.lease.object import ObjectLease
@@ -12,13 +13,21 @@ from tierctl.storage.tier import ObjectTier
 Lease = FolderLease | ObjectLease
 
 
-def open_lease(remote: RemoteStorageManager) -> Lease | None:
-    """Return the lease of a tier for one run, not yet acquired; None if the store supports no lease."""
+def open_lease(remote: RemoteStorageManager, *, is_optional: bool = False) -> Lease | None:
+    """Return the lease of a tier for one run, not yet acquired.
+
+    If its store supports no lease, return None if the lease `is_optional`; otherwise raise SafetyRefusal.
+    """
     tier = remote.inner if isinstance(remote, RetryingStorage) else remote
-    if not isinstance(tier, ObjectTier):
-        return None
-    if isinstance(tier.store, LocalStore):
-        return FolderLease(tier.store.root)
-    if isinstance(tier.store, ConditionalStore):
+    if isinstance(tier, ObjectTier) and isinstance(tier.store, LocalStore):
+        return FolderLease(tier.store.root, is_optional=is_optional)
+    if isinstance(tier, ObjectTier) and isinstance(tier.store, ConditionalStore):
         return ObjectLease(tier.store, tier.lease_key, owner=Owner.of_this_run())
-    return None
+    if is_optional:
+        return None
+    where = tier.store.name_of("") if isinstance(tier, ObjectTier) else "this tier"
+    raise SafetyRefusal(
+        f"{where}: tierctl has no lease for this kind of store (file, s3 and hdfs have one), so nothing "
+        "keeps another tierctl from changing the tier at the same time",
+        hint="make sure that no other tierctl changes this tier, then add --no-lease",
+    )

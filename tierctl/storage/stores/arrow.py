@@ -66,6 +66,13 @@ class ArrowStore:
         last = size_bytes if end is None else min(end, size_bytes)
         return io.BufferedReader(_Range(file, path, min(start, last), last), READ_BYTES)
 
+    def create(self, key: str, body: bytes) -> bool:
+        """Implement `ObjectStore.create` by a check first: pyarrow.fs has no conditional writes."""
+        if self.sizes_bytes([key]):
+            return False
+        self.put_all({key: body})
+        return True
+
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Implement `ObjectStore.sizes_bytes`."""
         with _translated(f"looking for objects below {self._root}"):

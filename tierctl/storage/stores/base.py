@@ -83,6 +83,14 @@ class ObjectStore(Protocol):
         """
         ...
 
+    def create(self, key: str, body: bytes) -> bool:
+        """Store the small object whole and durably unless its key exists; return whether it was stored.
+
+        Of several programs that create the same key at the same time, one stores it; a store that is no
+        ConditionalStore does not guarantee this. Raise RemoteStorageError if the outcome is unknown.
+        """
+        ...
+
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Return the size of each object that exists, by key."""
         ...
@@ -125,10 +133,6 @@ class TaggedObject:
 class ConditionalStore(ObjectStore, Protocol):
     """A store that can write an object on the condition that no other program changed it."""
 
-    def copy(self, source_key: str, key: str) -> None:
-        """Replace the object `key` by a copy of the object `source_key`, within the store."""
-        ...
-
     def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
         """Write the object if it does not exist (`tag` None) or still has `tag`; return its new tag.
 
@@ -142,6 +146,15 @@ class ConditionalStore(ObjectStore, Protocol):
 
     def delete_if(self, key: str, tag: str) -> None:
         """Delete the object if it still has `tag`."""
+        ...
+
+
+@runtime_checkable
+class CopyingStore(ConditionalStore, Protocol):
+    """A ConditionalStore that copies objects itself."""
+
+    def copy(self, source_key: str, key: str) -> None:
+        """Replace the object `key` by a copy of the object `source_key`, within the store."""
         ...
 
 

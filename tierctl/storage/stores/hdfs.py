@@ -2,12 +2,13 @@
 
 import io
 import os
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
-from hdfs_native import Client, FileReader, WriteOptions
+from hdfs_native import Client, FileReader, FileStatus, WriteOptions
 
 from tierctl.errors import (
     RemoteResourceNotFound,
@@ -18,10 +19,20 @@ from tierctl.errors import (
 )
 from tierctl.files import TEMP_SUFFIX
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import CompleteRange, Source, StoreAddress, chunks, verify_bytes, walk
+from tierctl.storage.stores.base import (
+    CompleteRange,
+    Source,
+    StoreAddress,
+    TaggedObject,
+    chunks,
+    verify_bytes,
+    walk,
+)
 
 READ_BYTES = 1 << 20
 WRITERS = 6
+LEFT_MS = 600_000
+"""Age at which a temporary file of a small object counts as left behind by a killed run."""
 
 
 def hdfs_client(url: str) -> Client:
@@ -68,6 +79,82 @@ class HdfsStore:
             else:
                 with _translated(f"naming {path}", StoreWriteUnknown):
                     self._client.rename(path + TEMP_SUFFIX, path, overwrite=True)
+
+    def create(self, key: str, body: bytes) -> bool:
+        """Implement `ObjectStore.create`: a rename fails if its target exists."""
+        path = self._root + key
+        temp = self._written(path, body)
+        with _translated(f"naming {path}", StoreWriteUnknown):
+            try:
+                self._client.rename(temp, path)
+            except FileExistsError:
+                self._remove(temp)
+                return False
+        return True
+
+    def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
+        """Implement `ConditionalStore.put_if` by a chain of files `key`.1, `key`.2, …; the tag is the number.
+
+        HDFS replaces no file on a condition. Therefore each write creates the file of the next number, which
+        only one program can do, and removes the earlier files afterwards. The newest file is never removed:
+        it is what makes a late write with an old number fail.
+        """
+        newest = self._newest(key)
+        if tag is None and newest is not None and newest.length:
+            return None
+        number = int(tag) + 1 if tag is not None else 1 if newest is None else _number_of(newest) + 1
+        if not self.create(f"{key}.{number}", body):
+            return None
+        newest = self._newest(key)
+        if newest is None or _number_of(newest) > number:
+            self._remove(f"{self._root}{key}.{number}")
+            return None
+        self._remove_older(key, newest)
+        return str(number)
+
+    def _remove_older(self, key: str, newest: FileStatus) -> None:
+        """Remove the files before `newest`, and temporary files that a killed run left."""
+        for status in self._files_of(key):
+            if status.path.endswith(TEMP_SUFFIX):
+                is_old = newest.modification_time - status.modification_time > LEFT_MS
+            else:
+                is_old = _number_of(status) < _number_of(newest)
+            if is_old:
+                self._remove(status.path)
+
+    def get_tagged(self, key: str) -> TaggedObject | None:
+        """Implement `ConditionalStore.get_tagged`; the namenode's clock is the time of a file made now."""
+        while (newest := self._newest(key)) is not None and newest.length:
+            temp = self._written(self._root + key, b"")
+            with _translated(f"looking at {temp}"):
+                now_ms = self._client.get_file_info(temp).modification_time
+            self._remove(temp)
+            with suppress(RemoteResourceNotFound), self.open(newest.path.removeprefix(self._root)) as stream:
+                body = stream.read()
+                return TaggedObject(str(_number_of(newest)), body, (now_ms - newest.modification_time) / 1000)
+        return None
+
+    def delete_if(self, key: str, tag: str) -> None:
+        """Implement `ConditionalStore.delete_if` by an empty file of the next number."""
+        self.put_if(key, b"", tag)
+
+    def _newest(self, key: str) -> FileStatus | None:
+        numbered = [status for status in self._files_of(key) if not status.path.endswith(TEMP_SUFFIX)]
+        return max(numbered, key=_number_of, default=None)
+
+    def _files_of(self, key: str) -> list[FileStatus]:
+        """Return the numbered files of `key` and their temporary files."""
+        folder, _, name = f"{self._root}{key}.".rpartition("/")
+        with _translated(f"listing {folder}"), suppress(FileNotFoundError):
+            found = [s for s in self._client.list_status(folder or "/") if not s.isdir]
+            return [status for status in found if status.path.rpartition("/")[2].startswith(name)]
+        return []
+
+    def _written(self, path: str, body: bytes) -> str:
+        """Write a new temporary file for `path`; return its path."""
+        temp = f"{path}.{uuid.uuid4().hex}{TEMP_SUFFIX}"
+        self._write_file(temp, body)
+        return temp
 
     def verify(self, key: str, source: Source) -> None:
         """Implement `ObjectStore.verify` byte by byte: HDFS's checksums depend on the block size."""
@@ -146,9 +233,11 @@ class HdfsStore:
         return None
 
     def _write(self, path: str, source: Source) -> None:
-        temp = path + TEMP_SUFFIX
+        self._write_file(path + TEMP_SUFFIX, source)
+
+    def _write_file(self, path: str, source: Source) -> None:
         options = WriteOptions(overwrite=True, create_parent=True)
-        with _translated(f"writing {path}", StoreWriteFailed), self._client.create(temp, options) as out:
+        with _translated(f"writing {path}", StoreWriteFailed), self._client.create(path, options) as out:
             for chunk in chunks(source):
                 out.write(chunk)
             out.hsync()
@@ -156,6 +245,12 @@ class HdfsStore:
     def _remove(self, path: str) -> None:
         with _translated(f"deleting {path}"), suppress(FileNotFoundError):
             self._client.delete(path)
+
+
+def _number_of(status: FileStatus) -> int:
+    """Return the number at the end of the name; 0 for a name without a number."""
+    number = status.path.rpartition(".")[2]
+    return int(number) if number.isdigit() else 0
 
 
 class _Range(CompleteRange):

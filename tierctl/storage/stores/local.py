@@ -4,6 +4,7 @@ import errno
 import io
 import os
 import stat
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -99,6 +100,22 @@ class LocalStore:
             size_bytes = os.fstat(fd).st_size
         last = size_bytes if end is None else min(end, size_bytes)
         return io.BufferedReader(_Range(fd, path, min(start, last), last))
+
+    def create(self, key: str, body: bytes) -> bool:
+        """Implement `ObjectStore.create`: a hard link is made only if its name is free."""
+        path = self._root / key
+        temp = path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMP_SUFFIX}")
+        self._make_folder(path.parent)
+        with _translated(f"writing {path}", StoreWriteFailed):
+            write_durably(temp, [body], fs=self._fs, sync_folder=False)
+            try:
+                self._fs.link(temp, path)
+            except FileExistsError:
+                return False
+            finally:
+                self._fs.unlink(temp)
+        self._sync_names(path.parent)
+        return True
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Implement `ObjectStore.sizes_bytes`."""

@@ -130,6 +130,10 @@ class S3Store:
             raise
         return io.BufferedReader(_Body(answer["Body"], self.name_of(key), answer["ContentLength"]), 1 << 17)
 
+    def create(self, key: str, body: bytes) -> bool:
+        """Implement `ObjectStore.create` by If-None-Match."""
+        return self.put_if(key, body, None) is not None
+
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Implement `ObjectStore.sizes_bytes` by one listing of the keys' common prefix."""
         wanted = set(keys)
@@ -189,7 +193,7 @@ class S3Store:
                 )
 
     def copy(self, source_key: str, key: str) -> None:
-        """Implement `ConditionalStore.copy`."""
+        """Implement `CopyingStore.copy`."""
         with translated(f"copying {self.name_of(source_key)} to {self.name_of(key)}"):
             self._s3.copy(
                 {"Bucket": self._bucket, "Key": self._prefix + source_key}, self._bucket, self._prefix + key

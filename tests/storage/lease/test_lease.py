@@ -1,0 +1,197 @@
+"""Leases on every store that has one, and the refusal where a store has none."""
+
+import errno
+import fcntl
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from tierctl.errors import LockedError, RemoteStorageError, SafetyRefusal
+from tierctl.storage.layouts.aiven.layout import AivenLayout
+from tierctl.storage.layouts.base import SegmentLayout
+from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.lease import ObjectLease, open_lease
+from tierctl.storage.lease.object import LEASE_S, MARGIN_S
+from tierctl.storage.lease.owner import Owner
+from tierctl.storage.stores import arrow, open_store
+from tierctl.storage.stores.base import ConditionalStore
+from tierctl.storage.stores.registry import STORES, parse_store_uri
+from tierctl.storage.tier import ObjectTier
+
+from tests.storage.memory import MemoryStorage
+from tests.storage.tiers import local_tier
+from tests.support.servers import S3Server
+
+
+@pytest.fixture(params=["s3", "hdfs"])
+def store(request: pytest.FixtureRequest) -> ConditionalStore:
+    if request.param == "hdfs":
+        opened = open_store(request.getfixturevalue("hdfs"))
+    else:
+        server: S3Server = request.getfixturevalue("s3_server")
+        opened = open_store(f"s3://{server.bucket()}/a/b")
+    assert isinstance(opened, ConditionalStore)
+    return opened
+
+
+def put(store: ConditionalStore, written: bytes) -> None:
+    """Write the lease as another program does."""
+    found = store.get_tagged("lease")
+    assert store.put_if("lease", written, None if found is None else found.tag) is not None
+
+
+def body(store: ConditionalStore) -> bytes:
+    found = store.get_tagged("lease")
+    assert found is not None
+    return found.body
+
+
+class TestLease:
+    def test_one_at_a_time(self, store: ConditionalStore) -> None:
+        tier = ObjectTier(store, KafkaLayout())
+        first, second = open_lease(tier), open_lease(tier)
+        assert first is not None
+        assert second is not None
+        with first:
+            assert not first.is_lost()
+            with pytest.raises(LockedError, match=f"process {os.getpid()} on"), second:
+                pass
+            assert list(tier.list_objects()) == []
+            assert tier.list_folder().objects == ()
+        with open_lease(tier) as third:  # type: ignore[union-attr]
+            assert not third.is_lost()
+        assert store.get_tagged(tier.lease_key) is None
+
+    def test_only_one_of_many_gets_it(self, store: ConditionalStore) -> None:
+        got: list[str] = []
+        begin, seen = threading.Barrier(6), threading.Barrier(6)
+
+        def compete(name: str) -> None:
+            begin.wait()
+            try:
+                with ObjectLease(store, "lease", owner=Owner.of_this_run()):
+                    got.append(name)
+                    seen.wait()
+            except LockedError:
+                seen.wait()
+
+        threads = [threading.Thread(target=compete, args=(f"run {n}",)) for n in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(got) == 1
+
+    def test_one_that_was_taken_is_lost_and_stays_with_the_other(self, store: ConditionalStore) -> None:
+        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as first:
+            put(store, b'{"host": "thief"}')
+            first.renew()
+            assert first.is_lost()
+        assert b"thief" in body(store)
+
+    def test_time_passes_without_renewal(
+        self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        now = [0.0]
+        with ObjectLease(store, "lease", owner=Owner.of_this_run(), clock_s=lambda: now[0]) as lease:
+            now[0] = LEASE_S - MARGIN_S - 1
+            lease.renew()
+            now[0] += LEASE_S - MARGIN_S - 1
+            assert not lease.is_lost()
+
+            def unreachable(*_: object) -> None:
+                raise RemoteStorageError("timeout")
+
+            monkeypatch.setattr(store, "put_if", unreachable)
+            lease.renew()
+            assert not lease.is_lost()
+            now[0] += 2
+            assert lease.is_lost()
+        monkeypatch.undo()
+
+    def test_an_old_one_is_taken_over(self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        put(store, b"what a killed run left")
+        with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
+            pass
+        monkeypatch.setattr("tierctl.storage.lease.object.TAKE_OVER_S", -1.0)
+        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as second:
+            assert not second.is_lost()
+            assert second._owner.run.encode() in body(store)
+
+    def test_one_whose_process_is_gone_is_taken_over(self, store: ConditionalStore) -> None:
+        gone = subprocess.Popen(["true"])
+        gone.wait()
+        for change in ({"pid": gone.pid}, {"started": "1"}, {"run": "an earlier one of this process"}):
+            left = Owner.of_this_run().facts() | change
+            put(store, json.dumps(left).encode())
+            with ObjectLease(store, "lease", owner=Owner.of_this_run()) as lease:
+                assert not lease.is_lost()
+
+    def test_one_of_another_machine_may_still_run(self, store: ConditionalStore) -> None:
+        for change in ({"place": "elsewhere", "pid": 1 << 22}, {"place": "", "pid": 1 << 22}, {"pid": "x"}):
+            left = Owner.of_this_run().facts() | {"started": "1"} | change
+            put(store, json.dumps(left).encode())
+            with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
+                pass
+
+    def test_a_late_write_under_an_old_tag_never_succeeds(self, store: ConditionalStore) -> None:
+        first = store.put_if("lease", b"first", None)
+        assert first is not None
+        second = store.put_if("lease", b"second", first)
+        assert second is not None
+        assert store.put_if("lease", b"late", first) is None
+        store.delete_if("lease", second)
+        assert store.get_tagged("lease") is None
+        for tag in (first, second):
+            assert store.put_if("lease", b"late", tag) is None
+        assert store.put_if("lease", b"third", None) is not None
+        for tag in (None, first, second):
+            assert store.put_if("lease", b"late", tag) is None
+        assert body(store) == b"third"
+
+    def test_its_age_is_by_the_stores_clock(self, store: ConditionalStore) -> None:
+        put(store, b"now")
+        found = store.get_tagged("lease")
+        assert found is not None
+        assert -1 <= found.age_s < LEASE_S
+
+
+@pytest.mark.parametrize("layout", [KafkaLayout(), AivenLayout()], ids=["kafka", "aiven"])
+def test_the_lease_lies_beside_the_folder_of_local_tiered_storage(layout: SegmentLayout) -> None:
+    assert ObjectTier(MemoryStorage().store, layout).lease_key == ".tierctl-lease"
+
+
+class TestWithoutALease:
+    def test_a_kind_of_store_without_one_is_refused(self, tmp_path: Path) -> None:
+        tier = ObjectTier(arrow.open_store(parse_store_uri(tmp_path.as_uri())), KafkaLayout())
+        with pytest.raises(SafetyRefusal, match="no lease for this kind of store") as refused:
+            open_lease(tier)
+        assert "--no-lease" in str(refused.value.hint)
+        assert open_lease(tier, is_optional=True) is None
+
+    def test_stores_of_pyarrow_have_none(self) -> None:
+        """Their conditional writes are not reachable through pyarrow.fs."""
+        assert not isinstance(arrow.ArrowStore(None), ConditionalStore)
+        assert {scheme for scheme, kind in STORES.items() if kind.module == "arrow"} == {
+            "gs",
+            "gcs",
+            "abfs",
+            "abfss",
+            "viewfs",
+        }
+
+    def test_a_file_system_without_locks_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def no_locks(_fd: int, _operation: int) -> None:
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+        tier = local_tier(tmp_path)
+        monkeypatch.setattr(fcntl, "flock", no_locks)
+        with pytest.raises(SafetyRefusal, match="can't be locked"), open_lease(tier):  # type: ignore[union-attr]
+            pass
+        with open_lease(tier, is_optional=True) as lease:  # type: ignore[union-attr]
+            assert not lease.is_lost()
