@@ -1,10 +1,11 @@
 """Runs plans over a world in this process, with parts of it replaced."""
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tierctl.apply.copy.log_source import LogSources
 from tierctl.apply.engine import Engine, LocalEngine, SideEffect
@@ -14,6 +15,7 @@ from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.apply.stop import Stop
+from tierctl.commands import CopyRequest, copy
 from tierctl.files import PLAIN, FileSystem
 from tierctl.locallog import read_log_dirs
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
@@ -24,13 +26,14 @@ from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.storage.base import RemoteStorageManager
 
-from tests.apply.worlds import World
+from tests.apply.worlds import DAY_MS, World
 from tests.metadata.topics import topic_in
 from tests.storage.tiers import local_tier
 
 P = TypeVar("P", bound=SideEffectInput)
 
-NOW_MS = 4_000_000_000_000
+NOW_MS = 1_795_300_000_000
+"""A time after the captures, and before the clock."""
 CONFIGS = {"bills": TopicConfig(retention_bytes=1_500_000)}
 _SEGMENTS = itertools.count(1)
 
@@ -127,6 +130,13 @@ def run_on(
             world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine
         )
         return run(plan, context, options)
+
+
+def clean_dangling(**where: Any) -> None:
+    """Delete what killed copies left in the tier that the request's fields `where` name, two days later."""
+    later_ms = time.time_ns() // 1_000_000 + 2 * DAY_MS
+    result = copy(CopyRequest(**where, clean_dangling=True, apply=True, clock_ms=lambda: later_ms))
+    assert result.exit_code == 0, result.outcomes
 
 
 def statuses(outcomes: Sequence[Outcome]) -> list[Status]:

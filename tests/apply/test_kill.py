@@ -13,6 +13,7 @@ from tierctl.apply.labels import LABELS
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
 from tests.apply.conftest import Zygote, met
+from tests.apply.runs import clean_dangling
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
 from tests.metadata.topics import manager_at, topic_in
 
@@ -24,14 +25,15 @@ SEED = 20260405
 class Case:
     """One command over one world. `labels` are the side effects it goes through.
 
-    With `cleans` copies that a killed run had begun go when --clean-dangling finds them a day old.
+    `cleans` are the fields of a request of copy; with `clean_dangling` it deletes, two days later, the copies
+    that a killed run had begun.
     """
 
     name: str
     labels: tuple[str, ...]
     args: Callable[[World], tuple[object, ...]]
     where: Callable[[World], tuple[object, ...]] = lambda world: world.where
-    cleans: bool = False
+    cleans: Callable[[World], dict[str, Any]] | None = None
 
     def command(self, world: World) -> tuple[object, ...]:
         name, *rest = self.args(world)
@@ -52,6 +54,15 @@ def _between_tiers(world: World) -> tuple[object, ...]:
     return (*source, "--to-metadata", world.metadata, "--remote", world.remote)
 
 
+def _copied_from_logs(world: World) -> dict[str, Any]:
+    return {"metadata": world.metadata.as_uri(), "remote": world.remote.as_uri(), "log_dir": (world.logs,)}
+
+
+def _copied_between_tiers(world: World) -> dict[str, Any]:
+    source = {"metadata": str(world.logs / "metadata"), "from_remote": str(world.logs / "remote")}
+    return {**source, "to_metadata": str(world.metadata), "remote": str(world.remote)}
+
+
 def _clean(world: World) -> tuple[object, ...]:
     return (*_copy(world), "--clean-dangling")
 
@@ -70,8 +81,8 @@ def _delete(world: World) -> tuple[object, ...]:
 
 
 _COPIES = ("copy.started.publish", "copy.segment.store", "copy.finished.publish")
-COPY = Case("copy", _COPIES, _copy, cleans=True)
-COPY_TIER = Case("copy from a tier", _COPIES, _copy_tier, _between_tiers, cleans=True)
+COPY = Case("copy", _COPIES, _copy, cleans=_copied_from_logs)
+COPY_TIER = Case("copy from a tier", _COPIES, _copy_tier, _between_tiers, cleans=_copied_between_tiers)
 CLEAN = Case(
     "clean",
     ("copy.cleanup_started.publish", "copy.cleanup.delete", "copy.cleanup_finished.publish"),
@@ -193,9 +204,7 @@ def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
     check_durable(world)
     if case.cleans:
         # What the killed run had begun under other ids is reported, and goes once it is a day old.
-        later = str(int(time.time() * 1000) + 2 * DAY_MS)
-        cleaned = forked(*case.command(world), "--clean-dangling", "--now", later)
-        assert cleaned.code == 0, cleaned.err
+        clean_dangling(layout="kafka", **case.cleans(world))
         assert world.facts() == end.facts
     assert _stored(world) == end.objects
     assert not [s for s in world.segments() if s.state != "COPY_SEGMENT_FINISHED"]

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,8 @@ from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.stores.s3.client import s3_client
 
 from tests.apply.conftest import Zygote
-from tests.apply.worlds import DAY_MS, RETENTION, copy_world
+from tests.apply.runs import clean_dangling
+from tests.apply.worlds import RETENTION, copy_world
 from tests.metadata.topics import manager_at
 from tests.support.servers import S3Server
 
@@ -125,7 +125,12 @@ def test_reruns_converge(
     killed.check()
     if command == "copy":
         # What the killed run had begun, objects and uploads, goes once it is a day old.
-        killed.run("copy", "--clean-dangling", "--now", int(time.time() * 1000) + 2 * DAY_MS)
+        clean_dangling(
+            metadata=str(killed.metadata),
+            remote=f"s3://{killed.name}/tier",
+            layout=layout,
+            log_dir=(killed.logs,),
+        )
         killed.check()
     segments, objects = killed.end()
     assert killed.uploads() == []

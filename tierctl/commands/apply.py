@@ -6,19 +6,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tierctl.apply.run import RunOptions
-from tierctl.commands.mutation import Mutation, MutationResult, mutation
-from tierctl.commands.resources import clock_ms
+from tierctl.commands.mutation import Decision, Mutation, MutationResult, mutation
 from tierctl.commands.source_tier import TierToTierRequest, source_tier
-from tierctl.commands.sweep import RETENTION, still_expired
+from tierctl.commands.sweep import PLANNER, SweepRequest
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.settings import topic
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.recheck import recheck
-from tierctl.plan.retention.sweep import check_not_ahead, decided_as_of_ms
 from tierctl.plan.steps import SOURCE_SEGMENT_ID, Action, Plan, Skip, Step
 from tierctl.state.tier import TierState
 
 _COMMANDS = ("copy", "sweep", "delete")
+_RETENTION = frozenset({topic.RETENTION_MS.name, topic.RETENTION_BYTES.name})
+"""Breaches that follow from a topic's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     Each step is compared with the present metadata, and with the cluster or the log directories. Raises
     UsageError for a file that is no plan, and the errors of the command that made the plan.
     """
-    request.require_one_source()
+    request.validate()
     saved = _load(request.plan)
     _require_source(saved, request)
     progress = progress or SilentProgress()
@@ -60,15 +61,14 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
             (part.topic_id_partition for part in state), (step.topic_id_partition for step in saved.steps)
         )
         plan = run.narrowed(_recheck(run, request, saved, state))
-        partitions = {step.topic_id_partition for step in plan.steps}
 
-        def check() -> None:
+        def check(plan: Plan) -> None:
+            partitions = {step.topic_id_partition for step in plan.steps}
             run.check_fence(partitions, unknown_is_safe=saved.command == "delete")
             if saved.command == "sweep":
                 run.check_limits(
                     plan, state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
                 )
-                check_not_ahead(state, decided_as_of_ms(plan), clock_ms=clock_ms())
 
         def options() -> RunOptions:
             match saved.command:
@@ -82,7 +82,7 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
                 case _:
                     return run.removal_options()
 
-        return run.conclude(plan, options, check=check)
+        return run.conclude(Decision(plan=plan, options=options, check=check))
 
 
 def _load(file: Path) -> Plan:
@@ -113,13 +113,17 @@ def _recheck(run: Mutation, request: ApplyRequest, plan: Plan, state: TierState)
     topics = CurrentTopics.of(run.read_logs())
     if run.cluster is not None and plan.command != "copy":
         topics = run.cluster.current_topics({step.topic for step in plan.steps})
-    expired = still_expired(run, state) if plan.command == "sweep" else None
+    expired = None
+    if plan.command == "sweep" and run.cluster is not None:
+        current = PLANNER.decide(run, SweepRequest()).plan
+        expired = {step.segment_id for step in current.steps}
     checked = recheck(plan, state)
     skipped = [Skip.of(d.step.topic_id_partition, d.reason, d.step.segment_id) for d in checked.dropped]
     kept: list[Step] = []
     for step in checked.plan.steps:
         reason = _why_not_current(run, step, topics) if plan.command != "delete" else None
-        if expired is not None and step.details.get("breach") in RETENTION and step.segment_id not in expired:
+        is_retention = step.details.get("breach") in _RETENTION
+        if expired is not None and is_retention and step.segment_id not in expired:
             reason = reason or "the topic's settings, as they are now, don't delete it"
         if reason:
             skipped.append(Skip.of(step.topic_id_partition, reason, step.segment_id))

@@ -3,11 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tierctl.commands.mutation import Mutation, MutationResult, mutation
+from tierctl.commands.mutation import Decision, Mutation, MutationResult
+from tierctl.commands.planner import Planner
 from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_tier
 from tierctl.errors import UsageError
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition
-from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.progress import Progress
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.copy.from_tier import plan_copy_from_tier
@@ -30,6 +31,12 @@ class CopyRequest(TierToTierRequest):
     custom_metadata_max_bytes: int | None = None
     """KIP-917's limit; a segment with more stops its partition. Default: the broker setting, else 128."""
 
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`."""
+        TierToTierRequest.validate(self)
+        if self.from_remote is None and not self.log_dir:
+            raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
+
 
 def copy(request: CopyRequest, progress: Progress | None = None) -> MutationResult:
     """Plan the copies of every selected partition, and with `apply` carry them out.
@@ -38,23 +45,30 @@ def copy(request: CopyRequest, progress: Progress | None = None) -> MutationResu
     are not copied again. Source: Kafka's RLMCopyTask. Raises UsageError, SafetyRefusal, LockedError, and the
     errors of the tier and the metadata.
     """
-    request.require_one_source()
-    progress = progress or SilentProgress()
+    return PLANNER.run(request, progress)
+
+
+def _decide(run: Mutation, request: CopyRequest) -> Decision:
     if request.from_remote is not None:
-        return _copy_from_tier(request, progress)
-    if not request.log_dir:
-        raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
-    with mutation(request, progress, may_be_new=True, make_topic=request.create_metadata_topic) as run:
-        state = run.metadata.refresh()
-        logs = run.read_logs()
-        run.resolve_selection(part.topic_id_partition for part in state)
-        plan = run.narrowed(_plan(run, state, logs, clean_dangling=request.clean_dangling))
-        partitions = _led(run, logs)
-        return run.conclude(
-            plan,
-            lambda: run.copy_options(custom_metadata_max_bytes=request.custom_metadata_max_bytes),
-            check=lambda: run.check_plan_fence(plan, partitions),
-        )
+        return _decide_from_tier(run, request)
+    state = run.metadata.refresh()
+    logs = run.read_logs()
+    run.resolve_selection(part.topic_id_partition for part in state)
+    partitions = _led(run, logs)
+    return Decision(
+        plan=run.narrowed(_plan(run, state, logs, clean_dangling=request.clean_dangling)),
+        options=lambda: run.copy_options(custom_metadata_max_bytes=request.custom_metadata_max_bytes),
+        check=lambda plan: run.check_plan_fence(plan, partitions),
+    )
+
+
+PLANNER = Planner(
+    command="copy",
+    request=CopyRequest,
+    decide=_decide,
+    may_be_new=True,
+    makes_topic=lambda request: request.create_metadata_topic,
+)
 
 
 def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
@@ -99,24 +113,19 @@ def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:
                 yield Skip.of(part.topic_id_partition, reason, segment.segment_id)
 
 
-def _copy_from_tier(request: CopyRequest, progress: Progress) -> MutationResult:
-    """Plan, and with `apply` carry out, the copies of segments that `remote` lacks of `from_remote`."""
-    with (
-        mutation(request.target, progress, may_be_new=True, make_topic=request.create_metadata_topic) as run,
-        source_tier(request, progress) as source,
-    ):
-        run.resolve_selection(part.topic_id_partition for part in source.metadata.state)
-        plan = run.narrowed(_plan_from_tier(run, source, clean_dangling=request.clean_dangling))
-        run.is_source_damaged = run.report_quarantined(source.metadata.state)
-        run.from_remote = source.spec
-        partitions = {step.topic_id_partition for step in plan.steps}
-        return run.conclude(
-            plan,
-            lambda: run.copy_options(
-                source.sources, custom_metadata_max_bytes=request.custom_metadata_max_bytes
-            ),
-            check=lambda: run.check_fence(partitions),
-        )
+def _decide_from_tier(run: Mutation, request: CopyRequest) -> Decision:
+    """Decide the copies of segments that `remote` lacks of `from_remote`."""
+    source = run.resources.enter(source_tier(request, run.progress))
+    run.resolve_selection(part.topic_id_partition for part in source.metadata.state)
+    run.is_source_damaged = run.report_quarantined(source.metadata.state)
+    run.from_remote = source.spec
+    return Decision(
+        plan=run.narrowed(_plan_from_tier(run, source, clean_dangling=request.clean_dangling)),
+        options=lambda: run.copy_options(
+            source.sources, custom_metadata_max_bytes=request.custom_metadata_max_bytes
+        ),
+        check=lambda plan: run.check_fence({step.topic_id_partition for step in plan.steps}),
+    )
 
 
 def _plan_from_tier(run: Mutation, source: SourceTier, *, clean_dangling: bool) -> Plan:

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.apply.stop import Stop, stop_on_signals
-from tierctl.commands.mutation import Mutation, MutationResult, mutation
+from tierctl.commands.mutation import Decision, Mutation, MutationResult
+from tierctl.commands.planner import Planner
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
@@ -31,6 +32,18 @@ class DeleteRequest(MutationRequest):
     """Mark a topic although the cluster or a log directory still has it."""
     interval: int | None = None
     """Milliseconds between the end of a run and the next run."""
+
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`."""
+        if self.find:
+            if self.interval is not None:
+                raise UsageError("--find looks once", hint="leave --interval out")
+            if self.bootstrap_server is None and not (self.metadata or "").startswith("kafka:"):
+                raise _no_controller()
+        if self.mark and self.interval is not None:
+            raise UsageError("--mark is done once", hint="leave --interval out")
+        if self.interval is not None and not self.apply:
+            raise UsageError("--interval repeats a run that changes things", hint="add --apply")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,27 +76,29 @@ def delete(
     segment by segment. A topic created again under the same name is not touched. With `stop` the caller
     already listens to signals. Source: KIP-405, RemotePartitionRemover.
     """
-    _check(request)
-    # Brokers never delete these partitions, so a running broker does not compete.
-    with mutation(request, progress or SilentProgress(), fence_logs=False) as run:
-        state = run.metadata.refresh()
-        run.resolve_selection(part.topic_id_partition for part in state)
-        plan = run.narrowed(_plan_mark(run, request, state) if request.mark else plan_removal(state))
-        partitions = {step.topic_id_partition for step in plan.steps}
-        return run.conclude(
-            plan,
-            run.removal_options,
-            check=lambda: run.check_fence(partitions, unknown_is_safe=True),
-            stop=stop,
-        )
+    return PLANNER.run(request, progress, stop=stop)
+
+
+def _decide(run: Mutation, request: DeleteRequest) -> Decision:
+    state = run.metadata.refresh()
+    run.resolve_selection(part.topic_id_partition for part in state)
+
+    def check(plan: Plan) -> None:
+        run.check_fence({step.topic_id_partition for step in plan.steps}, unknown_is_safe=True)
+
+    plan = _plan_mark(run, request, state) if request.mark else plan_removal(state)
+    return Decision(plan=run.narrowed(plan), options=run.removal_options, check=check)
+
+
+# Brokers never delete these partitions, so a running broker does not compete.
+PLANNER = Planner(command="delete", request=DeleteRequest, decide=_decide, fence_logs=False)
 
 
 def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None) -> LeakedTopics:
     """Return the topic ids that the cluster does not know, with the tier's contents of each."""
-    _check(request)
     if request.apply:
         raise UsageError("--find only lists", hint="add --mark, or leave --apply out")
-    with mutation(request, progress or SilentProgress(), fence_logs=False) as run:
+    with PLANNER.opened(request, progress) as run:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         leaked = [_leaked_topic(state, topic_id) for topic_id in _leaked_ids(run, request, state)]
@@ -122,21 +137,8 @@ class RepeatedDeletes:
 
 def delete_repeatedly(request: DeleteRequest, progress: Progress | None = None) -> RepeatedDeletes:
     """Return the runs of `delete`, each beginning `interval` milliseconds after the end of the one before."""
-    _check(request)
+    request.validate()
     return RepeatedDeletes(request, progress or SilentProgress())
-
-
-def _check(request: DeleteRequest) -> None:
-    """Raise UsageError for fields that contradict each other."""
-    if request.find:
-        if request.interval is not None:
-            raise UsageError("--find looks once", hint="leave --interval out")
-        if request.bootstrap_server is None and not (request.metadata or "").startswith("kafka:"):
-            raise _no_controller()
-    if request.mark and request.interval is not None:
-        raise UsageError("--mark is done once", hint="leave --interval out")
-    if request.interval is not None and not request.apply:
-        raise UsageError("--interval repeats a run that changes things", hint="add --apply")
 
 
 def _no_controller() -> UsageError:

@@ -19,7 +19,7 @@ from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.commands.request import MutationRequest
-from tierctl.commands.resources import Resources, clock_ms
+from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError, UsageError
 from tierctl.files import replace_durably
@@ -29,6 +29,7 @@ from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition,
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress, no_op
 from tierctl.model.settings import SETTINGS, broker
+from tierctl.plan.clock import check_not_ahead
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
@@ -53,6 +54,29 @@ class MutationResult:
     def is_pending(self) -> bool:
         """Whether the plan has steps that nobody carried out yet."""
         return self.outcomes is None and bool(self.plan.steps)
+
+
+def _accept(plan: Plan) -> None:
+    """Accept `plan`: used where no rule forbids to carry it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The plan that a command decided from the current state, and how it is carried out.
+
+    `check` raises LimitExceeded or SafetyRefusal for a plan, this one or a part of it, that may not be
+    carried out.
+    """
+
+    plan: Plan
+    options: Callable[[], RunOptions]
+    check: Callable[[Plan], None] = _accept
+
+
+def require_not_ahead(request: MutationRequest) -> None:
+    """Raise SafetyRefusal if the request decides as of a time ahead of the clock."""
+    if request.now_ms is not None:
+        check_not_ahead(request.now_ms, clock_ms=request.clock_ms())
 
 
 @dataclass(kw_only=True)
@@ -171,7 +195,7 @@ class Mutation:
             metadata=self.metadata,
             topic=self.resources.metadata_topic() if self.resources.is_on_cluster else None,
             own_broker_ids={NOT_A_BROKER_ID, self.request.broker_id},
-            now_ms=clock_ms,
+            now_ms=self.request.clock_ms,
         )
 
     def check_fence(self, partitions: Collection[TopicIdPartition], *, unknown_is_safe: bool = False) -> None:
@@ -224,19 +248,13 @@ class Mutation:
             self.progress.say(f"quarantined: {len(quarantined) - _QUARANTINED_SHOWN_MAX} more records")
         return bool(quarantined)
 
-    def conclude(
-        self,
-        plan: Plan,
-        options: Callable[[], RunOptions],
-        *,
-        check: Callable[[], None] | None = None,
-        stop: Stop | None = None,
-    ) -> MutationResult:
-        """Return `plan`, or with `apply` carry it out and return its outcomes too.
+    def conclude(self, decision: Decision, *, stop: Stop | None = None) -> MutationResult:
+        """Return the decision's plan, or with `apply` carry it out and return its outcomes too.
 
-        `check` raises LimitExceeded or SafetyRefusal for a plan that may not be carried out; without `apply`
-        the reason is only reported. With `stop` the caller already listens to signals.
+        Without `apply`, the reason why the plan may not be carried out is only reported. With `stop` the
+        caller already listens to signals.
         """
+        plan = decision.plan
         damaged = (
             self.report_quarantined(self.metadata.state) or bool(self.unreadable) or self.is_source_damaged
         )
@@ -244,17 +262,10 @@ class Mutation:
             segment = f" segment {skip.segment_id}" if skip.segment_id else ""
             self.progress.say(f"skipped {skip.topic_id_partition}{segment}: {skip.reason}")
         write_plan(plan, self.request.plan_out)
-
-        def check_all() -> None:
-            if self.request.remote is not None:
-                open_lease(self.remote, is_optional=self.request.no_lease)
-            if check is not None:
-                check()
-
         if self.request.apply:
-            check_all()
-            return self._carry_out(plan, options, damaged=damaged, stop=stop)
-        self._warn(check_all)
+            self._check(decision)
+            return self._carry_out(plan, decision.options, damaged=damaged, stop=stop)
+        self._warn(decision)
         code = ExitCode.CORRUPT if damaged else ExitCode.OK
         return MutationResult(plan=plan, outcomes=None, exit_code=code)
 
@@ -286,7 +297,7 @@ class Mutation:
         return RunContext(
             remote=self.remote,
             metadata=self.metadata,
-            clock_ms=clock_ms,
+            clock_ms=self.request.clock_ms,
             new_segment_id=new_segment_id,
             broker_id=self.request.broker_id,
             engine=engine,
@@ -315,9 +326,15 @@ class Mutation:
         retry = RetrySettings.from_settings(self.settings, attempts=self.request.attempts)
         return self.resources.tier_spec(self.settings, retry)
 
-    def _warn(self, check: Callable[[], None]) -> None:
+    def _check(self, decision: Decision) -> None:
+        require_not_ahead(self.request)
+        if self.request.remote is not None:
+            open_lease(self.remote, is_optional=self.request.no_lease)
+        decision.check(decision.plan)
+
+    def _warn(self, decision: Decision) -> None:
         try:
-            check()
+            self._check(decision)
         except (LimitExceeded, SafetyRefusal) as e:
             self.progress.say(f"--apply would refuse this: {e.message}")
 
@@ -366,8 +383,10 @@ def mutation(
 
     With `may_be_new` the metadata folder need not have a metadata topic yet; else NotFoundError.
     LockedError if another tierctl is at work; SafetyRefusal if a broker runs on a log directory, unless
-    `allow_live_brokers` or not `fence_logs`.
+    `allow_live_brokers` or not `fence_logs`, and with `apply` if `now_ms` is ahead of the clock.
     """
+    if request.apply:
+        require_not_ahead(request)
     with Resources(request=request, progress=progress) as resources, ExitStack() as held:
         if request.apply:
             fence_logs = fence_logs and not request.allow_live_brokers

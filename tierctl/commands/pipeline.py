@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tierctl.commands.request import Request
-from tierctl.commands.resources import Resources, clock_ms
+from tierctl.commands.resources import Resources
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
@@ -110,7 +110,7 @@ def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
         location=resources.metadata_location,
         warehouse=WarehouseSpec.of(store_uri("--warehouse", request.warehouse)),
         # Not `resources.now_ms`, which reads the clock once: each commit of `follow` has its own time.
-        clock_ms=lambda: clock_ms() if request.now_ms is None else request.now_ms,
+        clock_ms=lambda: request.clock_ms() if request.now_ms is None else request.now_ms,
         run_tasks=run_on(resources.executors) if resources.is_on_spark else run_here,
     )
 

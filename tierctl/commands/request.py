@@ -1,11 +1,13 @@
 """Requests: everything that a use case is asked, as frozen data."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.model.engine import EngineName
+from tierctl.model.times import system_clock_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +46,8 @@ class Request:
     """Ids of the selected topics, unpadded base64url; empty selects all."""
     now_ms: int | None = None
     """Time as of which to decide, in milliseconds since 1970; default: the clock."""
+    clock_ms: Callable[[], int] = system_clock_ms
+    """The clock: returns the present time in milliseconds since 1970."""
     engine: EngineName = EngineName.LOCAL
     """Where the work is done: in threads of this process, or on executors of Spark."""
     master: str | None = None
@@ -88,3 +92,11 @@ class MutationRequest(Request):
     def is_mutating(self) -> bool:
         """Whether the use case may change a tier or the metadata topic."""
         return True
+
+    @property
+    def target(self) -> Self:
+        """The request whose `metadata` describe `remote`, the tier that is changed."""
+        return self
+
+    def validate(self) -> None:
+        """Raise UsageError for fields that are missing or contradict each other."""

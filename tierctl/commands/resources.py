@@ -1,8 +1,7 @@
 """Resources: the objects that a request names, opened on first use and closed together."""
 
-import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -49,6 +48,7 @@ class _Closable(Protocol):
 
 
 C = TypeVar("C", bound=_Closable)
+T = TypeVar("T")
 
 
 @dataclass(kw_only=True)
@@ -79,6 +79,10 @@ class Resources:
     def _closing(self, opened: C) -> C:
         self._open.callback(opened.close)
         return opened
+
+    def enter(self, context: AbstractContextManager[T]) -> T:
+        """Enter `context`, which is left when the other resources are closed."""
+        return self._open.enter_context(context)
 
     @property
     def is_on_cluster(self) -> bool:
@@ -305,12 +309,7 @@ class Resources:
     @cached_property
     def now_ms(self) -> int:
         """The time as of which to decide, read once from the clock if it is not given."""
-        return clock_ms() if self.request.now_ms is None else self.request.now_ms
-
-
-def clock_ms() -> int:
-    """Return the clock's milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
+        return self.request.clock_ms() if self.request.now_ms is None else self.request.now_ms
 
 
 def required(option: str, value: str | None) -> str:

@@ -36,7 +36,7 @@ class TierToTierRequest(MutationRequest):
 
     @property
     def target(self) -> Self:
-        """The request with `metadata` being the metadata topic of the tier that is copied to."""
+        """Implement `MutationRequest.target`: `metadata` is that of the tier that is copied to."""
         if self.to_metadata is None:
             return self
         # The state directory is that of `metadata`.
@@ -48,8 +48,8 @@ class TierToTierRequest(MutationRequest):
         """The request with `remote` being the tier that is copied from."""
         return replace(self, remote=self.from_remote, layout=self.from_layout)
 
-    def require_one_source(self) -> None:
-        """Raise UsageError for fields that contradict each other or would copy a tier onto itself."""
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`; refuse to copy a tier onto itself, too."""
         if self.from_remote is None:
             for name in ("to_metadata", "from_layout", "to_command_config"):
                 if getattr(self, name) is not None:

@@ -4,24 +4,21 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tierctl.commands.mutation import Mutation, MutationResult, mutation
+from tierctl.commands.mutation import Decision, Mutation, MutationResult
+from tierctl.commands.planner import Planner
 from tierctl.commands.request import MutationRequest
-from tierctl.commands.resources import clock_ms
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.settings import topic
+from tierctl.model.progress import Progress
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.leaders import ClusterViews
-from tierctl.plan.retention.sweep import check_not_ahead, plan_retention
+from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.read.replicas import newest_segment
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 _Key = tuple[Uuid, int]
-RETENTION = frozenset({topic.RETENTION_MS.name, topic.RETENTION_BYTES.name})
-"""Breaches that follow from a topic's settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,38 +44,43 @@ def sweep(request: SweepRequest, progress: Progress | None = None) -> MutationRe
     deletes; deletes that were begun are resumed. Source: Kafka's RLMExpirationTask. Raises LimitExceeded
     and SafetyRefusal before the first delete, LockedError, and the errors of the tier and the metadata.
     """
-    with mutation(request, progress or SilentProgress()) as run:
-        state = run.metadata.refresh()
-        logs = run.read_logs()
-        run.resolve_selection(part.topic_id_partition for part in state)
-        views = _views(run, state)
-        topics = CurrentTopics.of(logs) if views is None else views.topics
-        asked = dict(map(_log_start, request.log_start_offset))
-        current = _current_partitions(state, logs, topics)
-        log_starts = asked | _kept_log_starts(run, current, logs, asked)
-        plan = run.narrowed(
-            _plan(
-                run,
-                state,
-                logs,
-                views,
-                log_starts,
-                off_lineage=request.off_lineage,
-                unreferenced_epochs=request.unreferenced_epochs,
-            )
-        )
+    return PLANNER.run(request, progress)
 
-        def check() -> None:
-            examined = [part.topic_id_partition for part in _selected(run, state) if _is_in(topics, part)]
-            run.check_plan_fence(plan, examined, [current[named] for named in asked])
-            run.check_limits(plan, state, max_deletes=request.max_deletes, max_fraction=request.max_fraction)
-            check_not_ahead(state, run.resources.now_ms, clock_ms=clock_ms())
 
-        return run.conclude(
-            plan,
-            lambda: run.sweep_options({current[named]: offset for named, offset in asked.items()}),
-            check=check,
-        )
+def _decide(run: Mutation, request: SweepRequest) -> Decision:
+    state = run.metadata.refresh()
+    logs = run.read_logs()
+    run.resolve_selection(part.topic_id_partition for part in state)
+    views = _views(run, state)
+    topics = CurrentTopics.of(logs) if views is None else views.topics
+    asked = dict(map(_log_start, request.log_start_offset))
+    current = _current_partitions(state, logs, topics)
+    log_starts = asked | _kept_log_starts(run, current, logs, asked)
+    plan = plan_retention(
+        state,
+        logs,
+        run.resources.topic_configs() if run.cluster is None else run.cluster.configs,
+        now_ms=run.resources.now_ms,
+        log_start_offsets=log_starts,
+        lineages=_lineages(run, state, logs) if views is None else None,
+        cluster=views,
+        off_lineage=request.off_lineage,
+        unreferenced_epochs=request.unreferenced_epochs,
+    )
+
+    def check(plan: Plan) -> None:
+        examined = [part.topic_id_partition for part in _selected(run, state) if _is_in(topics, part)]
+        run.check_plan_fence(plan, examined, [current[named] for named in asked])
+        run.check_limits(plan, state, max_deletes=request.max_deletes, max_fraction=request.max_fraction)
+
+    return Decision(
+        plan=run.narrowed(plan),
+        options=lambda: run.sweep_options({current[named]: offset for named, offset in asked.items()}),
+        check=check,
+    )
+
+
+PLANNER = Planner(command="sweep", request=SweepRequest, decide=_decide)
 
 
 def _selected(run: Mutation, state: TierState) -> list[PartitionState]:
@@ -101,14 +103,6 @@ def _views(run: Mutation, state: TierState) -> ClusterViews | None:
     if run.cluster is None:
         return None
     return run.cluster.views(_selected(run, state), lambda part: _lineage_of_tier(run, part))
-
-
-def still_expired(run: Mutation, state: TierState) -> set[Uuid] | None:
-    """The segments that retention deletes by what the cluster says now; None without a cluster."""
-    views = _views(run, state)
-    if views is None:
-        return None
-    return {step.segment_id for step in _plan(run, state, (), views, {}).steps if step.segment_id}
 
 
 def _log_start(text: str) -> tuple[TopicPartition, int]:
@@ -148,29 +142,6 @@ def _kept_log_starts(
         for named, start in starts.items()
         if 0 < start <= ends.get(named, start)
     }
-
-
-def _plan(
-    run: Mutation,
-    state: TierState,
-    logs: Collection[LocalLog],
-    views: ClusterViews | None,
-    log_starts: Mapping[TopicPartition, int],
-    *,
-    off_lineage: bool = False,
-    unreferenced_epochs: bool = False,
-) -> Plan:
-    return plan_retention(
-        state,
-        logs,
-        run.resources.topic_configs() if run.cluster is None else run.cluster.configs,
-        now_ms=run.resources.now_ms,
-        log_start_offsets=log_starts,
-        lineages=_lineages(run, state, logs) if views is None else None,
-        cluster=views,
-        off_lineage=off_lineage,
-        unreferenced_epochs=unreferenced_epochs,
-    )
 
 
 def _lineages(

@@ -1,5 +1,6 @@
 """Times as operators type them."""
 
+import time
 from datetime import UTC, datetime
 
 from tierctl.errors import UsageError
@@ -27,3 +28,8 @@ def parse_time_ms(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return round(moment.timestamp() * 1000)
+
+
+def system_clock_ms() -> int:
+    """Return the system clock's milliseconds since 1970."""
+    return time.time_ns() // 1_000_000

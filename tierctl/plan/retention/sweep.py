@@ -2,11 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeGuard
 
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicPartition, Uuid
-from tierctl.model.settings import topic
+from tierctl.plan.clock import CLOCK_SKEW_MS_MAX
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
@@ -20,8 +19,6 @@ from tierctl.plan.retention.partition_view import PartitionView, view_of_log, vi
 from tierctl.plan.retention.unreferenced_epochs import unreferenced_epoch_steps
 from tierctl.plan.steps import Plan, Skip, Step
 from tierctl.state.tier import PartitionState, TierState
-
-CLOCK_SKEW_MS_MAX = 5 * 60 * 1000
 
 PartitionKey = tuple[Uuid, int]
 
@@ -99,38 +96,6 @@ def plan_retention(
     )
 
 
-def check_not_ahead(state: TierState, now_ms: int, *, clock_ms: int) -> None:
-    """Raise SafetyRefusal if `now_ms` is more than five minutes ahead of both the clock and every event.
-
-    A decision as of a future time would delete segments that have not expired. If an event is later than
-    the clock, the clock is taken to be wrong.
-    """
-    if now_ms <= clock_ms + CLOCK_SKEW_MS_MAX:
-        return
-    segments = (segment for part in state for segment in part.cache.list_remote_log_segments())
-    latest_ms = max((segment.event_timestamp_ms for segment in segments), default=0)
-    if now_ms > latest_ms + CLOCK_SKEW_MS_MAX:
-        ahead_s = (now_ms - max(clock_ms, latest_ms)) // 1000
-        raise SafetyRefusal(
-            f"the plan was decided as of {now_ms}, {ahead_s} s ahead of the clock and of the newest event: "
-            "segments that have not expired would be deleted",
-            hint="leave --now out; without --apply a plan may look ahead",
-        )
-
-
-def decided_as_of_ms(plan: Plan) -> int:
-    """Return the latest time as of which retention.ms decided a step of a saved plan; 0 if there is none."""
-    steps = (step.details for step in plan.steps if step.details.get("breach") == topic.RETENTION_MS.name)
-    times = ((details.get("cutoff_ms"), details.get("retention_ms")) for details in steps)
-    return max(
-        (cutoff + limit for cutoff, limit in times if _is_number(cutoff) and _is_number(limit)), default=0
-    )
-
-
-def _is_number(value: object) -> TypeGuard[int]:
-    return isinstance(value, int)
-
-
 def _resolve(
     state: TierState,
     logs: Mapping[PartitionKey, LocalLog],
@@ -196,7 +161,7 @@ def _check_clock(view: PartitionView, now_ms: int) -> None:
         raise SafetyRefusal(
             f"the clock is at {now_ms}, but {view.partition} has an event of {newest_ms}, "
             f"{(newest_ms - now_ms) // 1000} s later",
-            hint="set the clock, or decide as of a later time with --now",
+            hint="set the clock of this machine, or of the broker that wrote the event",
         )
 
 

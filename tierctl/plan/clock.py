@@ -1,0 +1,18 @@
+"""The clock of a decision: how far it may differ from the times of events."""
+
+from tierctl.errors import SafetyRefusal
+
+CLOCK_SKEW_MS_MAX = 5 * 60 * 1000
+
+
+def check_not_ahead(now_ms: int, *, clock_ms: int) -> None:
+    """Raise SafetyRefusal if the time of a decision, `now_ms`, is more than five minutes ahead of the clock.
+
+    Such a decision would delete segments that have not expired, and copies that may still be running.
+    """
+    if now_ms > clock_ms + CLOCK_SKEW_MS_MAX:
+        raise SafetyRefusal(
+            f"the plan is decided as of {now_ms} (--now), {(now_ms - clock_ms) // 1000} s ahead of the "
+            f"clock, which is at {clock_ms}: what has not expired yet would be deleted",
+            hint="leave --now out, or leave --apply out: a plan may look ahead",
+        )
