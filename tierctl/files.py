@@ -215,8 +215,10 @@ def exclusive(folder: Path, name: str = OWN_LOCK) -> Iterator[None]:
 
 
 @contextmanager
-def broker_kept_out(folder: Path) -> Iterator[None]:
-    """Hold the lock of a broker on its log directory; raise SafetyRefusal if a broker holds it.
+def broker_kept_out(
+    folder: Path, *, hint: str = "stop the broker, or work on a copy of the folder"
+) -> Iterator[None]:
+    """Hold the lock of a broker on its log directory; raise SafetyRefusal with `hint` if a broker holds it.
 
     Without a `.lock` file no broker has ever run there, and none is created, because the broker's user might
     be unable to open it. The lock is a POSIX lock, as Java's FileChannel.tryLock takes it.
@@ -231,8 +233,7 @@ def broker_kept_out(folder: Path) -> Iterator[None]:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             raise SafetyRefusal(
-                f"a broker is running on {folder}: it holds {BROKER_LOCK}",
-                hint="stop the broker, or work on a copy of the folder",
+                f"a broker is running on {folder}: it holds {BROKER_LOCK}", hint=hint
             ) from None
         yield
     finally:

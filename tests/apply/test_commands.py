@@ -62,19 +62,47 @@ def test_the_second_of_two_is_locked_out(command: Any, tiered: World, tierctl: T
         assert tierctl(*command(tiered)).code == 0, "looking needs no lock"
 
 
-@pytest.mark.parametrize("command", [copy, sweep], ids=["copy", "sweep"])
-def test_a_running_broker_is_no_place_to_work(command: Any, tiered: World, tierctl: Tierctl) -> None:
+def test_a_copy_reads_a_running_brokers_log(empty: World, tierctl: Tierctl) -> None:
+    """Reading needs no fence; what is written is a metadata topic that no broker has."""
+    with running_broker(empty.logs):
+        ran = tierctl(*copy(empty, "--apply"))
+    assert (ran.code, [o["status"] for o in ran.json["outcomes"]]) == (0, ["done"] * 3), ran.err
+
+
+def test_a_running_broker_that_may_tier(empty: World, tierctl: Tierctl, tmp_path: Path) -> None:
+    (empty.logs / "__remote_log_metadata-3").mkdir()
+    kept = tmp_path / "plan"
+    with running_broker(empty.logs):
+        before = files(empty)
+        planned = tierctl(*copy(empty, "--plan-out", kept))
+        assert (planned.code, "--apply would refuse this" in planned.err) == (0, True)
+        for command in (copy(empty), ("apply", kept, *empty.where, "--log-dir", empty.logs, "-o", "json")):
+            ran = tierctl(*command, "--apply")
+            assert (ran.code, "may tier these partitions itself" in ran.err) == (4, True)
+            assert files(empty) == before
+        assert tierctl(*copy(empty, "--apply", "--allow-live-brokers")).code == 0
+    assert "may tier" not in tierctl(*copy(empty)).err, "no broker runs any more"
+
+
+def test_a_sweep_is_not_decided_from_a_running_brokers_log(tiered: World, tierctl: Tierctl) -> None:
     with running_broker(tiered.logs):
         before = files(tiered)
-        assert tierctl(*command(tiered, "--apply")).code == 4
+        ran = tierctl(*sweep(tiered, "--apply"))
+        assert (ran.code, "a broker is running" in ran.err, "log start" in ran.err) == (4, True, True)
         assert files(tiered) == before
-        assert tierctl(*command(tiered, "--apply", "--allow-live-brokers")).code == 0
+        assert tierctl(*sweep(tiered, "--apply", "--allow-live-brokers")).code == 0
 
 
-def test_metadata_of_a_running_broker_are_never_written(tiered: World, tierctl: Tierctl) -> None:
+@pytest.mark.parametrize("command", [copy, sweep, delete], ids=["copy", "sweep", "delete"])
+def test_metadata_of_a_running_broker_are_never_written(
+    command: Any, tiered: World, tierctl: Tierctl
+) -> None:
     with running_broker(tiered.metadata):
-        assert tierctl(*sweep(tiered, "--apply", "--allow-live-brokers")).code == 4
-        assert tierctl(*delete(tiered, "--apply")).code == 4
+        before = files(tiered)
+        for flags in ((), ("--allow-live-brokers",)):
+            ran = tierctl(*command(tiered, "--apply", *flags))
+            assert (ran.code, "no option overrides" in ran.err) == (4, True)
+        assert files(tiered) == before
 
 
 @pytest.mark.parametrize("limit", [("--max-deletes", 1), ("--max-deletes", 0)])

@@ -75,7 +75,7 @@ def copied_topic(broker: Broker, name: str, folder: Path) -> Uuid:
     broker.wait_for("the high watermark", lambda: f"{name} 0 3500" in checkpoint.read_text())
     done = plan(
         *("copy", *where(broker), "--config", settings, "--create-metadata-topic", "--topic", name),
-        *("--log-dir", broker.log_dir, "--allow-live-brokers", "--apply"),
+        *("--log-dir", broker.log_dir, "--apply"),
     )
     assert [outcome["status"] for outcome in done["outcomes"]] == ["done"] * 3
     return topic_id

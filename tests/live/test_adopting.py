@@ -62,9 +62,8 @@ def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, Any]]:
         "--log-dir",
         broker.log_dir,
     )
-    # Rolled segments don't change, so there is no harm in a broker that does not tier.
-    done = plan(*command, "--allow-live-brokers", "--apply")
-    assert plan(*command, "--allow-live-brokers", "--apply")["steps"] == []
+    done = plan(*command, "--apply")
+    assert plan(*command, "--apply")["steps"] == []
     return list(done["outcomes"])
 
 

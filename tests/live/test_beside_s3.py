@@ -111,7 +111,7 @@ def test_a_tier_in_s3(broker: Broker, s3_server: S3Server, tmp_path: Path) -> No
     rolled = {topic: list(log_sizes(broker, topic))[:-1] for topic in topics}
     assert all(len(starts) >= 2 for starts in rolled.values())
     for tier in tiers.values():
-        copy = ("copy", *tier.where, "--log-dir", broker.log_dir, "--allow-live-brokers", "--apply")
+        copy = ("copy", *tier.where, "--log-dir", broker.log_dir, "--apply")
         assert {outcome["status"] for outcome in plan(*copy)["outcomes"]} == {"done"}
         assert tier.holds() == rolled
         assert plan(*copy)["steps"] == []

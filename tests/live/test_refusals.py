@@ -73,10 +73,19 @@ def test_a_leader_that_tiers(led: tuple[Broker, Uuid], replica: Path) -> None:
     )
 
 
-def test_a_running_brokers_own_files(led: tuple[Broker, Uuid]) -> None:
+def test_a_running_brokers_own_files(led: tuple[Broker, Uuid], tmp_path: Path) -> None:
     broker, _ = led
-    ran = tierctl("copy", *where(broker), "--topic", TOPIC, "--log-dir", broker.log_dir, "--apply")
-    assert (ran.code, "a broker is running" in ran.err) == (4, True)
+    copy = ("copy", "--remote", broker.remote_dir, "--topic", TOPIC, "--log-dir", broker.log_dir)
+    assert "broker 7 leads it and tiers" in refused(*copy, "--metadata", f"kafka://{broker.bootstrap}")
+    # Without a cluster to ask, its metadata topic shows that the broker may tier.
+    aside = tmp_path / "metadata"
+    assert "may tier these partitions itself" in refused(*copy, "--metadata", aside)
+    asked = ("--metadata", aside, "--bootstrap-server", broker.bootstrap)
+    assert "broker 7 leads it and tiers" in refused(*copy, *asked)
+    # Nothing makes tierctl write the files of a running broker's metadata topic.
+    for flags in ((), ("--allow-live-brokers",)):
+        ran = tierctl(*copy, "--metadata", broker.log_dir, "--apply", *flags)
+        assert (ran.code, "no option overrides this check" in ran.err) == (4, True)
 
 
 def test_a_kept_plan_is_fenced_too(led: tuple[Broker, Uuid], tmp_path: Path) -> None:

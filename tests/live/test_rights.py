@@ -56,7 +56,7 @@ def test_rights(guarded: Broker, tmp_path: Path) -> None:
         assert missing.hint in ran.err, (missing, ran.err)
 
     create = Right("Create", METADATA_TOPIC)
-    copy = ("copy", "--create-metadata-topic", "--log-dir", guarded.log_dir, "--allow-live-brokers")
+    copy = ("copy", "--create-metadata-topic", "--log-dir", guarded.log_dir)
     refused(RIGHTS - {create}, create, *copy, "--apply")
     assert METADATA_TOPIC not in guarded.admin.list_topics(timeout=10).topics
     copied_topic(guarded, TOPIC, tmp_path)

@@ -1,12 +1,13 @@
 """Who keeps tierctl out, and which topic ids a controller lost."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicIdPartition
 from tierctl.model.cluster import BrokerFacts, PartitionFacts, TopicFacts
-from tierctl.plan.fencing import Fence, leaders_of, leaked_topic_ids
+from tierctl.plan.fencing import Fence, RunningBroker, check_running_brokers, leaders_of, leaked_topic_ids
 
 from tests.plan.tier import OTHER_ID, PARTITION, TOPIC_ID
 
@@ -45,6 +46,22 @@ def test_who_keeps_out(facts: dict[str, Any], wanted: str | None) -> None:
     with pytest.raises(SafetyRefusal, match="brokers may do this work") as caught:
         fence.check({PARTITION: 3})
     assert wanted in caught.value.message
+    assert "--allow-live-brokers" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(("metadata_partitions", "may_tier"), [((), False), ((3,), True), ((0, 1), True)])
+def test_a_running_broker_of_an_unknown_cluster(metadata_partitions: tuple[int, ...], may_tier: bool) -> None:
+    """Its log directory shows whether it tiers: a cluster that does has a metadata topic."""
+    brokers = [
+        RunningBroker(log_dir=Path("/free"), metadata_partitions=()),
+        RunningBroker(log_dir=Path("/logs"), metadata_partitions=metadata_partitions),
+    ]
+    if not may_tier:
+        check_running_brokers(brokers)
+        return
+    with pytest.raises(SafetyRefusal, match="runs on /logs may tier") as caught:
+        check_running_brokers(brokers)
+    assert "--bootstrap-server" in (caught.value.hint or "")
     assert "--allow-live-brokers" in (caught.value.hint or "")
 
 

@@ -1,28 +1,47 @@
-"""Exclude brokers from the log directories, and other tierctl runs from the tier.
+"""Exclude brokers from log directories that decide deletes, and other tierctl runs from the tier.
 
-A metadata topic in a folder excludes other writers by its own lock.
+A copy excludes no broker from the directories that it reads (`plan.fencing`). A metadata topic in a folder
+excludes other writers by its own lock, also a broker.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tierctl.apply.stop import Stop
 from tierctl.files import broker_kept_out
+from tierctl.locallog import is_locked
+from tierctl.metadata.topic.folder import partitions_in
+from tierctl.plan.fencing import RunningBroker
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.lease import Lease, open_lease
 
+_HINT = (
+    "deletes are decided from the log start and the leader epochs in this directory, which a running broker "
+    "changes: name the broker's cluster with --bootstrap-server, which then decides, or stop the broker; "
+    "--allow-live-brokers overrides this check"
+)
+
 
 @contextmanager
-def fenced(log_dirs: Sequence[Path]) -> Iterator[None]:
+def brokers_kept_out(log_dirs: Sequence[Path]) -> Iterator[None]:
     """Prevent brokers from starting on `log_dirs` during the block.
 
     Raise SafetyRefusal if a broker already runs on one of them.
     """
     with ExitStack() as held:
         for folder in dict.fromkeys(log_dir.resolve() for log_dir in log_dirs):
-            held.enter_context(broker_kept_out(folder))
+            held.enter_context(broker_kept_out(folder, hint=_HINT))
         yield
+
+
+def running_brokers(log_dirs: Iterable[Path]) -> tuple[RunningBroker, ...]:
+    """Return the brokers that run on these log directories now."""
+    return tuple(
+        RunningBroker(log_dir=log_dir, metadata_partitions=partitions_in(log_dir))
+        for log_dir in log_dirs
+        if log_dir.is_dir() and is_locked(log_dir)
+    )
 
 
 @contextmanager

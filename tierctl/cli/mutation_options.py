@@ -71,8 +71,9 @@ AllowLiveBrokers = Annotated[
     bool,
     typer.Option(
         "--allow-live-brokers",
-        help="Continue although brokers may do the same work: a broker runs on a --log-dir, or the cluster "
-        "tiers a partition.",
+        help="Continue although brokers may do the same work: the cluster tiers a partition, or nothing says "
+        "whether it does; a broker runs on a --log-dir that decides deletes, or that shows signs of tiering. "
+        "Never needed to copy from a running broker that does not tier.",
         rich_help_panel=APPLY,
     ),
 ]

@@ -50,7 +50,10 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     progress = progress or SilentProgress()
     with (
         mutation(
-            request.target, progress, fence_logs=saved.command != "delete", may_be_new=saved.command == "copy"
+            request.target,
+            progress,
+            logs_decide=saved.command == "sweep",
+            may_be_new=saved.command == "copy",
         ) as run,
         ExitStack() as opened,
     ):

@@ -90,8 +90,7 @@ def _decide(run: Mutation, request: DeleteRequest) -> Decision:
     return Decision(plan=run.narrowed(plan), options=run.removal_options, check=check)
 
 
-# Brokers never delete these partitions, so a running broker does not compete.
-PLANNER = Planner(command="delete", request=DeleteRequest, decide=_decide, fence_logs=False)
+PLANNER = Planner(command="delete", request=DeleteRequest, decide=_decide)
 
 
 def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None) -> LeakedTopics:

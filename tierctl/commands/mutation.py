@@ -12,7 +12,7 @@ from tierctl.apply.copy.log_source import LogSources
 from tierctl.apply.copy.source import Sources
 from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.engine import Engine, LocalEngine
-from tierctl.apply.exclusion import fenced, leased
+from tierctl.apply.exclusion import brokers_kept_out, leased, running_brokers
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, exit_code
 from tierctl.apply.run import RunOptions, run
@@ -30,6 +30,7 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress, no_op
 from tierctl.model.settings import SETTINGS, broker
 from tierctl.plan.clock import check_not_ahead
+from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
@@ -95,6 +96,8 @@ class Mutation:
     """Whether a tier that is copied from has metadata that could not be used."""
     from_remote: TierSpec | None = None
     """The tier that is copied from."""
+    running_brokers: tuple[RunningBroker, ...] = ()
+    """Brokers that run on log directories, if no cluster is named that says whether they tier."""
 
     @property
     def progress(self) -> Progress:
@@ -199,9 +202,16 @@ class Mutation:
         )
 
     def check_fence(self, partitions: Collection[TopicIdPartition], *, unknown_is_safe: bool = False) -> None:
-        """Raise SafetyRefusal if brokers may do this work themselves, unless `allow_live_brokers`."""
-        if self.cluster is not None and partitions and not self.request.allow_live_brokers:
+        """Raise SafetyRefusal if brokers may do this work themselves, unless `allow_live_brokers`.
+
+        With `unknown_is_safe`, partitions that no broker knows pass: those of deleted topics.
+        """
+        if not partitions or self.request.allow_live_brokers:
+            return
+        if self.cluster is not None:
             self.cluster.check_fence(partitions, unknown_is_safe=unknown_is_safe)
+        elif not unknown_is_safe:
+            check_running_brokers(self.running_brokers)
 
     def check_plan_fence(
         self,
@@ -375,21 +385,27 @@ def mutation(
     request: MutationRequest,
     progress: Progress,
     *,
-    fence_logs: bool = True,
+    logs_decide: bool = False,
     may_be_new: bool = False,
     make_topic: bool = False,
 ) -> Iterator[Mutation]:
     """Open what the request names; with `apply` behind the fences and for writing.
 
     With `may_be_new` the metadata folder need not have a metadata topic yet; else NotFoundError.
-    LockedError if another tierctl is at work; SafetyRefusal if a broker runs on a log directory, unless
-    `allow_live_brokers` or not `fence_logs`, and with `apply` if `now_ms` is ahead of the clock.
+    With `logs_decide`, deletes are decided from the log start and the leader epochs in log directories,
+    unless a cluster is named; otherwise only rolled segments are read there, which no broker changes.
+
+    LockedError if another tierctl is at work. SafetyRefusal if a broker runs on the metadata folder, or on a
+    log directory that decides, unless `allow_live_brokers`; and with `apply` if `now_ms` is ahead of the
+    clock.
     """
     if request.apply:
         require_not_ahead(request)
     with Resources(request=request, progress=progress) as resources, ExitStack() as held:
-        if request.apply:
-            fence_logs = fence_logs and not request.allow_live_brokers
-            held.enter_context(fenced(request.log_dir if fence_logs else ()))
+        decisive = logs_decide and resources.cluster is None
+        if request.apply and decisive and not request.allow_live_brokers:
+            held.enter_context(brokers_kept_out(request.log_dir))
+        # Queried before the metadata folder is locked: closing `.lock` gives up this process's locks on it.
+        running = () if decisive or resources.cluster is not None else running_brokers(request.log_dir)
         metadata = resources.metadata(writable=request.apply, may_be_new=may_be_new, make_topic=make_topic)
-        yield Mutation(request=request, resources=resources, metadata=metadata)
+        yield Mutation(request=request, resources=resources, metadata=metadata, running_brokers=running)

@@ -24,7 +24,7 @@ class Planner(Generic[R]):
     """One mutating command: the class of its requests, and the function that decides its plan.
 
     The command itself and `apply` of a saved plan both call `decide`, so that a step is carried out only if
-    the current state produces it. With `fence_logs`, no broker may run on the log directories; with
+    the current state produces it. With `logs_decide`, deletes are decided from log directories; with
     `may_be_new`, the metadata folder need not have a metadata topic yet. `makes_topic` returns whether a
     request makes a missing metadata topic on a cluster.
     """
@@ -32,7 +32,7 @@ class Planner(Generic[R]):
     command: str
     request: type[R]
     decide: Callable[[Mutation, R], Decision]
-    fence_logs: bool = True
+    logs_decide: bool = False
     may_be_new: bool = False
     makes_topic: Callable[[R], bool] = _never
 
@@ -48,7 +48,7 @@ class Planner(Generic[R]):
         with mutation(
             request.target,
             progress or SilentProgress(),
-            fence_logs=self.fence_logs,
+            logs_decide=self.logs_decide,
             may_be_new=self.may_be_new if may_be_new is None else may_be_new,
             make_topic=self.makes_topic(request),
         ) as run:

@@ -80,7 +80,7 @@ def _decide(run: Mutation, request: SweepRequest) -> Decision:
     )
 
 
-PLANNER = Planner(command="sweep", request=SweepRequest, decide=_decide)
+PLANNER = Planner(command="sweep", request=SweepRequest, decide=_decide, logs_decide=True)
 
 
 def _selected(run: Mutation, state: TierState) -> list[PartitionState]:

@@ -1,5 +1,6 @@
 """Names of the files in a log directory, and reading them."""
 
+import errno
 import mmap
 import re
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tierctl.wire.batches.batch_heads import Buffer
 _SEGMENT = re.compile(r"(?P<base>[0-9]{20})\.log\Z")
 _SNAPSHOT = re.compile(r"(?P<offset>[0-9]{20})\.snapshot\Z")
 _PARTITION = re.compile(r"(?P<topic>.+)-(?P<partition>0|[1-9][0-9]{0,9})\Z")
+_LISTINGS_MAX = 10
 _OFFSET_MAX = (1 << 63) - 1
 _PARTITION_MAX = (1 << 31) - 1
 
@@ -35,9 +37,17 @@ class SegmentFiles:
 
 
 def list_segments(directory: Path) -> list[SegmentFiles]:
-    """Return the segments in a partition's folder by base offset; other files are ignored."""
-    bases = sorted(_numbers(directory, _SEGMENT))
-    return [SegmentFiles(directory, base) for base in bases]
+    """Return the segments in a partition's folder by base offset; other files are ignored.
+
+    The folder is listed until two listings agree: a listing that is made while a running broker adds two
+    segments may have the later one only (readdir). Raises OSError.
+    """
+    bases: list[int] | None = None
+    for _ in range(_LISTINGS_MAX):
+        last, bases = bases, sorted(_numbers(directory, _SEGMENT))
+        if bases == last:
+            return [SegmentFiles(directory, base) for base in bases]
+    raise OSError(errno.EBUSY, "segments come and go all the time", str(directory))
 
 
 def list_producer_snapshots(directory: Path) -> list[int]:

@@ -31,6 +31,8 @@ from tierctl.wire.files.checkpoints import (
 
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 _OFFSET_MAX = (1 << 63) - 1
+_READS_AGAIN_MAX = 4
+"""How often a log is read again because a running broker deleted one of its files."""
 
 T = TypeVar("T")
 
@@ -128,6 +130,9 @@ def _read_or_report(
     try:
         return [read_log(partition, folder, checkpoints)]
     except TierctlError as error:
+        if not folder.is_dir():
+            # The topic was deleted meanwhile: a running broker renames the folder.
+            return []
         if on_error is None:
             raise
         on_error(folder, error)
@@ -135,13 +140,19 @@ def _read_or_report(
 
 
 def read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) -> LocalLog:
-    """Return one partition's log; CorruptInputError or NotFoundError if a necessary file can't be read."""
+    """Return one partition's log; CorruptInputError or NotFoundError if a necessary file can't be read.
+
+    A running broker deletes segments while the log is read; it is then read again.
+    """
     try:
+        for _ in range(_READS_AGAIN_MAX):
+            with suppress(FileNotFoundError):
+                return _read_log(partition, folder, checkpoints)
         return _read_log(partition, folder, checkpoints)
     except OSError as error:
         raise NotFoundError(
             f"{error.filename or folder} can't be read: {error.strerror}",
-            hint="a running broker moves and deletes files: stop it, or copy its directory first",
+            hint="each file of the directory must be readable; run as the broker's user",
         ) from error
 
 

@@ -1,7 +1,12 @@
-"""The fence: refuses work that a running broker may do itself, since two writers can lose data."""
+"""The fence on writing: refuses work that a running broker may do itself, since two writers can lose data.
+
+Reading a running broker's log directory needs no fence: a rolled segment below the last stable offset does
+not change, and a copy compares each file before and after (`apply.copy.log_source`).
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicIdPartition, Uuid
@@ -12,11 +17,40 @@ TASK_INTERVALS = 10
 
 SHOWN_MAX = 5
 
-_HINT = (
+_CLUSTER_HINT = (
     "leave the work to the brokers, or stop their tiering (remote.log.storage.system.enable=false) and wait; "
     "or select partitions that no broker tiers with --topic and --partition; --allow-live-brokers "
     "overrides this check"
 )
+
+_LOG_DIR_HINT = (
+    "name the broker's cluster with --bootstrap-server, so that tierctl can ask whether the broker tiers, or "
+    "stop the broker; --allow-live-brokers overrides this check"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningBroker:
+    """A broker that runs on a log directory, while no cluster is named that says whether the broker tiers."""
+
+    log_dir: Path
+    metadata_partitions: Collection[int]
+    """Partitions of __remote_log_metadata in the directory."""
+
+
+def check_running_brokers(brokers: Iterable[RunningBroker]) -> None:
+    """Raise SafetyRefusal if one of these brokers may tier, which its log directory shows.
+
+    A broker with remote.log.storage.system.enable=true creates the metadata topic at its start
+    (TopicBasedRemoteLogMetadataManager.initializeResources), so partitions of it are the sign of tiering.
+    """
+    for broker in brokers:
+        if broker.metadata_partitions:
+            raise SafetyRefusal(
+                f"the broker that runs on {broker.log_dir} may tier these partitions itself: the directory "
+                f"has {len(broker.metadata_partitions)} partitions of __remote_log_metadata",
+                hint=_LOG_DIR_HINT,
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +103,7 @@ class Fence:
         if closed:
             shown = "; ".join(closed[:SHOWN_MAX])
             more = f"; and {len(closed) - SHOWN_MAX} more partitions" if len(closed) > SHOWN_MAX else ""
-            raise SafetyRefusal(f"brokers may do this work themselves: {shown}{more}", hint=_HINT)
+            raise SafetyRefusal(f"brokers may do this work themselves: {shown}{more}", hint=_CLUSTER_HINT)
 
     def check_any_open(self, partitions: Mapping[TopicIdPartition, int | None]) -> None:
         """Raise SafetyRefusal if brokers may work on each of `partitions`, so that no work is left."""

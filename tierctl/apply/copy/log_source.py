@@ -5,9 +5,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tierctl.apply.copy.source import Fingerprint, SourceChanged, fingerprint
+from tierctl.apply.copy.source import (
+    Checksums,
+    Fingerprint,
+    SourceChanged,
+    checksums,
+    fingerprint,
+    source_changed,
+)
 from tierctl.apply.side_effects import SideEffectContext
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, StoreWriteFailed
 from tierctl.model import (
     EpochEntry,
     IndexType,
@@ -89,12 +96,19 @@ class LogSource:
         )
 
     @contextmanager
-    def opened(self, context: SideEffectContext) -> Iterator[LogSegmentData]:  # noqa: ARG002
+    def opened(self, context: SideEffectContext) -> Iterator["OpenedLogSource"]:  # noqa: ARG002
         """Implement `Source.opened`; raise CorruptInputError if the files are damaged.
 
         A damaged segment must not be copied: brokers trust the copy and delete their own undamaged replicas.
+        Files that a running broker changes or deletes meanwhile are not damaged: RemoteStorageError then.
         """
-        damage = self._damage()
+        opened = OpenedLogSource(self.data, self.fingerprint, checksums(self.data))
+        try:
+            damage = self._damage()
+        except FileNotFoundError:
+            damage = "a file is gone"
+        if damage is not None and not opened.is_unchanged():
+            raise source_changed(self.data)
         if damage is not None:
             raise CorruptInputError(
                 f"segment {self.data.log_segment} of {self.partition.topic_partition}",
@@ -102,7 +116,7 @@ class LogSource:
                 found=damage,
                 hint="nothing from it on is copied; another replica's --log-dir may have it whole",
             )
-        yield self.data
+        yield opened
 
     def _damage(self) -> str | None:
         data = self.data
@@ -120,11 +134,24 @@ class LogSource:
             problems = check_segment_bytes(metadata, log, files.index_bytes() | epochs)
             return next((p.message for p in problems if p.severity is Severity.ERROR), None)
 
-    def is_unchanged(self, data: LogSegmentData) -> bool:
-        """Implement `Source.is_unchanged`."""
+
+@dataclass(frozen=True, slots=True)
+class OpenedLogSource:
+    """Implement OpenedSource by files in a log directory, to which a running broker may write.
+
+    `checksums` are those of the bytes that were found sound: the sizes and times of files alone don't show a
+    write through a memory map (java.nio.MappedByteBuffer, as of Kafka's indexes).
+    """
+
+    data: LogSegmentData
+    fingerprint: Fingerprint
+    checksums: Checksums
+
+    def is_unchanged(self) -> bool:
+        """Implement `OpenedSource.is_unchanged`."""
         try:
-            return fingerprint(data) == self.fingerprint
-        except SourceChanged:
+            return fingerprint(self.data) == self.fingerprint and checksums(self.data) == self.checksums
+        except (SourceChanged, StoreWriteFailed):
             return False
 
 

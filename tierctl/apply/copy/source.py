@@ -5,14 +5,20 @@ There are two kinds of sources: a broker's log directory (`log_source`) and anot
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from tierctl.apply.side_effects import SideEffectContext
+from tierctl.errors import RemoteStorageError
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, Uuid
 from tierctl.plan.steps import Step
+from tierctl.storage.stores.base import crc32c
 
 Fingerprint = tuple[tuple[int, int, int], ...]
 """Size, modification time and inode of each file of a segment."""
+
+Checksums = tuple[int, ...]
+"""CRC-32C of each file of a segment."""
 
 
 class SourceChanged(Exception):  # noqa: N818
@@ -26,15 +32,24 @@ class Source(Protocol):
         """Return the COPY_SEGMENT_STARTED event of a copy of this segment."""
         ...
 
-    def opened(self, context: SideEffectContext) -> AbstractContextManager[LogSegmentData]:
+    def opened(self, context: SideEffectContext) -> AbstractContextManager["OpenedSource"]:
         """Provide the segment's files during the block.
 
         Raises TierctlError if the files cannot be read or are damaged.
         """
         ...
 
-    def is_unchanged(self, data: LogSegmentData) -> bool:
-        """Return True if the files provided by `opened` have not been written to since."""
+
+class OpenedSource(Protocol):
+    """The files of a segment, which were sound when they were opened."""
+
+    @property
+    def data(self) -> LogSegmentData:
+        """The files."""
+        ...
+
+    def is_unchanged(self) -> bool:
+        """Return whether the files still have the bytes that were found sound."""
         ...
 
 
@@ -59,15 +74,31 @@ def fingerprint(data: LogSegmentData) -> Fingerprint:
 
     Raises SourceChanged if a file is missing.
     """
-    files = (
+    try:
+        facts = [file.stat() for file in _files(data)]
+    except FileNotFoundError as e:
+        raise SourceChanged(f"{e.filename} is gone") from None
+    return tuple((fact.st_size, fact.st_mtime_ns, fact.st_ino) for fact in facts)
+
+
+def checksums(data: LogSegmentData) -> Checksums:
+    """Return the checksum of every file as it is read now; raise StoreWriteFailed if one can't be read."""
+    return tuple(crc32c(file) for file in _files(data))
+
+
+def source_changed(data: LogSegmentData) -> RemoteStorageError:
+    """Return the error of a segment whose files changed, or were deleted, while it was being copied."""
+    return RemoteStorageError(
+        f"{data.log_segment} or one of its indexes changed or was deleted while it was being copied",
+        hint="a broker that applies retention or truncates its log does this; run the command again",
+    )
+
+
+def _files(data: LogSegmentData) -> tuple[Path, ...]:
+    return (
         data.log_segment,
         data.offset_index,
         data.time_index,
         data.producer_snapshot_index,
         *(() if data.transaction_index is None else (data.transaction_index,)),
     )
-    try:
-        facts = [file.stat() for file in files]
-    except FileNotFoundError as e:
-        raise SourceChanged(f"{e.filename} is gone") from None
-    return tuple((fact.st_size, fact.st_mtime_ns, fact.st_ino) for fact in facts)

@@ -90,19 +90,15 @@ class TierSource:
         )
 
     @contextmanager
-    def opened(self, context: SideEffectContext) -> Iterator[LogSegmentData]:
+    def opened(self, context: SideEffectContext) -> Iterator["SpooledSource"]:
         """Implement `Source.opened`; raise CorruptInputError if the bytes do not match the metadata."""
         if context.source_tier is None:
             raise UsageError("a copy from tier to tier needs the tier it comes from")
         source = context.source_tier
         with spooled(source.remote, self.metadata, source.spool) as files:
             self._require_sound(files)
-            yield _segment_data(files, with_transactions=not self.txn_index_empty)
-
-    def is_unchanged(self, data: LogSegmentData) -> bool:
-        """Implement `Source.is_unchanged`: no other process writes to the spool folder."""
-        found: Fingerprint = fingerprint(data)
-        return found[0][0] == self.metadata.segment_size_in_bytes
+            data = _segment_data(files, with_transactions=not self.txn_index_empty)
+            yield SpooledSource(data, fingerprint(data))
 
     def _require_sound(self, files: SpooledSegment) -> None:
         with files.log_bytes() as log:
@@ -119,6 +115,18 @@ class TierSource:
             found=problem.message,
             hint="nothing from it on is copied; tierctl verify --deep says what else is wrong",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledSource:
+    """Implement OpenedSource by files in the spool folder, to which no other process writes."""
+
+    data: LogSegmentData
+    fingerprint: Fingerprint
+
+    def is_unchanged(self) -> bool:
+        """Implement `OpenedSource.is_unchanged`."""
+        return fingerprint(self.data) == self.fingerprint
 
 
 def _segment_data(files: SpooledSegment, *, with_transactions: bool) -> LogSegmentData:

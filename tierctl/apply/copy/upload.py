@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 
-from tierctl.apply.copy.source import Source
+from tierctl.apply.copy.source import OpenedSource, Source, source_changed
 from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES
 from tierctl.apply.labels import effect
 from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
 from tierctl.errors import LimitExceeded, RemoteStorageError, TierctlError
-from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import RemoteLogSegmentMetadata
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +27,8 @@ def copy_segment(context: SideEffectContext, work: CopyInput) -> SideEffectResul
     if context.stopped_copies.stopped_before(key, metadata.start_offset) is not None:
         return SideEffectResult()
     try:
-        with work.source.opened(context) as data:
-            result = _store_and_verify(context, work, data)
+        with work.source.opened(context) as opened:
+            result = _store_and_verify(context, work, opened)
     except TierctlError as e:
         result = SideEffectResult(error=e, begun=True)
     except OSError as e:
@@ -39,19 +39,19 @@ def copy_segment(context: SideEffectContext, work: CopyInput) -> SideEffectResul
     return result
 
 
-def _store_and_verify(context: SideEffectContext, work: CopyInput, data: LogSegmentData) -> SideEffectResult:
+def _store_and_verify(context: SideEffectContext, work: CopyInput, opened: OpenedSource) -> SideEffectResult:
     metadata = work.metadata
     with effect("copy.segment.store"):
-        custom = context.remote.copy_log_segment_data(metadata, data)
+        custom = context.remote.copy_log_segment_data(metadata, opened.data)
     stored = replace(metadata, custom_metadata=custom)
-    error = _why_not_finished(context, work, stored, data)
+    error = _why_not_finished(context, work, stored, opened)
     if error is None:
         context.advance(metadata.segment_size_in_bytes)
     return SideEffectResult(begun=True, custom_metadata=custom, error=error)
 
 
 def _why_not_finished(
-    context: SideEffectContext, work: CopyInput, stored: RemoteLogSegmentMetadata, data: LogSegmentData
+    context: SideEffectContext, work: CopyInput, stored: RemoteLogSegmentMetadata, opened: OpenedSource
 ) -> TierctlError | None:
     size_bytes = len(stored.custom_metadata or b"")
     if size_bytes > work.custom_metadata_max_bytes:
@@ -61,12 +61,7 @@ def _why_not_finished(
             hint="raise --custom-metadata-max-bytes (remote.log.metadata.custom.metadata.max.bytes)",
         )
     try:
-        context.remote.verify_log_segment_data(stored, data)
+        context.remote.verify_log_segment_data(stored, opened.data)
     except RemoteStorageError as e:
         return e
-    if work.source.is_unchanged(data):
-        return None
-    return RemoteStorageError(
-        f"{data.log_segment} or one of its indexes changed while it was being copied",
-        hint="something writes to the log directory; run the command again when it is quiet",
-    )
+    return None if opened.is_unchanged() else source_changed(opened.data)

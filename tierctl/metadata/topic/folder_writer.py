@@ -15,6 +15,10 @@ from tierctl.metadata.topic.partition_writer import PartitionWriter
 from tierctl.model import Uuid
 
 LOCK = ".tierctl-metadata.lock"
+_BROKER_HINT = (
+    "write a running broker's metadata topic through the broker (--metadata kafka://host:port), or stop the "
+    "broker; no option overrides this check"
+)
 SEGMENT_BYTES_DEFAULT = 1 << 30
 
 
@@ -54,7 +58,7 @@ class FolderWriter:
         with ExitStack() as held, translated(f"opening {folder}"):
             settings.fs.make_folder(folder)
             held.enter_context(exclusive(folder, LOCK))
-            held.enter_context(broker_kept_out(folder))
+            held.enter_context(broker_kept_out(folder, hint=_BROKER_HINT))
             self._held = held.pop_all()
 
     def append(self, logs: Mapping[int, PartitionLog], records: Sequence[tuple[int, bytes]]) -> list[int]:
