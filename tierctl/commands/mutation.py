@@ -225,9 +225,9 @@ class Mutation:
         brokers do the work on all `examined` partitions.
         """
         planned = {step.topic_id_partition for step in plan.steps} | set(more)
-        if planned:
-            self.check_fence(planned)
-        elif self.cluster is not None and not self.request.allow_live_brokers:
+        if planned or self.cluster is None:
+            self.check_fence(planned or examined)
+        elif not self.request.allow_live_brokers:
             self.cluster.check_any_open(examined)
 
     @cached_property
