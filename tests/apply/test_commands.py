@@ -12,7 +12,7 @@ import pytest
 from tierctl.apply.delete.segments import segment_update
 from tierctl.apply.labels import observe
 from tierctl.apply.outcome import Status
-from tierctl.commands.mutation import new_segment_id
+from tierctl.apply.run_context import new_segment_id
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 
 from tests.apply import runs

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tierctl.apply.delete.segments import segment_update
 from tierctl.apply.outcome import Status
+from tierctl.apply.run_context import new_segment_id
 from tierctl.cli.delete import with_default_interval
-from tierctl.commands.mutation import new_segment_id
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 
 from tests.apply import runs

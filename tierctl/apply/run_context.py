@@ -1,5 +1,6 @@
 """The objects that a run works with: stores, clock, random ids, engine. All of them are passed in."""
 
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -48,3 +49,14 @@ class RunContext:
             advance=self.advance,
             stopped_copies=stopped_copies or StoppedCopies(),
         )
+
+
+def new_segment_id() -> Uuid:
+    """Return a random id that does not begin with '-', so that no tool takes it for an option.
+
+    Source: Kafka's Uuid.randomUuid.
+    """
+    while True:
+        candidate = Uuid.from_bytes(uuid.uuid4().bytes)
+        if not candidate.startswith("-"):
+            return candidate

@@ -1,6 +1,5 @@
 """The flow of every command that may change a tier: fences, a plan, and with `apply` its outcomes."""
 
-import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from tierctl.apply.exclusion import brokers_kept_out, leased, running_brokers
 from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, exit_code
 from tierctl.apply.run import RunOptions, run
-from tierctl.apply.run_context import RunContext
+from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
@@ -25,7 +24,7 @@ from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError,
 from tierctl.files import replace_durably
 from tierctl.locallog import list_partitions, read_log_dirs, read_properties
 from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress, no_op
 from tierctl.model.settings import SETTINGS, broker
@@ -367,17 +366,6 @@ def write_plan(plan: Plan, file: Path | None) -> None:
         replace_durably(file.absolute(), plan.dumps().encode())
     except OSError as e:
         raise UsageError(f"--plan-out {file}: {e.strerror}") from e
-
-
-def new_segment_id() -> Uuid:
-    """Return a random id that does not begin with '-', so that no tool takes it for an option.
-
-    Source: Kafka's Uuid.randomUuid.
-    """
-    while True:
-        candidate = Uuid.from_bytes(uuid.uuid4().bytes)
-        if not candidate.startswith("-"):
-            return candidate
 
 
 @contextmanager
