@@ -43,6 +43,7 @@ complete -c tierctl -n '__tierctl_at copy' -l from-layout -x -a 'kafka aiven' -d
 complete -c tierctl -n '__tierctl_at copy' -l to-metadata -r -F -d 'The metadata topic of --remote, the tier that is copied to; never that of --from-remote.'
 complete -c tierctl -n '__tierctl_at copy' -l to-command-config -r -F -d 'Like --command-config, for --to-metadata. Default: --command-config.'
 complete -c tierctl -n '__tierctl_at copy' -l topic-configs -r -F -d 'Topic settings as properties: <topic>.retention.bytes=... They never override the settings of a topic on a cluster.'
+complete -c tierctl -n '__tierctl_at copy' -l assume-enabled -d 'With --topic: copy these topics although their settings do not state remote.storage.enable. A stated false, and a compacted topic, are refused all the same.'
 complete -c tierctl -n '__tierctl_at copy' -l now -x -d 'Decide as of this time, in milliseconds since 1970. Default: the clock.'
 complete -c tierctl -n '__tierctl_at copy' -l clean-dangling -d 'Also delete the objects of copies that began over 24 hours ago and never finished.'
 complete -c tierctl -n '__tierctl_at copy' -l create-metadata-topic -d 'Create __remote_log_metadata if the cluster has none, with --config\'s remote.log.metadata.topic.* settings (50 partitions, 3 replicas).'

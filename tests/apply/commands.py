@@ -4,12 +4,14 @@ from tierctl.model import Uuid
 
 from tests.apply.runs import NOW_MS
 from tests.apply.worlds import World
+from tests.support.topic_settings import enabled
 
 OTHER_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
 
 
 def copy(world: World, *more: object) -> tuple[object, ...]:
-    return ("copy", *world.where, "--layout", "kafka", "--log-dir", world.logs, "-o", "json", *more)
+    logs = ("--log-dir", world.logs, *enabled(world.logs))
+    return ("copy", *world.where, "--layout", "kafka", *logs, "-o", "json", *more)
 
 
 def sweep(world: World, *more: object) -> tuple[object, ...]:

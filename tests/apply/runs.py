@@ -29,6 +29,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tests.apply.worlds import DAY_MS, World
 from tests.metadata.topics import topic_in
 from tests.storage.tiers import local_tier
+from tests.support.topic_settings import enabled_configs
 
 P = TypeVar("P", bound=SideEffectInput)
 
@@ -76,7 +77,8 @@ def plan_of(command: str, world: World, manager: TopicBasedRemoteLogMetadataMana
     state = manager.refresh()
     match command:
         case "copy":
-            return plan_copy(state, read_log_dirs([world.logs]), {})
+            logs = read_log_dirs([world.logs])
+            return plan_copy(state, logs, enabled_configs(logs))
         case "sweep":
             return plan_retention(state, read_log_dirs([world.logs]), CONFIGS, now_ms=NOW_MS)
         case _:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World, objects_of, segments_of
+from tests.support.topic_settings import enabled
 
 Tierctl = Callable[..., Ran]
 
@@ -29,7 +30,8 @@ def test_copy_stores_what_the_broker_stored(
 ) -> None:
     broker = capture("untiered-broker")
     world = World(tmp_path / "metadata", tmp_path / "remote", broker / "local", tmp_path / "state")
-    command = ("copy", *world.where, "--layout", "kafka", "--log-dir", world.logs, "-o", "json", "--apply")
+    logs = ("--log-dir", world.logs, *enabled(world.logs))
+    command = ("copy", *world.where, "--layout", "kafka", *logs, "-o", "json", "--apply")
     first = tierctl(*command, "--state-dir", world.state_dir)
     assert first.code == 0, first.err
     assert [outcome["status"] for outcome in first.json["outcomes"]] == ["done"] * 14

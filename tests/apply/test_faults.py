@@ -26,6 +26,7 @@ from tests.apply.conftest import Ran
 from tests.apply.faults import Custom, Disk, Failing, HalfDeleting, Meddling
 from tests.apply.runs import Backwards, opened, run_on, statuses, touch_log
 from tests.apply.worlds import RETENTION, World, check_deleted, check_durable, copy_world
+from tests.support.topic_settings import enabled
 
 DONE, FAILED, DROPPED, PENDING = Status.DONE, Status.FAILED, Status.DROPPED, Status.PENDING
 
@@ -276,7 +277,8 @@ def test_a_signal_ends_a_run_between_side_effects(
 
     labels.observe(observe)
     try:
-        ran = tierctl("copy", *here.where, "--log-dir", here.logs, "--threads", 1, "-o", "json", "--apply")
+        logs = ("--log-dir", here.logs, *enabled(here.logs))
+        ran = tierctl("copy", *here.where, *logs, "--threads", 1, "-o", "json", "--apply")
     finally:
         labels.observe(None)
     assert ran.code == 128 + number

@@ -16,6 +16,7 @@ from tests.apply.conftest import Zygote, met
 from tests.apply.runs import clean_dangling
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
 from tests.metadata.topics import manager_at, topic_in
+from tests.support.topic_settings import enabled
 
 SIGKILLED = -9
 SEED = 20260405
@@ -41,7 +42,7 @@ class Case:
 
 
 def _copy(world: World) -> tuple[object, ...]:
-    return ("copy", "--layout", "kafka", "--log-dir", world.logs)
+    return ("copy", "--layout", "kafka", "--log-dir", world.logs, *enabled(world.logs))
 
 
 def _copy_tier(world: World) -> tuple[object, ...]:

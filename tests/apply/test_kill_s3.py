@@ -18,6 +18,7 @@ from tests.apply.runs import clean_dangling
 from tests.apply.worlds import RETENTION, copy_world
 from tests.metadata.topics import manager_at
 from tests.support.servers import S3Server
+from tests.support.topic_settings import enabled
 
 pytestmark = pytest.mark.slow
 SIGKILLED = -9
@@ -36,7 +37,9 @@ class Bucket:
     def run(self, command: str, *more: object, code: int = 0, **kill: Any) -> None:
         where = ("--metadata", self.metadata, "--remote", f"s3://{self.name}/tier", "--layout", self.layout)
         logs = () if command == "delete" else ("--log-dir", self.logs)
-        configs = ("--topic-configs", self.logs / "configs") if command == "sweep" else ()
+        configs = {"copy": enabled(self.logs), "sweep": ("--topic-configs", self.logs / "configs")}.get(
+            command, ()
+        )
         how = ("--wave-size", 2, "--threads", 2, "--apply")
         env = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
         ran = self.forked(command, *where, *logs, *configs, *more, *how, env=env, **kill)

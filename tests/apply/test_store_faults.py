@@ -16,6 +16,7 @@ from tests.apply.worlds import LOG, RETENTION, copy_world
 from tests.metadata.topics import manager_at
 from tests.support.faulty_proxy import HANG_S, KINDS, Fault, FaultyProxy, Kind
 from tests.support.servers import S3Server
+from tests.support.topic_settings import enabled
 
 Tierctl = Callable[..., Ran]
 _S = RemoteLogSegmentState
@@ -44,7 +45,17 @@ class Away:
 
     def copy(self, layout: str) -> tuple[object, ...]:
         where = ("--metadata", self.metadata, "--remote", self.uri, "--layout", layout)
-        return ("copy", *where, "--log-dir", self.logs, *RETRIES, "--threads", 1, "--apply")
+        return (
+            "copy",
+            *where,
+            "--log-dir",
+            self.logs,
+            *enabled(self.logs),
+            *RETRIES,
+            "--threads",
+            1,
+            "--apply",
+        )
 
     def sweep(self, layout: str) -> tuple[object, ...]:
         configs = self.folder / "configs"

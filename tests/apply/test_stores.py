@@ -18,6 +18,7 @@ from tierctl.storage.stores.registry import StoreKind
 from tests.apply.conftest import Ran
 from tests.metadata.topics import manager_at
 from tests.support.servers import S3Server
+from tests.support.topic_settings import enabled
 
 Tierctl = Callable[..., Ran]
 Capture = Callable[[str], Path]
@@ -101,7 +102,9 @@ def test_copies_are_what_the_broker_copied(
 ) -> None:
     broker = capture("untiered-broker")
     metadata = tmp_path / "metadata"
-    copy = ("copy", "--metadata", metadata, *place.options, *place.set, "--log-dir", broker / "local")
+    local = broker / "local"
+    where = ("--metadata", metadata, *place.options, *place.set)
+    copy = ("copy", *where, "--log-dir", local, *enabled(local))
     first = tierctl(*copy, "-o", "json", "--apply")
     assert first.code == 0, first.err
     assert [outcome["status"] for outcome in first.json["outcomes"]] == ["done"] * 14
@@ -155,7 +158,8 @@ def test_another_run_keeps_this_one_out(
     lease = open_lease(place.open())
     assert lease is not None
     local = capture("untiered-broker") / "local"
-    copy = ("copy", "--metadata", tmp_path / "metadata", *place.options, "--log-dir", local, "--apply")
+    logs = ("--log-dir", local, *enabled(local))
+    copy = ("copy", "--metadata", tmp_path / "metadata", *place.options, *logs, "--apply")
     with lease:
         ran = tierctl(*copy)
     assert ran.code == 6, ran.err
@@ -200,7 +204,8 @@ def test_a_lost_lease_stops_before_the_next_side_effect(
 ) -> None:
     place = Place(f"s3://{s3_server.bucket()}/tier", "kafka")
     local = capture("untiered-broker") / "local"
-    copy = ("copy", "--metadata", tmp_path / "metadata", *place.options, "--log-dir", local, "--apply")
+    logs = ("--log-dir", local, *enabled(local))
+    copy = ("copy", "--metadata", tmp_path / "metadata", *place.options, *logs, "--apply")
     calls = []
 
     def lost(lease: object) -> bool:

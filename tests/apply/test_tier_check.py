@@ -25,6 +25,7 @@ from tests.metadata.topics import manager_at
 from tests.plan.tier import OTHER_ID, PARTITION, S, advance, segment
 from tests.storage.memory import MemoryStorage
 from tests.support.servers import S3Server
+from tests.support.topic_settings import enabled
 
 Tierctl = Callable[..., Ran]
 
@@ -243,7 +244,7 @@ def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
         assert "done" not in {outcome["status"] for outcome in ran.json["outcomes"]}
         return next(str(o["error"]) for o in ran.json["outcomes"] if o["error"])
 
-    assert tierctl("copy", *right, *logs, "--apply").code == 0
+    assert tierctl("copy", *right, *logs, *enabled(template / "logs"), "--apply").code == 0
     aiven = AivenSettings(key_prefix=place.key_prefix)
     tier = open_tier(TierSpec(place.uri, layout=place.layout, aiven=aiven))
     objects = sorted(tier.list_objects())
@@ -270,7 +271,7 @@ def test_a_copy_goes_where_the_rest_is(
     earlier = tmp_path / "logs"
     shutil.copytree(template / "logs", earlier)
     (earlier / "replication-offset-checkpoint").write_text("0\n1\nbills 0 1300\n")
-    copy = ("copy", "--metadata", metadata, "--layout", "kafka", "-o", "json")
+    copy = ("copy", "--metadata", metadata, "--layout", "kafka", *enabled(earlier), "-o", "json")
     bucket = s3_server.bucket()
     first = tierctl(*copy, "--remote", f"s3://{bucket}/tier", "--log-dir", earlier, "--apply")
     before = states(metadata)

@@ -10,6 +10,7 @@ from tierctl import commands
 from tierctl.commands import CopyRequest, copy
 
 from tests.cli.shell import environment
+from tests.support.topic_settings import enabled
 
 README = Path(__file__).parent.parent.parent / "README.md"
 
@@ -70,7 +71,10 @@ def test_the_example_of_the_readme_runs(
     assert "from tierctl.commands import SweepRequest, sweep\n" in example
     monkeypatch.chdir(capture_copy)
     (capture_copy / "topics.properties").write_text("bills.retention.bytes=2000000\n")
-    copied = copy(CopyRequest(metadata="metadata", remote="tier", log_dir=[Path("broker")], apply=True))
+    logs, (_, settings) = Path("broker"), enabled(Path("broker"))
+    copied = copy(
+        CopyRequest(metadata="metadata", remote="tier", log_dir=[logs], topic_configs=settings, apply=True)
+    )
     assert copied.exit_code == 0
     exec(compile(example, str(README), "exec"), {})
     deleted = [

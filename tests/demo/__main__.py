@@ -20,6 +20,10 @@ import pyarrow as pa
 CAPTURE = Path(__file__).parent.parent / "data" / "untiered-broker-4.3.0.tar.zst"
 WIDTH = 100
 PLACES = "--metadata metadata --remote tier"
+SETTINGS = "--topic-configs topics.properties"
+TOPICS = (
+    "bills.remote.storage.enable=true\nledger.remote.storage.enable=true\nbills.retention.bytes=2000000\n"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,20 +41,21 @@ STEPS = (
     Step(
         title="copy: what would be copied",
         text="broker/ is the log directory of a stopped Kafka 4.3 broker: topics bills, events and ledger, "
-        "nothing of them tiered. Without --apply a command prints its plan and changes nothing. Of ledger "
+        "nothing of them tiered. topics.properties enables tiering of bills and ledger. Without --apply a "
+        "command prints its plan and changes nothing. Of ledger "
         "four segments can go; above them a transaction was still open.",
-        command=f"tierctl copy {PLACES} --log-dir broker",
+        command=f"tierctl copy {PLACES} --log-dir broker {SETTINGS}",
     ),
     Step(
         title="copy: do it",
         text="With --apply each segment is announced in the metadata log, uploaded with its indexes, read "
         "back and compared, and only then confirmed.",
-        command=f"tierctl copy {PLACES} --log-dir broker --apply",
+        command=f"tierctl copy {PLACES} --log-dir broker {SETTINGS} --apply",
     ),
     Step(
         title="copy: again",
         text="A second run finds that everything is there. --detailed-exitcode would say 9 otherwise.",
-        command=f"tierctl copy {PLACES} --log-dir broker --detailed-exitcode",
+        command=f"tierctl copy {PLACES} --log-dir broker {SETTINGS} --detailed-exitcode",
     ),
     Step(
         title="segments: what the tier holds",
@@ -67,13 +72,13 @@ STEPS = (
         title="sweep: what retention would delete",
         text="bills may keep 2 MB a partition. Only a contiguous prefix goes, oldest first, and never a "
         "segment of a topic whose settings are unknown.",
-        command=f"tierctl sweep {PLACES} --log-dir broker --topic-configs topics.properties",
+        command=f"tierctl sweep {PLACES} --log-dir broker {SETTINGS}",
         lines=8,
     ),
     Step(
         title="sweep: do it",
         text="The log start offset moves first, then each segment is marked, deleted and confirmed.",
-        command=f"tierctl sweep {PLACES} --log-dir broker --topic-configs topics.properties --apply",
+        command=f"tierctl sweep {PLACES} --log-dir broker {SETTINGS} --apply",
         lines=8,
     ),
     Step(
@@ -110,7 +115,7 @@ def _unpack(folder: Path) -> None:
     ):
         archive.extractall(folder, filter="data")
     (folder / "local").rename(folder / "broker")
-    (folder / "topics.properties").write_text("bills.retention.bytes=2000000\n")
+    (folder / "topics.properties").write_text(TOPICS)
 
 
 def _show(text: str = "") -> None:

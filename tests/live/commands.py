@@ -29,6 +29,11 @@ def where(broker: Broker) -> tuple[object, ...]:
     return ("--metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir)
 
 
+def assumed(*topics: str) -> tuple[str, ...]:
+    """The options that copy these topics although tiering is not enabled for them."""
+    return (*(word for topic in topics for word in ("--topic", topic)), "--assume-enabled")
+
+
 def rows(*args: object) -> list[dict[str, Any]]:
     """The rows of a command that must end well."""
     ran = tierctl(*args, "--output", "jsonl")

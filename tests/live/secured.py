@@ -8,7 +8,7 @@ from typing import Any
 from tierctl.kafka.acls import Right
 from tierctl.model import Uuid
 
-from tests.live.commands import plan, where
+from tests.live.commands import assumed, plan, where
 from tests.support.broker import METADATA_PARTITIONS, PASSWORD, USER, Broker, jaas_quoted
 
 
@@ -74,7 +74,7 @@ def copied_topic(broker: Broker, name: str, folder: Path) -> Uuid:
     checkpoint = broker.log_dir / "replication-offset-checkpoint"
     broker.wait_for("the high watermark", lambda: f"{name} 0 3500" in checkpoint.read_text())
     done = plan(
-        *("copy", *where(broker), "--config", settings, "--create-metadata-topic", "--topic", name),
+        *("copy", *where(broker), "--config", settings, "--create-metadata-topic", *assumed(name)),
         *("--log-dir", broker.log_dir, "--apply"),
     )
     assert [outcome["status"] for outcome in done["outcomes"]] == ["done"] * 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tierctl.metadata.topic.folder import partitions_in
 
-from tests.live.commands import base_offsets, first_offset, local_start, plan, rows, where
+from tests.live.commands import assumed, base_offsets, first_offset, local_start, plan, rows, where
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -61,6 +61,7 @@ def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, Any]]:
         "--create-metadata-topic",
         "--log-dir",
         broker.log_dir,
+        *assumed(*TOPICS),
     )
     done = plan(*command, "--apply")
     assert plan(*command, "--apply")["steps"] == []
@@ -80,6 +81,7 @@ def copy_to_the_stopped_broker(broker: Broker) -> list[dict[str, Any]]:
         broker.remote_dir,
         "--log-dir",
         broker.log_dir,
+        *assumed(*TOPICS),
     )
     done = plan(*command, "--apply")
     assert plan(*command, "--apply")["steps"] == []

@@ -13,7 +13,7 @@ from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 
-from tests.live.commands import first_offset, local_start, plan, rows
+from tests.live.commands import assumed, first_offset, local_start, plan, rows
 from tests.metadata.topics import manager_at
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 from tests.support.servers import S3Server
@@ -111,7 +111,7 @@ def test_a_tier_in_s3(broker: Broker, s3_server: S3Server, tmp_path: Path) -> No
     rolled = {topic: list(log_sizes(broker, topic))[:-1] for topic in topics}
     assert all(len(starts) >= 2 for starts in rolled.values())
     for tier in tiers.values():
-        copy = ("copy", *tier.where, "--log-dir", broker.log_dir, "--apply")
+        copy = ("copy", *tier.where, "--log-dir", broker.log_dir, *assumed(*topics), "--apply")
         assert {outcome["status"] for outcome in plan(*copy)["outcomes"]} == {"done"}
         assert tier.holds() == rolled
         assert plan(*copy)["steps"] == []

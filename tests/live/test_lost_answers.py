@@ -160,7 +160,7 @@ def test_every_command_converges(broker: Broker, proxy: KafkaProxy, kind: str, t
     disturbed = Disturbed(broker, proxy, kind, topic, tmp_path)
     beside = ("--topic", topic, "--allow-live-brokers")
 
-    copy = ("copy", "--log-dir", broker.log_dir, *beside)
+    copy = ("copy", "--log-dir", broker.log_dir, *beside, "--assume-enabled")
     disturbed.run("copy.finished.publish", *copy)
     disturbed.check_events()
     clean_dangling(

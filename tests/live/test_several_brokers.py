@@ -9,7 +9,7 @@ from tierctl.apply.labels import observe
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.wire.metadata.partitioner import metadata_partition
 
-from tests.live.commands import base_offsets, plan, rows, tierctl
+from tests.live.commands import assumed, base_offsets, plan, rows, tierctl
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -64,7 +64,16 @@ def test_a_broker_goes_and_comes_back_tiering(nodes: list[Broker], tmp_path: Pat
             gone.append(nodes[leader_of(nodes[0], METADATA_TOPIC, first) - 1])
             gone[0].stop(kill=True)
 
-    copy = ("copy", *where, "--config", settings, "--create-metadata-topic", "--wave-size", 1)
+    copy = (
+        "copy",
+        *where,
+        "--config",
+        settings,
+        "--create-metadata-topic",
+        *assumed(TOPIC),
+        "--wave-size",
+        1,
+    )
     logs = [option for node in nodes for option in ("--log-dir", node.log_dir)]
     observe(kill_the_leader)
     try:

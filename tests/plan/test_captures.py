@@ -30,6 +30,7 @@ from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode
 
 from tests.state.captures import read_state
+from tests.support.topic_settings import enabled_configs
 
 Capture = Callable[..., Path]
 Segments = dict[str, RemoteLogSegmentMetadata]
@@ -76,7 +77,8 @@ def times_of_deletion(folder: Path, topic_ids: set[str]) -> list[int]:
 def test_copies_exactly_what_the_broker_copied(capture: Capture) -> None:
     root = capture("untiered-broker")
     copied = segments_of(read_state(root / "tiered-metadata"))
-    plan = plan_copy(TierState(), read_log_dirs([root / "local"]), {})
+    logs = read_log_dirs([root / "local"])
+    plan = plan_copy(TierState(), logs, enabled_configs(logs))
 
     def facts(s: Any) -> tuple[Any, ...]:
         return (s["topic_id"], s["partition"], s["start_offset"], s["end_offset"], s["segment_leader_epochs"])
@@ -115,7 +117,8 @@ def test_the_files_of_a_copy_are_those_the_broker_stored(capture: Capture) -> No
         "transaction_index": ".txnindex",
         "producer_snapshot": ".snapshot",
     }
-    for step in plan_copy(TierState(), read_log_dirs([root / "local"]), {}).steps:
+    logs = read_log_dirs([root / "local"])
+    for step in plan_copy(TierState(), logs, enabled_configs(logs)).steps:
         s = copied[step.topic_id, step.partition, step.start_offset or 0]
         folder = root / "tiered-remote/kafka-tiered-storage" / f"{s.topic}-{s.partition}-{s.topic_id}"
         stem = f"{s.start_offset:020d}-{s.segment_id}"
@@ -149,7 +152,8 @@ def test_what_a_broker_copied_is_not_copied_again(
         name, _, rest = where.partition("/")
         return capture(name) / rest
 
-    plan = plan_copy(read_state(path(metadata)), read_log_dirs([path(d) for d in log_dirs]), {})
+    logs = read_log_dirs([path(d) for d in log_dirs])
+    plan = plan_copy(read_state(path(metadata)), logs, enabled_configs(logs))
     assert plan.steps == ()
 
 
@@ -273,7 +277,7 @@ def test_a_deposed_leaders_log_decides_nothing(capture: Capture) -> None:
     now_ms = max(s.event_timestamp_ms for s in segments_of(before).values())
     for plan in (
         plan_retention(before, [deposed], UNCLEAN_CONFIGS, now_ms=now_ms, off_lineage=True),
-        plan_copy(before, [deposed], {}),
+        plan_copy(before, [deposed], enabled_configs([deposed])),
     ):
         assert not [step for step in plan.steps if step.topic == "wallets"]
         assert any("the log is behind" in skip.reason for skip in plan.skipped if skip.topic == "wallets")

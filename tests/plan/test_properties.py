@@ -13,6 +13,7 @@ from tierctl.plan.steps import Plan, Step
 from tierctl.state.tier import TierState
 
 from tests.plan.tier import DAY_MS, NOW_MS, OTHER_ID, TOPIC_ID, S, advance, local_log, segment, tier
+from tests.support.topic_settings import enabled_configs
 
 Epochs = tuple[tuple[int, int], ...]
 
@@ -358,7 +359,7 @@ def test_copies_are_contiguous(world: World, stable: int, log_start: int) -> Non
             log_start_offset=max(log_start, world.log.log_start_offset),
         ),
     )
-    plan = plan_copy(world.state, [log], {})
+    plan = plan_copy(world.state, [log], enabled_configs([log]))
     for step, following in pairwise(plan.steps):
         assert following.start_offset == (step.end_offset or 0) + 1
     for step in plan.steps:

@@ -26,6 +26,7 @@ from tests.plan.tier import (
     segment_id,
     tier,
 )
+from tests.support.topic_settings import ENABLED
 
 SWEPT = [segment(n, 100 * n, 100 * n + 99, max_timestamp_ms=1) for n in range(3)]
 
@@ -36,7 +37,7 @@ def sweep(state: TierState) -> Plan:
 
 
 def _copy(state: TierState) -> Plan:
-    return plan_copy(state, [local_log([0, 100, 200, 300], 310)], {})
+    return plan_copy(state, [local_log([0, 100, 200, 300], 310)], {PARTITION.topic: ENABLED})
 
 
 def _remove(state: TierState) -> Plan:
@@ -172,7 +173,13 @@ def test_recheck(
 def test_a_dangling_copy_that_was_finished_after_all_stays() -> None:
     state = tier()
     advance(state, segment(1, 0, 99, event_timestamp_ms=1))
-    plan = plan_copy(state, [local_log([0], 99)], {}, clean_dangling_after_ms=100_000_000, now_ms=NOW_MS)
+    plan = plan_copy(
+        state,
+        [local_log([0], 99)],
+        {PARTITION.topic: ENABLED},
+        clean_dangling_after_ms=100_000_000,
+        now_ms=NOW_MS,
+    )
     assert len(plan.steps) == 1
     assert len(recheck(plan, state).plan.steps) == 1
     advance(state, segment(1, 0, 99), S.COPY_SEGMENT_FINISHED)

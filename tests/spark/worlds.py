@@ -10,6 +10,7 @@ from typing import Any
 from tests.apply.worlds import World, objects_of, segments_of
 from tests.cli.shell import Ran
 from tests.metadata.topics import topic_in
+from tests.support.topic_settings import enabled
 
 Capture = Callable[[str], Path]
 Run = Callable[..., Ran]
@@ -54,7 +55,8 @@ def aivens(capture: Capture, target: Path) -> World:
 
 def copying(world: World) -> tuple[object, ...]:
     """Everything that can be copied."""
-    return ("copy", *world.where, "--layout", "kafka", "--log-dir", world.logs, "-o", "json", "--apply")
+    logs = ("--log-dir", world.logs, *enabled(world.logs))
+    return ("copy", *world.where, "--layout", "kafka", *logs, "-o", "json", "--apply")
 
 
 def sweeping(world: World) -> tuple[object, ...]:

@@ -32,12 +32,16 @@ def copy(
     to_metadata: own.ToMetadata = None,
     to_command_config: own.ToCommandConfig = None,
     topic_configs: options.TopicConfigs = None,
+    assume_enabled: own.AssumeEnabled = False,
     now_ms: options.Now = None,
     clean_dangling: own.CleanDangling = False,
     create_metadata_topic: own.CreateMetadataTopic = False,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
 ) -> int:
     """Copy rolled segments below the last stable offset to the tier, as a broker would.
+
+    Only topics with remote.storage.enable=true are copied: on a cluster by the leader's settings, else by
+    --topic-configs. Compacted topics are refused, as by Kafka.
 
     A second run copies nothing; a run that was killed is made good by the next. Events of tierctl carry
     broker id -1, which is no broker's.

@@ -104,6 +104,15 @@ CreateMetadataTopic = Annotated[
         rich_help_panel=HOW,
     ),
 ]
+AssumeEnabled = Annotated[
+    bool,
+    typer.Option(
+        "--assume-enabled",
+        help="With --topic: copy these topics although their settings do not state remote.storage.enable. "
+        "A stated false, and a compacted topic, are refused all the same.",
+        rich_help_panel=DECIDE,
+    ),
+]
 CustomMetadataMaxBytes = Annotated[
     int | None,
     typer.Option(

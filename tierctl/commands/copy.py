@@ -7,9 +7,13 @@ from tierctl.commands.mutation import Decision, Mutation, MutationResult
 from tierctl.commands.planner import Planner
 from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_tier
 from tierctl.errors import UsageError
-from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition
+from tierctl.locallog import list_partitions
+from tierctl.model import LocalLog, RemoteLogSegmentState, TopicConfig, TopicIdPartition
+from tierctl.model.configs import broker_defaults
 from tierctl.model.progress import Progress
+from tierctl.model.settings import topic
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.copy.enabled import require_enabled, require_known_names
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.copy.from_tier import plan_copy_from_tier
 from tierctl.plan.preconditions import INTERNAL_TOPICS
@@ -26,6 +30,8 @@ class CopyRequest(TierToTierRequest):
 
     clean_dangling: bool = False
     """Also delete the objects of copies that were begun over 24 hours ago and never finished."""
+    assume_enabled: bool = False
+    """Copy the topics in `topic` whose remote.storage.enable is not stated, as if it were true."""
     create_metadata_topic: bool = False
     """Create the metadata topic if the cluster has none."""
     custom_metadata_max_bytes: int | None = None
@@ -36,14 +42,20 @@ class CopyRequest(TierToTierRequest):
         TierToTierRequest.validate(self)
         if self.from_remote is None and not self.log_dir:
             raise UsageError("--log-dir is missing", hint="name a broker's log directory (log.dirs)")
+        if self.assume_enabled and self.from_remote is not None:
+            raise UsageError(
+                "--assume-enabled goes with --log-dir", hint="copies from another tier need no settings"
+            )
+        if self.assume_enabled and not self.topic:
+            raise UsageError("--assume-enabled goes with --topic", hint="name each topic that may be copied")
 
 
 def copy(request: CopyRequest, progress: Progress | None = None) -> MutationResult:
     """Plan the copies of every selected partition, and with `apply` carry them out.
 
     Copies rolled segments below the last stable offset, oldest first; segments that are in the tier already
-    are not copied again. Source: Kafka's RLMCopyTask. Raises UsageError, SafetyRefusal, LockedError, and the
-    errors of the tier and the metadata.
+    are not copied again. Topics without remote.storage.enable=true are left out. Source: Kafka's RLMCopyTask.
+    Raises UsageError, SafetyRefusal, LockedError, and the errors of the tier and the metadata.
     """
     return PLANNER.run(request, progress)
 
@@ -54,9 +66,10 @@ def _decide(run: Mutation, request: CopyRequest) -> Decision:
     state = run.metadata.refresh()
     logs = run.read_logs()
     run.resolve_selection(part.topic_id_partition for part in state)
+    _require_settings(run, request)
     partitions = _led(run, logs)
     return Decision(
-        plan=run.narrowed(_plan(run, state, logs, clean_dangling=request.clean_dangling)),
+        plan=run.narrowed(_plan(run, request, state, logs)),
         options=lambda: run.copy_options(custom_metadata_max_bytes=request.custom_metadata_max_bytes),
         check=lambda plan: run.check_plan_fence(plan, partitions),
     )
@@ -77,25 +90,50 @@ def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
     return {p for p in partitions if p in run.resources.selection and p.topic not in INTERNAL_TOPICS}
 
 
-def _plan(run: Mutation, state: TierState, logs: Sequence[LocalLog], *, clean_dangling: bool) -> Plan:
-    configs = run.resources.topic_configs()
+def _require_settings(run: Mutation, request: CopyRequest) -> None:
+    """Raise UsageError if nothing states which topics are enabled."""
+    if request.topic_configs is None and not request.assume_enabled and run.cluster is None:
+        raise UsageError(
+            "no topic settings are named, and only topics with "
+            f"{topic.REMOTE_STORAGE_ENABLE.name}=true are copied",
+            hint="name them with --topic-configs, the topics' cluster with --bootstrap-server, or each topic "
+            "with --topic and --assume-enabled",
+        )
+
+
+def _plan(run: Mutation, request: CopyRequest, state: TierState, logs: Sequence[LocalLog]) -> Plan:
+    stated = run.resources.topic_configs(run.settings)
     refused_logs: tuple[Skip, ...] = ()
     live_broker_ids: tuple[int, ...] = ()
+    copyable: Sequence[LocalLog] = logs
     if run.cluster is not None:
         leaders = run.cluster.leaders(sorted(_led(run, logs)))
-        configs |= leaders.configs
-        logs, refused_logs = leaders.sources(logs)
+        stated |= leaders.configs
+        copyable, refused_logs = leaders.sources(logs)
         live_broker_ids = leaders.broker_ids
+    default = TopicConfig.from_settings(broker_defaults(run.settings))
+    configs = {log.topic_partition.topic: default for log in logs} | stated
+    assumed = run.resources.selection.topics if request.assume_enabled else frozenset()
+    topics = {partition.topic for partition in _led(run, logs)}
+    require_known_names(stated, _known_topics(run, state), topics)
+    require_enabled(topics, configs, named=run.resources.selection.topics, assumed=assumed)
     plan = plan_copy(
         state,
-        logs,
+        copyable,
         configs,
-        clean_dangling_after_ms=DANGLING_AGE_MS_MIN if clean_dangling else None,
+        assumed_enabled=assumed,
+        clean_dangling_after_ms=DANGLING_AGE_MS_MIN if request.clean_dangling else None,
         now_ms=run.resources.now_ms,
         live_broker_ids=live_broker_ids,
     )
-    unfinished = () if clean_dangling else tuple(_unfinished(run, state))
+    unfinished = () if request.clean_dangling else tuple(_unfinished(run, state))
     return replace(plan, skipped=(*plan.skipped, *refused_logs, *unfinished))
+
+
+def _known_topics(run: Mutation, state: TierState) -> set[str]:
+    """Return the names of the topics that the metadata or the log directories have."""
+    in_logs = list_partitions(run.request.log_dir)
+    return {p.topic for p in in_logs} | {part.topic_id_partition.topic for part in state}
 
 
 def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:

@@ -20,6 +20,7 @@ from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
+from tierctl.commands.skips import skip_lines
 from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError, UsageError
 from tierctl.files import replace_durably
 from tierctl.locallog import list_partitions, read_log_dirs, read_properties
@@ -267,9 +268,8 @@ class Mutation:
         damaged = (
             self.report_quarantined(self.metadata.state) or bool(self.unreadable) or self.is_source_damaged
         )
-        for skip in plan.skipped:
-            segment = f" segment {skip.segment_id}" if skip.segment_id else ""
-            self.progress.say(f"skipped {skip.topic_id_partition}{segment}: {skip.reason}")
+        for line in skip_lines(plan.skipped):
+            self.progress.say(line)
         write_plan(plan, self.request.plan_out)
         if self.request.apply:
             self._check(decision)

@@ -24,6 +24,7 @@ from tierctl.model import (
     TopicIdPartition,
     is_legal_topic_name,
 )
+from tierctl.model.configs import broker_defaults
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
@@ -231,9 +232,16 @@ class Resources:
         logs = read_log_dirs(list(self.request.log_dir), select=self.selection_request.may_select)
         return [log for log in logs if log.topic_id_partition in self.selection]
 
-    def topic_configs(self) -> dict[str, TopicConfig]:
-        """Read the settings by topic of `topic_configs`; empty if it is not given."""
-        return {} if self.request.topic_configs is None else read_topic_configs(self.request.topic_configs)
+    def topic_configs(self, settings: Mapping[str, str] | None = None) -> dict[str, TopicConfig]:
+        """Read the settings by topic of `topic_configs`; empty if it is not given.
+
+        The defaults of topic settings are those of a broker with `settings` (default: those of `config`).
+        """
+        if self.request.topic_configs is None:
+            return {}
+        if settings is None:
+            settings = read_properties(self.request.config) if self.request.config else {}
+        return read_topic_configs(self.request.topic_configs, broker_defaults(settings))
 
     @property
     def is_on_spark(self) -> bool:

@@ -59,7 +59,7 @@ def _decide(run: Mutation, request: SweepRequest) -> Decision:
     plan = plan_retention(
         state,
         logs,
-        run.resources.topic_configs() if run.cluster is None else run.cluster.configs,
+        run.resources.topic_configs(run.settings) if run.cluster is None else run.cluster.configs,
         now_ms=run.resources.now_ms,
         log_start_offsets=log_starts,
         lineages=_lineages(run, state, logs) if views is None else None,

@@ -1,5 +1,6 @@
 """Settings in .properties files: a broker's, and those of topics as lines `<topic>.<setting>=value`."""
 
+from collections.abc import Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -18,8 +19,10 @@ def read_properties(path: Path) -> dict[str, str]:
     return {key: value for key, value, _ in _parse(path)}
 
 
-def read_topic_configs(path: Path) -> dict[str, TopicConfig]:
+def read_topic_configs(path: Path, defaults: Mapping[str, str] | None = None) -> dict[str, TopicConfig]:
     """Return the settings of each topic in the file, by topic name.
+
+    `defaults` are the values of topic settings that the file does not state for a topic.
 
     A topic's name may hold dots, so the setting is the longest known one that ends the key:
     `a.local.retention.ms` is `local.retention.ms` of topic `a`. UsageError for a key that ends in no known
@@ -35,7 +38,7 @@ def read_topic_configs(path: Path) -> dict[str, TopicConfig]:
                 f"{path}, line {line}: {name!r} is no topic name", hint="expected TOPIC.SETTING=VALUE"
             )
         topics.setdefault(name, {})[setting] = value.strip()
-    return {name: _config(path, name, settings) for name, settings in topics.items()}
+    return {name: _config(path, name, {**(defaults or {}), **settings}) for name, settings in topics.items()}
 
 
 def split_topic_setting(key: str) -> tuple[str, str | None]:
@@ -66,7 +69,7 @@ def _similarity(names: tuple[str, str]) -> float:
     return SequenceMatcher(None, *names).ratio()
 
 
-def _config(path: Path, name: str, settings: dict[str, str]) -> TopicConfig:
+def _config(path: Path, name: str, settings: Mapping[str, str]) -> TopicConfig:
     try:
         return TopicConfig.from_settings(settings)
     except UsageError as error:

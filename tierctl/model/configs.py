@@ -5,11 +5,22 @@ from dataclasses import dataclass
 from typing import Self
 
 from tierctl.errors import UsageError
-from tierctl.model.settings import topic
+from tierctl.model.settings import broker, topic
 from tierctl.model.settings.table import Setting
 
 UNLIMITED = -1
 _AS_RETENTION = -2
+_BROKER_DEFAULTS = ((topic.CLEANUP_POLICY, broker.LOG_CLEANUP_POLICY),)
+"""Topic settings, each with the broker setting that states its default (ServerTopicConfigSynonyms)."""
+
+
+def broker_defaults(broker_settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the topic settings that a broker's settings state as defaults of its topics."""
+    return {
+        row.name: broker_settings[default.name]
+        for row, default in _BROKER_DEFAULTS
+        if default.name in broker_settings
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from tierctl.errors import NotFoundError, UsageError
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
 
 _SHOWN_MAX = 5
+"""Names, or ranges of numbers, that a message shows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,14 +107,14 @@ class SelectionRequest(_Criteria):
             near = get_close_matches(topic, sorted(names), n=_SHOWN_MAX)
             similar = " with similar names" if near else ""
             raise NotFoundError(
-                f'unknown topic "{topic}"', hint=f"known topics{similar}: {_listed(near or names)}"
+                f'unknown topic "{topic}"', hint=f"known topics{similar}: {names_text(near or names)}"
             )
         topics = {partition.topic_id: partition.topic for partition in known}
         for topic_id in sorted(self.topic_ids - topics.keys()):
             ids = {each for each, topic in topics.items() if not self.topics or topic in self.topics}
             near = get_close_matches(topic_id, sorted(ids), n=_SHOWN_MAX, cutoff=0.8)
             shown = [f"{each} ({topics[Uuid(each)]})" for each in near or ids]
-            raise NotFoundError(f"unknown topic id {topic_id}", hint=f"known topic ids: {_listed(shown)}")
+            raise NotFoundError(f"unknown topic id {topic_id}", hint=f"known topic ids: {names_text(shown)}")
 
     def _require_pairs(
         self, known: Collection[TopicIdPartition], of_topics: Collection[TopicIdPartition]
@@ -129,7 +130,7 @@ class SelectionRequest(_Criteria):
             ids = {partition.topic_id for partition in known if partition.topic == topic}
             raise NotFoundError(
                 f'topic "{topic}" has none of the topic ids {", ".join(sorted(self.topic_ids))}',
-                hint=f'known topic ids of topic "{topic}": {_listed(ids)}',
+                hint=f'known topic ids of topic "{topic}": {names_text(ids)}',
             )
 
     def _require_numbers(self, of_topics: Collection[TopicIdPartition]) -> None:
@@ -143,24 +144,25 @@ class SelectionRequest(_Criteria):
             missing = self.partitions - numbers
             if missing and (is_one or missing == self.partitions):
                 raise NotFoundError(
-                    f"{title} has no partition {_ranges(missing)}",
-                    hint=f"known partitions of {title}: {_ranges(numbers)}",
+                    f"{title} has no partition {ranges_text(missing)}",
+                    hint=f"known partitions of {title}: {ranges_text(numbers)}",
                 )
         known = frozenset[int]().union(*numbers_of.values())
         if not self.partitions <= known:
             raise NotFoundError(
-                f"no selected topic has a partition {_ranges(self.partitions - known)}",
-                hint=f"known partitions: {_ranges(known)}",
+                f"no selected topic has a partition {ranges_text(self.partitions - known)}",
+                hint=f"known partitions: {ranges_text(known)}",
             )
 
 
-def _listed(names: Collection[str]) -> str:
+def names_text(names: Collection[str]) -> str:
+    """Return the first names in alphabetical order, and the number of the others; "none" without any."""
     more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
     return (", ".join(sorted(names)[:_SHOWN_MAX]) or "none") + more
 
 
-def _ranges(numbers: Iterable[int]) -> str:
-    """Return the numbers as `0-3, 7`."""
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Return the numbers as `0-3, 7`; "none" without any."""
     ranges: list[list[int]] = []
     for number in sorted(set(numbers)):
         if ranges and ranges[-1][1] == number - 1:

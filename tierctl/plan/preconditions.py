@@ -26,7 +26,8 @@ def why_never_tiered(topic: str, configs: Mapping[str, TopicConfig]) -> str | No
         return "internal topics are never tiered"
     config = configs.get(topic, TopicConfig())
     if "compact" in config.cleanup_policy:
-        return "cleanup.policy has compact: compacted topics can't be tiered"
+        policy = ",".join(sorted(config.cleanup_policy))
+        return f"cleanup.policy={policy}: Kafka refuses remote storage for compacted topics (INVALID_CONFIG)"
     if config.remote_storage_enable is False:
         return "remote.storage.enable=false"
     return None

@@ -32,6 +32,7 @@ from tests.kafka.cluster_topics import Open, missing, name_of, rows, values, who
 from tests.metadata.events import FINISHED, segment_id, started
 from tests.metadata.topics import at, manager_at, topic_in
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.support.topic_settings import enabled_configs
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -100,7 +101,7 @@ class TestWhatBrokersWrote:
 
 def copy_by_hand(log: LocalLog, remote: RemoteStorageManager, manager: RemoteLogMetadataManager) -> int:
     """Copy what may be copied, and publish it as a broker does; returns the last offset."""
-    plan = plan_copy(manager.refresh(), [log], {})
+    plan = plan_copy(manager.refresh(), [log], enabled_configs([log]))
     for number, step in enumerate(plan.steps):
         found = step.details
         metadata = RemoteLogSegmentMetadata(

@@ -14,6 +14,7 @@ from tierctl.state.lineage import Lineage
 from tierctl.state.tier import TierState
 
 from tests.plan.tier import advance, local_log, segment, tier
+from tests.support.topic_settings import enabled_configs
 
 SPANS = st.lists(st.integers(1, 50), min_size=1, max_size=8)
 
@@ -39,7 +40,7 @@ def logs(draw: st.DrawFn) -> LocalLog:
 def plans(draw: st.DrawFn) -> tuple[LocalLog, TierState, Plan]:
     """A plan for such a log whose first segments may have been copied before, one of them in vain."""
     log = draw(logs())
-    whole = plan_copy(TierState(), [log], {}).steps
+    whole = plan_copy(TierState(), [log], enabled_configs([log])).steps
     copied = whole[: draw(st.integers(0, len(whole)))]
     done = [
         segment(1 + number, step.start_offset or 0, step.end_offset or 0, *_epochs(step))
@@ -50,7 +51,7 @@ def plans(draw: st.DrawFn) -> tuple[LocalLog, TierState, Plan]:
         following = whole[len(copied)]
         begun = segment(99, following.start_offset or 0, following.end_offset or 0, *_epochs(following))
         advance(state, begun)
-    return log, state, plan_copy(state, [log], {})
+    return log, state, plan_copy(state, [log], enabled_configs([log]))
 
 
 def _epochs(step: Step) -> list[tuple[int, int]]:

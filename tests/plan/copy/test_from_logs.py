@@ -23,6 +23,7 @@ from tests.plan.tier import (
     segment_id,
     tier,
 )
+from tests.support.topic_settings import ENABLED
 
 
 def ranges(plan: Plan) -> list[tuple[int | None, int | None]]:
@@ -33,6 +34,7 @@ def reasons(plan: Plan) -> str:
     return "\n".join(skip.reason for skip in plan.skipped)
 
 
+CONFIGS = {PARTITION.topic: ENABLED}
 BASES = [0, 100, 200, 300]
 
 CASES: list[tuple[str, dict[str, Any], list[Any], list[tuple[int, int]], str]] = [
@@ -91,7 +93,7 @@ CASES: list[tuple[str, dict[str, Any], list[Any], list[tuple[int, int]], str]] =
 def test_which_segments_are_copied(
     log: dict[str, Any], copied: list[Any], wanted: list[tuple[int, int]], reason: str
 ) -> None:
-    plan = plan_copy(tier(*copied), [local_log(BASES, 350, **log)], {})
+    plan = plan_copy(tier(*copied), [local_log(BASES, 350, **log)], CONFIGS)
     assert ranges(plan) == wanted
     assert reason in reasons(plan)
     assert bool(reason) == bool(plan.skipped)
@@ -99,7 +101,7 @@ def test_which_segments_are_copied(
 
 def test_local_segments_that_begin_above_the_tier_are_not_copied() -> None:
     """A hole is never filled, and brokers delete what lies before it."""
-    plan = plan_copy(tier(segment(1, 0, 99)), [local_log([200, 300], 350)], {})
+    plan = plan_copy(tier(segment(1, 0, 99)), [local_log([200, 300], 350)], CONFIGS)
     assert ranges(plan) == []
     assert "offsets 100 to 199 are neither in the tier nor in the log" in reasons(plan)
 
@@ -107,22 +109,22 @@ def test_local_segments_that_begin_above_the_tier_are_not_copied() -> None:
 def test_a_log_that_lost_its_beginning_is_copied_from_where_it_begins() -> None:
     """With nothing in the tier there is nothing before it that brokers could delete."""
     log = local_log([200, 300], 350, log_start_offset=100)
-    assert ranges(plan_copy(TierState(), [log], {})) == [(200, 299)]
+    assert ranges(plan_copy(TierState(), [log], CONFIGS)) == [(200, 299)]
     begun = tier()
     advance(begun, segment(1, 100, 199))
-    assert ranges(plan_copy(begun, [log], {})) == []
+    assert ranges(plan_copy(begun, [log], CONFIGS)) == []
 
 
 def test_a_hole_between_local_segments_ends_the_copy() -> None:
     log = local_log(BASES, 350)
     torn = (log.segments[0], replace(log.segments[1], next_base_offset=150), *log.segments[2:])
-    plan = plan_copy(TierState(), [replace(log, segments=torn)], {})
+    plan = plan_copy(TierState(), [replace(log, segments=torn)], CONFIGS)
     assert ranges(plan) == [(0, 99)]
     assert "the log has a hole between 150 and 200" in reasons(plan)
 
 
 def test_a_segment_larger_than_metadata_can_say_ends_the_copy() -> None:
-    plan = plan_copy(TierState(), [local_log(BASES, 350, sizes=[1, 1 << 31, 1, 1])], {})
+    plan = plan_copy(TierState(), [local_log(BASES, 350, sizes=[1, 1 << 31, 1, 1])], CONFIGS)
     assert ranges(plan) == [(0, 99)]
     assert "2147483648 bytes" in reasons(plan)
 
@@ -130,7 +132,7 @@ def test_a_segment_larger_than_metadata_can_say_ends_the_copy() -> None:
 def test_a_new_leader_copies_the_segment_across_the_divergence_whole() -> None:
     """What epoch 0 copied above 150 is not in the lineage, so copying resumes inside [100, 199]."""
     state = tier(segment(1, 0, 99), segment(2, 100, 199), segment(3, 200, 299, (0, 200), (2, 250)))
-    plan = plan_copy(state, [local_log(BASES, 350, epochs=((0, 0), (4, 150)))], {})
+    plan = plan_copy(state, [local_log(BASES, 350, epochs=((0, 0), (4, 150)))], CONFIGS)
     assert ranges(plan) == [(100, 199), (200, 299)]
     first, second = plan.steps
     assert first.details["segment_leader_epochs"] == [[0, 100], [4, 150]]
@@ -139,7 +141,9 @@ def test_a_new_leader_copies_the_segment_across_the_divergence_whole() -> None:
 
 
 def test_epochs_that_begin_at_the_next_base_offset_belong_to_the_next_segment() -> None:
-    plan = plan_copy(TierState(), [local_log(BASES, 350, epochs=((0, 0), (1, 100), (2, 130), (5, 200)))], {})
+    plan = plan_copy(
+        TierState(), [local_log(BASES, 350, epochs=((0, 0), (1, 100), (2, 130), (5, 200)))], CONFIGS
+    )
     assert [s.details["segment_leader_epochs"] for s in plan.steps] == [
         [[0, 0]],
         [[1, 100], [2, 130]],
@@ -155,15 +159,12 @@ def test_epochs_that_begin_at_the_next_base_offset_belong_to_the_next_segment() 
 @pytest.mark.parametrize(
     ("topic", "config", "reason"),
     [
-        ("orders", TopicConfig(cleanup_policy=frozenset({"compact"})), "compacted topics can't be tiered"),
-        (
-            "orders",
-            TopicConfig(cleanup_policy=frozenset({"compact", "delete"})),
-            "cleanup.policy has compact",
-        ),
+        ("orders", replace(ENABLED, cleanup_policy=frozenset({"compact"})), "cleanup.policy=compact: "),
         ("orders", TopicConfig(remote_storage_enable=False), "remote.storage.enable=false"),
-        ("__consumer_offsets", TopicConfig(), "internal topics are never tiered"),
-        ("orders", TopicConfig(remote_storage_enable=True), ""),
+        ("orders", TopicConfig(), "remote.storage.enable=true is not among"),
+        ("__consumer_offsets", ENABLED, "internal topics are never tiered"),
+        ("orders", replace(ENABLED, cleanup_policy=frozenset()), ""),
+        ("orders", ENABLED, ""),
     ],
 )
 def test_topics_that_are_never_tiered(topic: str, config: TopicConfig, reason: str) -> None:
@@ -189,13 +190,13 @@ def test_of_two_replicas_the_newest_is_copied(
         for facts, directory in ((dict(one), "/logs/b1"), (dict(other), "/logs/b2"))
     ]
     for order in (logs, logs[::-1]):
-        plan = plan_copy(TierState(), order, {})
+        plan = plan_copy(TierState(), order, CONFIGS)
         assert {step.details["log_dir"] for step in plan.steps} == {winner}
 
 
 def test_two_topics_of_one_name_are_told_apart_by_nobody() -> None:
     other = local_log(BASES, 350, partition=TopicIdPartition(OTHER_ID, "orders", 0), directory="/logs/b2")
-    plan = plan_copy(TierState(), [local_log(BASES, 350), other], {})
+    plan = plan_copy(TierState(), [local_log(BASES, 350), other], CONFIGS)
     assert plan.steps == ()
     assert "2 topics of this name" in reasons(plan)
 
@@ -203,7 +204,7 @@ def test_two_topics_of_one_name_are_told_apart_by_nobody() -> None:
 def test_metadata_that_are_not_understood_decide_nothing() -> None:
     state = tier(segment(1, 0, 99))
     state.quarantined.append(Quarantined(0, 7, CorruptInputError("record", expected="a", found="b")))
-    plan = plan_copy(state, [local_log(BASES, 350)], {})
+    plan = plan_copy(state, [local_log(BASES, 350)], CONFIGS)
     assert plan.steps == ()
     assert "could not be understood" in reasons(plan)
 
@@ -226,14 +227,14 @@ def test_a_partition_no_understood_record_speaks_of(
     state = TierState(read=read)
     if bad is not None:
         state.quarantined.append(Quarantined(bad, 7, CorruptInputError("record", expected="a", found="b")))
-    plan = plan_copy(state, [local_log(BASES, 350)], {})
+    plan = plan_copy(state, [local_log(BASES, 350)], CONFIGS)
     assert bool(plan.steps) == copies
     assert ("could not be understood" in reasons(plan)) != copies
 
 
 def test_a_log_behind_the_tier_is_not_copied() -> None:
     state = tier(segment(1, 0, 99), segment(2, 100, 199, (3, 100)))
-    plan = plan_copy(state, [local_log(BASES, 350, epochs=((0, 0), (2, 120)))], {})
+    plan = plan_copy(state, [local_log(BASES, 350, epochs=((0, 0), (2, 120)))], CONFIGS)
     assert plan.steps == ()
     assert "the log is behind: its latest leader epoch is 2, the tier knows epoch 3" in reasons(plan)
 
@@ -241,21 +242,21 @@ def test_a_log_behind_the_tier_is_not_copied() -> None:
 def test_a_second_run_goes_on_where_the_first_was_killed() -> None:
     log = local_log(BASES, 350)
     state = TierState()
-    for number, step in enumerate(plan_copy(state, [log], {}).steps):
+    for number, step in enumerate(plan_copy(state, [log], CONFIGS).steps):
         assert step.start_offset is not None
         assert step.end_offset is not None
         begun = segment(10 + number, step.start_offset, step.end_offset)
         advance(state, begun)
         # Killed between STARTED and FINISHED: it is copied again under another id.
-        assert ranges(plan_copy(state, [log], {}))[0] == (step.start_offset, step.end_offset)
+        assert ranges(plan_copy(state, [log], CONFIGS))[0] == (step.start_offset, step.end_offset)
         advance(state, replace(begun, segment_id=segment_id(20 + number)), S.COPY_SEGMENT_FINISHED)
-    assert plan_copy(state, [log], {}).steps == ()
+    assert plan_copy(state, [log], CONFIGS).steps == ()
 
 
 def test_copies_begun_before_are_named() -> None:
     state = tier(segment(1, 0, 99))
     advance(state, segment(2, 100, 199))
-    first, second = plan_copy(state, [local_log(BASES, 350)], {}).steps
+    first, second = plan_copy(state, [local_log(BASES, 350)], CONFIGS).steps
     assert first.details["begun_copies"] == [segment_id(2)]
     assert second.details["begun_copies"] == []
 
@@ -275,8 +276,10 @@ def test_dangling_copies_are_cleaned_when_old_and_orphaned(
     state = tier(segment(1, 0, 99, event_timestamp_ms=1), segment(2, 100, 199, event_timestamp_ms=1))
     advance(state, segment(3, 100, 199, event_timestamp_ms=NOW_MS - age_ms))
     logs = [local_log([0, 100, 200], 250)]
-    assert plan_copy(state, logs, {}).steps == ()
-    plan = plan_copy(state, logs, {}, clean_dangling_after_ms=DAY_MS, now_ms=NOW_MS, live_broker_ids=alive)
+    assert plan_copy(state, logs, CONFIGS).steps == ()
+    plan = plan_copy(
+        state, logs, CONFIGS, clean_dangling_after_ms=DAY_MS, now_ms=NOW_MS, live_broker_ids=alive
+    )
     if reason is None:
         [step] = plan.steps
         assert (step.action, step.segment_id, step.reason) == (
@@ -292,13 +295,13 @@ def test_dangling_copies_are_cleaned_when_old_and_orphaned(
 @pytest.mark.parametrize(("after_ms", "now_ms"), [(DAY_MS - 1, NOW_MS), (DAY_MS, None)])
 def test_dangling_copies_need_a_day_and_a_clock(after_ms: int, now_ms: int | None) -> None:
     with pytest.raises(UsageError):
-        plan_copy(TierState(), [], {}, clean_dangling_after_ms=after_ms, now_ms=now_ms)
+        plan_copy(TierState(), [], CONFIGS, clean_dangling_after_ms=after_ms, now_ms=now_ms)
 
 
 def test_details_carry_what_a_started_event_says() -> None:
     log = replace(local_log([0, 100], 150), leader_epochs=(EpochEntry(0, 0), EpochEntry(1, 60)))
-    [step] = plan_copy(TierState(), [log], {}).steps
-    assert Plan.loads(plan_copy(TierState(), [log], {}).dumps()).steps == (step,)
+    [step] = plan_copy(TierState(), [log], CONFIGS).steps
+    assert Plan.loads(plan_copy(TierState(), [log], CONFIGS).dumps()).steps == (step,)
     assert dict(step.details) == {
         "lineage_epoch": 1,
         "next_base_offset": 100,

@@ -315,7 +315,7 @@ def _later_leader(state: TierState) -> None:
         (_quarantined, UNKNOWN, [LOG], "could not be understood"),
         (_marked, UNKNOWN, [LOG], "is being deleted (DELETE_PARTITION_MARKED)"),
         (_later_leader, UNKNOWN, [LOG], "latest leader epoch is 0, the tier knows epoch 9"),
-        (None, replace(UNKNOWN, cleanup_policy=frozenset({"compact"})), [LOG], "cleanup.policy has compact"),
+        (None, replace(UNKNOWN, cleanup_policy=frozenset({"compact"})), [LOG], "cleanup.policy=compact"),
         (None, replace(UNKNOWN, remote_storage_enable=False), [LOG], "remote.storage.enable=false"),
         (None, UNKNOWN, [replace(LOG, leader_epochs=())], "no leader epochs are known"),
         (

@@ -20,6 +20,7 @@ from tests.apply.test_stores import (
 from tests.cli.shell import tierctl as run_here
 from tests.spark.clusters import Driver, run_command, spark_home
 from tests.support.servers import S3Server, found
+from tests.support.topic_settings import enabled
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,7 +91,8 @@ def test_a_lost_lease_ends_the_run(
     """Between two waves of four, or in the second one; nothing is called finished that nobody looked at."""
     tier = Place(f"s3://{s3_server.bucket()}/tier", "kafka")
     local = capture("untiered-broker") / "local"
-    copy = ("copy", "--metadata", tmp_path / "metadata", *tier.options, "--log-dir", local, "--apply")
+    logs = ("--log-dir", local, *enabled(local))
+    copy = ("copy", "--metadata", tmp_path / "metadata", *tier.options, *logs, "--apply")
     words = [str(word) for word in (*copy, "--wave-size", 4, "-o", "json", *SPARK)]
     ran = driver.call(run_until_lost, words, *at)
     ran = Ran(ran.code, ran.out, ran.err)

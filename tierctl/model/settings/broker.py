@@ -185,7 +185,11 @@ TABLE.whole("log.local.retention.bytes", -2, least=-2, since="3.0", ignored=_OFF
 TABLE.whole("log.remote.copy.lag.ms", 0, least=-1, since="4.4", ignored="copy does not delay segments")
 TABLE.whole("log.remote.copy.lag.bytes", -1, least=-1, since="4.4", ignored="copy does not delay segments")
 TABLE.whole("log.segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_OFFLINE)
-TABLE.names("log.cleanup.policy", ("delete",), ignored=_OFFLINE)
+LOG_CLEANUP_POLICY = TABLE.names(
+    "log.cleanup.policy",
+    ("delete",),
+    acted_on="the cleanup.policy of topics for which --topic-configs states none",
+)
 TABLE.whole(
     "log.retention.check.interval.ms", 300_000, least=1, ignored="brokers apply it to their local segments"
 )

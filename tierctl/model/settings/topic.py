@@ -10,7 +10,7 @@ _COMPACTION = "compacted topics have no remote tier"
 _LOCAL = "it governs the files on the broker's disk only"
 
 CLEANUP_POLICY = TABLE.names(
-    "cleanup.policy", ("delete",), acted_on="sweep and copy refuse a topic whose policy has compact"
+    "cleanup.policy", ("delete",), acted_on="copy and sweep leave out a topic whose policy has compact"
 )
 RETENTION_MS = TABLE.whole(
     "retention.ms",
@@ -41,7 +41,7 @@ REMOTE_STORAGE_ENABLE = TABLE.flag(
     "remote.storage.enable",
     False,
     since="3.0",
-    acted_on="copy and sweep leave out a topic whose operator has set it to false",
+    acted_on="copy leaves out topics without true (--assume-enabled: with false), sweep those with false",
 )
 
 COPY_DISABLE = TABLE.flag(

@@ -16,13 +16,13 @@ from tierctl.model import (
 from tierctl.model.configs import CopyLag
 from tierctl.model.settings import topic
 from tierctl.plan.copy.dangling import Dangling
+from tierctl.plan.copy.enabled import why_not_enabled
 from tierctl.plan.copy.lag import why_waiting
 from tierctl.plan.preconditions import (
     CurrentTopics,
     newest_replicas,
     why_behind,
     why_maybe_unheard_of,
-    why_never_tiered,
     why_unknown,
 )
 from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Skip, Step
@@ -49,6 +49,7 @@ def plan_copy(
     logs: Collection[LocalLog],
     configs: Mapping[str, TopicConfig],
     *,
+    assumed_enabled: Collection[str] = (),
     clean_dangling_after_ms: int | None = None,
     now_ms: int | None = None,
     live_broker_ids: Collection[int] = (),
@@ -59,15 +60,17 @@ def plan_copy(
     and the paths of the files. Of several replicas of a partition the newest is the source. A segment that
     can't be copied safely is skipped with a reason, and so are the later segments of the partition.
 
-    `clean_dangling_after_ms`, with `now_ms`, adds DELETE_SEGMENT steps for unfinished copies that began
-    longer ago (at least 24 hours) on a broker that is not among `live_broker_ids`.
+    Only topics with remote.storage.enable=true are copied, and those in `assumed_enabled` whose `configs` do
+    not state it. `clean_dangling_after_ms`, with `now_ms`, adds DELETE_SEGMENT steps for unfinished copies
+    that began longer ago (at least 24 hours) on a broker that is not among `live_broker_ids`.
     """
     dangling = _dangling(clean_dangling_after_ms, now_ms, live_broker_ids)
     decisions = _Decisions()
     topics = CurrentTopics.of(logs)
     for key, log in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
         part = state.partitions.get(key)
-        reason = _why_not(state, part, log, configs, topics)
+        reason = why_not_enabled(log.topic_id_partition.topic, configs, assumed_enabled)
+        reason = reason or _why_not(state, part, log, topics)
         if reason:
             decisions.skipped.append(Skip.of(log.topic_id_partition, reason))
             continue
@@ -97,11 +100,10 @@ def _why_not(
     state: TierState,
     part: PartitionState | None,
     log: LocalLog,
-    configs: Mapping[str, TopicConfig],
     topics: CurrentTopics,
 ) -> str | None:
     partition = log.topic_id_partition
-    reason = why_never_tiered(partition.topic, configs) or topics.why_not_current(partition)
+    reason = topics.why_not_current(partition)
     if reason:
         return reason
     if part is not None:

@@ -1,0 +1,116 @@
+"""Tiering is opt-in: what `copy` does with topics whose settings do not have remote.storage.enable=true."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apply.conftest import Ran
+
+Copy = Callable[..., Ran]
+TOPICS = {"bills", "events", "ledger"}
+MISSING = "remote.storage.enable=true is not among the topic's settings: tiering is opt-in"
+
+
+@pytest.fixture
+def copy(tierctl: Callable[..., Ran], capture: Callable[[str], Path], tmp_path: Path) -> Callable[..., Ran]:
+    """Runs copy over a broker's log directory; `settings` are lines of --topic-configs, None without it."""
+
+    def run(settings: str | None, *more: object, broker: str = "") -> Ran:
+        where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier")
+        options: list[object] = ["--log-dir", capture("untiered-broker") / "local", "-o", "json", *more]
+        for option, text in (("--topic-configs", settings), ("--config", broker or None)):
+            if text is not None:
+                file = tmp_path / f"{option.strip('-')}.properties"
+                file.write_text(text)
+                options += [option, file]
+        return tierctl("copy", *where, *options, "--apply")
+
+    return run
+
+
+def copied(ran: Ran) -> set[str]:
+    done: list[dict[str, Any]] = ran.json["outcomes"]
+    assert {outcome["status"] for outcome in done} <= {"done"}
+    return {outcome["topic"] for outcome in done}
+
+
+def on(*topics: str) -> str:
+    return "".join(f"{topic}.remote.storage.enable=true\n" for topic in topics)
+
+
+COMPACT = "log.cleanup.policy=compact\n"
+ASSUMED = ("--topic", "bills", "--assume-enabled")
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "topics", "reported"),
+    [
+        (
+            on("bills"),
+            (),
+            {"bills"},
+            f"skipped 2 partitions of 2 topics (events-0, ledger-0): {MISSING}",
+        ),
+        (on("bills") + "ledger.retention.ms=1\n", (), {"bills"}, MISSING),
+        (None, ASSUMED, {"bills"}, ""),
+        ("", ASSUMED, {"bills"}, ""),
+        (on("bills", "ledger"), ("--topic", "ledger"), {"ledger"}, ""),
+        ("bills.remote.storage.enable=false\n" + on("ledger"), (), {"ledger"}, "remote.storage.enable=false"),
+        (
+            on("bills", "ledger") + "bills.cleanup.policy=compact\n",
+            (),
+            {"ledger"},
+            "cleanup.policy=compact: ",
+        ),
+        (on("bills") + "bills.cleanup.policy=\n", ("--topic", "bills"), {"bills"}, ""),
+        (on("bills", "ledger") + "bills.remote.log.copy.disable=true\n", (), {"ledger"}, "copy.disable=true"),
+    ],
+)
+def test_what_is_copied(
+    copy: Copy, settings: str | None, more: tuple[str, ...], topics: set[str], reported: str
+) -> None:
+    ran = copy(settings, *more)
+    assert (ran.code, copied(ran)) == (0, topics), ran.err
+    assert reported in ran.err
+    assert ran.err.count(MISSING) <= 1
+
+
+@pytest.mark.parametrize(
+    ("files", "more", "refusal"),
+    [
+        ((None, ""), (), (2, "no topic settings are named")),
+        ((None, ""), ("--topic", "bills"), (2, "--assume-enabled")),
+        ((None, ""), ("--assume-enabled",), (2, "--assume-enabled goes with --topic")),
+        ((None, ""), ("--topic", "bilsl", "--assume-enabled"), (10, 'unknown topic "bilsl"')),
+        ((on("bilsl", "ledger"), ""), (), (2, 'did you mean "bills"?')),
+        (("", ""), (), (4, f"none of the 3 selected topics is copied (bills, events, ledger): {MISSING}")),
+        ((on("payments"), ""), (), (4, "none of the 3 selected topics is copied")),
+        ((on("ledger"), ""), ("--topic", "bills"), (4, f"topic bills is not copied: {MISSING}")),
+        (("bills.remote.storage.enable=false\n", ""), ASSUMED, (4, "remote.storage.enable=false")),
+        (("bills.cleanup.policy=compact,delete\n", ""), ASSUMED, (4, "cleanup.policy=compact,delete: ")),
+        ((None, COMPACT), ASSUMED, (4, "cleanup.policy=compact: Kafka refuses")),
+        ((on("bills"), COMPACT), ("--topic", "bills"), (4, "cleanup.policy=compact: ")),
+    ],
+)
+def test_what_is_refused(
+    copy: Copy,
+    tmp_path: Path,
+    files: tuple[str | None, str],
+    more: tuple[str, ...],
+    refusal: tuple[int, str],
+) -> None:
+    """Before any event is published."""
+    settings, broker = files
+    ran = copy(settings, *more, broker=broker)
+    assert (ran.code, refusal[1] in ran.err) == (refusal[0], True), ran.err
+    assert not (tmp_path / "tier").exists()
+    assert not [log for log in tmp_path.glob("metadata/*/*.log") if log.stat().st_size]
+
+
+def test_the_topics_own_policy_overrides_the_brokers_default(copy: Copy) -> None:
+    settings = on("bills", "ledger") + "bills.cleanup.policy=delete\n"
+    ran = copy(settings, broker=COMPACT)
+    assert copied(ran) == {"bills"}
+    assert "ledger" in ran.err

@@ -1,0 +1,40 @@
+"""Messages about what a plan leaves out: one line for each reason, however many partitions have it."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
+
+from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model.selection import names_text, ranges_text
+from tierctl.plan.steps import Skip
+
+
+def skip_lines(skips: Iterable[Skip]) -> Iterator[str]:
+    """Yield one line per reason, in the order of their first skips; skips of segments have a line each.
+
+    Partitions with the same reason are listed by topic, a bounded number of them.
+    """
+    partitions: dict[str, list[TopicIdPartition]] = defaultdict(list)
+    segments: list[str] = []
+    for skip in skips:
+        if skip.segment_id is None:
+            partitions[skip.reason].append(skip.topic_id_partition)
+        else:
+            segments.append(f"skipped {skip.topic_id_partition} segment {skip.segment_id}: {skip.reason}")
+    for reason, skipped in partitions.items():
+        yield f"skipped {_partitions_text(skipped)}: {reason}"
+    yield from segments
+
+
+def _partitions_text(partitions: Collection[TopicIdPartition]) -> str:
+    if len(partitions) == 1:
+        return str(next(iter(partitions)))
+    numbers: dict[tuple[str, Uuid], list[int]] = defaultdict(list)
+    for partition in partitions:
+        numbers[partition.topic, partition.topic_id].append(partition.partition)
+    topics = "1 topic" if len(numbers) == 1 else f"{len(numbers)} topics"
+    return f"{len(partitions)} partitions of {topics} ({names_text(list(map(_topic_text, numbers.items())))})"
+
+
+def _topic_text(item: tuple[tuple[str, Uuid], list[int]]) -> str:
+    (topic, _), numbers = item
+    return f"{topic}-{numbers[0]}" if len(numbers) == 1 else f"{topic}-[{ranges_text(numbers)}]"

@@ -1,0 +1,81 @@
+"""Which topics `copy` may copy: tiering is opt-in for each topic (UnifiedLog.isRemoteLogEnabled)."""
+
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+
+from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.model import TopicConfig
+from tierctl.model.selection import names_text
+from tierctl.model.settings import topic
+from tierctl.plan.preconditions import why_never_tiered
+
+_ENABLED = f"{topic.REMOTE_STORAGE_ENABLE.name}=true"
+_HINT = (
+    f"state TOPIC.{_ENABLED} in --topic-configs (offline), set it on the cluster's topic, or name the topic "
+    "with --topic and add --assume-enabled"
+)
+NOT_ENABLED = f"{_ENABLED} is not among the topic's settings: tiering is opt-in"
+
+
+def why_not_enabled(
+    name: str, configs: Mapping[str, TopicConfig], assumed: Collection[str] = ()
+) -> str | None:
+    """Return why brokers would not copy the topic `name`; None if they would.
+
+    `assumed` are the topics that count as enabled if `configs` does not state remote.storage.enable. It does
+    not override a stated `false`, nor a cleanup policy that Kafka refuses.
+    """
+    reason = why_never_tiered(name, configs)
+    if reason or name in assumed:
+        return reason
+    config = configs.get(name)
+    return None if config is not None and config.remote_storage_enable else NOT_ENABLED
+
+
+def require_enabled(
+    topics: Collection[str],
+    configs: Mapping[str, TopicConfig],
+    *,
+    named: Collection[str] = (),
+    assumed: Collection[str] = (),
+) -> None:
+    """Raise SafetyRefusal if a topic in `named` may not be copied, or if none of `topics` is enabled.
+
+    `topics` are the selected topics that have a log. Without `named`, topics that all state
+    remote.storage.enable=false are no error: there is nothing to copy.
+    """
+    reasons = {name: why_not_enabled(name, configs, assumed) for name in sorted(topics)}
+    refused = {name: reason for name, reason in reasons.items() if reason}
+    for name in sorted(set(named) & refused.keys()):
+        raise SafetyRefusal(f"topic {name} is not copied: {refused[name]}", hint=_hint(refused[name]))
+    stated = [config for name in topics if (config := configs.get(name)) is not None]
+    are_all_off = len(stated) == len(topics) and all(c.remote_storage_enable is False for c in stated)
+    if refused and len(refused) == len(topics) and not are_all_off:
+        reason = NOT_ENABLED if NOT_ENABLED in refused.values() else next(iter(refused.values()))
+        raise SafetyRefusal(
+            f"none of the {len(topics)} selected topics is copied ({names_text(refused)}): {reason}",
+            hint=_hint(reason),
+        )
+
+
+def require_known_names(
+    configs: Mapping[str, TopicConfig], known: Collection[str], topics: Collection[str]
+) -> None:
+    """Raise UsageError if `configs` states settings of a topic whose name looks like a typing error.
+
+    That is a name that is not among the `known` topics and resembles one of `topics` that has no settings.
+    """
+    unstated = sorted(set(topics) - configs.keys())
+    for name in sorted(configs.keys() - set(known)):
+        near = get_close_matches(name, unstated, n=1, cutoff=0.8)
+        if near:
+            off = f"{near[0]}.{topic.REMOTE_STORAGE_ENABLE.name}=false"
+            raise UsageError(
+                f'--topic-configs has settings of topic "{name}", which neither the log directories nor the '
+                f'metadata have, and none of topic "{near[0]}"',
+                hint=f'did you mean "{near[0]}"? If not, state {off}',
+            )
+
+
+def _hint(reason: str) -> str | None:
+    return _HINT if reason == NOT_ENABLED else None
