@@ -18,6 +18,7 @@ _tierctl() {
         "copy|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--aiven-private-key") COMPREPLY=(); return ;;
         "copy|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "copy|--truncated-metadata") COMPREPLY=($(compgen -W "refuse accept" -- "$cur")); return ;;
         "copy|--topic") COMPREPLY=(); return ;;
         "copy|--partition") COMPREPLY=(); return ;;
         "copy|--topic-id") COMPREPLY=(); return ;;
@@ -48,6 +49,7 @@ _tierctl() {
         "sweep|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
         "sweep|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "sweep|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "sweep|--truncated-metadata") COMPREPLY=($(compgen -W "refuse accept" -- "$cur")); return ;;
         "sweep|--topic") COMPREPLY=(); return ;;
         "sweep|--partition") COMPREPLY=(); return ;;
         "sweep|--topic-id") COMPREPLY=(); return ;;
@@ -76,6 +78,7 @@ _tierctl() {
         "delete|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
         "delete|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "delete|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "delete|--truncated-metadata") COMPREPLY=($(compgen -W "refuse accept" -- "$cur")); return ;;
         "delete|--topic") COMPREPLY=(); return ;;
         "delete|--partition") COMPREPLY=(); return ;;
         "delete|--topic-id") COMPREPLY=(); return ;;
@@ -108,6 +111,7 @@ _tierctl() {
         "apply|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--aiven-private-key") COMPREPLY=(); return ;;
         "apply|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "apply|--truncated-metadata") COMPREPLY=($(compgen -W "refuse accept" -- "$cur")); return ;;
         "apply|--topic") COMPREPLY=(); return ;;
         "apply|--partition") COMPREPLY=(); return ;;
         "apply|--topic-id") COMPREPLY=(); return ;;
@@ -163,6 +167,7 @@ _tierctl() {
         "segments|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "segments|--aiven-private-key") COMPREPLY=(); return ;;
         "segments|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "segments|--truncated-metadata") COMPREPLY=($(compgen -W "refuse accept" -- "$cur")); return ;;
         "segments|--topic") COMPREPLY=(); return ;;
         "segments|--partition") COMPREPLY=(); return ;;
         "segments|--topic-id") COMPREPLY=(); return ;;
@@ -185,6 +190,7 @@ _tierctl() {
         "fetch|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "fetch|--aiven-private-key") COMPREPLY=(); return ;;
         "fetch|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "fetch|--truncated-metadata") COMPREPLY=($(compgen -W "refuse accept" -- "$cur")); return ;;
         "fetch|--topic") COMPREPLY=(); return ;;
         "fetch|--partition") COMPREPLY=(); return ;;
         "fetch|--topic-id") COMPREPLY=(); return ;;
@@ -213,6 +219,8 @@ _tierctl() {
         "verify|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
         "verify|--log-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "verify|--aiven-private-key") COMPREPLY=(); return ;;
+        "verify|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "verify|--truncated-metadata") COMPREPLY=($(compgen -W "refuse accept" -- "$cur")); return ;;
         "verify|--topic") COMPREPLY=(); return ;;
         "verify|--partition") COMPREPLY=(); return ;;
         "verify|--topic-id") COMPREPLY=(); return ;;
@@ -251,6 +259,7 @@ _tierctl() {
         "cache build|--command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache build|--config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache build|--state-dir") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "cache build|--truncated-metadata") COMPREPLY=($(compgen -W "refuse accept" -- "$cur")); return ;;
         "cache build|--out") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "cache build|--header") COMPREPLY=($(compgen -W "named unnamed" -- "$cur")); return ;;
         "cache build|--topic") COMPREPLY=(); return ;;
@@ -309,19 +318,19 @@ _tierctl() {
     esac
     case "$path" in
         "") words="copy sweep delete apply format segments fetch verify submit cache offsets pipeline --profile --config-file --verbose -v --version --help -h" ;;
-        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --from-remote --from-layout --to-metadata --to-command-config --topic-configs --assume-enabled --now --clean-dangling --create-metadata-topic --custom-metadata-max-bytes --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --topic-configs --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --topic --partition --topic-id --find --mark --force --interval --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "apply") words="--from-remote --from-layout --to-metadata --to-command-config --force --max-deletes --max-fraction --custom-metadata-max-bytes --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --from-remote --from-layout --to-metadata --to-command-config --topic-configs --assume-enabled --now --clean-dangling --create-metadata-topic --custom-metadata-max-bytes --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --find --mark --force --interval --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "apply") words="--from-remote --from-layout --to-metadata --to-command-config --force --max-deletes --max-fraction --custom-metadata-max-bytes --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "format") words="--metadata --command-config --config --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --formatter-jar --style --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --topic --partition --topic-id --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --partition --topic-id --deep --threads --topic-configs --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --deep --threads --topic-configs --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "submit") words="--master --deploy-mode --run --num-executors --executor-cores --executor-memory --driver-memory --python-archive --container-image --submit-dir --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "cache") words="show verify build compact --help -h" ;;
         "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
         "cache verify") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;
-        "cache build") words="--metadata --command-config --config --state-dir --out --header --topic --partition --topic-id --output -o --profile --config-file --verbose -v --help -h" ;;
+        "cache build") words="--metadata --command-config --config --state-dir --truncated-metadata --out --header --topic --partition --topic-id --output -o --profile --config-file --verbose -v --help -h" ;;
         "cache compact") words="--state-dir --log-dir --detailed-exitcode --apply --output -o --profile --config-file --verbose -v --help -h" ;;
         "offsets") words="show check repair --help -h" ;;
         "offsets show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;

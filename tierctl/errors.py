@@ -18,6 +18,7 @@ TierctlError                         1  internal
 ├── CorruptInputError                7  bytes violate their format
 │   ├── UnsupportedFormatError       7  the format is known and not supported
 │   └── IllegalEventError            7  an event can be decoded, but Kafka refuses it
+├── MissingEventsError               7  the oldest events of a metadata partition are gone
 ├── LimitExceeded                    8  a bound such as --max-deletes stopped the run
 ├── NotFoundError                   10  a requested topic, partition or segment does not exist
 └── AuthenticationError             11  a broker or a store refused tierctl's identity or rights
@@ -197,6 +198,12 @@ class UnsupportedFormatError(CorruptInputError):
 
 class IllegalEventError(CorruptInputError):
     """A metadata event can be decoded, but Kafka refuses it with IllegalArgumentException."""
+
+
+class MissingEventsError(TierctlError):
+    """The metadata topic's retention deleted events, and nothing shows that the other events suffice."""
+
+    exit_code = ExitCode.CORRUPT
 
 
 class LimitExceeded(TierctlError):

@@ -20,6 +20,7 @@ from typing import Annotated, Any
 import typer
 
 from tierctl.model.engine import EngineName
+from tierctl.model.location import TruncatedMetadata
 
 _Command = Callable[..., Any]
 
@@ -144,6 +145,18 @@ StateDir = Annotated[
         rich_help_panel=WHERE,
     ),
 ]
+Truncated = Annotated[
+    TruncatedMetadata,
+    typer.Option(
+        "--truncated-metadata",
+        help="Where the metadata topic's retention deleted the oldest events of a partition. refuse: do "
+        "nothing for a partition unless --state-dir, its log start offset or the objects in the tier show "
+        "that its remaining events are complete. accept: decide from the remaining events, as a broker does; "
+        "objects without events stay in the tier.",
+        show_default=True,
+        rich_help_panel=DECIDE,
+    ),
+]
 Topics = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="NAME", help="Only this topic. Repeatable.", rich_help_panel=NARROW),
@@ -248,8 +261,8 @@ def private_keys(aiven_private_key: AivenPrivateKeys = None) -> None:
     """Group: keys of encrypted segments."""
 
 
-def state(state_dir: StateDir = None) -> None:
-    """Group: the state directory."""
+def state(state_dir: StateDir = None, truncated_metadata: Truncated = TruncatedMetadata.REFUSE) -> None:
+    """Group: the state directory, and what to do without the oldest events."""
 
 
 def folders(state_dir: StateDir = None, log_dir: LogDirs = None) -> None:

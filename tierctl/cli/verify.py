@@ -47,7 +47,9 @@ def register(app: typer.Typer) -> None:
     app.command("verify")(verify)
 
 
-@with_options(options.where, options.private_keys, options.selection, ..., options.rows, options.engine)
+@with_options(
+    options.where, options.private_keys, options.state, options.selection, ..., options.rows, options.engine
+)
 def verify(
     ctx: typer.Context,
     deep: IsDeep = False,

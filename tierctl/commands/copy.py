@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from tierctl.commands.histories import EvidenceSources, examine_histories
 from tierctl.commands.mutation import Decision, Mutation, MutationResult
 from tierctl.commands.planner import Planner
 from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_tier
@@ -68,8 +69,14 @@ def _decide(run: Mutation, request: CopyRequest) -> Decision:
     run.resolve_selection(part.topic_id_partition for part in state)
     _require_settings(run, request)
     partitions = _led(run, logs)
+    # A segment whose events are gone may be in the tier, although the local log still has it.
+    run.examine_histories(state, logs, local_suffices=False)
+    plan = run.narrowed(_plan(run, request, state, logs))
+    skipped = {skip.topic_id_partition for skip in plan.skipped if run.is_about_history(skip)}
+    # A topic that is not tiered has no history.
+    run.incomplete = {p: why for p, why in run.incomplete.items() if p in skipped or state.partition(p)}
     return Decision(
-        plan=run.narrowed(_plan(run, request, state, logs)),
+        plan=plan,
         options=lambda: run.copy_options(custom_metadata_max_bytes=request.custom_metadata_max_bytes),
         check=lambda plan: run.check_plan_fence(plan, partitions),
     )
@@ -154,8 +161,11 @@ def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:
 def _decide_from_tier(run: Mutation, request: CopyRequest) -> Decision:
     """Decide the copies of segments that `remote` lacks of `from_remote`."""
     source = run.resources.enter(source_tier(request, run.progress))
-    run.resolve_selection(part.topic_id_partition for part in source.metadata.state)
-    run.is_source_damaged = run.report_quarantined(source.metadata.state)
+    selection = run.resolve_selection(part.topic_id_partition for part in source.metadata.state)
+    run.examine_histories(run.metadata.refresh())
+    evidence = EvidenceSources(selection=selection, remote=lambda: source.remote)
+    incomplete = examine_histories(source.metadata.state, evidence, request.truncated_metadata)
+    run.is_source_damaged = run.resources.report_unusable(source.metadata.state, incomplete)
     run.from_remote = source.spec
     return Decision(
         plan=run.narrowed(_plan_from_tier(run, source, clean_dangling=request.clean_dangling)),

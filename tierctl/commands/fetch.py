@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tierctl.commands.histories import read_selected
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import Stream
@@ -133,8 +134,7 @@ def _require_consistent(request: FetchRequest) -> None:
 
 def _partitions(resources: Resources, report: Report) -> Iterator[ReadablePartition]:
     """Yield the selected partitions with readable data; report those with an illegal name instead."""
-    state = resources.read_state()
-    selection = resources.select_among(state)
+    state, selection = read_selected(resources), resources.selection
     by_name = bool(selection.topics) and not selection.topic_ids
     if by_name:
         selection = with_current_topic_ids(selection, resources.cluster)
@@ -285,8 +285,7 @@ def _segment(resources: Resources, request: FetchRequest) -> RemoteLogSegmentMet
             raise NotFoundError(f"no remote segment holds offset {offset} of {name}")
         return found
     wanted = Uuid.parse(request.raw_segment)
-    state = resources.read_state()
-    selection = resources.select_among(state)
+    state, selection = read_selected(resources), resources.selection
     for part in state:
         found = part.cache.get(wanted) if part.topic_id_partition in selection else None
         if found is not None:

@@ -17,6 +17,7 @@ from tierctl.apply.outcome import Outcome, exit_code
 from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
+from tierctl.commands.histories import EvidenceSources, examine_histories
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
@@ -31,6 +32,7 @@ from tierctl.model.progress import Progress, no_op
 from tierctl.model.settings import SETTINGS, broker
 from tierctl.plan.clock import check_not_ahead
 from tierctl.plan.fencing import RunningBroker, check_running_brokers
+from tierctl.plan.history import why_history_unknown
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
@@ -38,7 +40,6 @@ from tierctl.storage import RemoteStorageManager, TierSpec
 from tierctl.storage.lease import open_lease
 from tierctl.storage.retry import RetrySettings
 
-_QUARANTINED_SHOWN_MAX = 20
 _PLUGIN_PREFIXES = ("rsm.config.", "rlmm.config.")
 
 
@@ -92,6 +93,8 @@ class Mutation:
     metadata: RemoteLogMetadataManager
     unreadable: set[TopicPartition] = field(default_factory=set)
     """Partitions whose log could not be read."""
+    incomplete: dict[TopicIdPartition, str] = field(default_factory=dict)
+    """Partitions for which missing events allow no decision, and the reasons."""
     is_source_damaged: bool = False
     """Whether a tier that is copied from has metadata that could not be used."""
     from_remote: TierSpec | None = None
@@ -246,17 +249,27 @@ class Mutation:
             max_fraction=MAX_FRACTION if max_fraction is None else max_fraction,
         )
 
-    def report_quarantined(self, state: TierState) -> bool:
-        """Name the metadata records that could not be used; return whether there are any."""
-        quarantined = state.quarantined
-        for bad in quarantined[:_QUARANTINED_SHOWN_MAX]:
-            self.progress.say(
-                f"quarantined: __remote_log_metadata-{bad.metadata_partition} offset {bad.metadata_offset}: "
-                f"{bad.error.message}; this metadata partition decides no deletes"
-            )
-        if len(quarantined) > _QUARANTINED_SHOWN_MAX:
-            self.progress.say(f"quarantined: {len(quarantined) - _QUARANTINED_SHOWN_MAX} more records")
-        return bool(quarantined)
+    def examine_histories(
+        self,
+        state: TierState,
+        logs: Sequence[LocalLog] = (),
+        *,
+        log_starts: Mapping[TopicIdPartition, int] | None = None,
+        local_suffices: bool = True,
+    ) -> None:
+        """Decide for which selected partitions of `state` missing events do not matter.
+
+        The reasons for the others go to `incomplete`. See `EvidenceSources` for the parameters.
+        """
+        sources = EvidenceSources.of(self.resources, logs=lambda: logs, remote=lambda: self.remote)
+        sources = replace(sources, log_starts=log_starts or {}, local_suffices=local_suffices)
+        self.incomplete |= examine_histories(state, sources, self.request.truncated_metadata)
+
+    def is_about_history(self, skip: Skip) -> bool:
+        """Return whether the skip is about missing events, which `report_unusable` reports in more detail."""
+        partition = skip.topic_id_partition
+        unknown = why_history_unknown(self.metadata.state, partition)
+        return partition in self.incomplete and skip.reason == unknown
 
     def conclude(self, decision: Decision, *, stop: Stop | None = None) -> MutationResult:
         """Return the decision's plan, or with `apply` carry it out and return its outcomes too.
@@ -265,10 +278,9 @@ class Mutation:
         caller already listens to signals.
         """
         plan = decision.plan
-        damaged = (
-            self.report_quarantined(self.metadata.state) or bool(self.unreadable) or self.is_source_damaged
-        )
-        for line in skip_lines(plan.skipped):
+        damaged = self.resources.report_unusable(self.metadata.state, self.incomplete)
+        damaged = damaged or bool(self.unreadable) or self.is_source_damaged
+        for line in skip_lines(skip for skip in plan.skipped if not self.is_about_history(skip)):
             self.progress.say(line)
         write_plan(plan, self.request.plan_out)
         if self.request.apply:

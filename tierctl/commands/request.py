@@ -7,6 +7,7 @@ from typing import Self
 
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.model.engine import EngineName
+from tierctl.model.location import TruncatedMetadata
 from tierctl.model.times import system_clock_ms
 
 
@@ -38,6 +39,8 @@ class Request:
     """Properties file of topic settings, used where no cluster can be asked."""
     state_dir: Path | None = None
     """Directory that keeps the state between runs."""
+    truncated_metadata: TruncatedMetadata = TruncatedMetadata.REFUSE
+    """Whether to decide for partitions whose oldest events are gone from the metadata topic."""
     topic: Sequence[str] = ()
     """Names of the selected topics; empty selects all."""
     partition: Sequence[int] = ()

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl.commands.request import Request
-from tierctl.errors import NotFoundError, TierctlError, UsageError
+from tierctl.errors import MissingEventsError, NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.locallog import list_partitions, read_log_dirs, read_properties, read_topic_configs
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.fold.parallel import FoldRunner
 from tierctl.metadata.server_properties import cluster_client
-from tierctl.metadata.topic import IfMissing, MetadataTopic, open_topic, topic_location
+from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, MetadataTopic, open_topic, topic_location
 from tierctl.model import (
     LocalLog,
     Selection,
@@ -50,6 +50,12 @@ class _Closable(Protocol):
 
 C = TypeVar("C", bound=_Closable)
 T = TypeVar("T")
+
+_PROBLEMS_SHOWN_MAX = 20
+_HINT_MISSING_EVENTS = (
+    "a --state-dir that read the topic before has the events; --log-dir or a cluster shows log starts, "
+    "--remote the objects; --truncated-metadata accept decides from the remaining events, as a broker does"
+)
 
 
 @dataclass(kw_only=True)
@@ -131,13 +137,25 @@ class Resources:
 
         return SparkFold(self.executors, self.metadata_location)
 
-    def read_state(self) -> TierState:
-        """Read the state of the tier; metadata records that can't be used become problems."""
-        state = self.metadata().refresh()
-        for bad in state.quarantined:
-            source = f"__remote_log_metadata-{bad.metadata_partition}, offset {bad.metadata_offset}"
-            self.problems.report(bad.error.within(source))
-        return state
+    def report_unusable(self, state: TierState, incomplete: Mapping[TopicIdPartition, str]) -> bool:
+        """Report metadata records that can't be used, and partitions with missing events, as problems.
+
+        `incomplete` has the reason of each partition, see `plan.history`. Return whether there are any.
+        """
+        problems: list[TierctlError] = [
+            bad.error.within(f"{METADATA_TOPIC}-{bad.metadata_partition}, offset {bad.metadata_offset}")
+            for bad in state.quarantined
+        ]
+        for number, (partition, reason) in enumerate(incomplete.items(), 1):
+            message = f"{partition.topic_partition} is not known to be complete: {reason}"
+            # The hint is the same for all: the last error has it.
+            hint = _HINT_MISSING_EVENTS if number == len(incomplete) else None
+            problems.append(MissingEventsError(message, hint=hint))
+        for problem in problems[:_PROBLEMS_SHOWN_MAX]:
+            self.problems.report(problem)
+        if len(problems) > _PROBLEMS_SHOWN_MAX:
+            self.progress.say(f"{len(problems) - _PROBLEMS_SHOWN_MAX} more such errors")
+        return bool(problems)
 
     def metadata_topic(self, *, complete: bool = True, quiet: bool = False) -> MetadataTopic:
         """Open the metadata topic for reading its records.

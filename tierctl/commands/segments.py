@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tierctl.commands.histories import read_selected
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, UsageError
@@ -141,9 +142,8 @@ def _order(segment: RemoteLogSegmentMetadata) -> tuple[str, int, int, int, str, 
 
 def _partitions(resources: Resources) -> list[ReadablePartition]:
     """Return the selected partitions that the metadata know, with their logs of the log directories."""
-    state = resources.read_state()
-    selection = resources.select_among(state)
-    return tiered_partitions(state, resources.logs_if_given(), selection)
+    state = read_selected(resources)
+    return tiered_partitions(state, resources.logs_if_given(), resources.selection)
 
 
 def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Iterable[RemoteLogSegmentMetadata]:
@@ -151,8 +151,7 @@ def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Iterable
     if request.time_ms is not None:
         message = f"no segment has a timestamp of {request.time_ms} or later"
         return _require_found(_segments_by_time(resources, request.time_ms), message)
-    state = resources.read_state()
-    selection = resources.select_among(state)
+    state, selection = read_selected(resources), resources.selection
     caches = [part.cache for part in state if part.topic_id_partition in selection]
     if request.epoch is not None and request.offset is not None:
         epoch, offset = request.epoch, request.offset

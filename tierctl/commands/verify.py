@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from tierctl.apply.defaults import THREADS
+from tierctl.commands.histories import EvidenceSources, examine_histories
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import Stream
@@ -72,12 +73,15 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
     with ExitStack() as opened:
         resources = opened.enter_context(Resources(request=request, progress=progress))
         metadata = resources.metadata()
-        selection = resources.select_among(metadata.refresh())
+        state = metadata.refresh()
+        selection = resources.select_among(state)
         remote = None if request.remote is None else resources.remote
         if remote is None:
             progress.note("without --remote no object is examined")
         unreadable, logs = _read_logs(request)
         cluster = _cluster(resources)
+        evidence = EvidenceSources.of(resources, logs=lambda: logs, remote=lambda: resources.remote)
+        incomplete = examine_histories(state, evidence, request.truncated_metadata)
         advance: Advance = no_op
         if not resources.is_on_spark:
             # Spark's own bar shows the tasks.
@@ -98,6 +102,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
             deep=deep,
             runner=_spark_runner(resources, advance),
             advance=advance,
+            incomplete=incomplete,
         )
         yield from unreadable
         yield from verification.findings()

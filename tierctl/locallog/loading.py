@@ -186,6 +186,7 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
             folder, segments, log_start_offset=log_start, high_watermark=high_watermark
         ),
         log_end_offset=end_offset,
+        is_log_start_known=checkpointed_start is not None,
     )
 
 

@@ -26,8 +26,8 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 class TopicBasedRemoteLogMetadataManager:
     """Implement RemoteLogMetadataManager over `topic`; with `state_dir` continue from an earlier run's files.
 
-    A metadata partition with missing or unreadable history goes to `state.quarantined`. `fold_runner` folds
-    the topic in the first `refresh`. Only one thread may call `publish`.
+    Records that cannot be used go to `state.quarantined`, events that the topic's retention deleted to
+    `state.missing`. `fold_runner` folds the topic in the first `refresh`. Only one thread may call `publish`.
     """
 
     def __init__(
@@ -44,7 +44,6 @@ class TopicBasedRemoteLogMetadataManager:
         self._fold = PartitionFold(self._state, topic.partition_count, state_dir)
         if state_dir is not None:
             state_dir.load(self._state, topic)
-            self._fold.quarantine_beginnings()
 
     @property
     def state(self) -> TierState:

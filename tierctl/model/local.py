@@ -52,6 +52,8 @@ class LocalLog:
     high_watermark: int
     last_stable_offset: int
     log_end_offset: int
+    is_log_start_known: bool = True
+    """Whether log-start-offset-checkpoint has the partition; else `log_start_offset` is the local one."""
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -1,6 +1,10 @@
-"""Where a metadata topic is: in a folder, in a segment file, in an object store or on a cluster."""
+"""Where a metadata topic is: in a folder, in a segment file, in an object store or on a cluster.
+
+Also: what to do where it has lost its oldest events.
+"""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -65,3 +69,14 @@ class TopicLocation:
             f"not a metadata topic: {self.uri!r}",
             hint="expected kafka://host:port, file:///dir, or a folder in a store, such as s3://bucket/folder",
         )
+
+
+class TruncatedMetadata(StrEnum):
+    """Whether commands decide for user partitions whose history is not known to be complete.
+
+    REFUSE leaves them alone and reports what is missing. ACCEPT decides from the remaining events, as a
+    broker does.
+    """
+
+    REFUSE = "refuse"
+    ACCEPT = "accept"

@@ -166,7 +166,6 @@ class _Events:
     def __init__(self, path: Path, task: Task) -> None:
         self.path = path
         self.rows = 0
-        self.began_at: dict[int, int] = {}
         self._split = EventSplit(
             location=task.location,
             metadata_partition=task.metadata_partition,

@@ -7,6 +7,7 @@ from collections.abc import Collection
 
 from tierctl.errors import NotFoundError, SafetyRefusal
 from tierctl.model import RemoteLogSegmentMetadata, Uuid, is_legal_topic_name
+from tierctl.plan.preconditions import why_unreadable
 from tierctl.plan.steps import Action, Plan, Skip, Step, delete_step, partition_step
 from tierctl.state.tier import PartitionState, TierState
 
@@ -54,16 +55,7 @@ def _why_not_marked(state: TierState, part: PartitionState) -> str | None:
     if not is_legal_topic_name(part.topic_id_partition.topic):
         # No store has objects under such a name, so the mark could never be carried out.
         return "its topic has a name no topic can have: the metadata record is wrong or hostile"
-    return _why_unreadable(state, part)
-
-
-def _why_unreadable(state: TierState, part: PartitionState) -> str | None:
-    if state.is_complete(part.metadata_partition):
-        return None
-    return (
-        f"metadata partition {part.metadata_partition} has records that could not be understood, so nothing "
-        "is deleted for it"
-    )
+    return why_unreadable(state, part)
 
 
 def plan_removal(state: TierState, *, topic_ids: Collection[Uuid] | None = None) -> Plan:
@@ -78,7 +70,7 @@ def plan_removal(state: TierState, *, topic_ids: Collection[Uuid] | None = None)
     for part in sorted((p for p in state if p.is_to_remove), key=_marked_order):
         if topic_ids is not None and part.topic_id_partition.topic_id not in topic_ids:
             continue
-        reason = _why_unreadable(state, part)
+        reason = why_unreadable(state, part)
         if reason:
             skipped.append(Skip.of(part.topic_id_partition, reason))
         else:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
+from tierctl.plan.history import why_history_unknown
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -35,28 +36,34 @@ def why_never_tiered(topic: str, configs: Mapping[str, TopicConfig]) -> str | No
 
 def why_unknown(state: TierState, part: PartitionState) -> str | None:
     """Return why no step may be planned from the metadata of this partition; None if steps may."""
-    if not state.is_complete(part.metadata_partition):
+    reason = why_unreadable(state, part)
+    if reason is None and part.delete_state is not None:
+        reason = f"the partition is being deleted ({part.delete_state})"
+    return reason
+
+
+def why_unreadable(state: TierState, part: PartitionState) -> str | None:
+    """Return why the metadata of this partition, which may be deleted, decide nothing; None if they do."""
+    if state.is_damaged(part.metadata_partition):
         return (
             f"metadata partition {part.metadata_partition} has records that could not be understood, so "
             "nothing is decided for it; tierctl verify lists them"
         )
-    if part.delete_state is not None:
-        return f"the partition is being deleted ({part.delete_state})"
-    return None
+    return why_history_unknown(state, part.topic_id_partition)
 
 
 def why_maybe_unheard_of(state: TierState, partition: TopicIdPartition) -> str | None:
     """Return why a partition without metadata may have segments in the tier; None if it has none.
 
-    A record that could not be understood may be about the partition, if it is in the same metadata partition
-    or the number of metadata partitions is unknown.
+    A record that could not be understood and a missing event may be about the partition, if they are in the
+    same metadata partition or the number of metadata partitions is unknown.
     """
     bad = {quarantined.metadata_partition for quarantined in state.quarantined}
     count = len(state.read)
     if set(state.read) == set(range(count)) and count:
         bad &= {metadata_partition(partition.topic_id, partition.partition, count)}
     if not bad:
-        return None
+        return why_history_unknown(state, partition)
     return (
         f"metadata partition {min(bad)} has records that could not be understood, perhaps of this partition"
     )

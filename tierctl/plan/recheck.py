@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.plan.preconditions import why_unknown
+from tierctl.plan.preconditions import why_unknown, why_unreadable
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Action, Plan, Step
 from tierctl.state.tier import PartitionState, TierState
 
@@ -177,9 +177,5 @@ def _check_delete_partition(state: TierState, step: Step, part: PartitionState |
         return Dropped(step=step, reason="the partition is not marked for deletion")
     if not part.is_to_remove:
         return Dropped(step=step, reason="the partition is deleted already", is_done=True)
-    if not state.is_complete(part.metadata_partition):
-        return Dropped(
-            step=step,
-            reason=f"metadata partition {part.metadata_partition} has records that could not be understood",
-        )
-    return None
+    reason = why_unreadable(state, part)
+    return Dropped(step=step, reason=reason) if reason else None

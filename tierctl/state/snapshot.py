@@ -19,7 +19,7 @@ from tierctl.state.cache import CacheParts, RemoteLogMetadataCache
 from tierctl.state.segments.columns import SegmentColumns
 from tierctl.state.segments.epoch_index import EpochIndex
 from tierctl.state.segments.ids import SegmentIds
-from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
+from tierctl.state.tier import Anomaly, MissingEvents, PartitionState, Quarantined, TierState
 from tierctl.wire.metadata import decode, encode
 
 VERSION: Final = 1
@@ -86,6 +86,7 @@ def write_snapshot(
         "quarantined": [
             _quarantined(q) for q in state.quarantined if q.metadata_partition == metadata_partition
         ],
+        "missing": [[m.first_offset, m.end_offset] for m in state.missing_of(metadata_partition)],
         "anomalies": [_anomaly(a) for a in state.anomalies if a.metadata_partition == metadata_partition],
         "anomaly_count": state.anomaly_count,
         "notes": {name: list(texts) for name, texts in (notes or {}).items()},
@@ -127,6 +128,7 @@ def _state_of(facts: dict[str, Any]) -> TierState:
     return TierState(
         read={partition: facts["read"]},
         quarantined=[_quarantined_of(partition, raw) for raw in facts["quarantined"]],
+        missing=[MissingEvents(partition, *offsets) for offsets in facts.get("missing", [])],
         anomalies=[_anomaly_of(partition, raw) for raw in facts["anomalies"]],
         anomaly_count=facts["anomaly_count"],
     )

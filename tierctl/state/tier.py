@@ -27,6 +27,29 @@ class Quarantined:
 
 
 @dataclass(frozen=True, slots=True)
+class MissingEvents:
+    """Events of a metadata partition that its retention deleted before they were read.
+
+    Their offsets are [first_offset, end_offset). Without a state directory `first_offset` is 0; otherwise
+    earlier events may be known.
+    """
+
+    metadata_partition: int
+    first_offset: int
+    end_offset: int
+
+    def __str__(self) -> str:
+        if self.first_offset == 0:
+            begins = f"metadata partition {self.metadata_partition} begins at offset {self.end_offset}"
+            return f"{begins}: the events before it are gone"
+        last = self.end_offset - 1
+        return (
+            f"the events at offsets {self.first_offset} to {last} of metadata partition "
+            f"{self.metadata_partition} are gone"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Anomaly:
     """A well-formed event that a broker ignores without an error.
 
@@ -71,6 +94,12 @@ class TierState:
     partitions: dict[tuple[Uuid, int], PartitionState] = field(default_factory=dict)
     read: dict[int, int] = field(default_factory=dict)
     quarantined: list[Quarantined] = field(default_factory=list)
+    missing: list[MissingEvents] = field(default_factory=list)
+    complete: set[tuple[Uuid, int]] = field(default_factory=set)
+    """User partitions whose history is known to be complete although their metadata partition has `missing`
+    events; `plan.history` decides that."""
+    accepts_missing: bool = False
+    """Whether the remaining events decide, as on a broker, for the partitions that are not in `complete`."""
     anomalies: list[Anomaly] = field(default_factory=list)
     """The first ANOMALIES_KEPT of the `anomaly_count` anomalies."""
     anomaly_count: int = 0
@@ -91,9 +120,22 @@ class TierState:
         for part in self.partitions.values():
             yield from part.cache.list_deleted_segments()
 
+    def is_damaged(self, metadata_partition: int) -> bool:
+        """Return whether a record of that metadata partition could not be used."""
+        return any(q.metadata_partition == metadata_partition for q in self.quarantined)
+
+    def missing_of(self, metadata_partition: int) -> list[MissingEvents]:
+        """Return the missing events of that metadata partition; empty if all, from offset 0 on, were read."""
+        return [missing for missing in self.missing if missing.metadata_partition == metadata_partition]
+
     def is_complete(self, metadata_partition: int) -> bool:
-        """Return whether all records of that metadata partition, from offset 0 on, could be used."""
-        return all(q.metadata_partition != metadata_partition for q in self.quarantined)
+        """Return whether all records of that metadata partition, from offset 0 on, were read and used."""
+        return not self.is_damaged(metadata_partition) and not self.missing_of(metadata_partition)
+
+    def add_missing(self, missing: MissingEvents) -> None:
+        """Add missing events; no history is known to be complete then, until `plan.history` decides again."""
+        self.missing.append(missing)
+        self.complete.clear()
 
     def __iter__(self) -> Iterator[PartitionState]:
         """Yield user partitions by topic name, topic id and number."""

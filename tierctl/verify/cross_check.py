@@ -10,13 +10,15 @@ from typing import Protocol, TypeVar
 from tierctl.files import TEMP_SUFFIX
 from tierctl.model import LocalLog, SegmentObjectName, Selection, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.progress import Advance, no_op
+from tierctl.plan.history import missing_of
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
-from tierctl.state.tier import TierState
+from tierctl.state.tier import MissingEvents, TierState
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.key_parser import is_temporary, segment_object_name
 from tierctl.verify.cluster import ClusterCheck, Unconfirmed
 from tierctl.verify.events import WasDeleted, check_events, check_partition_delete
 from tierctl.verify.findings import Finding
+from tierctl.verify.histories import check_histories, without_explained_gaps
 from tierctl.verify.objects import Orphan, StoreAudit, Tally, orphan_finding, suspect_findings
 from tierctl.verify.partition import PartitionFacts
 from tierctl.verify.segments import DANGLING_AFTER_MS
@@ -78,6 +80,8 @@ class Verification:
     deep: Deep | None = None
     runner: RemoteRunner | None = None
     advance: Advance = no_op
+    incomplete: Mapping[TopicIdPartition, str] = field(default_factory=dict)
+    """Partitions with missing events that matter, and the reasons; see `plan.history`."""
     _suspects: set[Uuid] = field(default_factory=set)
     """Segments that lack objects or whose log has another size."""
 
@@ -87,12 +91,14 @@ class Verification:
         if self.remote is not None:
             state = yield from self._store_findings(self.remote, StoreAudit(state), state)
         yield from (f for f in check_events(state, self.was_deleted) if self._selects_event(f))
+        histories = list(check_histories(self.incomplete, state))
+        yield from histories
         parts = [part for part in state if part.topic_id_partition in self.selection]
         known = self.topics if self.cluster is None else self.cluster.topics(state)
         removals = [*check_topics(parts, known), *(f for part in parts for f in check_partition_delete(part))]
         yield from removals
         found = self._partition_findings(tiered_partitions(state, self.logs, self.selection))
-        yield from Removals.of(removals).applied(found)
+        yield from without_explained_gaps(Removals.of(removals).applied(found), histories)
 
     def _selects_event(self, finding: Finding) -> bool:
         # A record that can't be decoded may be about any partition, so it is reported for every selection.
@@ -106,11 +112,12 @@ class Verification:
     ) -> Generator[Finding, None, TierState]:
         """Yield the findings of a listing of the store; return the state after the listing."""
         young: list[Orphan] = []
-        topics = {part.topic_id_partition.topic_id: part.topic_id_partition.topic for part in state}
+        named = [part.topic_id_partition for part in state] + [log.topic_id_partition for log in self.logs]
+        topics = {partition.topic_id: partition.topic for partition in named}
 
         def reported(orphan: Orphan) -> Iterator[Finding]:
             topic = topics.get(orphan.name.topic_id) if orphan.name else None
-            finding = orphan_finding(orphan, topic, self.was_deleted, self.now_ms)
+            finding = orphan_finding(orphan, topic, self.was_deleted, self.now_ms, _missing_of(orphan, state))
             if self._selects(finding):
                 yield finding
 
@@ -203,6 +210,11 @@ def _orphan(key: str, name: SegmentObjectName | None) -> Orphan:
     if not is_temporary(key):
         return Orphan(key, name)
     return Orphan(key, segment_object_name(key.removesuffix(TEMP_SUFFIX)), is_temporary=True)
+
+
+def _missing_of(orphan: Orphan, state: TierState) -> list[MissingEvents]:
+    name = orphan.name
+    return [] if name is None else missing_of(state, TopicIdPartition(name.topic_id, "", name.partition))
 
 
 def _is_live(orphan: Orphan, state: TierState) -> bool:

@@ -38,7 +38,7 @@ def check_events(state: TierState, was_deleted: WasDeleted) -> Iterator[Finding]
             message=bad.error.message,
         )
     for anomaly in state.anomalies:
-        yield _dropped(anomaly, state.partition(anomaly.topic_id_partition), was_deleted)
+        yield _dropped(anomaly, state, was_deleted)
     more = state.anomaly_count - len(state.anomalies)
     if more > 0:
         yield Finding(
@@ -51,7 +51,9 @@ def check_events(state: TierState, was_deleted: WasDeleted) -> Iterator[Finding]
         )
 
 
-def _dropped(anomaly: Anomaly, part: PartitionState | None, was_deleted: WasDeleted) -> Finding:
+def _dropped(anomaly: Anomaly, state: TierState, was_deleted: WasDeleted) -> Finding:
+    part = state.partition(anomaly.topic_id_partition)
+    missing = state.missing_of(anomaly.metadata_partition)
     event = anomaly.event
     segment_id = getattr(event, "segment_id", None)
     where = f"{METADATA_TOPIC}-{anomaly.metadata_partition} offset {anomaly.metadata_offset}"
@@ -62,9 +64,11 @@ def _dropped(anomaly: Anomaly, part: PartitionState | None, was_deleted: WasDele
         if event.state in {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}:
             # After an election two brokers may delete the same segment, which does no harm.
             severity = Severity.INFO
-    state = getattr(event, "state", type(event).__name__)
+    elif isinstance(event, RemoteLogSegmentMetadataUpdate) and not is_live and missing:
+        severity, why = Severity.INFO, f"{missing[0]}, its COPY_SEGMENT_STARTED among them"
+    target = getattr(event, "state", type(event).__name__)
     found = finding_of(
-        anomaly.topic_id_partition, _K.DROPPED_EVENT, severity, f"{state} at {where} was dropped: {why}"
+        anomaly.topic_id_partition, _K.DROPPED_EVENT, severity, f"{target} at {where} was dropped: {why}"
     )
     if isinstance(event, RemoteLogSegmentMetadata):
         found = replace(found, start_offset=event.start_offset, end_offset=event.end_offset)

@@ -6,6 +6,7 @@ offsets        a partition's offsets: KIP-405's invariants
 segments       a partition's segments: their place in the log, gaps, overlaps, unfinished copies and deletions
 retention      segments that stop retention.ms
 partition      all of these, for one partition
+histories      partitions whose oldest events are gone
 events         records of the metadata topic, partition deletes, topics that are gone or recreated
 objects        objects of the store: missing, of another size, or of no segment
 segment_bytes  a segment's log and indexes, byte by byte (--deep)
@@ -27,7 +28,7 @@ class Row:
     """The facts about one kind of finding.
 
     `severity` is that of the worst case. `repair` is the command whose plan repairs the finding, None if
-    tierctl has none. `is_corruption` states that bytes violate their format (exit code 7).
+    tierctl has none. `is_corruption` states that bytes violate their format or are missing (exit code 7).
     """
 
     name: str
@@ -135,6 +136,22 @@ class FindingKind(StrEnum):
         "Objects of the store belong to no live segment.",
         "make sure that --metadata belongs to this tier before you delete them",
     )
+    LEAKED = Row(
+        "leaked",
+        Severity.WARNING,
+        "Objects of a segment without events, in a partition whose oldest events the metadata topic's "
+        "retention deleted: brokers neither read nor delete them.",
+        "they stay until you delete them; to keep events, set the metadata topic's retention.ms to -1",
+    )
+    INCOMPLETE_HISTORY = Row(
+        "incomplete_history",
+        Severity.WARNING,
+        "The metadata topic's retention deleted events of the partition, and nothing shows that the "
+        "remaining events suffice.",
+        "verify with a --state-dir that read the topic before, with --log-dir and --remote, or with "
+        "--truncated-metadata accept",
+        is_corruption=True,
+    )
     TEMP_LEFTOVER = Row(
         "temp_leftover",
         Severity.WARNING,
@@ -190,7 +207,7 @@ class FindingKind(StrEnum):
         "dropped_event",
         Severity.WARNING,
         "An event of the metadata topic does not follow from the state before it, so brokers drop it; "
-        "information if two brokers deleted the same segment.",
+        "information if two brokers deleted the same segment, or if the events before it are gone.",
         "brokers drop it, too: look for a second writer, or for a record that was lost",
     )
     UNFINISHED_PARTITION_DELETE = Row(

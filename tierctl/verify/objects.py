@@ -1,7 +1,7 @@
 """Checks of a listing of the store: objects that are missing, of another size, or of no live segment."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
@@ -20,7 +20,7 @@ from tierctl.model.severity import Severity
 from tierctl.state.segments.arrays import view
 from tierctl.state.segments.columns import KIP405, STATE_MASK, STATES, TXN_INDEX_EMPTY, SegmentColumns
 from tierctl.state.segments.ids import SegmentIds
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.tier import MissingEvents, PartitionState, TierState
 from tierctl.verify.events import WasDeleted
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.segments import DANGLING_AFTER_MS
@@ -278,9 +278,18 @@ class Orphan:
         self.modified_ms = max(modified_ms or 0, self.modified_ms or 0) if self.has_times else None
 
 
-def orphan_finding(orphan: Orphan, topic: str | None, was_deleted: WasDeleted, now_ms: int) -> Finding:
-    """Return the finding about an orphan; `topic` is the name of its topic id, None if unknown."""
-    kind, reason = _orphan_kind(orphan, was_deleted)
+def orphan_finding(
+    orphan: Orphan,
+    topic: str | None,
+    was_deleted: WasDeleted,
+    now_ms: int,
+    missing: Sequence[MissingEvents] = (),
+) -> Finding:
+    """Return the finding about an orphan; `topic` is the name of its topic id, None if unknown.
+
+    `missing` are the events of its partition that may have been lost.
+    """
+    kind, reason = _orphan_kind(orphan, was_deleted, missing)
     age_ms = None if orphan.modified_ms is None else max(now_ms - orphan.modified_ms, 0)
     is_young = orphan.is_temporary and age_ms is not None and age_ms <= DANGLING_AFTER_MS
     objects = f"{orphan.count} objects" if orphan.count > 1 else "an object"
@@ -299,13 +308,17 @@ def orphan_finding(orphan: Orphan, topic: str | None, was_deleted: WasDeleted, n
     )
 
 
-def _orphan_kind(orphan: Orphan, was_deleted: WasDeleted) -> tuple[FindingKind, str]:
+def _orphan_kind(
+    orphan: Orphan, was_deleted: WasDeleted, missing: Sequence[MissingEvents]
+) -> tuple[FindingKind, str]:
     if orphan.is_temporary:
         return FindingKind.TEMP_LEFTOVER, "a copy that was killed left it"
     if orphan.name is None:
         return FindingKind.ORPHAN, "the key is not that of a segment's object"
     if was_deleted(orphan.name.segment_id):
         return FindingKind.ORPHAN, "the segment is DELETE_SEGMENT_FINISHED"
+    if missing:
+        return FindingKind.LEAKED, f"no event names the segment; {'; '.join(map(str, missing))}"
     return FindingKind.ORPHAN, "the segment is not in the metadata"
 
 

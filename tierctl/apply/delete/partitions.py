@@ -22,6 +22,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.plan.preconditions import why_unreadable
 from tierctl.plan.steps import Step
 from tierctl.state.tier import TierState
 
@@ -80,9 +81,9 @@ def _settled(step: Step, context: RunContext) -> Outcome | None:
         return Outcome(step=step, status=Status.DROPPED, reason=reason)
     if not known.is_to_remove:
         return Outcome(step=step, status=Status.DONE, reason="already deleted")
-    if not state.is_complete(known.metadata_partition):
-        reason = f"metadata partition {known.metadata_partition} is not fully understood any more"
-        return Outcome(step=step, status=Status.DROPPED, reason=reason)
+    unreadable = why_unreadable(state, known)
+    if unreadable is not None:
+        return Outcome(step=step, status=Status.DROPPED, reason=unreadable)
     return Outcome(step=step, status=Status.PENDING, reason=STOPPED) if context.stop.asked() else None
 
 

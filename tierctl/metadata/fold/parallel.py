@@ -54,7 +54,7 @@ class FoldTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldResult:
-    """The result of a task: its state at the end, with new quarantine entries only, and its ledger."""
+    """The result of a task: its ledger and its state; of quarantined and missing events the new ones only."""
 
     metadata_partitions: tuple[int, ...]
     state: TierState
@@ -71,11 +71,12 @@ class FoldRunner(Protocol):
 
 def run_fold_task(topic: MetadataTopic, task: FoldTask) -> FoldResult:
     """Read the partitions of `task` to their ends; raise what `topic` raises."""
-    known = len(task.state.quarantined)
+    known, known_missing = len(task.state.quarantined), len(task.state.missing)
     partitions = PartitionFold(task.state, task.partition_count, task.ledger)
     for each in task.ranges:
         partitions.catch_up(topic, each.metadata_partition, each.begin, each.end)
     del task.state.quarantined[:known]
+    del task.state.missing[:known_missing]
     return FoldResult(
         metadata_partitions=tuple(each.metadata_partition for each in task.ranges),
         state=task.state,
@@ -145,6 +146,7 @@ def part_of(state: TierState, metadata_partitions: Iterable[int]) -> TierState:
         partitions={key: p for key, p in state.partitions.items() if p.metadata_partition in chosen},
         read={p: offset for p, offset in state.read.items() if p in chosen},
         quarantined=[q for q in state.quarantined if q.metadata_partition in chosen],
+        missing=[m for m in state.missing if m.metadata_partition in chosen],
     )
 
 
@@ -181,6 +183,8 @@ def merge_results(state: TierState, results: Iterable[FoldResult]) -> None:
     anomalies = sorted((a for part in parts for a in part.anomalies), key=lambda a: a.metadata_partition)
     quarantined = sorted((q for part in parts for q in part.quarantined), key=lambda q: q.metadata_partition)
     state.quarantined += quarantined
+    for missing in (m for part in parts for m in part.missing):
+        state.add_missing(missing)
     state.anomalies += anomalies[: ANOMALIES_KEPT - len(state.anomalies)]
     state.anomaly_count += sum(part.anomaly_count for part in parts)
     for part in parts:

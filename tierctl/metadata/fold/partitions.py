@@ -8,7 +8,7 @@ from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.user_partitions import misplaced
 from tierctl.state.fold import fold
-from tierctl.state.tier import Quarantined, TierState
+from tierctl.state.tier import MissingEvents, Quarantined, TierState
 from tierctl.wire.batches.chunks import RecordChunk, joined
 from tierctl.wire.metadata import decode_column
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -16,11 +16,6 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 
 class EventSink(Protocol):
     """Keep the events that are folded: a state directory, its ledger, or a table of the pipeline."""
-
-    @property
-    def began_at(self) -> dict[int, int]:
-        """Return the first offset read, by metadata partition, where the records before it were lost."""
-        ...
 
     def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
         """Keep the events of `chunk`; return the chunk and the decoded `table` without events kept before."""
@@ -30,20 +25,14 @@ class EventSink(Protocol):
 class PartitionFold:
     """Fold the records of a topic with `partition_count` partitions into `state`.
 
-    A metadata partition goes to `state.quarantined` if a part of its history is missing or unreadable. Folded
-    events also go to `sink`.
+    Events that the metadata topic's retention deleted before they were read go to `state.missing`; unreadable
+    records go to `state.quarantined`. Folded events also go to `sink`.
     """
 
     def __init__(self, state: TierState, partition_count: int, sink: EventSink | None = None) -> None:
         self._state = state
         self._partition_count = partition_count
         self._sink = sink
-
-    def quarantine_beginnings(self) -> None:
-        """Quarantine the partitions whose first records were already lost in an earlier run."""
-        began_at = {} if self._sink is None else self._sink.began_at
-        for partition, begin in began_at.items():
-            self._quarantine(partition, 0, "records from offset 0 on", f"records from offset {begin} on")
 
     def catch_up(self, topic: MetadataTopic, partition: int, begin: int, end: int) -> None:
         """Fold one metadata partition, which has the offsets [begin, end), from `state.read` to its end."""
@@ -53,17 +42,27 @@ class PartitionFold:
             self.fold(chunk)
 
     def _start(self, partition: int, begin: int, end: int) -> int:
-        """Return the offset to read from; quarantine a partition with lost records or a truncated log."""
+        """Return the offset to read from; note missing events, and quarantine a log that was cut."""
         position = self._state.read.get(partition, 0)
-        if position < begin:
-            if self._sink is not None:
-                self._sink.began_at[partition] = begin
-            self._quarantine(
-                partition, position, f"records from offset {position} on", f"records from offset {begin} on"
-            )
         if position > end:
             self._quarantine(partition, end, f"an end at or after {position}", f"an end at {end}")
+        elif position < begin and not self._has_noted(partition, begin):
+            known_end = self._known_end(partition)
+            first = position or (known_end if known_end < begin else 0)
+            self._state.add_missing(MissingEvents(partition, first, begin))
         return max(position, begin)
+
+    def _has_noted(self, partition: int, begin: int) -> bool:
+        """Return whether events up to `begin` are known to be missing, and are to be read once more."""
+        return any(missing.end_offset >= begin for missing in self._state.missing_of(partition))
+
+    def _known_end(self, partition: int) -> int:
+        """Return the offset after the last known event of a metadata partition, 0 for none.
+
+        Where a cache of the state directory is damaged, `state.read` is 0 although other caches have events.
+        """
+        parts = self._state.partitions.values()
+        return max((p.last_event_offset + 1 for p in parts if p.metadata_partition == partition), default=0)
 
     def _quarantine(self, partition: int, offset: int, expected: str, found: str) -> None:
         error = CorruptInputError(

@@ -55,14 +55,10 @@ class OpenCache:
 
 @dataclass(slots=True)
 class CacheLedger:
-    """The caches by user partition; `holds` limits the committed offset of metadata partitions.
-
-    `began_at` is the first offset read, by metadata partition, where the records before it were lost.
-    """
+    """The caches by user partition; `holds` limits the committed offset of metadata partitions."""
 
     caches: dict[_Key, OpenCache] = field(default_factory=dict)
     holds: dict[int, int] = field(default_factory=dict)
-    began_at: dict[int, int] = field(default_factory=dict)
     pending_bytes: int = 0
 
     def of(self, metadata_partitions: Collection[int]) -> Self:
@@ -70,14 +66,12 @@ class CacheLedger:
         return type(self)(
             {key: c for key, c in self.caches.items() if c.metadata_partition in metadata_partitions},
             {p: offset for p, offset in self.holds.items() if p in metadata_partitions},
-            {p: offset for p, offset in self.began_at.items() if p in metadata_partitions},
         )
 
     def merge(self, part: Self) -> None:
         """Replace the entries of some metadata partitions by `part`, a result of `of` with events added."""
         self.caches |= part.caches
         self.holds |= part.holds
-        self.began_at |= part.began_at
         self.pending_bytes += part.pending_bytes
 
     def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:

@@ -81,7 +81,7 @@ class StateDirectory:
             kept = min(committed.get(partition, -1) + 1, manifest.read.get(partition, 0))
             state.read[partition] = 0 if partition in again else kept
         self._committed = {p: offset for p, offset in committed.items() if p not in again}
-        self._ledger.began_at = dict(manifest.began_at)
+        state.missing = list(manifest.missing)
         self._manifest = manifest
 
     def _read_manifest(self, topic: MetadataTopic) -> Manifest:
@@ -159,11 +159,6 @@ class StateDirectory:
         if self._keeps and path.exists():
             self._fs.rename(path, path.with_name(path.name + BACKUP_SUFFIX))
 
-    @property
-    def began_at(self) -> dict[int, int]:
-        """Implement `EventSink.began_at`."""
-        return self._ledger.began_at
-
     def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
         """Implement `EventSink.take`; write the caches when many events are pending."""
         left = self._ledger.take(chunk, table)
@@ -192,9 +187,10 @@ class StateDirectory:
             changed = self._flush()
             caches = {cache.name: cache.manifest_entry for cache in self._ledger.caches.values()}
             self._manifest.caches = caches
-            if changed or read != self._manifest.read or committed != self._committed:
+            known = (self._manifest.read, self._manifest.missing, self._committed)
+            if changed or (read, state.missing, committed) != known:
                 self._manifest.read = read
-                self._manifest.began_at = dict(self.began_at)
+                self._manifest.missing = list(state.missing)
                 replace_durably(self._folder / MANIFEST, self._manifest.dumps(), fs=self._fs)
             if committed != self._committed:
                 data = committed_offsets.write(committed)

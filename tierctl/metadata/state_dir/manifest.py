@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from tierctl.errors import CorruptInputError
+from tierctl.state.tier import MissingEvents
 
 MANIFEST = "_tierctl_caches"
 VERSION = 1
@@ -31,14 +32,14 @@ class CacheEntry:
 class Manifest:
     """All caches by file name, and the metadata topic to which they belong.
 
-    `read` is, by metadata partition, the offset before which the caches contain every event. `began_at` is
-    the first offset that was read where the records before it were lost.
+    `read` is, by metadata partition, the offset before which the caches contain every event, except those
+    in `missing`, which were gone from the metadata topic before they could be read.
     """
 
     topic_id: str | None
     metadata_partitions: int
     read: dict[int, int] = field(default_factory=dict)
-    began_at: dict[int, int] = field(default_factory=dict)
+    missing: list[MissingEvents] = field(default_factory=list)
     caches: dict[str, CacheEntry] = field(default_factory=dict)
 
     def dumps(self) -> bytes:
@@ -48,7 +49,7 @@ class Manifest:
             "topic_id": self.topic_id,
             "metadata_partitions": self.metadata_partitions,
             "read": self.read,
-            "began_at": self.began_at,
+            "missing": [[m.metadata_partition, m.first_offset, m.end_offset] for m in self.missing],
             "caches": {
                 name: [entry.metadata_partition, entry.last_offset, entry.events, entry.crc]
                 for name, entry in sorted(self.caches.items())
@@ -62,11 +63,13 @@ class Manifest:
         try:
             raw = json.loads(data)
             _require(raw["version"] == VERSION, f"version {raw['version']}")
+            # Earlier releases did not record which of the events before this offset were read.
+            _require(not raw.get("began_at"), f"events that are missing before {raw.get('began_at')}")
             return cls(
                 topic_id=raw["topic_id"],
                 metadata_partitions=int(raw["metadata_partitions"]),
                 read=_numbers(raw["read"]),
-                began_at=_numbers(raw["began_at"]),
+                missing=[MissingEvents(*map(int, each)) for each in raw.get("missing", [])],
                 caches={str(name): _entry(entry) for name, entry in raw["caches"].items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError) as e:

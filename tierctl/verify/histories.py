@@ -1,0 +1,32 @@
+"""Checks of partitions whose oldest events are gone: what is missing, and which gaps that explains."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tierctl.model import TopicIdPartition
+from tierctl.model.severity import Severity
+from tierctl.state.tier import TierState
+from tierctl.verify.findings import Finding, FindingKind, finding_of
+
+_K = FindingKind
+
+
+def check_histories(incomplete: Mapping[TopicIdPartition, str], state: TierState) -> Iterator[Finding]:
+    """Yield a finding for each partition in `incomplete`, with the offsets below its first known segment."""
+    for partition, reason in incomplete.items():
+        part = state.partition(partition)
+        segments = () if part is None else part.cache.list_remote_log_segments()
+        first = min((segment.start_offset for segment in segments), default=0)
+        found = finding_of(partition, _K.INCOMPLETE_HISTORY, Severity.WARNING, reason)
+        yield replace(found, start_offset=0, end_offset=first - 1) if first else found
+
+
+def without_explained_gaps(findings: Iterable[Finding], histories: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield `findings` without the gaps below the first known segment of a partition in `histories`."""
+    ends = {(each.topic_id, each.partition): each.end_offset for each in histories}
+    for finding in findings:
+        key = (finding.topic_id, finding.partition)
+        known_from = ends.get(key)
+        is_below = known_from is None or (finding.end_offset or 0) <= known_from
+        if finding.kind is not _K.GAP or key not in ends or not is_below:
+            yield finding
