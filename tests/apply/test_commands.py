@@ -217,7 +217,7 @@ def test_damaged_metadata_decide_no_deletes(tiered: World, tierctl: Tierctl) -> 
         for apply in ((), ("--apply",)):
             ran = tierctl(*command(tiered, *apply))
             assert (ran.code, ran.json["steps"]) == (7, [])
-            assert f"__remote_log_metadata-{mine} offset" in ran.err
+            assert f"__remote_log_metadata-{mine}, offset" in ran.err
 
 
 def test_damage_elsewhere_keeps_nothing_from_being_done(tiered: World, tierctl: Tierctl) -> None:

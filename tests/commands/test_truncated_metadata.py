@@ -78,8 +78,8 @@ def test_partitions_without_their_oldest_events_are_named_with_offsets(root: Pat
     assert named(progress) == CUT_OFF.keys()
     orders = next(each for each in progress.problems if each.message.startswith("orders-0"))
     assert orders.message == (
-        "orders-0 is not known to be complete: metadata partition 2 begins at offset 28: the events before it "
-        "are gone; the first known segment begins at offset 421, the log start is 0"
+        "orders-0 is not known to be complete: metadata partition 2 begins at offset 28: the events before "
+        "it are gone; the first known segment begins at offset 421, the log start is 0"
     )
     hint = progress.problems[-1].hint or ""
     assert "--truncated-metadata accept" in hint

@@ -24,7 +24,13 @@ def test_every_kind_has_a_meaning_and_advice(kind: FindingKind) -> None:
 
 def test_corruption() -> None:
     corrupt = {kind.value for kind in FindingKind if kind.row.is_corruption}
-    assert corrupt == {"corrupt_log", "corrupt_index", "corrupt_metadata", "unreadable_log"}
+    assert corrupt == {
+        "corrupt_log",
+        "corrupt_index",
+        "corrupt_metadata",
+        "incomplete_history",
+        "unreadable_log",
+    }
 
 
 def test_every_kind_is_detected_by_a_check() -> None:
