@@ -70,11 +70,9 @@ def _decide(run: Mutation, request: CopyRequest) -> Decision:
     _require_settings(run, request)
     partitions = _led(run, logs)
     # A segment whose events are gone may be in the tier, although the local log still has it.
-    run.examine_histories(state, logs, local_suffices=False)
+    run.histories.examine(state, lambda: logs, local_suffices=False)
     plan = run.narrowed(_plan(run, request, state, logs))
-    skipped = {skip.topic_id_partition for skip in plan.skipped if run.is_about_history(skip)}
-    # A topic that is not tiered has no history.
-    run.incomplete = {p: why for p, why in run.incomplete.items() if p in skipped or state.partition(p)}
+    run.histories.ignore_untiered(state, plan.skipped)
     return Decision(
         plan=plan,
         options=lambda: run.copy_options(custom_metadata_max_bytes=request.custom_metadata_max_bytes),
@@ -162,7 +160,7 @@ def _decide_from_tier(run: Mutation, request: CopyRequest) -> Decision:
     """Decide the copies of segments that `remote` lacks of `from_remote`."""
     source = run.resources.enter(source_tier(request, run.progress))
     selection = run.resolve_selection(part.topic_id_partition for part in source.metadata.state)
-    run.examine_histories(run.metadata.refresh())
+    run.histories.examine(run.metadata.refresh())
     evidence = EvidenceSources(selection=selection, remote=lambda: source.remote)
     incomplete = examine_histories(source.metadata.state, evidence, request.truncated_metadata)
     run.is_source_damaged = run.resources.report_unusable(source.metadata.state, incomplete)

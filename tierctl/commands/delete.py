@@ -82,7 +82,7 @@ def delete(
 def _decide(run: Mutation, request: DeleteRequest) -> Decision:
     state = run.metadata.refresh()
     run.resolve_selection(part.topic_id_partition for part in state)
-    run.examine_histories(state)
+    run.histories.examine(state)
 
     def check(plan: Plan) -> None:
         run.check_fence({step.topic_id_partition for step in plan.steps}, unknown_is_safe=True)
@@ -102,8 +102,8 @@ def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None)
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         leaked = [_leaked_topic(state, topic_id) for topic_id in _leaked_ids(run, request, state)]
-        run.examine_histories(state)
-        damaged = run.resources.report_unusable(state, run.incomplete)
+        run.histories.examine(state)
+        damaged = run.histories.report(state)
         return LeakedTopics(topics=leaked, exit_code=ExitCode.CORRUPT if damaged else ExitCode.OK)
 
 

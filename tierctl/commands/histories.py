@@ -2,14 +2,14 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Self
 
 from tierctl.commands.resources import Resources
 from tierctl.kafka.cluster import Cluster
 from tierctl.model import LocalLog, Selection, TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.model.location import TruncatedMetadata
-from tierctl.plan.history import Evidence, decide_histories, missing_of
+from tierctl.plan.history import Evidence, decide_histories, missing_of, why_history_unknown
 from tierctl.plan.preconditions import INTERNAL_TOPICS, newest_replicas
+from tierctl.plan.steps import Skip
 from tierctl.read.leader_logs import reliable_leader_logs
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager
@@ -33,23 +33,6 @@ class EvidenceSources:
     remote: Callable[[], RemoteStorageManager] | None = None
     log_starts: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     local_suffices: bool = True
-
-    @classmethod
-    def of(
-        cls,
-        resources: Resources,
-        *,
-        logs: Callable[[], Sequence[LocalLog]],
-        remote: Callable[[], RemoteStorageManager],
-    ) -> Self:
-        """Return the sources that a request names; its selection must be resolved."""
-        return cls(
-            selection=resources.selection,
-            logs=logs,
-            cluster=resources.cluster,
-            topics=resources.request.topic,
-            remote=None if resources.request.remote is None else remote,
-        )
 
 
 def examine_histories(
@@ -136,11 +119,62 @@ def _stored_ids(
     return {}
 
 
+@dataclass(slots=True)
+class Histories:
+    """The histories of the partitions that a request selects; `remote` opens the tier when it is needed."""
+
+    resources: Resources
+    remote: Callable[[], RemoteStorageManager]
+    incomplete: dict[TopicIdPartition, str] = field(default_factory=dict)
+    """Partitions for which missing events allow no decision, and the reasons."""
+    _unknown: dict[TopicIdPartition, str | None] = field(default_factory=dict)
+
+    def examine(
+        self,
+        state: TierState,
+        logs: Callable[[], Sequence[LocalLog]] = list,
+        *,
+        log_starts: Mapping[TopicIdPartition, int] | None = None,
+        local_suffices: bool = True,
+    ) -> None:
+        """Call `examine_histories` with what the request names; the reasons are in `incomplete` then."""
+        resources, request = self.resources, self.resources.request
+        sources = EvidenceSources(
+            selection=resources.selection,
+            logs=logs,
+            cluster=resources.cluster,
+            topics=request.topic,
+            remote=None if request.remote is None else self.remote,
+            log_starts=log_starts or {},
+            local_suffices=local_suffices,
+        )
+        self.incomplete = examine_histories(state, sources, request.truncated_metadata)
+        self._unknown = {partition: why_history_unknown(state, partition) for partition in self.incomplete}
+
+    def ignore_untiered(self, state: TierState, skips: Iterable[Skip]) -> None:
+        """Remove the partitions without metadata that a copy skips for other reasons: they are not tiered."""
+        skipped = {skip.topic_id_partition for skip in skips if self._is_reported(skip)}
+        for partition in self.incomplete.keys() - skipped:
+            if state.partition(partition) is None:
+                del self.incomplete[partition]
+
+    def unreported(self, skips: Iterable[Skip]) -> list[Skip]:
+        """Return the skips without those about missing events, which `report` reports in more detail."""
+        return [skip for skip in skips if not self._is_reported(skip)]
+
+    def _is_reported(self, skip: Skip) -> bool:
+        return self._unknown.get(skip.topic_id_partition) == skip.reason
+
+    def report(self, state: TierState) -> bool:
+        """Report damaged records and missing events as problems; return whether there are any."""
+        return self.resources.report_unusable(state, self.incomplete)
+
+
 def read_selected(resources: Resources) -> TierState:
     """Read the metadata, resolve the selection, and report what is damaged or missing as problems."""
     state = resources.metadata().refresh()
     resources.select_among(state)
-    sources = EvidenceSources.of(resources, logs=resources.logs_if_given, remote=lambda: resources.remote)
-    incomplete = examine_histories(state, sources, resources.request.truncated_metadata)
-    resources.report_unusable(state, incomplete)
+    histories = Histories(resources, remote=lambda: resources.remote)
+    histories.examine(state, resources.logs_if_given)
+    histories.report(state)
     return state

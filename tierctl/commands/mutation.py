@@ -17,7 +17,7 @@ from tierctl.apply.outcome import Outcome, exit_code
 from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
-from tierctl.commands.histories import EvidenceSources, examine_histories
+from tierctl.commands.histories import Histories
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
@@ -32,7 +32,6 @@ from tierctl.model.progress import Progress, no_op
 from tierctl.model.settings import SETTINGS, broker
 from tierctl.plan.clock import check_not_ahead
 from tierctl.plan.fencing import RunningBroker, check_running_brokers
-from tierctl.plan.history import why_history_unknown
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
@@ -93,8 +92,6 @@ class Mutation:
     metadata: RemoteLogMetadataManager
     unreadable: set[TopicPartition] = field(default_factory=set)
     """Partitions whose log could not be read."""
-    incomplete: dict[TopicIdPartition, str] = field(default_factory=dict)
-    """Partitions for which missing events allow no decision, and the reasons."""
     is_source_damaged: bool = False
     """Whether a tier that is copied from has metadata that could not be used."""
     from_remote: TierSpec | None = None
@@ -249,27 +246,10 @@ class Mutation:
             max_fraction=MAX_FRACTION if max_fraction is None else max_fraction,
         )
 
-    def examine_histories(
-        self,
-        state: TierState,
-        logs: Sequence[LocalLog] = (),
-        *,
-        log_starts: Mapping[TopicIdPartition, int] | None = None,
-        local_suffices: bool = True,
-    ) -> None:
-        """Decide for which selected partitions of `state` missing events do not matter.
-
-        The reasons for the others go to `incomplete`. See `EvidenceSources` for the parameters.
-        """
-        sources = EvidenceSources.of(self.resources, logs=lambda: logs, remote=lambda: self.remote)
-        sources = replace(sources, log_starts=log_starts or {}, local_suffices=local_suffices)
-        self.incomplete |= examine_histories(state, sources, self.request.truncated_metadata)
-
-    def is_about_history(self, skip: Skip) -> bool:
-        """Return whether the skip is about missing events, which `report_unusable` reports in more detail."""
-        partition = skip.topic_id_partition
-        unknown = why_history_unknown(self.metadata.state, partition)
-        return partition in self.incomplete and skip.reason == unknown
+    @cached_property
+    def histories(self) -> Histories:
+        """The histories of the selected partitions; the selection must be resolved."""
+        return Histories(self.resources, remote=lambda: self.remote)
 
     def conclude(self, decision: Decision, *, stop: Stop | None = None) -> MutationResult:
         """Return the decision's plan, or with `apply` carry it out and return its outcomes too.
@@ -278,9 +258,9 @@ class Mutation:
         caller already listens to signals.
         """
         plan = decision.plan
-        damaged = self.resources.report_unusable(self.metadata.state, self.incomplete)
+        damaged = self.histories.report(self.metadata.state)
         damaged = damaged or bool(self.unreadable) or self.is_source_damaged
-        for line in skip_lines(skip for skip in plan.skipped if not self.is_about_history(skip)):
+        for line in skip_lines(self.histories.unreported(plan.skipped)):
             self.progress.say(line)
         write_plan(plan, self.request.plan_out)
         if self.request.apply:

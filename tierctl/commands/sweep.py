@@ -57,7 +57,7 @@ def _decide(run: Mutation, request: SweepRequest) -> Decision:
     current = _current_partitions(state, logs, topics)
     log_starts = asked | _kept_log_starts(run, current, logs, asked)
     raised = {current[named]: start for named, start in log_starts.items() if named in current}
-    run.examine_histories(state, logs, log_starts=raised)
+    run.histories.examine(state, lambda: logs, log_starts=raised)
     plan = plan_retention(
         state,
         logs,

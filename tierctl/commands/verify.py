@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from tierctl.apply.defaults import THREADS
-from tierctl.commands.histories import EvidenceSources, examine_histories
+from tierctl.commands.histories import Histories
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import Stream
@@ -80,8 +80,8 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
             progress.note("without --remote no object is examined")
         unreadable, logs = _read_logs(request)
         cluster = _cluster(resources)
-        evidence = EvidenceSources.of(resources, logs=lambda: logs, remote=lambda: resources.remote)
-        incomplete = examine_histories(state, evidence, request.truncated_metadata)
+        histories = Histories(resources, remote=lambda: resources.remote)
+        histories.examine(state, lambda: logs)
         advance: Advance = no_op
         if not resources.is_on_spark:
             # Spark's own bar shows the tasks.
@@ -102,7 +102,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
             deep=deep,
             runner=_spark_runner(resources, advance),
             advance=advance,
-            incomplete=incomplete,
+            incomplete=histories.incomplete,
         )
         yield from unreadable
         yield from verification.findings()
