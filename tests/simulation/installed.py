@@ -1,0 +1,141 @@
+"""Runs tierctl's own commands in a simulated world: replaces the clock and what is outside the process."""
+
+import sys
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache, cached_property
+from typing import Any, Self
+from unittest import mock
+
+import tierctl.apply.exclusion
+import tierctl.apply.tier_check
+import tierctl.commands.mutation
+import tierctl.commands.resources
+import tierctl.files
+import tierctl.metadata.fold.partitions
+import tierctl.metadata.recent_writers
+import tierctl.metadata.topic.cluster
+import tierctl.storage.open
+import tierctl.wire.metadata
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.lease import ObjectLease, Owner
+from tierctl.storage.lease.object import RENEW_S
+from tierctl.storage.retry import RetryingStorage
+from tierctl.storage.tier import ObjectTier
+
+from tests.simulation.world import World
+
+NEVER_S = 1e9
+
+
+class SerialPool:
+    """A ThreadPoolExecutor that runs each call at once: with threads a seed would not repeat."""
+
+    def __init__(self, _threads: int = 1) -> None:
+        pass
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def map(self, function: Callable[..., Any], *inputs: Any) -> Iterator[Any]:
+        return map(function, *inputs)
+
+
+@cache
+def _unlock_cached_properties() -> None:
+    """Take away the lock that Python 3.11 holds, per class, while a cached property is computed.
+
+    A simulated process that waits for its turn there would block all others.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.startswith("tierctl."):
+            for owner in vars(module).values():
+                found = vars(owner).values() if isinstance(owner, type) else ()
+                for each in found:
+                    if isinstance(each, cached_property) and hasattr(each, "lock"):
+                        each.lock = nullcontext()
+
+
+def _remembering(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return `decode_column` with its results kept: every command of a seed reads the same records."""
+    tables: dict[tuple[bytes, ...], Any] = {}
+
+    def decode_column(values: Any) -> Any:
+        key = tuple(values.to_pylist())
+        if key not in tables:
+            tables[key] = decode(values)
+        return tables[key]
+
+    return decode_column
+
+
+@contextmanager
+def installed(world: World) -> Iterator[None]:
+    """Replace the clock, the cluster, the metadata topic and the store during the block."""
+    _unlock_cached_properties()
+
+    def open_lease(remote: RemoteStorageManager) -> ObjectLease:
+        return _lease(world, remote)
+
+    def observe(operation: str, _path: object) -> None:
+        world.step(f"file {operation}")
+
+    decode_column = _remembering(tierctl.wire.metadata.decode_column)
+    retries = RetryingStorage.__init__.__kwdefaults__ or {}
+    sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}
+    with (
+        mock.patch.object(
+            tierctl.commands.resources,
+            "time",
+            types.SimpleNamespace(time_ns=lambda: world.clock_ms * 1_000_000),
+        ),
+        mock.patch.object(tierctl.commands.resources, "Cluster", return_value=world.cluster),
+        mock.patch.object(tierctl.commands.resources, "cluster_client", return_value=None),
+        mock.patch.object(tierctl.metadata.topic.cluster, "open_on_cluster", return_value=world.topic),
+        mock.patch.object(tierctl.storage.open, "open_store_at", return_value=world.store),
+        mock.patch.object(tierctl.apply.exclusion, "open_lease", open_lease),
+        mock.patch.object(tierctl.apply.tier_check, "ThreadPoolExecutor", SerialPool),
+        mock.patch.object(tierctl.commands.mutation, "new_segment_id", world.new_id),
+        mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
+        mock.patch.object(RetryingStorage.__init__, "__kwdefaults__", retries | sleep),
+        mock.patch.object(tierctl.metadata.fold.partitions, "decode_column", decode_column),
+        mock.patch.object(tierctl.metadata.recent_writers, "decode_column", decode_column),
+        mock.patch("os.fsync", return_value=None),
+    ):
+        yield
+
+
+def _sleep(world: World, seconds: float) -> None:
+    world.clock_ms += int(seconds * 1000)
+    world.step("sleep")
+
+
+def _lease(world: World, remote: RemoteStorageManager) -> ObjectLease:
+    """Return the lease of the process that runs; the world's steps renew it, as its own thread would."""
+    tier = remote.inner if isinstance(remote, RetryingStorage) else remote
+    assert isinstance(tier, ObjectTier)
+    owner = Owner.of_this_run()
+    lease = ObjectLease(
+        tier.store,  # type: ignore[arg-type]
+        tier.lease_key,
+        owner=owner,
+        clock_s=lambda: world.clock_ms / 1000,
+        renew_s=NEVER_S,
+    )
+    process = world.scheduler.current
+    if process is not None:
+        renewed_ms = [world.clock_ms]
+
+        def renew() -> None:
+            due_ms = renewed_ms[0] + RENEW_S * 1000
+            if world.clock_ms >= due_ms and not lease.is_lost():
+                renewed_ms[0] = world.clock_ms
+                lease.renew()
+
+        process.renew_lease = renew
+        process.owner = owner
+    return lease

@@ -1,0 +1,201 @@
+"""One seed: several processes of tierctl beside brokers and faults, then calm, and what must hold then."""
+
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.commands import (
+    CopyRequest,
+    DeleteRequest,
+    MutationResult,
+    SweepRequest,
+    copy,
+    delete,
+    sweep,
+)
+from tierctl.errors import ExitCode, TierctlError
+from tierctl.model import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierctl.storage.layouts.kafka import SUFFIXES, key_stem
+
+from tests.simulation.cluster import BROKERS
+from tests.simulation.installed import installed
+from tests.simulation.scheduler import Crash, InvariantViolation, Process
+from tests.simulation.world import World
+
+_S = RemoteLogSegmentState
+ROUNDS_MAX = 8
+EXPECTED = frozenset(
+    {
+        ExitCode.OK,
+        ExitCode.PARTIAL,
+        ExitCode.REFUSED,
+        ExitCode.RETRYABLE,
+        ExitCode.LOCKED,
+        ExitCode.LIMIT,
+        ExitCode.NOT_FOUND,
+        ExitCode.AUTHENTICATION,
+    }
+)
+"""How a command may end among faults; other codes state that tierctl or its input is broken."""
+
+
+class SimulationError(AssertionError):
+    """A seed broke a rule."""
+
+
+@dataclass(slots=True)
+class _Run:
+    world: World
+
+    def command(self, name: str, *, state_dir: Path | None) -> MutationResult:
+        """Run one command of tierctl in this world."""
+        rng, world = self.world.rng, self.world
+        common = {
+            "metadata": "kafka://sim:9092",
+            "remote": "s3://sim/",
+            "layout": "kafka",
+            "apply": True,
+            "threads": 1,
+            "attempts": 1 if world.is_calm else rng.choice([1, 2]),
+            "wave_size": rng.choice([1, 2, 100]),
+            "state_dir": state_dir,
+        }
+        logs = (world.folder / "log",)
+        match name:
+            case "copy":
+                return copy(CopyRequest(log_dir=logs, **common))
+            case "clean":
+                return copy(CopyRequest(log_dir=logs, clean_dangling=True, **common))
+            case "sweep":
+                return sweep(SweepRequest(**common))
+            case "mark":
+                return delete(DeleteRequest(find=True, mark=True, force=True, **common))
+            case _:
+                return delete(DeleteRequest(**common))
+
+    def life(self, process: Process) -> None:
+        """Run commands one after the other; a crash ends one, and the next begins as a new process."""
+        world, rng = self.world, self.world.rng
+        state_dir = world.folder / process.name if rng.random() < 0.2 else None
+        for _ in range(rng.randint(1, 4)):
+            world.between_commands()
+            name = rng.choices(("copy", "clean", "sweep", "mark", "delete"), (4, 1, 4, 1, 1))[0]
+            world.note(f"begins {name}")
+            world.busy += 1
+            try:
+                result = self.command(name, state_dir=state_dir)
+                code = result.exit_code
+            except Crash:
+                self._killed(process)
+                code = ExitCode.OK
+            except TierctlError as e:
+                code = e.exit_code
+                world.note(f"{name}: {type(e).__name__}")
+            finally:
+                world.busy -= 1
+            world.note(f"{name} ends with {code}")
+            process.renew_lease = None
+            if code not in EXPECTED:
+                raise InvariantViolation(f"{name} ends with exit code {code}")
+
+    def _killed(self, process: Process) -> None:
+        """Let the process be gone; other runs see that if they are on its machine."""
+        if self.world.scheduler.violation is not None:
+            return
+        if process.owner is not None and self.world.rng.random() < 0.5:
+            process.owner.end()
+        process.is_dead = False
+
+    def converge(self) -> None:
+        """Run every command without faults until none has anything to do."""
+        done: list[str] = []
+
+        def life(_process: Process) -> None:
+            for _ in range(ROUNDS_MAX):
+                if not self._round():
+                    done.append("done")
+                    return
+
+        self.world.scheduler.run([Process("calm", life)])
+        if not done:
+            raise InvariantViolation(f"still something to do after {ROUNDS_MAX} rounds without faults")
+
+    def _round(self) -> bool:
+        """Run each command once; return whether one of them did something."""
+        has_worked = False
+        removals = ("mark", "delete") if self.world.deleted else ()
+        for name in ("clean", "sweep", *removals):
+            try:
+                result = self.command(name, state_dir=None)
+            except TierctlError as e:
+                raise InvariantViolation(f"{name}, without faults: {e.message} ({e.hint})") from e
+            self.world.note(f"{name}: {len(result.plan.steps)} steps, exit {result.exit_code}")
+            if result.exit_code != ExitCode.OK:
+                problems = [o for o in result.outcomes or () if o.error or o.reason]
+                raise InvariantViolation(f"{name}, without faults, ends with {result.exit_code}: {problems}")
+            has_worked = has_worked or bool(result.plan.steps)
+        return has_worked
+
+    def check_end(self) -> None:
+        """Check the tier that the commands have converged to."""
+        world = self.world
+        wanted: set[str] = set()
+        for known in world.truth.segments.values():
+            if known.state is _S.COPY_SEGMENT_FINISHED:
+                wanted |= {key_stem(known.metadata) + suffix for suffix in SUFFIXES}
+            elif known.state is _S.COPY_SEGMENT_STARTED and known.metadata.broker_id in BROKERS:
+                # A broker that is alive may still finish it, so nobody but an operator may clean it up.
+                wanted |= {key_stem(known.metadata) + suffix for suffix in SUFFIXES}
+            elif known.state is not _S.DELETE_SEGMENT_FINISHED:
+                raise InvariantViolation(f"left in {known.state}: {known.metadata}")
+        leaked = [k for k in world.store.stored if k.endswith(SUFFIXES) and k not in wanted]
+        if leaked:
+            raise InvariantViolation(f"leaked objects: {leaked}")
+        for key, log in world.logs.items():
+            highest = world.truth.highest_copied.get(key, -1)
+            behind = [
+                s.base_offset for s in log.rolled_committed() if (s.next_base_offset or 0) - 1 > highest
+            ]
+            behind = [b for b in behind if log.history[b].next_base_offset > log.log_start_offset]
+            if behind:
+                raise InvariantViolation(f"{log.partition}: not copied: {behind}")
+            world.truth.check_coverage(key)
+        for key in world.deleted:
+            left = [k for k in world.truth.segments_of(key) if k.state is not _S.DELETE_SEGMENT_FINISHED]
+            if left or world.truth.marked.get(key, _FINISHED) is not _FINISHED:
+                raise InvariantViolation(f"deleted topic {key} is {world.truth.marked.get(key)}, has {left}")
+
+
+_FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
+
+
+def simulate(
+    seed: int, folder: Path, report: Callable[[str], None] | None = None, *, always: bool = False
+) -> None:
+    """Run one seed below `folder`; raise SimulationError if a rule does not hold.
+
+    `report` gets what happened before a failure; with `always`, also without one.
+    """
+    rng = random.Random(seed)
+    world = World(rng, folder / f"seed-{seed}")
+    run = _Run(world)
+    processes = [Process(f"p{n}", run.life) for n in range(rng.randint(1, 3))]
+    try:
+        with installed(world):
+            try:
+                world.scheduler.run(processes)
+                world.calm()
+                run.converge()
+                run.check_end()
+            except BaseException as e:
+                if isinstance(e, KeyboardInterrupt):
+                    raise
+                if report is not None:
+                    report("\n".join(world.trace))
+                raise SimulationError(f"seed {seed}: {type(e).__name__}: {e}") from e
+        if report is not None and always:
+            report("\n".join(world.trace))
+    finally:
+        shutil.rmtree(world.folder, ignore_errors=True)

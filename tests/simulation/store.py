@@ -1,0 +1,194 @@
+"""A store in memory that fails as stores do: before, during and after the effect of a call, or later."""
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import BinaryIO, Protocol
+
+from tierctl.errors import (
+    AuthenticationError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    StoreWriteFailed,
+    StoreWriteUnknown,
+)
+from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.storage.stores.base import Source, TaggedObject, chunks, verify_stream
+
+
+class Environment(Protocol):
+    """What the store and the topic ask of the simulated world at each call."""
+
+    @property
+    def clock_ms(self) -> int: ...
+
+    def step(self, name: str) -> None:
+        """Let time pass, let others run, and perhaps crash the calling process."""
+        ...
+
+    def fault(self, *kinds: str) -> str | None:
+        """Return the fault of this call, one of `kinds`; None if it succeeds."""
+        ...
+
+    def object_put(self, key: str, body: bytes) -> None:
+        """Check an object that is about to be stored."""
+        ...
+
+    def object_deleted(self, key: str) -> None:
+        """Check an object that is about to be deleted."""
+        ...
+
+    def later(self, do: Callable[[], None]) -> None:
+        """Do something at a later step: the effect of a request whose client has given up."""
+        ...
+
+
+@dataclass(slots=True)
+class _Stored:
+    body: bytes
+    tag: str
+    written_ms: int
+
+
+@dataclass(slots=True)
+class ModelStore:
+    """Implement ConditionalStore over a dict; every call is a step of the simulation."""
+
+    world: Environment
+    stored: dict[str, _Stored] = field(default_factory=dict)
+    endpoint: None = None
+    _writes: int = 0
+
+    def _put(self, key: str, body: bytes) -> str:
+        self.world.object_put(key, body)
+        self._writes += 1
+        self.stored[key] = _Stored(body, f"tag-{self._writes}", self.world.clock_ms)
+        return self.stored[key].tag
+
+    def _remove(self, key: str) -> None:
+        if key in self.stored:
+            self.world.object_deleted(key)
+            del self.stored[key]
+
+    def put_unwatched(self, key: str, body: bytes) -> None:
+        """Store an object of the model broker, which has no faults of its own."""
+        self._put(key, body)
+
+    def remove_unwatched(self, key: str) -> None:
+        """Delete an object as the model broker does."""
+        self._remove(key)
+
+    def _read_step(self, name: str) -> None:
+        self.world.step(name)
+        match self.world.fault("failed", "refused"):
+            case "failed":
+                raise RemoteStorageError(f"{name}: 503")
+            case "refused":
+                raise AuthenticationError(f"{name}: 403")
+
+    def put_all(self, objects: Mapping[str, Source | None]) -> None:
+        for key, source in objects.items():
+            self.world.step("put")
+            body = None if source is None else b"".join(chunks(source))
+            match self.world.fault("failed", "unknown", "lost", "late"):
+                case "failed":
+                    raise StoreWriteFailed(f"put {key}: 503")
+                case "lost":
+                    raise StoreWriteUnknown(f"put {key}: connection reset")
+                case "late":
+                    if body is not None:
+                        self.world.later(lambda key=key, body=body: self._put_late(key, body))  # type: ignore[misc]
+                    raise StoreWriteUnknown(f"put {key}: timeout")
+                case "unknown":
+                    self._store(key, body)
+                    raise StoreWriteUnknown(f"put {key}: connection reset after the commit")
+            self._store(key, body)
+            # A crash after the effect differs from one before it.
+            self.world.step("put done")
+
+    def _store(self, key: str, body: bytes | None) -> None:
+        if body is None:
+            self._remove(key)
+        else:
+            self._put(key, body)
+
+    def _put_late(self, key: str, body: bytes) -> None:
+        if key not in self.stored:
+            self._put(key, body)
+
+    def verify(self, key: str, source: Source) -> None:
+        with self.open(key) as stored:
+            verify_stream(key, stored, source)
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        self._read_step("open")
+        if key not in self.stored:
+            raise RemoteResourceNotFound(f"{key} is missing")
+        return io.BytesIO(self.stored[key].body[start:end])
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        self._read_step("sizes")
+        return {key: len(self.stored[key].body) for key in keys if key in self.stored}
+
+    def name_of(self, key: str) -> str:
+        return f"s3://sim/{key}"
+
+    def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
+        self._read_step("list")
+        for key, stored in sorted(self.stored.items()):
+            if key.startswith(prefix):
+                yield RemoteObject(key, len(stored.body), stored.written_ms)
+
+    def list_folder(self, prefix: str) -> FolderListing:
+        folders, objects = {}, []
+        for found in self.list_objects(prefix):
+            name, slash, _ = found.key.removeprefix(prefix).partition("/")
+            if slash:
+                folders[f"{prefix}{name}/"] = True
+            else:
+                objects.append(found)
+        return FolderListing(tuple(folders), tuple(objects))
+
+    def delete(self, keys: Sequence[str]) -> None:
+        self.world.step("delete")
+        fault = self.world.fault("failed", "half", "unknown")
+        if fault == "failed":
+            raise RemoteStorageError("delete: 503")
+        for key in keys[: len(keys) // 2] if fault == "half" else keys:
+            self._remove(key)
+        if fault is not None:
+            raise RemoteStorageError(f"delete {keys[-1]}: 200 with an error inside, or no answer")
+        self.world.step("delete done")
+
+    def copy(self, source_key: str, key: str) -> None:
+        self.world.step("copy")
+        self._put(key, self.stored[source_key].body)
+
+    def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
+        self.world.step("put_if")
+        fault = self.world.fault("failed", "unknown")
+        if fault == "failed":
+            raise RemoteStorageError(f"put_if {key}: 503")
+        found = self.stored.get(key)
+        if (None if found is None else found.tag) != tag:
+            return None
+        written = self._put(key, body)
+        if fault == "unknown":
+            raise RemoteStorageError(f"put_if {key}: connection reset after the commit")
+        return written
+
+    def get_tagged(self, key: str) -> TaggedObject | None:
+        self._read_step("get_tagged")
+        found = self.stored.get(key)
+        if found is None:
+            return None
+        return TaggedObject(found.tag, found.body, (self.world.clock_ms - found.written_ms) / 1000)
+
+    def delete_if(self, key: str, tag: str) -> None:
+        self.world.step("delete_if")
+        found = self.stored.get(key)
+        if found is not None and found.tag == tag:
+            self._remove(key)
+
+    def close(self) -> None:
+        """Nothing to release."""

@@ -1,0 +1,39 @@
+"""500 seeds of the simulator: several tierctl processes beside brokers, faults and crashes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.__main__ import HASH_SEED
+
+ROOT = Path(__file__).parents[2]
+SEEDS = 500
+
+
+def simulate(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the simulator in a process of its own, because it replaces the clock and the stores of tierctl."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.simulation", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONHASHSEED": HASH_SEED},
+    )
+
+
+@pytest.mark.slow
+def test_no_seed_breaks_a_rule() -> None:
+    ran = simulate("--seeds", f"0..{SEEDS}")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_seed_repeats() -> None:
+    """What a seed did is the same in another process: so one command repeats a failure."""
+    first, second = (simulate("--seeds", "3..6", "--history") for _ in range(2))
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert len(first.stdout.splitlines()) > 30
+    assert first.stdout == second.stdout
