@@ -29,7 +29,7 @@ _ID_CHARACTERS = 22
 
 @dataclass(slots=True)
 class KnownSegment:
-    """A segment as the events so far describe it; `was_finished`: whether it was ever COPY_SEGMENT_FINISHED."""
+    """A segment as the events describe it; `was_finished`: whether it was ever COPY_SEGMENT_FINISHED."""
 
     metadata: RemoteLogSegmentMetadata
     state: RemoteLogSegmentState = _S.COPY_SEGMENT_STARTED
