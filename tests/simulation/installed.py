@@ -1,14 +1,12 @@
 """Runs tierctl's own commands in a simulated world: replaces the clock and what is outside the process."""
 
 import sys
-import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
 from typing import Any, Self
 from unittest import mock
 
-import tierctl.apply.exclusion
 import tierctl.apply.tier_check
 import tierctl.commands.mutation
 import tierctl.commands.resources
@@ -16,13 +14,13 @@ import tierctl.files
 import tierctl.metadata.fold.partitions
 import tierctl.metadata.recent_writers
 import tierctl.metadata.topic.cluster
+import tierctl.storage.lease.open
 import tierctl.storage.open
 import tierctl.wire.metadata
-from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.lease import ObjectLease, Owner
 from tierctl.storage.lease.object import RENEW_S
 from tierctl.storage.retry import RetryingStorage
-from tierctl.storage.tier import ObjectTier
+from tierctl.storage.stores.base import ConditionalStore
 
 from tests.simulation.world import World
 
@@ -78,8 +76,8 @@ def installed(world: World) -> Iterator[None]:
     """Replace the clock, the cluster, the metadata topic and the store during the block."""
     _unlock_cached_properties()
 
-    def open_lease(remote: RemoteStorageManager) -> ObjectLease:
-        return _lease(world, remote)
+    def object_lease(store: ConditionalStore, key: str, *, owner: Owner) -> ObjectLease:
+        return _lease(world, store, key, owner)
 
     def observe(operation: str, _path: object) -> None:
         world.step(f"file {operation}")
@@ -88,16 +86,12 @@ def installed(world: World) -> Iterator[None]:
     retries = RetryingStorage.__init__.__kwdefaults__ or {}
     sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}
     with (
-        mock.patch.object(
-            tierctl.commands.resources,
-            "time",
-            types.SimpleNamespace(time_ns=lambda: world.clock_ms * 1_000_000),
-        ),
+        mock.patch("time.time_ns", side_effect=lambda: world.clock_ms * 1_000_000),
         mock.patch.object(tierctl.commands.resources, "Cluster", return_value=world.cluster),
         mock.patch.object(tierctl.commands.resources, "cluster_client", return_value=None),
         mock.patch.object(tierctl.metadata.topic.cluster, "open_on_cluster", return_value=world.topic),
         mock.patch.object(tierctl.storage.open, "open_store_at", return_value=world.store),
-        mock.patch.object(tierctl.apply.exclusion, "open_lease", open_lease),
+        mock.patch.object(tierctl.storage.lease.open, "ObjectLease", object_lease),
         mock.patch.object(tierctl.apply.tier_check, "ThreadPoolExecutor", SerialPool),
         mock.patch.object(tierctl.commands.mutation, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
@@ -114,18 +108,9 @@ def _sleep(world: World, seconds: float) -> None:
     world.step("sleep")
 
 
-def _lease(world: World, remote: RemoteStorageManager) -> ObjectLease:
+def _lease(world: World, store: ConditionalStore, key: str, owner: Owner) -> ObjectLease:
     """Return the lease of the process that runs; the world's steps renew it, as its own thread would."""
-    tier = remote.inner if isinstance(remote, RetryingStorage) else remote
-    assert isinstance(tier, ObjectTier)
-    owner = Owner.of_this_run()
-    lease = ObjectLease(
-        tier.store,  # type: ignore[arg-type]
-        tier.lease_key,
-        owner=owner,
-        clock_s=lambda: world.clock_ms / 1000,
-        renew_s=NEVER_S,
-    )
+    lease = ObjectLease(store, key, owner=owner, clock_s=lambda: world.clock_ms / 1000, renew_s=NEVER_S)
     process = world.scheduler.current
     if process is not None:
         renewed_ms = [world.clock_ms]

@@ -160,9 +160,17 @@ class ModelStore:
             raise RemoteStorageError(f"delete {keys[-1]}: 200 with an error inside, or no answer")
         self.world.step("delete done")
 
-    def copy(self, source_key: str, key: str) -> None:
-        self.world.step("copy")
-        self._put(key, self.stored[source_key].body)
+    def create(self, key: str, body: bytes) -> bool:
+        self.world.step("create")
+        fault = self.world.fault("failed", "unknown")
+        if fault == "failed":
+            raise RemoteStorageError(f"create {key}: 503")
+        is_new = key not in self.stored
+        if is_new:
+            self._put(key, body)
+        if fault == "unknown":
+            raise RemoteStorageError(f"create {key}: connection reset after the commit")
+        return is_new
 
     def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
         self.world.step("put_if")

@@ -6,9 +6,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 from tierctl.errors import MetadataError, MetadataWriteFailed, MetadataWriteUnknown
-from tierctl.model import Uuid
+from tierctl.model import ClusterIdentity, Uuid
 from tierctl.wire.batches.chunks import RecordChunk
 
+from tests.simulation.cluster import CLUSTER_ID
 from tests.simulation.store import Environment
 
 TOPIC_ID = Uuid.from_bytes(b"metadata-topic-1")
@@ -26,6 +27,9 @@ class ModelTopic:
 
     def __post_init__(self) -> None:
         self._records = [[] for _ in range(self.partition_count)]
+
+    def identity(self) -> ClusterIdentity:
+        return ClusterIdentity(cluster_id=CLUSTER_ID, metadata_topic_id=self.topic_id)
 
     def _read_step(self, name: str) -> None:
         self.world.step(name)

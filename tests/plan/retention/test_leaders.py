@@ -10,13 +10,14 @@ from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.leaders import (
     ClusterViews,
     Leaders,
+    extended_below,
     joined_lineage,
     knows_log_start,
     view_of_leader,
 )
 from tierctl.plan.retention.sweep import plan_retention
 
-from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, local_log, segment, tier
+from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, local_log, segment, tier
 
 Epochs = Sequence[tuple[int, int]]
 
@@ -88,6 +89,45 @@ def test_a_leader_that_forgot_its_tier_deletes_nothing_of_it() -> None:
     log = leader_log(start=300, epochs=((0, 300),))
     assert deleted(views(log, local_only_bytes=100, forgot=True), TopicConfig()) == []
     assert [offset for offset, _ in deleted(views(log, local_only_bytes=100), TopicConfig())] == BASES
+
+
+@pytest.mark.parametrize("index", [((0, 0),), ((0, 200),), ((1, 300),)])
+def test_a_leader_that_forgot_its_tier_deletes_nothing_copied_before(index: Epochs) -> None:
+    """The newest index begins at the local log start if its segment was copied beside such a leader."""
+    log = leader_log(start=300, epochs=((1, 300),))
+    (part,) = tier(*SEGMENTS)
+    entries = [EpochEntry(*entry) for entry in index]
+    view = view_of_leader(part, log, tier_entries=entries, local_only_bytes=None)
+    topics = CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True)
+    seen = ClusterViews(topics=topics, views={PARTITION.key: view})
+    assert deleted(seen, TopicConfig()) == []
+    old = TopicConfig(retention_ms=1)
+    plan = plan_retention(tier(*SEGMENTS), [], {"orders": old}, now_ms=NOW_MS + 5, cluster=seen)
+    assert [step.start_offset for step in plan.steps] == BASES
+
+
+@pytest.mark.parametrize(
+    ("index", "epochs", "extended"),
+    [
+        (((0, 200),), (((0, 0),), ((0, 100),)), ((0, 0),)),
+        (((2, 200),), (((0, 0), (1, 50)), ((1, 100),)), ((0, 0), (1, 50), (2, 200))),
+        (((0, 0),), (((0, 0),), ((0, 100),)), ((0, 0),)),
+        (((2, 200), (3, 220)), (((0, 0),), ((1, 100), (2, 150))), ((0, 0), (1, 100), (2, 150), (3, 220))),
+        # Epochs of another lineage do not ascend with those of the index.
+        (((2, 200),), (((1, 0),), ((0, 100),)), ((2, 200),)),
+        (((2, 200),), (((4, 0),), ((5, 100),)), ((2, 200),)),
+        ((), (((0, 0),),), ()),
+    ],
+)
+def test_an_index_is_extended_by_older_segments(
+    index: Epochs, epochs: Sequence[Epochs], extended: Epochs
+) -> None:
+    older = [segment(n, n * 100, n * 100 + 99, *entries) for n, entries in enumerate(epochs)]
+    finished = [replace(s, state=S.COPY_SEGMENT_FINISHED) for s in older]
+    found = extended_below([EpochEntry(*entry) for entry in index], finished)
+    assert [tuple(entry) for entry in found] == list(extended)
+    unfinished = extended_below([EpochEntry(*entry) for entry in index], older)
+    assert [tuple(entry) for entry in unfinished] == list(index)
 
 
 def test_size_counts_what_only_the_leader_has() -> None:
