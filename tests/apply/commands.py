@@ -1,9 +1,12 @@
 """Command lines over a world of test data."""
 
+from pathlib import Path
+
 from tierctl.model import Uuid
 
 from tests.apply.runs import NOW_MS
 from tests.apply.worlds import World
+from tests.metadata.topics import manager_at
 from tests.support.topic_settings import enabled
 
 OTHER_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
@@ -32,3 +35,14 @@ def files(world: World) -> dict[str, bytes]:
             if path.is_file() and path.stat().st_size:
                 found[str(path)] = path.read_bytes()
     return found
+
+
+def marking(metadata: Path, topic: str) -> tuple[object, ...]:
+    """The options that mark a topic without other evidence than the operator's word."""
+    manager = manager_at(metadata)
+    try:
+        known = [part.topic_id_partition for part in manager.refresh()]
+    finally:
+        manager.close()
+    (topic_id,) = {partition.topic_id for partition in known if partition.topic == topic}
+    return ("--mark", "--topic", topic, "--i-know-it-is-deleted", topic_id)

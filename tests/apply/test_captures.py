@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.apply.commands import marking
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World, objects_of, segments_of
 from tests.support.topic_settings import enabled
@@ -82,7 +83,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     delete = ("delete", *cluster.where, "--state-dir", cluster.state_dir, "-o", "json", "--apply")
     before = tierctl(*delete)
     assert (before.code, before.json["steps"]) == (0, [])
-    marked = tierctl(*delete, "--mark", "--topic", "shortlived")
+    marked = tierctl(*delete, *marking(cluster.metadata, "shortlived"))
     assert (marked.code, len(marked.json["outcomes"])) == (0, 2)
     deleted = tierctl(*delete)
     assert deleted.code == 0, deleted.err

@@ -1,5 +1,6 @@
-"""Deleting what deleted topics left: recreated names, force, repeats."""
+"""Deleting what deleted topics left: recreated names, evidence, repeats."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -61,26 +62,71 @@ def test_a_recreated_topic_is_untouched(tiered: World, tierctl: Tierctl) -> None
         p.topic_id_partition.topic_id for p in tiered.state() if p.topic_id_partition.topic_id != OTHER_ID
     )
     live = {key: data for key, data in tiered.objects().items() if OTHER_ID in key}
-    assert tierctl(*delete(tiered, "--mark", "--topic-id", old, "--apply")).code == 0
+    mark = ("--mark", "--topic-id", old, "--i-know-it-is-deleted", old)
+    assert tierctl(*delete(tiered, *mark, "--apply")).code == 0
     ran = tierctl(*delete(tiered, "--apply"))
     assert ran.code == 0, ran.err
     assert {step["topic_id"] for step in ran.json["steps"]} == {old}
     assert tiered.objects() == live
     assert [segment.topic_id for segment in tiered.segments()] == [OTHER_ID]
     # Now the name means one topic only.
-    assert tierctl(*delete(tiered, "--mark", "--topic", "bills")).json["steps"][0]["topic_id"] == OTHER_ID
+    again = tierctl(*delete(tiered, "--mark", "--topic", "bills", "--i-know-it-is-deleted", OTHER_ID))
+    assert again.json["steps"][0]["topic_id"] == OTHER_ID
 
 
-def test_a_topic_that_is_still_there_is_marked_only_by_force(
-    tiered: World, tierctl: Tierctl, tmp_path: Path
-) -> None:
-    wanted = ("--mark", "--topic", "bills", "--log-dir", tiered.logs)
-    assert tierctl(*delete(tiered, *wanted, "--apply")).code == 4
-    kept = tmp_path / "plan"
-    assert tierctl(*delete(tiered, "--mark", "--topic", "bills", "--plan-out", kept)).code == 0
-    apply = ("apply", kept, *tiered.where, "--log-dir", tiered.logs, "-o", "json", "--apply")
-    assert tierctl(*apply).code == 4
-    assert tierctl(*delete(tiered, *wanted, "--force", "--apply")).code == 0
+def _without_topic(world: World, folder: Path) -> Path:
+    """The log directory as it is once its broker has deleted the topic bills."""
+    shutil.copytree(world.logs, folder, ignore=shutil.ignore_patterns("bills-*"))
+    (folder / "kept-0").mkdir(parents=True)
+    (folder / "kept-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
+    return folder
+
+
+def test_marking_needs_evidence(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
+    """Offline: a log directory of each replica, or the operator's word for this one topic id."""
+    topic_id = next(iter(tiered.state())).topic_id_partition.topic_id
+    gone, empty = _without_topic(tiered, tmp_path / "gone"), tmp_path / "empty"
+    empty.mkdir()
+    before = files(tiered)
+    word = ("--i-know-it-is-deleted", topic_id)
+    for more, code, said in (
+        ((), 4, "no cluster was asked"),
+        (("--log-dir", gone), 4, "no cluster was asked"),
+        (("--all-log-dirs",), 2, "no --log-dir is given"),
+        (("--log-dir", tiered.logs, "--all-log-dirs"), 4, "still has the folder bills-0"),
+        (("--log-dir", gone, "--log-dir", tiered.logs, "--all-log-dirs"), 4, "still has the folder bills-0"),
+        (("--log-dir", gone, "--log-dir", tmp_path / "none", "--all-log-dirs"), 2, "no directory"),
+        (("--log-dir", gone, "--log-dir", empty, "--all-log-dirs"), 4, "has no partition"),
+        (("--i-know-it-is-deleted", OTHER_ID), 2, "no topic of this id is to be marked"),
+        (("--i-know-it-is-deleted", OTHER_ID, *word), 2, "no topic of this id is to be marked"),
+        (("--i-know-it-is-deleted", "bills"), 2, "not a Kafka id"),
+    ):
+        for apply in ((), ("--apply",)):
+            ran = tierctl(*delete(tiered, "--mark", "--topic", "bills", *more, *apply))
+            assert (ran.code, said in ran.err) == (code, True), (more, ran.err)
+    assert tierctl(*delete(tiered, *word)).code == 2, "without --mark"
+    assert files(tiered) == before
+    for more in (word, ("--log-dir", tiered.logs, *word), ("--log-dir", gone, "--all-log-dirs")):
+        ran = tierctl(*delete(tiered, "--mark", "--topic", "bills", *more))
+        assert (ran.code, len(ran.json["steps"])) == (0, 1), ran.err
+    done = tierctl(
+        *delete(tiered, "--mark", "--topic", "bills", "--log-dir", gone, "--all-log-dirs", "--apply")
+    )
+    assert done.code == 0, done.err
+    assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_MARKED"
+    # Marked already: nothing is left for which evidence would be needed.
+    assert tierctl(*delete(tiered, "--mark", "--topic", "bills")).code == 0
+
+
+def test_a_kept_plan_needs_evidence_too(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
+    kept, gone = tmp_path / "plan", _without_topic(tiered, tmp_path / "gone")
+    evidence = ("--log-dir", gone, "--all-log-dirs")
+    assert tierctl(*delete(tiered, "--mark", "--topic", "bills", *evidence, "--plan-out", kept)).code == 0
+    apply = ("apply", kept, *tiered.where, "-o", "json", "--apply")
+    for more in ((), ("--log-dir", tiered.logs, "--all-log-dirs")):
+        assert tierctl(*apply, *more).code == 4
+    assert tierctl(*apply, "--i-know-it-is-deleted", OTHER_ID).code == 2
+    assert tierctl(*apply, *evidence).code == 0
     assert next(iter(tiered.state())).delete_state == "DELETE_PARTITION_MARKED"
 
 

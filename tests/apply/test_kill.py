@@ -12,6 +12,7 @@ import pytest
 from tierctl.apply.labels import LABELS
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
+from tests.apply.commands import marking
 from tests.apply.conftest import Zygote, met
 from tests.apply.runs import clean_dangling
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
@@ -74,7 +75,7 @@ def _sweep(world: World) -> tuple[object, ...]:
 
 
 def _mark(world: World) -> tuple[object, ...]:
-    return ("delete", "--mark", "--topic", "bills")
+    return ("delete", *marking(world.metadata, "bills"))
 
 
 def _delete(world: World) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.stores.s3.client import s3_client
 
+from tests.apply.commands import marking
 from tests.apply.conftest import Zygote
 from tests.apply.runs import clean_dangling
 from tests.apply.worlds import RETENTION, copy_world
@@ -119,7 +120,7 @@ def test_reruns_converge(
     if command != "copy":
         killed.run("copy")
     if command == "delete":
-        killed.run("delete", "--mark", "--topic", "bills")
+        killed.run("delete", *marking(killed.metadata, "bills"))
     before = killed.end()
     killed.run(command, code=SIGKILLED, **kill)
     killed.check()

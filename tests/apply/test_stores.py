@@ -15,6 +15,7 @@ from tierctl.storage.lease import open_lease
 from tierctl.storage.stores import registry
 from tierctl.storage.stores.registry import StoreKind
 
+from tests.apply.commands import marking
 from tests.apply.conftest import Ran
 from tests.metadata.topics import manager_at
 from tests.support.servers import S3Server
@@ -139,7 +140,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     sweep = ("sweep", *where, "--log-dir", cluster, "--topic-configs", configs)
     swept = tierctl(*sweep, "--log-start-offset", "orders-1=1500", "--apply")
     assert (swept.code, len(swept.json["outcomes"])) == (0, 7), swept.err
-    assert tierctl("delete", *where, "--mark", "--topic", "shortlived", "--apply").code == 0
+    assert tierctl("delete", *where, *marking(cluster, "shortlived"), "--apply").code == 0
     deleted = tierctl("delete", *where, "--apply")
     assert deleted.code == 0, deleted.err
     left = {str(s.segment_id) for s in live_segments(capture("tiered-cluster") / "after")}

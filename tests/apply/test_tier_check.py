@@ -19,6 +19,7 @@ from tierctl.state.tier import TierState
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 
+from tests.apply.commands import marking
 from tests.apply.conftest import Ran
 from tests.apply.worlds import RETENTION, copy_world
 from tests.metadata.topics import manager_at
@@ -252,7 +253,7 @@ def test_a_wrong_tier_is_refused_and_the_right_one_resumed(
     assert place.looked_for in begins_nothing(wrongs[0], "sweep", *sweeping)
     for wrong in wrongs[1:]:
         begins_nothing(wrong, "sweep", *sweeping)
-    assert tierctl("delete", *right, "--mark", "--topic", "bills", "--apply").code == 0
+    assert tierctl("delete", *right, *marking(metadata, "bills"), "--apply").code == 0
     begins_nothing(wrongs[-1], "delete")
     assert sorted(tier.list_objects()) == objects
     assert tierctl("delete", *right, "--apply").code == 0

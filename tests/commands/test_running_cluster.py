@@ -1,17 +1,18 @@
 """Which brokers are asked before a wave, and what is refused, beside a cluster made up here."""
 
-from collections.abc import Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
-from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, PartitionFacts, TopicFacts
+from tierctl.state.tier import TierState
 
-from tests.plan.tier import OTHER_ID, TOPIC_ID
+from tests.plan.tier import OTHER_ID, TOPIC_ID, advance, segment
 
 FREE, TIERING = (TopicIdPartition(TOPIC_ID, "orders", number) for number in (0, 1))
 
@@ -23,6 +24,13 @@ class MixedCluster:
     tiering: int = 1
     asked: list[set[int] | None] = field(default_factory=list)
     more: dict[str, TopicFacts] = field(default_factory=dict)
+    known: set[Uuid] = field(default_factory=set)
+
+    def cluster_id(self) -> str:
+        return "id"
+
+    def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
+        return frozenset(topic_ids) - self.known
 
     def topics(self, names: Collection[str]) -> dict[str, TopicFacts]:
         parts = tuple(PartitionFacts(partition=n, leader=n, replicas=(), in_sync=()) for n in range(2))
@@ -56,7 +64,7 @@ class Clock:
 def live(cluster: MixedCluster, clock: Clock) -> RunningCluster:
     metadata: Any = type("Metadata", (), {"metadata_partition": staticmethod(lambda _partition: 0)})
     made: Any = cluster
-    return RunningCluster(cluster=made, metadata=metadata, topic=None, own_broker_ids=(), now_ms=clock)
+    return RunningCluster(cluster=made, metadata=metadata, topic=None, own_broker_ids={-1}, now_ms=clock)
 
 
 def test_only_leaders_are_asked_and_soon_again() -> None:
@@ -86,19 +94,45 @@ def test_a_mixed_cluster() -> None:
         beside.check_any_open([TIERING])
 
 
+ORDERS = segment(1, 0, 99)
+BILLS = replace(segment(2, 0, 99), topic="bills", topic_id=OTHER_ID)
+BY_TIERCTL = replace(ORDERS, broker_id=-1)
+
+
 @pytest.mark.parametrize(
-    ("cluster", "on_cluster", "is_own"),
+    ("cluster", "on_cluster", "segments", "is_own"),
     [
-        (MixedCluster().with_metadata_topic(TOPIC_ID), True, True),
-        (MixedCluster().with_metadata_topic(TOPIC_ID), False, False),
-        (MixedCluster().with_metadata_topic(OTHER_ID), True, False),
-        (MixedCluster(), True, False),
-        # It may only keep the metadata of another cluster.
-        (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, False),
+        # Its brokers tier with this metadata topic.
+        (MixedCluster().with_metadata_topic(TOPIC_ID), True, [ORDERS], True),
+        (MixedCluster().with_metadata_topic(TOPIC_ID), False, [ORDERS], False),
+        (MixedCluster().with_metadata_topic(OTHER_ID), True, [ORDERS], False),
+        (MixedCluster(), True, [ORDERS], False),
+        # It does not tier: it may only keep the metadata of another cluster.
+        (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, [ORDERS], False),
+        # It has another topic of the metadata.
+        (MixedCluster(tiering=-1, known={OTHER_ID}), False, [ORDERS, BILLS], True),
+        (MixedCluster(tiering=-1), False, [ORDERS, BILLS], False),
+        # tierctl alone wrote the metadata, of no other topic.
+        (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL], True),
+        (MixedCluster(tiering=-1).with_metadata_topic(TOPIC_ID), True, [BY_TIERCTL, BILLS], False),
+        (MixedCluster(tiering=-1).with_metadata_topic(OTHER_ID), True, [BY_TIERCTL], False),
     ],
 )
-def test_whose_tier_it_is(cluster: MixedCluster, on_cluster: bool, is_own: bool) -> None:
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_a_cluster_says_of_topics(
+    cluster: MixedCluster,
+    on_cluster: bool,
+    segments: Sequence[RemoteLogSegmentMetadata],
+    is_own: bool,
+    exists: bool,
+) -> None:
+    cluster = replace(cluster, known=cluster.known | ({TOPIC_ID} if exists else set()))
     beside = live(cluster, Clock())
     topic: Any = type("Topic", (), {"topic_id": TOPIC_ID})
     beside.topic = topic if on_cluster else None
-    assert beside.is_of_this_cluster() is is_own
+    state = TierState(read={0: 0})
+    for each in segments:
+        advance(state, each)
+    answer = beside.answer_about([TOPIC_ID], state)
+    existing = frozenset({TOPIC_ID} if exists else set())
+    assert (answer.cluster_id, answer.existing, answer.is_own) == ("id", existing, is_own)

@@ -84,8 +84,9 @@ STEPS = (
     Step(
         title="delete: a topic that is gone",
         text="Somebody deleted the topic bills, and its segments would stay in the tier for ever. The mark "
-        "is on the topic's id: a new topic of the same name is another one.",
-        command=f"tierctl delete {PLACES} --log-dir broker --topic bills --mark --apply",
+        "is on the topic's id: a new topic of the same name is another one. It needs evidence: no log "
+        "directory of any replica has the topic.",
+        command=f"tierctl delete {PLACES} --log-dir broker --all-log-dirs --topic bills --mark --apply",
     ),
     Step(
         title="delete: what the mark means",

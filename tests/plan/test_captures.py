@@ -19,6 +19,7 @@ from tierctl.model import (
     TopicPartition,
 )
 from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.deletion_evidence import DeletionEvidence
 from tierctl.plan.limits import check_limits
 from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.retention.sweep import plan_retention
@@ -291,7 +292,7 @@ def test_removes_a_deleted_topic_and_nothing_else(capture: Capture) -> None:
     root = capture("tiered-cluster")
     state = read_state(root / "before")
     [topic_id] = {p.topic_id_partition.topic_id for p in state if p.topic_id_partition.topic == "shortlived"}
-    marks = plan_mark(state, [topic_id])
+    marks = plan_mark(state, [topic_id], DeletionEvidence(overridden=frozenset({topic_id})))
     assert [(s.topic, s.partition) for s in marks.steps] == [("shortlived", 0), ("shortlived", 1)]
     for offset, step in enumerate(marks.steps):
         event = RemotePartitionDeleteMetadata(

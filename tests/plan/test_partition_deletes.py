@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from tierctl.errors import CorruptInputError, LimitExceeded, NotFoundError, SafetyRefusal
+from tierctl.errors import CorruptInputError, LimitExceeded, NotFoundError, SafetyRefusal, UsageError
 from tierctl.model import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
@@ -11,6 +11,7 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
+from tierctl.plan.deletion_evidence import ClusterAnswer, DeletionEvidence
 from tierctl.plan.limits import check_limits
 from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.retention.sweep import plan_retention
@@ -31,6 +32,7 @@ from tests.plan.tier import (
 )
 
 P = RemotePartitionDeleteState
+GONE = DeletionEvidence(cluster=ClusterAnswer(cluster_id="cluster", existing=frozenset(), is_own=True))
 RECREATED = TopicIdPartition(OTHER_ID, "orders", 0)
 
 
@@ -76,7 +78,7 @@ def brief(plan: Plan) -> list[tuple[str, int, int | None]]:
 
 
 def test_marks_every_partition_of_a_topic_id() -> None:
-    plan = plan_mark(every_state(), [TOPIC_ID])
+    plan = plan_mark(every_state(), [TOPIC_ID], GONE)
     assert brief(plan) == [("mark_partition", 0, None), ("mark_partition", 1, None)]
     assert {step.topic_id for step in plan.steps} == {TOPIC_ID}
 
@@ -88,7 +90,7 @@ def test_marks_every_partition_of_a_topic_id() -> None:
 def test_marks_no_partition_twice(states: tuple[P, ...]) -> None:
     state = every_state()
     deletion(state, PARTITION, *states)
-    plan = plan_mark(state, [TOPIC_ID])
+    plan = plan_mark(state, [TOPIC_ID], GONE)
     assert brief(plan) == [("mark_partition", 1, None)]
     assert [skip.reason for skip in plan.skipped] == [f"already {states[-1]}"]
 
@@ -98,7 +100,7 @@ def test_marks_no_name_that_no_topic_can_have(name: str) -> None:
     state, hostile = tier(), TopicIdPartition(OTHER_ID, name, 0)
     event = segment(0, 0, 99, partition=hostile)
     fold_event(event, state, metadata_partition=0, metadata_offset=state.read.get(0, 0))
-    plan = plan_mark(state, [OTHER_ID])
+    plan = plan_mark(state, [OTHER_ID], GONE)
     assert plan.steps == ()
     assert [(skip.topic, "no topic can have" in skip.reason) for skip in plan.skipped] == [(name, True)]
 
@@ -106,12 +108,16 @@ def test_marks_no_name_that_no_topic_can_have(name: str) -> None:
 def test_marking_refuses_what_still_exists_or_never_did() -> None:
     state = every_state()
     with pytest.raises(SafetyRefusal, match=TOPIC_ID):
-        plan_mark(state, [TOPIC_ID], current_topic_ids=[TOPIC_ID])
-    assert plan_mark(state, [TOPIC_ID], current_topic_ids=[OTHER_ID]).steps
-    assert plan_mark(state, [TOPIC_ID], current_topic_ids=[TOPIC_ID], force=True).steps
+        plan_mark(state, [TOPIC_ID], DeletionEvidence())
     unknown = Uuid.from_bytes(bytes(16))
     with pytest.raises(NotFoundError, match=unknown):
-        plan_mark(state, [TOPIC_ID, unknown])
+        plan_mark(state, [TOPIC_ID, unknown], GONE)
+    with pytest.raises(UsageError, match=OTHER_ID):
+        plan_mark(state, [TOPIC_ID], DeletionEvidence(overridden=frozenset({TOPIC_ID, OTHER_ID})))
+    # Where no partition is left to be marked, no evidence is needed.
+    for number in range(2):
+        deletion(state, replace(PARTITION, partition=number), P.DELETE_PARTITION_MARKED)
+    assert plan_mark(state, [TOPIC_ID], DeletionEvidence()).steps == ()
 
 
 def test_removes_every_segment_of_a_marked_partition() -> None:
@@ -160,7 +166,7 @@ def test_removal_decides_nothing_from_metadata_it_does_not_understand() -> None:
     state = every_state()
     deletion(state, PARTITION, P.DELETE_PARTITION_MARKED)
     quarantine(state)
-    for plan in (plan_removal(state), plan_mark(state, [OTHER_ID])):
+    for plan in (plan_removal(state), plan_mark(state, [OTHER_ID], GONE)):
         assert plan.steps == ()
         assert "could not be understood" in plan.skipped[0].reason
 

@@ -8,6 +8,7 @@ from tierctl.model import (
     TopicConfig,
 )
 from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.deletion_evidence import DeletionEvidence
 from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.recheck import recheck
 from tierctl.plan.retention.sweep import plan_retention
@@ -46,7 +47,7 @@ def _remove(state: TierState) -> Plan:
 
 
 def _mark(state: TierState) -> Plan:
-    return plan_mark(state, [TOPIC_ID])
+    return plan_mark(state, [TOPIC_ID], DeletionEvidence(overridden=frozenset({TOPIC_ID})))
 
 
 def _delete(number: int, *more: S) -> Callable[[TierState], None]:

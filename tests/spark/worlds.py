@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.apply.commands import marking as mark
 from tests.apply.worlds import World, objects_of, segments_of
 from tests.cli.shell import Ran
 from tests.metadata.topics import topic_in
@@ -75,7 +76,7 @@ def trimming(world: World, *more: str) -> tuple[object, ...]:
 
 def marking(world: World, topic: str = "shortlived") -> tuple[object, ...]:
     """The topic that was deleted."""
-    return ("delete", *world.where, "--mark", "--topic", topic, "-o", "json", "--apply")
+    return ("delete", *world.where, *mark(world.metadata, topic), "-o", "json", "--apply")
 
 
 def deleting(world: World) -> tuple[object, ...]:

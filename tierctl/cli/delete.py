@@ -46,7 +46,8 @@ def delete(
     ctx: typer.Context,
     find: own.Find = False,
     mark: own.Mark = False,
-    force: own.Force = False,
+    all_log_dirs: own.AllLogDirs = False,
+    i_know_it_is_deleted: own.IKnowItIsDeleted = None,
     interval: own.Interval = None,
 ) -> int:
     """Delete from the tier everything of topics that were deleted.

@@ -182,7 +182,9 @@ Mark = Annotated[
     bool,
     typer.Option(
         "--mark",
-        help="Publish DELETE_PARTITION_MARKED for a deleted topic: --topic-id, or a --topic with one id.",
+        help="Publish DELETE_PARTITION_MARKED for a deleted topic: --topic-id, or a --topic with one id. "
+        "Without evidence that the topic is deleted, tierctl refuses (exit 4): the cluster does not know its "
+        "id, or --all-log-dirs.",
         rich_help_panel=DECIDE,
     ),
 ]
@@ -195,12 +197,23 @@ Find = Annotated[
         rich_help_panel=DECIDE,
     ),
 ]
-Force = Annotated[
+AllLogDirs = Annotated[
     bool,
     typer.Option(
-        "--force",
-        help="Mark a topic although the cluster or a --log-dir still has it; with --find, although the "
-        "cluster knows none of the topics in the metadata.",
+        "--all-log-dirs",
+        help="The --log-dir options name the log directories of all replicas: a topic id without a folder in "
+        "any of them is deleted. This is the evidence that --mark needs where no cluster can be asked. A "
+        "directory that can't be read, is empty or belongs to another cluster is no evidence.",
+        rich_help_panel=DECIDE,
+    ),
+]
+IKnowItIsDeleted = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--i-know-it-is-deleted",
+        metavar="TOPIC_ID",
+        help="Mark this topic id without other evidence that the topic is deleted. A topic that the cluster "
+        "still has is refused nevertheless. Repeatable.",
         rich_help_panel=DECIDE,
     ),
 ]

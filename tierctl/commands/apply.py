@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tierctl.apply.run import RunOptions
+from tierctl.commands.deletion_evidence import deletion_evidence
 from tierctl.commands.mutation import Decision, Mutation, MutationResult, mutation
 from tierctl.commands.source_tier import TierToTierRequest, source_tier
 from tierctl.commands.sweep import PLANNER, SweepRequest
-from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.errors import UsageError
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import topic
 from tierctl.plan.preconditions import CurrentTopics
@@ -28,8 +29,10 @@ class ApplyRequest(TierToTierRequest):
 
     plan: Path
     """File that `plan_out` of an earlier request named."""
-    force: bool = False
-    """Mark a topic although the cluster or a log directory still has it."""
+    all_log_dirs: bool = False
+    """`log_dir` names the log directories of all replicas: a topic without a folder there is deleted."""
+    i_know_it_is_deleted: Sequence[str] = ()
+    """Topic ids to mark without other evidence that they are deleted."""
     max_deletes: int | None = None
     """Segments that a run may delete; default 10,000."""
     max_fraction: float | None = None
@@ -133,7 +136,16 @@ def _recheck(run: Mutation, request: ApplyRequest, plan: Plan, state: TierState)
             skipped.append(Skip.of(step.topic_id_partition, reason, step.segment_id))
         else:
             kept.append(step)
-    _refuse_existing(kept, topics, force=request.force)
+    marks = {step.topic_id: step.topic for step in kept if step.action is Action.MARK_PARTITION}
+    if marks or request.i_know_it_is_deleted:
+        evidence = deletion_evidence(
+            run,
+            marks,
+            all_log_dirs=request.all_log_dirs,
+            i_know_it_is_deleted=request.i_know_it_is_deleted,
+        )
+        evidence.require_overridden_among(marks)
+        evidence.require_deleted(marks)
     return replace(checked.plan, steps=tuple(kept), skipped=(*checked.plan.skipped, *skipped))
 
 
@@ -141,14 +153,3 @@ def _why_not_current(run: Mutation, step: Step, topics: CurrentTopics) -> str | 
     if step.topic_id_partition.topic_partition in run.unreadable:
         return "its log can't be read"
     return topics.why_not_current(step.topic_id_partition)
-
-
-def _refuse_existing(steps: Sequence[Step], topics: CurrentTopics, *, force: bool) -> None:
-    """Raise SafetyRefusal if a topic that the plan marks exists, unless `force`."""
-    current = {topic_id for ids in topics.ids.values() for topic_id in ids}
-    marks = {step.topic_id for step in steps if step.action is Action.MARK_PARTITION}
-    if marks & current and not force:
-        raise SafetyRefusal(
-            f"there still is a topic with id {', '.join(sorted(marks & current))}",
-            hint="delete the topic first; --force marks it all the same",
-        )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.apply.stop import Stop, stop_on_signals
+from tierctl.commands.deletion_evidence import deletion_evidence
 from tierctl.commands.mutation import Decision, Mutation, MutationResult
 from tierctl.commands.planner import Planner
 from tierctl.commands.request import MutationRequest
@@ -28,8 +29,10 @@ class DeleteRequest(MutationRequest):
     """Look for topic ids in the metadata that the cluster's controller does not know."""
     mark: bool = False
     """Publish DELETE_PARTITION_MARKED for a topic id, or with `find` for each that was found."""
-    force: bool = False
-    """Mark a topic although the cluster or a log directory still has it."""
+    all_log_dirs: bool = False
+    """`log_dir` names the log directories of all replicas: a topic without a folder there is deleted."""
+    i_know_it_is_deleted: Sequence[str] = ()
+    """Topic ids to mark without other evidence that they are deleted."""
     interval: int | None = None
     """Milliseconds between the end of a run and the next run."""
 
@@ -40,6 +43,8 @@ class DeleteRequest(MutationRequest):
                 raise UsageError("--find looks once", hint="leave --interval out")
             if self.bootstrap_server is None and not (self.metadata or "").startswith("kafka:"):
                 raise _no_controller()
+        if self.i_know_it_is_deleted and not self.mark:
+            raise UsageError("--i-know-it-is-deleted goes with --mark")
         if self.mark and self.interval is not None:
             raise UsageError("--mark is done once", hint="leave --interval out")
         if self.interval is not None and not self.apply:
@@ -165,23 +170,14 @@ def _leaked_ids(run: Mutation, request: DeleteRequest, state: TierState) -> list
     partitions = [p.topic_id_partition for p in parts if p.topic_id_partition.topic not in illegal]
     # The metadata were read first: a topic created since can't be taken for a deleted one.
     found = leaked_topic_ids(run.cluster.topics(p.topic for p in partitions), partitions)
-    if partitions and len(found) == len({p.topic_id for p in partitions}):
-        _require_own_cluster(run, request, len(found))
+    knows_none = bool(partitions) and len(found) == len({p.topic_id for p in partitions})
+    if knows_none and not request.mark and not run.cluster.answer_about(found, state).is_own:
+        run.progress.say(
+            f"the cluster knows none of the {len(found)} topics in the metadata: is it the one whose tier "
+            "this is?"
+        )
     selected = {p.topic_id for p in partitions if p in run.resources.selection}
     return sorted(selected & found.keys(), key=lambda topic_id: (found[topic_id], topic_id))
-
-
-def _require_own_cluster(run: Mutation, request: DeleteRequest, topic_ids: int) -> None:
-    """Raise SafetyRefusal to mark every topic, unless `force`: every topic is unknown to a wrong cluster."""
-    message = f"the cluster knows none of the {topic_ids} topics in the metadata"
-    is_sure = run.cluster is not None and run.cluster.is_of_this_cluster()
-    if request.mark and not is_sure and not request.force:
-        raise SafetyRefusal(
-            f"{message}, and nothing else shows that it is the one whose tier this is",
-            hint="name the data's cluster with --bootstrap-server; --force marks all of them as deleted",
-        )
-    if not is_sure:
-        run.progress.say(f"{message}: is it the one whose tier this is?")
 
 
 def _leaked_topic(state: TierState, topic_id: Uuid) -> LeakedTopic:
@@ -200,11 +196,13 @@ def _leaked_topic(state: TierState, topic_id: Uuid) -> LeakedTopic:
 
 def _plan_mark(run: Mutation, request: DeleteRequest, state: TierState) -> Plan:
     wanted = _leaked_ids(run, request, state) if request.find else [_topic_id(run, state)]
-    current = {log.topic_id_partition.topic_id for log in run.read_logs()}
-    if run.cluster is not None:
-        names = {p.topic_id_partition.topic for p in state if p.topic_id_partition.topic_id in wanted}
-        current |= {topic.topic_id for topic in run.cluster.topics(names).values()}
-    return plan_mark(state, wanted, current_topic_ids=current, force=request.force)
+    evidence = deletion_evidence(
+        run,
+        wanted,
+        all_log_dirs=request.all_log_dirs,
+        i_know_it_is_deleted=request.i_know_it_is_deleted,
+    )
+    return plan_mark(state, wanted, evidence)
 
 
 def _topic_id(run: Mutation, state: TierState) -> Uuid:

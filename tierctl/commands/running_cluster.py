@@ -9,17 +9,26 @@ from tierctl.kafka.cluster import Cluster
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.recent_writers import others, recent_writers
 from tierctl.metadata.topic import METADATA_TOPIC, MetadataTopic
-from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, Uuid, is_legal_topic_name
+from tierctl.model import (
+    EpochEntry,
+    RemotePartitionDeleteState,
+    TopicConfig,
+    TopicIdPartition,
+    Uuid,
+    is_legal_topic_name,
+)
 from tierctl.model.cluster import BrokerFacts, ClusterLog, TopicFacts
+from tierctl.plan.deletion_evidence import ClusterAnswer
 from tierctl.plan.fencing import TASK_INTERVALS, Fence, is_known, leaders_of
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.leaders import ClusterViews, Leaders, knows_log_start, view_of_leader
 from tierctl.plan.retention.partition_view import PartitionView, distinct_bytes
 from tierctl.read.leader_logs import leader_logs
 from tierctl.state.lineage import find_highest_remote_offset
-from tierctl.state.tier import PartitionState
+from tierctl.state.tier import PartitionState, TierState
 
 _Key = tuple[Uuid, int]
+_FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _TASK_INTERVAL_MS = 30_000
 _BROKERS_KEPT_MS = 2_000
 """How long a broker's settings are reused: they change only with a restart, which takes longer."""
@@ -117,12 +126,32 @@ class RunningCluster:
             found[number] = others(writers, self.own_broker_ids)
         return found
 
-    def is_of_this_cluster(self) -> bool:
-        """Return whether this cluster's brokers use the metadata topic for their tiering."""
+    def answer_about(self, topic_ids: Collection[Uuid], state: TierState) -> ClusterAnswer:
+        """Return which of these topics the cluster has, and whether it is the cluster whose tier this is.
+
+        It is, if it has another topic of the metadata in `state`, or if its brokers use the metadata topic
+        for their tiering. If they don't tier, and tierctl alone wrote metadata of these topics only, then the
+        cluster that has the metadata topic is taken for the topics' cluster, too.
+        """
+        parts = [part for part in state if part.delete_state is not _FINISHED]
+        others = {part.topic_id_partition.topic_id for part in parts}.difference(topic_ids)
+        unknown = self.cluster.unknown_topic_ids([*topic_ids, *others])
+        is_own = bool(others - unknown)
+        if not is_own and self._has_metadata_topic():
+            segments = (s for part in parts for s in part.cache.list_remote_log_segments())
+            is_own = any(broker.tiers for broker in self.cluster.brokers()) or (
+                not others and all(segment.broker_id in self.own_broker_ids for segment in segments)
+            )
+        return ClusterAnswer(
+            cluster_id=self.cluster.cluster_id(),
+            existing=frozenset(topic_ids) - unknown,
+            is_own=is_own,
+        )
+
+    def _has_metadata_topic(self) -> bool:
+        """Return whether the metadata topic that was read is on this cluster."""
         own = self.topics([METADATA_TOPIC]).get(METADATA_TOPIC)
-        if own is None or self.topic is None or own.topic_id != self.topic.topic_id:
-            return False
-        return any(broker.tiers for broker in self.cluster.brokers())
+        return own is not None and self.topic is not None and own.topic_id == self.topic.topic_id
 
     def views(
         self,

@@ -6,11 +6,13 @@ Exports the functions that read log directories, their locks, and .properties fi
 from tierctl.locallog.loading import list_partitions, read_log_dirs
 from tierctl.locallog.locks import ensure_stopped, is_locked
 from tierctl.locallog.topic_configs import read_properties, read_topic_configs
+from tierctl.locallog.topic_ids import read_log_dir_facts
 
 __all__ = [
     "ensure_stopped",
     "is_locked",
     "list_partitions",
+    "read_log_dir_facts",
     "read_log_dirs",
     "read_properties",
     "read_topic_configs",

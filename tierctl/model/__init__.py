@@ -15,7 +15,7 @@ from tierctl.model.events import (
 from tierctl.model.identity import ClusterIdentity
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
 from tierctl.model.isolation import IsolationLevel
-from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
+from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts
 from tierctl.model.selection import Selection, SelectionRequest
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
 from tierctl.model.tier import IndexType, LogSegmentData, ObjectPart, SegmentObjectName
@@ -28,6 +28,7 @@ __all__ = [
     "IsolationLevel",
     "LocalLog",
     "LocalSegment",
+    "LogDirFacts",
     "LogSegmentData",
     "MetadataEvent",
     "ObjectPart",

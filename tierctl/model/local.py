@@ -1,10 +1,11 @@
 """The local log of a user partition as data: `locallog` reads it, `plan` decides from it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from tierctl.model.ids import TopicIdPartition, TopicPartition
+from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
 
 
 class EpochEntry(NamedTuple):
@@ -64,3 +65,25 @@ class LocalLog:
     def local_log_start_offset(self) -> int:
         """Base offset of the first local segment (KIP-405's local-log-start-offset)."""
         return self.segments[0].base_offset if self.segments else self.log_start_offset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirFacts:
+    """The cluster and the topics of a log directory, by its folders' names and partition.metadata files.
+
+    `topic_ids` has a folder's name for each topic id, and `unreadable_topics` one for each topic name of
+    which a folder's topic id can't be read; folders that are being deleted or moved (`-delete`, `-stray`,
+    `-future`) are included. `cluster_id` is cluster.id of meta.properties, None without that file.
+    """
+
+    path: Path
+    cluster_id: str | None = None
+    topic_ids: Mapping[Uuid, str] = field(default_factory=dict)
+    unreadable_topics: Mapping[str, str] = field(default_factory=dict)
+    why_unreadable: str | None = None
+    """Why the directory can't be read; None if it was read."""
+
+    @property
+    def has_partitions(self) -> bool:
+        """Whether the directory has a folder of a partition."""
+        return bool(self.topic_ids or self.unreadable_topics)

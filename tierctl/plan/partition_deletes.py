@@ -5,8 +5,9 @@ Partitions are identified by topic id and number, since a recreated topic has th
 
 from collections.abc import Collection
 
-from tierctl.errors import NotFoundError, SafetyRefusal
+from tierctl.errors import NotFoundError
 from tierctl.model import RemoteLogSegmentMetadata, Uuid, is_legal_topic_name
+from tierctl.plan.deletion_evidence import DeletionEvidence
 from tierctl.plan.preconditions import why_unreadable
 from tierctl.plan.steps import Action, Plan, Skip, Step, delete_step, partition_step
 from tierctl.state.tier import PartitionState, TierState
@@ -15,21 +16,19 @@ from tierctl.state.tier import PartitionState, TierState
 def plan_mark(
     state: TierState,
     topic_ids: Collection[Uuid],
-    *,
-    current_topic_ids: Collection[Uuid] = (),
-    force: bool = False,
+    evidence: DeletionEvidence,
 ) -> Plan:
     """Return the plan to mark all known partitions of `topic_ids` as KIP-405's controller marks deleted ones.
 
-    `current_topic_ids` are topics that still exist in the log directories or on the cluster; marking one of
-    them raises SafetyRefusal unless `force`. NotFoundError for an id that is not in the metadata.
+    Raises SafetyRefusal for a topic that `evidence` does not show to be deleted, and NotFoundError for an id
+    that is not in the metadata.
     """
     wanted = set(topic_ids)
     parts = [part for part in state if part.topic_id_partition.topic_id in wanted]
     missing = wanted - {part.topic_id_partition.topic_id for part in parts}
     if missing:
         raise NotFoundError(f"no topic in the metadata has the id {', '.join(sorted(missing))}")
-    _refuse_current(wanted & set(current_topic_ids), force)
+    evidence.require_overridden_among(wanted)
     steps: list[Step] = []
     skipped: list[Skip] = []
     for part in parts:
@@ -38,15 +37,8 @@ def plan_mark(
             skipped.append(Skip.of(part.topic_id_partition, reason))
         else:
             steps.append(partition_step(Action.MARK_PARTITION, part, "the topic is deleted"))
+    evidence.require_deleted({step.topic_id: step.topic for step in steps})
     return Plan(command="delete", steps=tuple(steps), read=dict(state.read), skipped=tuple(skipped))
-
-
-def _refuse_current(existing: set[Uuid], force: bool) -> None:
-    if existing and not force:
-        raise SafetyRefusal(
-            f"topic id {', '.join(sorted(existing))} belongs to a topic that is still there",
-            hint="delete the topic first; --force overrides this check",
-        )
 
 
 def _why_not_marked(state: TierState, part: PartitionState) -> str | None:

@@ -1,0 +1,91 @@
+"""What shows that a topic is deleted, and what does not."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.model import LogDirFacts, Uuid
+from tierctl.plan.deletion_evidence import ClusterAnswer, DeletionEvidence
+
+from tests.plan.tier import OTHER_ID, TOPIC_ID
+
+KEPT = {Uuid("4G-5AxEXSqeJpRo9lpSDYQ"): "kept-0"}
+OURS, FOREIGN = "yDRBVCh3QKmOs6aFeYUCUQ", "v8MbZZiORAuO-vkcIHhoow"
+
+
+def answer(*existing: Uuid, is_own: bool = True) -> ClusterAnswer:
+    return ClusterAnswer(cluster_id=OURS, existing=frozenset(existing), is_own=is_own)
+
+
+def log_dir(name: str = "a", topic_ids: Mapping[Uuid, str] = KEPT, **more: Any) -> LogDirFacts:
+    return LogDirFacts(path=Path("/") / name, topic_ids=topic_ids, **more)
+
+
+def declared(*log_dirs: LogDirFacts, **more: Any) -> dict[str, Any]:
+    return {"log_dirs": log_dirs, "all_log_dirs": True, **more}
+
+
+STILL = {TOPIC_ID: "orders-0.5bdc1fcf-delete"}
+CASES: list[tuple[str, dict[str, Any], str | None]] = [
+    ("nothing", {}, "no cluster was asked"),
+    ("the cluster does not know it", {"cluster": answer()}, None),
+    ("the cluster has it", {"cluster": answer(TOPIC_ID)}, "the cluster still has topic orders"),
+    ("the cluster has another one", {"cluster": answer(OTHER_ID)}, None),
+    ("a cluster that may be another one", {"cluster": answer(is_own=False)}, "knows none of the topics"),
+    ("not all log directories", {"log_dirs": [log_dir()]}, "no cluster was asked"),
+    ("all log directories, but none is given", declared(), "no cluster was asked"),
+    ("all log directories", declared(log_dir(), log_dir("b")), None),
+    ("one has a folder of it", declared(log_dir(), log_dir("b", STILL)), "/b still has the folder orders-0."),
+    ("a folder, and the cluster does not know it", {"cluster": answer(), "log_dirs": [log_dir("b", STILL)]},
+     "/b still has"),
+    ("one can't be read", declared(log_dir(), log_dir("b", why_unreadable="no right")), "/b can't be read"),
+    ("one is empty", declared(log_dir(), log_dir("b", {})), "/b has no partition"),
+    ("one is formatted and empty",
+     declared(log_dir(cluster_id=OURS), log_dir("b", {}, cluster_id=OURS)), None),
+    ("all are formatted and empty, of no known cluster",
+     declared(log_dir("b", {}, cluster_id=OURS)), "/b has no partition"),
+    ("all are formatted and empty, of the metadata's cluster",
+     declared(log_dir("b", {}, cluster_id=OURS), cluster_id=OURS), None),
+    ("one is another cluster's", declared(log_dir(cluster_id=OURS), log_dir("b", cluster_id=FOREIGN)),
+     f"/b belongs to cluster {FOREIGN}"),
+    ("all are another cluster's", declared(log_dir(cluster_id=FOREIGN), cluster_id=OURS),
+     f"/a belongs to cluster {FOREIGN}, the tier to {OURS}"),
+    ("copies without meta.properties", declared(log_dir(), cluster_id=OURS), None),
+    ("a folder of this name with an unknown id",
+     declared(log_dir(unreadable_topics={"orders": "orders-3"})), "topic id of /a/orders-3 can't be read"),
+    ("a folder of another name with an unknown id",
+     declared(log_dir(unreadable_topics={"bills": "bills-0"})), None),
+    ("all log directories, and a cluster that may be another one",
+     declared(log_dir(), cluster=answer(is_own=False)), None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("facts", "wanted"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
+def test_what_is_evidence(facts: dict[str, Any], wanted: str | None) -> None:
+    evidence = DeletionEvidence(**facts)
+    if wanted is None:
+        evidence.require_deleted({TOPIC_ID: "orders"})
+    else:
+        with pytest.raises(SafetyRefusal, match="orders") as caught:
+            evidence.require_deleted({TOPIC_ID: "orders"})
+        assert wanted in caught.value.message
+    # The operator's word is enough for one topic, but not against the cluster's.
+    word = DeletionEvidence(**facts, overridden=frozenset({TOPIC_ID}))
+    if evidence.cluster is not None and TOPIC_ID in evidence.cluster.existing:
+        with pytest.raises(SafetyRefusal, match="still has topic"):
+            word.require_deleted({TOPIC_ID: "orders"})
+        return
+    word.require_deleted({TOPIC_ID: "orders"})
+    if wanted is not None and "/" not in wanted:
+        with pytest.raises(SafetyRefusal, match=rf"deleted: bills \({OTHER_ID}\)"):
+            word.require_deleted({TOPIC_ID: "orders", OTHER_ID: "bills"})
+
+
+def test_a_word_about_a_topic_that_is_not_marked() -> None:
+    word = DeletionEvidence(overridden=frozenset({TOPIC_ID}))
+    word.require_overridden_among([TOPIC_ID, OTHER_ID])
+    for topic_ids in ([OTHER_ID], []):
+        with pytest.raises(UsageError, match=TOPIC_ID):
+            word.require_overridden_among(topic_ids)
