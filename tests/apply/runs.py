@@ -29,7 +29,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tests.apply.worlds import DAY_MS, World
 from tests.metadata.topics import topic_in
 from tests.storage.tiers import local_tier
-from tests.support.topic_settings import enabled_configs
+from tests.support.topic_settings import enabled, enabled_configs
 
 P = TypeVar("P", bound=SideEffectInput)
 
@@ -137,6 +137,10 @@ def run_on(
 def clean_dangling(**where: Any) -> None:
     """Delete what killed copies left in the tier that the request's fields `where` name, two days later."""
     later_ms = time.time_ns() // 1_000_000 + 2 * DAY_MS
+    if "topic" in where:
+        where["assume_enabled"] = True
+    elif "log_dir" in where:
+        where["topic_configs"] = enabled(*where["log_dir"])[1]
     result = copy(CopyRequest(**where, clean_dangling=True, apply=True, clock_ms=lambda: later_ms))
     assert result.exit_code == 0, result.outcomes
 

@@ -176,16 +176,8 @@ def test_a_store_without_a_lease_is_refused_unless_the_operator_says_so(
     monkeypatch.setattr(registry, "STORES", {"file": StoreKind(module="arrow", example="file:///dir")})
     (tmp_path / "tier").mkdir()
     where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier", "--layout", "kafka")
-    copy = (
-        "copy",
-        *where,
-        "--log-dir",
-        capture("untiered-broker") / "local",
-        "--topic",
-        "bills",
-        "-o",
-        "json",
-    )
+    logs = ("--log-dir", capture("untiered-broker") / "local", "--topic", "bills", "--assume-enabled")
+    copy = ("copy", *where, *logs, "-o", "json")
     planned = tierctl(*copy)
     assert planned.code == 0
     assert "--apply would refuse this" in planned.err

@@ -18,13 +18,14 @@ from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.commands.histories import Histories
+from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.skips import skip_lines
 from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError, UsageError
 from tierctl.files import replace_durably
-from tierctl.locallog import list_partitions, read_log_dirs, read_properties
+from tierctl.locallog import list_partitions, read_properties
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
 from tierctl.model.ids import ZERO_UUID
@@ -121,15 +122,14 @@ class Mutation:
 
         A log that can't be read is reported and added to `unreadable`; the other logs are still read.
         """
-        select = (
-            self.resources.selection_request.may_select if partitions is None else partitions.__contains__
-        )
+        selection = self.resources.selection_request
+        select = selection.may_select if partitions is None else partitions.__contains__
 
         def report(folder: Path, error: TierctlError) -> None:
-            self.progress.say(f"unreadable: {folder}: {error.message}")
+            self.progress.say(f"unreadable: {folder}: {error.message}; {error.hint or 'it is left out'}")
             self.unreadable.add(TopicPartition.parse(folder.name))
 
-        return read_log_dirs(list(self.request.log_dir), select=select, on_error=report)
+        return read_local_logs(self.request.log_dir, self.progress, select=select, on_error=report)
 
     def resolve_selection(self, *known: Iterable[TopicIdPartition]) -> Selection:
         """Resolve the selection among the `known` partitions, those of the log directories included."""

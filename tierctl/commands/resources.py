@@ -8,10 +8,11 @@ from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
+from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.request import Request
 from tierctl.errors import MissingEventsError, NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
-from tierctl.locallog import list_partitions, read_log_dirs, read_properties, read_topic_configs
+from tierctl.locallog import list_partitions, read_properties, read_topic_configs
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
 from tierctl.metadata.fold.parallel import FoldRunner
 from tierctl.metadata.server_properties import cluster_client
@@ -247,7 +248,8 @@ class Resources:
         """Read the selected logs of the log directories; empty if none is given."""
         if not self.request.log_dir:
             return []
-        logs = read_log_dirs(list(self.request.log_dir), select=self.selection_request.may_select)
+        select = self.selection_request.may_select
+        logs = read_local_logs(self.request.log_dir, self.progress, select=select)
         return [log for log in logs if log.topic_id_partition in self.selection]
 
     def topic_configs(self, settings: Mapping[str, str] | None = None) -> dict[str, TopicConfig]:

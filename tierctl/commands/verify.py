@@ -8,16 +8,16 @@ from pathlib import Path
 
 from tierctl.apply.defaults import THREADS
 from tierctl.commands.histories import Histories
+from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError
-from tierctl.locallog import read_log_dirs
+from tierctl.locallog import list_partitions
 from tierctl.metadata.deleted_segments import deleted_segment_ids
 from tierctl.model import LocalLog
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.model.severity import Severity
-from tierctl.plan.preconditions import CurrentTopics
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.storage.spool import spool_folder
 from tierctl.verify.cluster import ClusterCheck
@@ -78,7 +78,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
         remote = None if request.remote is None else resources.remote
         if remote is None:
             progress.note("without --remote no object is examined")
-        unreadable, logs = _read_logs(request)
+        unreadable, logs = _read_logs(resources, progress)
         cluster = _cluster(resources)
         histories = Histories(resources, remote=lambda: resources.remote)
         histories.examine(state, lambda: logs)
@@ -95,7 +95,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
             selection=selection,
             now_ms=resources.now_ms,
             logs=logs,
-            topics=KnownTopics(CurrentTopics.of(logs).ids) if request.log_dir else None,
+            topics=KnownTopics.of(list_partitions(request.log_dir)) if request.log_dir else None,
             configs=resources.topic_configs(),
             cluster=cluster,
             remote=remote,
@@ -108,17 +108,18 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
         yield from verification.findings()
 
 
-def _read_logs(request: VerifyRequest) -> tuple[list[Finding], list[LocalLog]]:
-    """Return a finding per unreadable log, and all other logs.
-
-    Logs that are not selected are read, too: their ids tell which topics the brokers have.
-    """
+def _read_logs(resources: Resources, progress: Progress) -> tuple[list[Finding], list[LocalLog]]:
+    """Return a finding per log that can't be read, and all other logs, also those that are not selected."""
     unreadable: list[Finding] = []
 
     def report(folder: Path, error: TierctlError) -> None:
         unreadable.append(unreadable_log(folder, error))
 
-    return unreadable, read_log_dirs(list(request.log_dir), on_error=report)
+    select = resources.selection_request.may_select
+    logs = read_local_logs(
+        resources.request.log_dir, progress, select=select, read=lambda _: True, on_error=report
+    )
+    return unreadable, logs
 
 
 def _cluster(resources: Resources) -> ClusterCheck | None:

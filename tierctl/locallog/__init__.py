@@ -3,14 +3,18 @@
 Exports the functions that read log directories, their locks, and .properties files.
 """
 
+from tierctl.locallog.folders import FolderKind, LeftOutFolder, left_out_folders
 from tierctl.locallog.loading import list_partitions, read_log_dirs
 from tierctl.locallog.locks import ensure_stopped, is_locked
 from tierctl.locallog.topic_configs import read_properties, read_topic_configs
 from tierctl.locallog.topic_ids import read_log_dir_facts
 
 __all__ = [
+    "FolderKind",
+    "LeftOutFolder",
     "ensure_stopped",
     "is_locked",
+    "left_out_folders",
     "list_partitions",
     "read_log_dir_facts",
     "read_log_dirs",

@@ -19,6 +19,7 @@ from tierctl.locallog.files import (
     parse_partition_folder,
     read_if_exists,
 )
+from tierctl.locallog.folders import FolderKind, distinct_dirs, left_out_folders, without_duplicates
 from tierctl.locallog.producer_state import last_stable_offset
 from tierctl.locallog.recovery import find_log_end, largest_timestamp_ms
 from tierctl.model.ids import TopicIdPartition, TopicPartition
@@ -59,39 +60,49 @@ def read_log_dirs(
 ) -> list[LocalLog]:
     """Return the log of every partition in these directories, by partition, then by directory as given.
 
-    A partition in two directories (of two brokers) has two logs. Internal topics (`__…`) are left out without
-    `include_internal`; folders that a broker is deleting or moving are always left out. Only partitions for
-    which `select` returns True are read.
+    A partition in the directories of two brokers has two logs; two folders of one broker are an error, as for
+    the broker. Internal topics (`__…`) are left out without `include_internal`; folders that a broker is
+    deleting or moving are always left out (`left_out_folders`). Only partitions for which `select` returns
+    True are read.
 
     The error of an unreadable log is raised; with `on_error` it is reported with the log's folder, and the
     other logs are read. UsageError if one of `dirs` is not a directory.
     """
-    logs = []
-    for directory in dict.fromkeys(Path(d) for d in dirs):
+    logs: list[LocalLog] = []
+    for directory in distinct_dirs(dirs):
         folders = _partition_folders(directory, include_internal, select)
         checkpoints = read_checkpoints(directory) if folders else None
         for partition, folder in folders:
             if checkpoints is not None:
                 logs += _read_or_report(partition, folder, checkpoints, on_error)
-    return sorted(logs, key=lambda log: log.topic_partition)
+
+    def report(folder: Path, error: TierctlError) -> None:
+        if on_error is None:
+            raise error
+        on_error(folder, error)
+
+    return sorted(without_duplicates(logs, report), key=lambda log: log.topic_partition)
 
 
 def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:
     """Return every user partition that has a folder in these directories, read from partition.metadata only.
 
+    A folder that a broker moves the partition to (`-future`) counts, one that it will delete does not.
     Folders without a readable partition.metadata are left out. Raises UsageError when a directory is not one.
     """
+    dirs = list(dirs)
+    folders = [each for path in dirs for each in _partition_folders(Path(path), include_internal=False)]
+    folders += [(f.partition, f.path) for f in left_out_folders(dirs) if f.kind is FolderKind.FUTURE]
     found = set()
-    for directory in dirs:
-        for partition, folder in _partition_folders(Path(directory), include_internal=False, select=None):
-            with suppress(OSError, CorruptInputError):
-                topic_id = read_partition_metadata((folder / "partition.metadata").read_bytes())
-                found.add(TopicIdPartition(topic_id, partition.topic, partition.partition))
+    for partition, folder in folders:
+        with suppress(OSError, CorruptInputError):
+            topic_id = read_partition_metadata((folder / "partition.metadata").read_bytes())
+            found.add(TopicIdPartition(topic_id, partition.topic, partition.partition))
     return sorted(found)
 
 
 def _partition_folders(
-    directory: Path, include_internal: bool, select: Callable[[TopicPartition], bool] | None
+    directory: Path, include_internal: bool, select: Callable[[TopicPartition], bool] | None = None
 ) -> list[tuple[TopicPartition, Path]]:
     if not directory.is_dir():
         raise UsageError(f"{directory} is no directory", hint="--log-dir takes a broker's log.dirs entry")

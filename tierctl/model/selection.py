@@ -15,7 +15,7 @@ from typing import Self
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
 
-_SHOWN_MAX = 5
+SHOWN_MAX = 5
 """Names, or ranges of numbers, that a message shows."""
 
 
@@ -104,7 +104,7 @@ class SelectionRequest(_Criteria):
         """Raise NotFoundError for a topic name or a topic id that no known partition has."""
         names = {partition.topic for partition in known}
         for topic in sorted(self.topics - names):
-            near = get_close_matches(topic, sorted(names), n=_SHOWN_MAX)
+            near = get_close_matches(topic, sorted(names), n=SHOWN_MAX)
             similar = " with similar names" if near else ""
             raise NotFoundError(
                 f'unknown topic "{topic}"', hint=f"known topics{similar}: {names_text(near or names)}"
@@ -112,7 +112,7 @@ class SelectionRequest(_Criteria):
         topics = {partition.topic_id: partition.topic for partition in known}
         for topic_id in sorted(self.topic_ids - topics.keys()):
             ids = {each for each, topic in topics.items() if not self.topics or topic in self.topics}
-            near = get_close_matches(topic_id, sorted(ids), n=_SHOWN_MAX, cutoff=0.8)
+            near = get_close_matches(topic_id, sorted(ids), n=SHOWN_MAX, cutoff=0.8)
             shown = [f"{each} ({topics[Uuid(each)]})" for each in near or ids]
             raise NotFoundError(f"unknown topic id {topic_id}", hint=f"known topic ids: {names_text(shown)}")
 
@@ -157,8 +157,8 @@ class SelectionRequest(_Criteria):
 
 def names_text(names: Collection[str]) -> str:
     """Return the first names in alphabetical order, and the number of the others; "none" without any."""
-    more = f" and {len(names) - _SHOWN_MAX} more" if len(names) > _SHOWN_MAX else ""
-    return (", ".join(sorted(names)[:_SHOWN_MAX]) or "none") + more
+    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
+    return (", ".join(sorted(names)[:SHOWN_MAX]) or "none") + more
 
 
 def ranges_text(numbers: Iterable[int]) -> str:
@@ -170,4 +170,4 @@ def ranges_text(numbers: Iterable[int]) -> str:
         else:
             ranges.append([number, number])
     shown = [f"{first}" if first == last else f"{first}-{last}" for first, last in ranges]
-    return ", ".join(shown[:_SHOWN_MAX]) + (", …" if len(shown) > _SHOWN_MAX else "") or "none"
+    return ", ".join(shown[:SHOWN_MAX]) + (", …" if len(shown) > SHOWN_MAX else "") or "none"

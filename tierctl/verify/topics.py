@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
-from tierctl.model import Uuid
+from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.severity import Severity
 from tierctl.state.tier import PartitionState
 from tierctl.verify.findings import Finding, FindingKind, finding_of
@@ -18,6 +18,14 @@ class KnownTopics:
 
     ids: Mapping[str, frozenset[Uuid]]
     complete: bool = False
+
+    @classmethod
+    def of(cls, partitions: Iterable[TopicIdPartition]) -> Self:
+        """Return the topics of these partitions, which may not be all that brokers have."""
+        ids: dict[str, set[Uuid]] = {}
+        for partition in partitions:
+            ids.setdefault(partition.topic, set()).add(partition.topic_id)
+        return cls({topic: frozenset(found) for topic, found in ids.items()})
 
 
 @dataclass(frozen=True, slots=True)

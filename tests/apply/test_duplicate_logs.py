@@ -1,0 +1,62 @@
+"""Two folders of one partition on one broker: nothing is decided for it, and every command says so."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.apply.conftest import Ran
+from tests.apply.worlds import World
+from tests.support.topic_settings import enabled
+
+META = "version=1\nnode.id={}\ncluster.id=c\n"
+
+
+@pytest.fixture
+def twice(tiered: World, tmp_path: Path) -> Callable[[int], tuple[object, ...]]:
+    """Options of two log directories that have the log of bills-0; the second is that of broker `node_id`."""
+    other = tmp_path / "other"
+    shutil.copytree(tiered.logs, other)
+    (tiered.logs / "meta.properties").write_text(META.format(1))
+
+    def options(node_id: int) -> tuple[object, ...]:
+        (other / "meta.properties").write_text(META.format(node_id))
+        return ("--log-dir", tiered.logs, "--log-dir", other)
+
+    return options
+
+
+@pytest.mark.parametrize("command", ["copy", "sweep"])
+def test_nothing_is_planned(
+    tierctl: Callable[..., Ran],
+    tiered: World,
+    twice: Callable[[int], tuple[object, ...]],
+    command: str,
+) -> None:
+    settings = enabled(tiered.logs) if command == "copy" else ("--topic-configs", tiered.logs / "configs")
+    ran = tierctl(command, *tiered.where, *twice(1), *settings, "-o", "json")
+    assert (ran.code, ran.json["steps"]) == (7, [])
+    assert "unreadable: " in ran.err
+    assert "bills-0: expected one folder on broker 1 of cluster c, found 2: " in ran.err
+    replicas = tierctl(command, *tiered.where, *twice(2), *settings, "-o", "json")
+    assert replicas.code == 0
+    assert bool(replicas.json["steps"]) == (command == "sweep")
+    assert "note: bills-0 has 2 replicas in the log directories: the newest is used" in replicas.err
+
+
+def test_reading_commands(
+    tierctl: Callable[..., Ran], tiered: World, twice: Callable[[int], tuple[object, ...]]
+) -> None:
+    (tiered.logs / "bills-0.1f-future").mkdir()
+    ran = tierctl("verify", *tiered.where, *twice(1), "-o", "jsonl")
+    [finding] = [json.loads(line) for line in ran.out.splitlines()]
+    assert (ran.code, finding["kind"], finding["topic"]) == (7, "unreadable_log", "bills")
+    assert "one folder on broker 1" in finding["message"]
+    assert "note: left out 1 folder of kind -future" in ran.err
+    fetched = tierctl("fetch", *tiered.where, *twice(1), "--topic", "bills", "--partition", 0)
+    assert (fetched.code, fetched.out, "one folder on broker 1" in fetched.err) == (7, "", True)
+    listed = tierctl("segments", *tiered.where, *twice(2), "--offsets", "-o", "json")
+    assert listed.code == 0
+    assert "the newest is used" in listed.err

@@ -1,0 +1,82 @@
+"""What is noted about log directories: folders that are left out, and the replica that is used."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.commands.local_logs import left_out_notes, replica_notes
+from tierctl.model import TopicIdPartition
+
+from tests.plan.tier import TOPIC_ID, local_log
+
+DELETED = ", ".join(f"{{root}}/orders-{n}.1f-delete" for n in range(5))
+MISSING = "the current log of orders-0: name the directory that the broker moves it from"
+STRAY = "its broker is no replica of the partition any more"
+FUTURE = "a broker moves the partition there, and its current log is in another directory"
+
+
+@pytest.mark.parametrize(
+    ("folders", "notes"),
+    [
+        (["orders-0"], []),
+        (
+            ["orders-0", "orders-0.1f-future"],
+            [f"left out 1 folder of kind -future ({{root}}/orders-0.1f-future): {FUTURE}"],
+        ),
+        (
+            ["orders-0.1f-future"],
+            [
+                f"left out 1 folder of kind -future ({{root}}/orders-0.1f-future): {FUTURE}",
+                f"no --log-dir has {MISSING}",
+            ],
+        ),
+        (
+            [f"orders-{n}.1f-delete" for n in range(7)],
+            [f"left out 7 folders of kind -delete ({DELETED} and 2 more): a broker will delete it"],
+        ),
+        (
+            ["bills-0.1f-stray"],
+            [f"left out 1 folder of kind -stray ({{root}}/bills-0.1f-stray): {STRAY}"],
+        ),
+        (["other-0.1f-delete"], []),
+    ],
+)
+def test_folders_that_are_left_out(tmp_path: Path, folders: list[str], notes: list[str]) -> None:
+    for folder in folders:
+        (tmp_path / folder).mkdir()
+    found = list(left_out_notes([tmp_path], lambda partition: partition.topic != "other"))
+    assert found == [note.format(root=tmp_path) for note in notes]
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "used", "not_used"),
+    [
+        (
+            {},
+            {"epochs": ((0, 0), (2, 300))},
+            "/b (leader epoch 2, log end 350)",
+            "/a (leader epoch 0, log end 350)",
+        ),
+        ({"end": 360}, {}, "/a (leader epoch 0, log end 360)", "/b (leader epoch 0, log end 350)"),
+        ({"epochs": ()}, {}, "/b (leader epoch 0, log end 350)", "/a (no leader epoch, log end 350)"),
+    ],
+)
+def test_the_replica_that_is_used(
+    one: dict[str, Any], other: dict[str, Any], used: str, not_used: str
+) -> None:
+    logs = [
+        local_log([0, 300], facts.pop("end", 350), directory=directory, **facts)
+        for facts, directory in ((dict(one), "/a"), (dict(other), "/b"))
+    ]
+    start = "orders-0 has 2 replicas in the log directories: the newest is used, "
+    [note] = replica_notes(logs)
+    assert note.startswith(f"{start}{used}; not {not_used}")
+    assert list(replica_notes(logs[:1])) == []
+
+
+def test_many_replicas_have_a_bounded_number_of_notes() -> None:
+    partitions = [TopicIdPartition(TOPIC_ID, "orders", number) for number in range(9)]
+    logs = [local_log([0], 9, partition=p, directory=d) for p in partitions for d in ("/a", "/b", "/c")]
+    notes = list(replica_notes(logs))
+    assert len(notes) == 6
+    assert notes[-1] == "of 4 more partitions with several replicas the newest is used, too"

@@ -1,0 +1,80 @@
+"""Read the logs of log directories; note which folders are left out and which replicas are used."""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+
+from tierctl.errors import TierctlError
+from tierctl.locallog import FolderKind, LeftOutFolder, left_out_folders, read_log_dirs
+from tierctl.model import LocalLog, TopicPartition, Uuid
+from tierctl.model.progress import Progress
+from tierctl.model.selection import SHOWN_MAX, names_text
+from tierctl.plan.preconditions import newest_replicas
+
+_MEANINGS = {
+    FolderKind.FUTURE: "a broker moves the partition there, and its current log is in another directory",
+    FolderKind.DELETE: "a broker will delete it",
+    FolderKind.STRAY: "its broker is no replica of the partition any more",
+}
+
+
+Select = Callable[[TopicPartition], bool]
+
+
+def read_local_logs(
+    dirs: Sequence[Path],
+    progress: Progress,
+    *,
+    select: Select,
+    read: Select | None = None,
+    on_error: Callable[[Path, TierctlError], None] | None = None,
+) -> list[LocalLog]:
+    """Read the logs for which `read` is true (default: `select`), and note facts about those in `select`.
+
+    `on_error` as for `read_log_dirs`.
+    """
+    logs = read_log_dirs(dirs, select=read or select, on_error=on_error)
+    selected = [log for log in logs if select(log.topic_partition)]
+    for note in (*left_out_notes(dirs, select), *replica_notes(selected)):
+        progress.note(note)
+    return logs
+
+
+def left_out_notes(dirs: Sequence[Path], select: Select) -> Iterator[str]:
+    """Yield one note per kind of folder in `dirs` that a broker does not load as a current log."""
+    kinds: dict[FolderKind, list[LeftOutFolder]] = defaultdict(list)
+    for folder in left_out_folders(dirs, select):
+        kinds[folder.kind].append(folder)
+    for kind, folders in kinds.items():
+        count = "1 folder" if len(folders) == 1 else f"{len(folders)} folders"
+        paths = names_text([str(folder.path) for folder in folders])
+        yield f"left out {count} of kind -{kind} ({paths}): {_MEANINGS[kind]}"
+    moving = {str(folder.partition) for folder in kinds.get(FolderKind.FUTURE, ())}
+    missing = [name for name in moving if not any((directory / name).is_dir() for directory in dirs)]
+    if missing:
+        names = names_text(missing)
+        yield f"no --log-dir has the current log of {names}: name the directory that the broker moves it from"
+
+
+def replica_notes(logs: Collection[LocalLog]) -> Iterator[str]:
+    """Yield which log is used of each partition that has several, and why; a bounded number of notes."""
+    replicas: dict[tuple[Uuid, int], list[LocalLog]] = defaultdict(list)
+    for log in logs:
+        replicas[log.topic_id_partition.key].append(log)
+    several = {key: same for key, same in replicas.items() if len(same) > 1}
+    used = newest_replicas(logs)
+    for key, same in list(several.items())[:SHOWN_MAX]:
+        chosen = used[key]
+        others = ", ".join(_facts(log) for log in same if log is not chosen)
+        yield (
+            f"{chosen.topic_partition} has {len(same)} replicas in the log directories: the newest is used, "
+            f"{_facts(chosen)}; not {others}"
+        )
+    if len(several) > SHOWN_MAX:
+        yield f"of {len(several) - SHOWN_MAX} more partitions with several replicas the newest is used, too"
+
+
+def _facts(log: LocalLog) -> str:
+    epoch = log.leader_epochs[-1].epoch if log.leader_epochs else None
+    known = "no leader epoch" if epoch is None else f"leader epoch {epoch}"
+    return f"{log.directory.parent} ({known}, log end {log.log_end_offset})"
