@@ -4,6 +4,7 @@ Metadata partition 2 begins at offset 28, 0 at offset 1, 1 is whole. `cut` is th
 `after` after a broker was restarted on it, which raised log starts.
 """
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,3 +186,125 @@ def test_verify_states_the_offsets_that_are_missing(root: Path) -> None:
     assert ends == CUT_OFF
     assert not [f for f in findings if f.kind.value == "gap"]
     assert exit_code == ExitCode.CORRUPT
+
+
+@pytest.fixture
+def gone(root: Path, tmp_path: Path) -> Path:
+    """Return the capture's metadata topic without events: empty segments, named after the end offsets."""
+    ends = {0: 20, 1: 4, 2: 48, 3: 0, 4: 0}
+    for number, end in ends.items():
+        folder = tmp_path / "gone" / f"__remote_log_metadata-{number}"
+        folder.mkdir(parents=True)
+        (folder / f"{end:020d}.log").touch()
+        shutil.copy(root / "before" / folder.name / "partition.metadata", folder)
+    return tmp_path / "gone"
+
+
+def test_without_any_event_the_metadata_partitions_are_named(gone: Path) -> None:
+    progress = SilentProgress()
+    result = commands.segments(commands.SegmentsRequest(metadata=str(gone)), progress)
+    assert (list(result.rows), result.exit_code) == ([], ExitCode.CORRUPT)
+    assert [problem.message for problem in progress.problems] == [
+        f"metadata partition {number} begins at offset {end}: the events before it are gone, and no later "
+        "event names a user partition"
+        for number, end in ((0, 20), (1, 4), (2, 48))
+    ]
+    assert [problem.hint is None for problem in progress.problems] == [True, True, False]
+    with commands.verify(commands.VerifyRequest(metadata=str(gone))) as found:
+        findings = list(found)
+    assert [(f.kind.value, f.partition, f.end_offset) for f in findings] == [
+        ("incomplete_history", number, end) for number, end in ((0, 19), (1, 3), (2, 47))
+    ]
+    assert found.exit_code == ExitCode.CORRUPT
+
+
+def test_without_any_event_the_logs_name_the_partitions(root: Path, gone: Path) -> None:
+    """keeplocal-0 and recopied-0 have all of their offsets in the local log."""
+    progress = SilentProgress()
+    request = commands.SegmentsRequest(metadata=str(gone), log_dir=[root / "before"])
+    assert commands.segments(request, progress).exit_code == ExitCode.CORRUPT
+    assert named(progress) == {"expiring-0", "orders-0", "orders-1", "quiet-0", "whole-0"}
+
+
+def test_a_state_directory_knows_a_topic_that_lost_every_event(
+    root: Path, gone: Path, tmp_path: Path
+) -> None:
+    state_dir = tmp_path / "state"
+    before = commands.SegmentsRequest(metadata=str(root / "before"), state_dir=state_dir)
+    whole = list(commands.segments(before).rows)
+    for _ in range(2):
+        progress = SilentProgress()
+        result = commands.segments(
+            commands.SegmentsRequest(metadata=str(gone), state_dir=state_dir), progress
+        )
+        assert (list(result.rows), result.exit_code, progress.problems) == (whole, ExitCode.OK, [])
+
+
+def test_a_state_directory_that_came_too_late_stays_incomplete(root: Path, tmp_path: Path) -> None:
+    for _ in range(2):
+        progress = SilentProgress()
+        request = commands.SegmentsRequest(metadata=str(root / "after"), state_dir=tmp_path)
+        commands.segments(request, progress)
+        assert named(progress) == {"expiring-0", "keeplocal-0", "orders-0"}
+
+
+def test_records_of_a_complete_partition_are_served(root: Path) -> None:
+    for topic, expected in (("orders", ExitCode.CORRUPT), ("whole", ExitCode.OK)):
+        request = commands.FetchRequest(
+            **request_at(root, "cut", "log_dir", "remote"), topic=[topic], partition=[0], max_records=3
+        )
+        rows = commands.fetch(request)
+        assert isinstance(rows, commands.RecordRows)
+        assert len(list(rows)) == 3
+        assert rows.exit_code == expected
+
+
+def test_cache_files_of_an_incomplete_history_are_reported(root: Path, tmp_path: Path) -> None:
+    built = commands.build_cache(commands.BuildCacheRequest(metadata=str(root / "after"), out=tmp_path))
+    assert not built.is_complete
+    one = commands.BuildCacheRequest(metadata=str(root / "after"), out=tmp_path, topic=["whole"])
+    assert commands.build_cache(one).is_complete
+
+
+@pytest.fixture
+def own(root: Path, tmp_path: Path) -> dict[str, Any]:
+    """Return a copy of the metadata topic and the tier of `after` that a test may change."""
+    for folder in (root / "after").glob("__remote_log_metadata-*"):
+        shutil.copytree(folder, tmp_path / "metadata" / folder.name)
+    shutil.copytree(root / "after-remote", tmp_path / "remote")
+    return {"metadata": str(tmp_path / "metadata"), "remote": str(tmp_path / "remote")}
+
+
+def test_with_accept_sweep_leaves_the_tier_that_the_broker_left(root: Path, own: dict[str, Any]) -> None:
+    request = commands.SweepRequest(
+        **own,
+        log_dir=[root / "after"],
+        topic_configs=root / "topics-next.properties",
+        now_ms=int((root / "now_ms").read_text()),
+        truncated_metadata=TruncatedMetadata.ACCEPT,
+        apply=True,
+        max_fraction=1.0,
+    )
+    assert commands.sweep(request).exit_code == ExitCode.OK
+    left = commands.segments(commands.SegmentsRequest(metadata=own["metadata"])).rows
+    assert list(left) == list(commands.segments(commands.SegmentsRequest(metadata=str(root / "next"))).rows)
+
+
+def test_partition_deletes_wait_for_a_complete_history(own: dict[str, Any]) -> None:
+    """expiring-0 has every object in its events; orders-0 has objects without events."""
+    marks = [
+        commands.DeleteRequest(**own, topic=[topic], mark=True, apply=True, truncated_metadata=policy)
+        for topic, policy in (
+            ("expiring", TruncatedMetadata.REFUSE),
+            ("orders", TruncatedMetadata.REFUSE),
+            ("orders", TruncatedMetadata.ACCEPT),
+        )
+    ]
+    assert [commands.delete(mark).exit_code for mark in marks] == [ExitCode.OK, ExitCode.CORRUPT, ExitCode.OK]
+
+    def deleted(policy: TruncatedMetadata) -> tuple[set[str], int]:
+        result = commands.delete(commands.DeleteRequest(**own, truncated_metadata=policy))
+        return {f"{step.topic}-{step.partition}" for step in result.plan.steps}, result.exit_code
+
+    assert deleted(TruncatedMetadata.REFUSE) == ({"expiring-0", "orders-1"}, ExitCode.CORRUPT)
+    assert deleted(TruncatedMetadata.ACCEPT) == ({"expiring-0", "orders-0", "orders-1"}, ExitCode.OK)

@@ -16,6 +16,7 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.tier import MissingEvents
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -154,7 +155,8 @@ class TestQuarantine:
         manager.close()
         (folder / "log-start-offset-checkpoint").write_bytes(b"0\n1\n__remote_log_metadata 0 2\n")
         state = manager_at(folder).refresh()
-        assert not state.is_complete(0)
+        assert (state.is_complete(0), state.is_damaged(0)) == (False, False)
+        assert state.missing == [MissingEvents(0, 0, 2)]
         assert [s.start_offset for p in state for s in p.cache.list_remote_log_segments()] == [200, 300]
 
     def test_damage_and_what_cannot_be_decoded_and_the_rest_is_folded(self, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
-from tierctl.state.tier import Quarantined, TierState
+from tierctl.state.tier import MissingEvents, Quarantined, TierState
 
 from tests.plan.tier import (
     NOW_MS,
@@ -169,6 +169,17 @@ def test_removal_decides_nothing_from_metadata_it_does_not_understand() -> None:
     for plan in (plan_removal(state), plan_mark(state, [OTHER_ID], GONE)):
         assert plan.steps == ()
         assert "could not be understood" in plan.skipped[0].reason
+
+
+def test_removal_decides_nothing_where_events_are_missing() -> None:
+    state = every_state()
+    deletion(state, PARTITION, P.DELETE_PARTITION_MARKED)
+    state.add_missing(MissingEvents(0, 0, 28))
+    for plan in (plan_removal(state), plan_mark(state, [OTHER_ID])):
+        assert plan.steps == ()
+        assert "metadata partition 0 begins at offset 28" in plan.skipped[0].reason
+    state.accepts_missing = True
+    assert plan_removal(state).steps
 
 
 def test_partitions_are_removed_in_the_order_of_their_marks() -> None:

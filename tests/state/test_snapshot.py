@@ -11,7 +11,7 @@ from tierctl.model import MetadataEvent
 from tierctl.state import snapshot
 from tierctl.state.fold import fold
 from tierctl.state.snapshot import read_snapshot, write_snapshot
-from tierctl.state.tier import TierState
+from tierctl.state.tier import MissingEvents, TierState
 
 from tests.conftest import vectors
 from tests.state.histories import S, histories, regular_histories, started, updated
@@ -60,6 +60,12 @@ def test_any_history_cut_anywhere(events: list[MetadataEvent], cuts: list[int], 
     values: list[bytes | None] = [*values_of([e for e in events if _encodable(e)])]
     values[1:1] = [b"\x01\x09\x00", None]
     assert_equal(folded_in_steps(values, cuts, least), folded(values, least_bulk_events=least))
+
+
+def test_missing_events_stay_missing() -> None:
+    missing = [MissingEvents(PARTITION, 0, 7), MissingEvents(PARTITION, 9, 12)]
+    state = TierState(missing=[*missing, MissingEvents(PARTITION + 1, 0, 5)])
+    assert read_snapshot(write_snapshot(state, PARTITION)).state.missing == missing
 
 
 def test_what_is_no_state_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

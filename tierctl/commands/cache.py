@@ -6,6 +6,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from tierctl.commands.histories import Histories
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, UnsupportedFormatError, UsageError
@@ -124,11 +125,9 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
         state = resources.metadata().refresh()
         selection = resources.resolve_selection(part.topic_id_partition for part in state)
-        for bad in state.quarantined:
-            resources.progress.say(
-                f"not complete: metadata partition {bad.metadata_partition}: {bad.error.message}"
-            )
-        is_complete = not state.quarantined
+        histories = Histories(resources, remote=lambda: resources.remote)
+        histories.examine(state)
+        is_complete = not histories.report(state)
         if request.out is not None:
             selected = [part for part in state if part.topic_id_partition in selection]
             rows = flat_files(selected, request.out, named=request.header is HeaderForm.NAMED)

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tierctl.commands.histories import EvidenceSources, examine_histories
 from tierctl.commands.mutation import Decision, Mutation, MutationResult
 from tierctl.commands.planner import Planner
 from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_tier
@@ -19,6 +18,7 @@ from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.copy.from_tier import plan_copy_from_tier
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.plan.steps import Plan, Skip
+from tierctl.read.histories import EvidenceSources, examine_histories
 from tierctl.read.index_lookup import UncachedIndexes
 from tierctl.read.partitions import illegal_name_error
 from tierctl.read.replicas import tier_lineage

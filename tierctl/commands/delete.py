@@ -87,7 +87,7 @@ def delete(
 def _decide(run: Mutation, request: DeleteRequest) -> Decision:
     state = run.metadata.refresh()
     run.resolve_selection(part.topic_id_partition for part in state)
-    run.histories.examine(state)
+    run.histories.examine(state, run.read_logs)
 
     def check(plan: Plan) -> None:
         run.check_fence({step.topic_id_partition for step in plan.steps}, unknown_is_safe=True)
@@ -107,7 +107,7 @@ def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None)
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
         leaked = [_leaked_topic(state, topic_id) for topic_id in _leaked_ids(run, request, state)]
-        run.histories.examine(state)
+        run.histories.examine(state, run.read_logs)
         damaged = run.histories.report(state)
         return LeakedTopics(topics=leaked, exit_code=ExitCode.CORRUPT if damaged else ExitCode.OK)
 

@@ -1,16 +1,16 @@
 """Resources: the objects that a request names, opened on first use and closed together."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.request import Request
-from tierctl.errors import MissingEventsError, NotFoundError, TierctlError, UsageError
+from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.locallog import list_partitions, read_properties, read_topic_configs
 from tierctl.metadata import RemoteLogMetadataManager, open_metadata
@@ -30,12 +30,13 @@ from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import Progress
+from tierctl.read.histories import missing_events_error, unseen_error
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.partitions import ReadablePartition
 from tierctl.read.readable_log import ReadableLog
 from tierctl.read.tolerated_errors import ToleratedErrors
 from tierctl.spark.session.settings import SparkSettings
-from tierctl.state.tier import TierState
+from tierctl.state.tier import MissingEvents, TierState
 from tierctl.storage import RemoteStorageManager, TierSpec, open_tier, store_uri
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.retry import RetrySettings
@@ -53,10 +54,6 @@ C = TypeVar("C", bound=_Closable)
 T = TypeVar("T")
 
 _PROBLEMS_SHOWN_MAX = 20
-_HINT_MISSING_EVENTS = (
-    "a --state-dir that read the topic before has the events; --log-dir or a cluster shows log starts, "
-    "--remote the objects; --truncated-metadata accept decides from the remaining events, as a broker does"
-)
 
 
 @dataclass(kw_only=True)
@@ -138,21 +135,28 @@ class Resources:
 
         return SparkFold(self.executors, self.metadata_location)
 
-    def report_unusable(self, state: TierState, incomplete: Mapping[TopicIdPartition, str]) -> bool:
-        """Report metadata records that can't be used, and partitions with missing events, as problems.
+    def report_unusable(
+        self,
+        state: TierState,
+        incomplete: Mapping[TopicIdPartition, str],
+        unseen: Collection[MissingEvents] = (),
+    ) -> bool:
+        """Report metadata records that can't be used, and missing events, as problems.
 
-        `incomplete` has the reason of each partition, see `plan.history`. Return whether there are any.
+        For `incomplete` and `unseen` see `read.histories`. Return whether there are any problems.
         """
         problems: list[TierctlError] = [
             bad.error.within(f"{METADATA_TOPIC}-{bad.metadata_partition}, offset {bad.metadata_offset}")
             for bad in state.quarantined
         ]
-        for number, (partition, reason) in enumerate(incomplete.items(), 1):
-            message = f"{partition.topic_partition} is not known to be complete: {reason}"
-            # The hint is the same for all: the last error has it.
-            hint = _HINT_MISSING_EVENTS if number == len(incomplete) else None
-            problems.append(MissingEventsError(message, hint=hint))
-        for problem in problems[:_PROBLEMS_SHOWN_MAX]:
+        problems += [missing_events_error(*each) for each in incomplete.items()]
+        problems += map(unseen_error, unseen)
+        shown = problems[:_PROBLEMS_SHOWN_MAX]
+        for problem, following in pairwise([*shown, None]):
+            assert problem is not None
+            if following is not None and following.hint == problem.hint:
+                # The last of the errors with the same hint shows it.
+                problem.hint = None
             self.problems.report(problem)
         if len(problems) > _PROBLEMS_SHOWN_MAX:
             self.progress.say(f"{len(problems) - _PROBLEMS_SHOWN_MAX} more such errors")

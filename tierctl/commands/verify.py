@@ -103,6 +103,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
             runner=_spark_runner(resources, advance),
             advance=advance,
             incomplete=histories.incomplete,
+            unseen=histories.unseen,
         )
         yield from unreadable
         yield from verification.findings()

@@ -82,6 +82,8 @@ class Verification:
     advance: Advance = no_op
     incomplete: Mapping[TopicIdPartition, str] = field(default_factory=dict)
     """Partitions with missing events that matter, and the reasons; see `plan.history`."""
+    unseen: Sequence[MissingEvents] = ()
+    """Missing events of metadata partitions whose user partitions nothing names."""
     _suspects: set[Uuid] = field(default_factory=set)
     """Segments that lack objects or whose log has another size."""
 
@@ -91,7 +93,7 @@ class Verification:
         if self.remote is not None:
             state = yield from self._store_findings(self.remote, StoreAudit(state), state)
         yield from (f for f in check_events(state, self.was_deleted) if self._selects_event(f))
-        histories = list(check_histories(self.incomplete, state))
+        histories = list(check_histories(state, self.incomplete, self.unseen))
         yield from histories
         parts = [part for part in state if part.topic_id_partition in self.selection]
         known = self.topics if self.cluster is None else self.cluster.topics(state)

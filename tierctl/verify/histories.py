@@ -3,16 +3,33 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicIdPartition
 from tierctl.model.severity import Severity
-from tierctl.state.tier import TierState
+from tierctl.state.tier import MissingEvents, TierState
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 
 _K = FindingKind
 
 
-def check_histories(incomplete: Mapping[TopicIdPartition, str], state: TierState) -> Iterator[Finding]:
-    """Yield a finding for each partition in `incomplete`, with the offsets below its first known segment."""
+def check_histories(
+    state: TierState, incomplete: Mapping[TopicIdPartition, str], unseen: Iterable[MissingEvents]
+) -> Iterator[Finding]:
+    """Yield a finding for each partition in `incomplete`, with the offsets below its first known segment.
+
+    A finding about `unseen` events of unknown user partitions has the offsets of the metadata topic.
+    """
+    for missing in unseen:
+        yield Finding(
+            kind=_K.INCOMPLETE_HISTORY,
+            severity=Severity.WARNING,
+            topic=METADATA_TOPIC,
+            topic_id=None,
+            partition=missing.metadata_partition,
+            start_offset=missing.first_offset,
+            end_offset=missing.end_offset - 1,
+            message=f"{missing}, and no later event names a user partition",
+        )
     for partition, reason in incomplete.items():
         part = state.partition(partition)
         segments = () if part is None else part.cache.list_remote_log_segments()

@@ -15,6 +15,7 @@ from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.state import tier
+from tierctl.state.tier import MissingEvents
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -118,6 +119,26 @@ def test_only_what_is_new_is_read_apart_and_later_nothing(tmp_path: Path) -> Non
     manager.refresh()
     assert bulk.pieces == [(0,), (2,)]
     assert manager.state.read == {0: 1, 1: 1, 2: 1, 3: 0}
+
+
+def test_a_head_that_is_gone_is_missing_in_both(tmp_path: Path) -> None:
+    """Also of a metadata partition that has nothing left to read, for which no task is sent."""
+    from tests.metadata.events import started
+
+    folder = tmp_path / "topic"
+    write(folder, {n: [encode(started(i)) for i in range(4)] for n in (0, 2, 3)})
+    starts = "".join(f"__remote_log_metadata {n} {start}\n" for n, start in ((0, 3), (2, 4)))
+    (folder / "log-start-offset-checkpoint").write_text(f"0\n2\n{starts}")
+    for kept in (None, "state"):
+        one = manager_on(folder, kept and tmp_path / "one", None)
+        other = manager_on(folder, kept and tmp_path / "other", Apart(folder))
+        state = other.refresh()
+        assert state.missing == [MissingEvents(0, 0, 3), MissingEvents(2, 0, 4)]
+        assert picture(state) == picture(one.refresh())
+        one.close()
+        other.close()
+    again = manager_on(folder, tmp_path / "other", Apart(folder))
+    assert again.refresh().missing == state.missing
 
 
 def test_of_too_many_anomalies_the_same_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import json
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -15,7 +16,7 @@ from tierctl.metadata.state_dir.directory import COMMITTED_OFFSETS, StateDirecto
 from tierctl.metadata.state_dir.manifest import MANIFEST
 from tierctl.metadata.topic.folder import FolderTopic
 from tierctl.model import RemoteLogSegmentState, Uuid
-from tierctl.state.tier import TierState
+from tierctl.state.tier import MissingEvents, TierState
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.files import committed_offsets, flatfile
 from tierctl.wire.metadata import encode
@@ -202,6 +203,61 @@ class TestUnreadable:
         later = place.run()
         assert summary(later.state) == summary(whole.state)
         assert later.state.is_complete(HOME)
+
+
+class TestMissingEvents:
+    """The metadata topic lost events, before or after the state directory read them."""
+
+    def cut(self, place: Place, begin: int) -> None:
+        checkpoint = place.metadata / "log-start-offset-checkpoint"
+        checkpoint.write_bytes(b"0\n1\n__remote_log_metadata %d %d\n" % (HOME, begin))
+
+    def test_events_between_two_runs(self, place: Place) -> None:
+        read = place.run().state.read[HOME]
+        place.append(*events([5, 6]))
+        self.cut(place, read + 3)
+        for _ in range(2):
+            assert place.run().state.missing == [MissingEvents(HOME, read, read + 3)]
+
+    def test_a_head_and_later_a_hole(self, place: Place) -> None:
+        self.cut(place, 4)
+        read = place.run().state.read[HOME]
+        place.append(*events([5, 6]))
+        self.cut(place, read + 1)
+        expected = [MissingEvents(HOME, 0, 4), MissingEvents(HOME, read, read + 1)]
+        for _ in range(2):
+            assert place.run().state.missing == expected
+
+    def test_a_damaged_cache_is_not_read_again_without_its_head(self, place: Place) -> None:
+        """The other cache of the metadata partition has events that end after the topic's new beginning."""
+        both = next(n for n in range(2, 99) if metadata_partition(TOPIC_ID, n, PARTITIONS) == HOME)
+        place.append(*events([0, 1], partition=both), partition=HOME)
+        read = place.run().state.read[HOME]
+        (place.state / CACHE).write_bytes(b"nonsense")
+        self.cut(place, read - 2)
+        run = place.run()
+        assert run.notes
+        assert run.state.missing == [MissingEvents(HOME, 0, read - 2)]
+
+    def test_a_damaged_cache_beside_one_that_ends_before_a_hole(self, place: Place) -> None:
+        both = next(n for n in range(2, 99) if metadata_partition(TOPIC_ID, n, PARTITIONS) == HOME)
+        place.append(*events([0, 1], partition=both), partition=HOME)
+        read = place.run().state.read[HOME]
+        place.append(*events([7, 8]))
+        (place.state / CACHE).write_bytes(b"nonsense")
+        self.cut(place, read + 3)
+        assert place.run().state.missing == [MissingEvents(HOME, read, read + 3)]
+
+    def test_a_manifest_of_an_earlier_release_is_read_anew_only_if_events_were_missing(
+        self, place: Place
+    ) -> None:
+        place.run()
+        manifest = place.state / MANIFEST
+        raw = json.loads(manifest.read_text())
+        del raw["missing"]
+        for began_at, is_kept in (({}, True), ({str(HOME): 4}, False)):
+            manifest.write_text(json.dumps(raw | {"began_at": began_at}))
+            assert (place.run().records_read == 0) == is_kept
 
 
 class TestDamage:

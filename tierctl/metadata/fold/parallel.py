@@ -183,7 +183,7 @@ def merge_results(state: TierState, results: Iterable[FoldResult]) -> None:
     anomalies = sorted((a for part in parts for a in part.anomalies), key=lambda a: a.metadata_partition)
     quarantined = sorted((q for part in parts for q in part.quarantined), key=lambda q: q.metadata_partition)
     state.quarantined += quarantined
-    for missing in (m for part in parts for m in part.missing):
+    for missing in sorted((m for part in parts for m in part.missing), key=lambda m: m.metadata_partition):
         state.add_missing(missing)
     state.anomalies += anomalies[: ANOMALIES_KEPT - len(state.anomalies)]
     state.anomaly_count += sum(part.anomaly_count for part in parts)

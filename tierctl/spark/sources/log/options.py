@@ -9,7 +9,7 @@ from typing import Self
 from tierctl.errors import UsageError
 from tierctl.metadata.topic import topic_location
 from tierctl.model import IsolationLevel, Selection, Uuid
-from tierctl.model.location import TopicLocation
+from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.times import parse_time_ms
 from tierctl.read.parallel.task_planner import SPLIT_BYTES
@@ -20,7 +20,7 @@ _NAMES = frozenset(
         *("metadata", "remote", "layout", "log_dir", "state_dir", "aiven_private_key"),
         *("command_config", "config", "bootstrap_server"),
         *("topic", "partition", "topic_id", "from_time", "to_time", "late_ms"),
-        *("isolation_level", "mode", "bytes_per_task"),
+        *("isolation_level", "mode", "bytes_per_task", "truncated_metadata"),
     }
 )
 
@@ -51,6 +51,7 @@ class LogOptions:
     late_ms: int | None
     isolation: IsolationLevel
     mode: Mode
+    truncated_metadata: TruncatedMetadata
     bytes_per_task: int
 
     @classmethod
@@ -86,6 +87,9 @@ class LogOptions:
                 _one_of(given, "isolation_level", IsolationLevel) or IsolationLevel.READ_UNCOMMITTED
             ),
             mode=Mode(_one_of(given, "mode", Mode) or Mode.FAILFAST),
+            truncated_metadata=TruncatedMetadata(
+                _one_of(given, "truncated_metadata", TruncatedMetadata) or TruncatedMetadata.REFUSE
+            ),
             bytes_per_task=_count(given, "bytes_per_task", least=1) or SPLIT_BYTES,
         )
 

@@ -11,6 +11,7 @@ from tierctl.locallog import read_log_dirs, read_properties
 from tierctl.metadata import open_metadata
 from tierctl.metadata.server_properties import cluster_client
 from tierctl.model import IsolationLevel
+from tierctl.read.histories import EvidenceSources, examine_histories, missing_events_error
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
 from tierctl.read.parallel.task import ReadTask, TimestampRange
@@ -93,6 +94,15 @@ class _Plan:
             selection = with_current_topic_ids(selection, cluster)
         logs = read_log_dirs(list(options.log_dirs)) if options.log_dirs else []
         logs = [log for log in logs if log.topic_id_partition in selection]
+        sources = EvidenceSources(
+            selection=selection,
+            logs=lambda: logs,
+            cluster=cluster,
+            topics=selection.topics,
+            remote=lambda: self._remote,
+        )
+        for partition, reason in examine_histories(state, sources, options.truncated_metadata).items():
+            self._report_incomplete(missing_events_error(partition, reason))
         for readable in readable_partitions(state, logs, selection, by_name=by_name):
             if not self._is_selected(readable):
                 continue
