@@ -292,7 +292,7 @@ complete -c tierctl -n '__tierctl_at verify' -l remote -r -F -d 'The remote tier
 complete -c tierctl -n '__tierctl_at verify' -l layout -x -a 'kafka aiven' -d 'Names and encoding of a segment\'s objects: kafka as in LocalTieredStorage, aiven as in Aiven\'s plugin with the rsm.config.* settings of --config. Default: the layout found in the tier, otherwise kafka for folders and aiven for other stores.'
 complete -c tierctl -n '__tierctl_at verify' -l log-dir -r -F -d 'A broker\'s log directory. Repeatable.'
 complete -c tierctl -n '__tierctl_at verify' -l aiven-private-key -x -d 'Private key (RSA, PEM) for segments that Aiven\'s plugin encrypted, in addition to the keys that --config names. Repeatable.'
-complete -c tierctl -n '__tierctl_at verify' -l state-dir -r -F -d 'Directory that keeps the state, so that the next run reads only new events.'
+complete -c tierctl -n '__tierctl_at verify' -l state-dir -r -F -d 'The state directory of sweep: the log starts that it raised apply to --log-dir.'
 complete -c tierctl -n '__tierctl_at verify' -l truncated-metadata -x -a 'refuse accept' -d 'Where the metadata topic\'s retention deleted the oldest events of a partition. refuse: do nothing for a partition unless --state-dir, its log start offset or the objects in the tier show that its remaining events are complete. accept: decide from the remaining events, as a broker does; objects without events stay in the tier.'
 complete -c tierctl -n '__tierctl_at verify' -l topic -x -d 'Only this topic. Repeatable.'
 complete -c tierctl -n '__tierctl_at verify' -l partition -x -d 'Only this partition. Repeatable.'

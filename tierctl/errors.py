@@ -14,6 +14,7 @@ TierctlError                         1  internal
 │   ├── MetadataWriteFailed          5  nothing was appended
 │   └── MetadataWriteUnknown         5  the record may or may not be appended; read on before anything else
 ├── EngineError                      5  Spark could not be reached, or a Spark job failed
+├── SpoolError                       5  the folder for temporary files failed
 ├── LockedError                      6  another process holds the lock
 ├── CorruptInputError                7  bytes violate their format
 │   ├── UnsupportedFormatError       7  the format is known and not supported
@@ -150,6 +151,12 @@ class MetadataWriteUnknown(MetadataError):
 
 class EngineError(TierctlError):
     """Spark could not be reached, or a Spark job failed."""
+
+    exit_code = ExitCode.RETRYABLE
+
+
+class SpoolError(TierctlError):
+    """The folder for temporary files failed: it is full, or may not be written."""
 
     exit_code = ExitCode.RETRYABLE
 

@@ -1,8 +1,10 @@
 """Ways to spoil a tier, and what `verify` must find then."""
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from tierctl.model import (
@@ -101,6 +103,43 @@ def junk(tier: Spoilt) -> None:
 def _temporary(tier: Spoilt) -> None:
     segment = first()(tier)
     tier.object(replace(segment, segment_id=OTHER), ".log.tmp").write_bytes(b"half")
+
+
+def _replaced(make: Callable[[Path], object], suffix: str = ".log") -> Spoil:
+    """Another kind of entry in the place of an object."""
+
+    def spoil(tier: Spoilt) -> None:
+        path = tier.object(first()(tier), suffix)
+        path.rename(path.with_name("moved"))
+        make(path)
+        path.with_name("moved").rename(tier.remote / "moved")
+
+    return spoil
+
+
+def _linked_folder(tier: Spoilt) -> None:
+    folder = tier.object(first()(tier), "").parent
+    folder.symlink_to(folder.rename(tier.remote / "moved"))
+
+
+def _odd_names(tier: Spoilt) -> None:
+    folder = tier.object(first()(tier), "").parent
+    for name in (b"\xff\xfe.log", b"00000000000000000000-.log", b"new\nline", b"=1+1"):
+        (Path(os.fsdecode(os.fsencode(folder) + b"/" + name))).write_bytes(b"?")
+
+
+def _pipe_in_log(name: str) -> Spoil:
+    def spoil(tier: Spoilt) -> None:
+        path = tier.metadata / name
+        path.unlink()
+        os.mkfifo(path)
+
+    return spoil
+
+
+def _topic_ids_unreadable(tier: Spoilt) -> None:
+    for folder in tier.metadata.glob("clicks-*"):
+        _pipe_in_log(f"{folder.name}/partition.metadata")(tier)
 
 
 def _misplaced(tier: Spoilt) -> None:
@@ -240,6 +279,7 @@ def _high_watermark_too_low(tier: Spoilt) -> None:
 E, W, I = "error", "warning", "info"  # noqa: E741
 MISSING = [(E, "missing_object")]
 ORPHAN = [(W, "orphan")]
+UNREADABLE = [(E, "unreadable_object"), (E, "missing_object")]
 INDEX = [(E, "corrupt_index")]
 CLEAN: list[tuple[str, str]] = []
 
@@ -269,6 +309,18 @@ CASES = {
     "foreign segment": Case(orphan_of_a_segment, ORPHAN, says="3 objects of"),
     "foreign object": Case(junk, ORPHAN, says="not that of a segment's object"),
     "temporary file": Case(_temporary, [(W, "temp_leftover")], says="killed"),
+    "log is a link": Case(
+        _replaced(lambda path: path.symlink_to("elsewhere")), UNREADABLE, says="symbolic link"
+    ),
+    "log is a pipe": Case(_replaced(os.mkfifo), UNREADABLE, says="a pipe"),
+    "index is a pipe": Case(_replaced(os.mkfifo, ".timeindex"), UNREADABLE),
+    "log is a folder": Case(
+        _replaced(Path.mkdir),
+        MISSING,
+        says="a folder stands where an object should be",
+    ),
+    "folder is a link": Case(_linked_folder, [(E, "unreadable_object")], says="symbolic link"),
+    "odd names": Case(_odd_names, [(W, "orphan")] * 4),
     "object misplaced": Case(_misplaced, [(W, "orphan"), (E, "missing_object")]),
     "deleted, objects there": Case(
         _published(S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED, nth=0),
@@ -311,6 +363,11 @@ CASES = {
     "partition not empty": Case(_marked(P.DELETE_PARTITION_FINISHED), [(E, "unfinished_partition_delete")]),
     "topic recreated": Case(_log_of_another_topic, [(W, "recreated_topic")] * 2, says=OTHER),
     "log directory damaged": Case(_log_unreadable, [(E, "unreadable_log")]),
+    "leader epochs are a pipe": Case(
+        _pipe_in_log("clicks-1/leader-epoch-checkpoint"), [(E, "unreadable_log")], says="no plain file"
+    ),
+    "topic ids are a pipe": Case(_topic_ids_unreadable, [(E, "unreadable_log")] * 2),
+    "checkpoint is a pipe": Case(_pipe_in_log("replication-offset-checkpoint"), [(E, "unreadable_log")]),
     "topic gone": Case(_log_gone, [(W, "unknown_topic")] * 2),
     "high watermark low": Case(_high_watermark_too_low, [(E, "offsets")] * 2, says="Ry"),
 }

@@ -1,5 +1,7 @@
 """`tierctl verify`: nothing where nothing is wrong, and of every way to spoil a tier exactly what it is."""
 
+import errno
+import os
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -81,7 +83,7 @@ def test_an_unclean_election(stage: str, capture: Callable[[str], Path], verify:
 
 
 def _expected_code(found: list[tuple[str, str]]) -> int:
-    if any(kind.startswith(("corrupt", "unreadable")) for _, kind in found):
+    if any(kind.startswith(("corrupt", "unreadable_log")) for _, kind in found):
         return 7
     return 3 if any(severity != I for severity, _ in found) else 0
 
@@ -123,6 +125,72 @@ def test_the_advice_names_the_command_that_works(
     (stuck,) = (finding for finding in said.findings if finding["kind"] == "stuck_delete")
     assert command in stuck["hint"]
     assert ("sweep" in stuck["hint"] + stuck["message"]) is (removal is None)
+
+
+def test_every_finding_beside_bad_objects(
+    tier: Spoilt, verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that can't be listed and an object that can't be opened end no check of the others."""
+    forbidden, listed = tier.object(first(LEDGER)(tier), "").parent, os.scandir
+    unreadable, opened = tier.object(first("orders")(tier), ".log"), os.open
+
+    def scandir(path: Any = ".") -> Any:
+        if str(path) == str(forbidden):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    def open_file(path: Any, *args: Any, **more: Any) -> int:
+        if str(path) == str(unreadable):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *args, **more)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "open", open_file)
+    cases = ("log is a pipe", "odd names", "foreign object", "copy dangling", "log directory damaged")
+    for name in cases:
+        CASES[name].spoil(tier)
+    found = ("--log-dir", tier.metadata, "--now", NOW_MS)
+    expected = [*(each for name in cases for each in CASES[name].found), (E, "unreadable_object")]
+    said = verify(tier.metadata, tier.remote, *found)
+    assert sorted(said.kinds) == sorted(expected), said.findings
+    assert said.code == 7
+    deep = verify(tier.metadata, tier.remote, *found, "--deep", "--threads", 1)
+    assert sorted(deep.kinds) == sorted([*expected, (E, "unreadable_object")]), deep.findings
+    (denied,) = (f for f in deep.findings if f["topic"] == "orders")
+    assert (denied["start_offset"], "Permission denied" in denied["message"]) == (
+        first("orders")(tier).start_offset,
+        True,
+    )
+    # A store that does not answer any more is no finding about its objects.
+    forbidden = tier.remote / "kafka-tiered-storage"
+    assert verify(tier.metadata, tier.remote, *found).code == 5
+
+
+def test_after_a_sweep(tier: Spoilt, verify: Verify, tmp_path: Path) -> None:
+    """The raised log start is in the state directory; without it, DELETE_SEGMENT_FINISHED is the evidence."""
+    configs = tmp_path / "topics.properties"
+    configs.write_text("clicks.retention.bytes=2097152\n")
+    logs, kept = ("--log-dir", tier.metadata), tmp_path / "state"
+    where = ["--metadata", str(tier.metadata), "--remote", str(tier.remote), *map(str, logs)]
+    end = first()(tier).start_offset
+    sweep = ["sweep", *where, "--topic-configs", str(configs), "--state-dir", str(kept), "--apply"]
+    assert run([*sweep, "--max-fraction", "1"]) == 0
+    starts = {p: tier.segments(CLICKS, p)[0].start_offset for p in (0, 1)}
+    assert starts[0] >= end
+
+    said = verify(tier.metadata, tier.remote, *logs, "--state-dir", kept)
+    assert (said.code, said.kinds) == (0, [])
+
+    said = verify(tier.metadata, tier.remote, *logs)
+    assert (said.code, {kind for _, kind in said.kinds}) == (0, {"log_start_behind"})
+    assert {f["partition"]: f["end_offset"] + 1 for f in said.findings} == starts
+    # A segment that is gone without being deleted is lost, even next to deleted ones.
+    lost = tier.segments(CLICKS)[0]
+    tier.append(update(lost, S.DELETE_SEGMENT_STARTED))
+    for more in ((), ("--state-dir", kept)):
+        said = verify(tier.metadata, tier.remote, *logs, *more, "--topic", CLICKS, "--partition", 0)
+        gaps = [(f["start_offset"], f["end_offset"]) for f in said.findings if f["kind"] == "gap"]
+        assert (said.code, gaps) == (3, [(lost.start_offset, lost.end_offset)])
 
 
 def test_local_copies_are_compared(tier: Spoilt, writable: Callable[[str], Path], verify: Verify) -> None:
@@ -201,6 +269,7 @@ def _verified(tier: Spoilt, then: Callable[[], None]) -> list[str]:
     verification = Verification(
         refresh=manager.refresh,
         was_deleted=lambda _: False,
+        deleted_of=lambda _: (),
         selection=Selection(),
         now_ms=time.time_ns() // 1_000_000,
         remote=Racing(open_tier(TierSpec(tier.remote.as_uri())), then),  # type: ignore[arg-type]
@@ -239,7 +308,7 @@ def test_a_million_objects_take_bytes_each() -> None:
     for listed in Listed().list_objects():
         name = segment_object_name(listed.key)
         assert name is not None
-        assert audit.add(name, listed.size_bytes)
+        assert audit.tally.add(name, listed.size_bytes)
     suspects = list(audit.suspects())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -1,6 +1,7 @@
 """`tierctl verify`: compare metadata, store and logs."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,6 +42,16 @@ Threads = Annotated[
     ),
 ]
 
+StateDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--state-dir",
+        metavar="DIR",
+        help="The state directory of sweep: the log starts that it raised apply to --log-dir.",
+        rich_help_panel=options.WHERE,
+    ),
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add `verify`."""
@@ -54,6 +65,7 @@ def verify(
     ctx: typer.Context,
     deep: IsDeep = False,
     threads: Threads = THREADS,
+    state_dir: StateDir = None,
     topic_configs: options.TopicConfigs = None,
     now_ms: options.Now = None,
 ) -> ExitCode:

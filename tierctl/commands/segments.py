@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tierctl.commands.histories import read_selected
 from tierctl.commands.request import Request
-from tierctl.commands.resources import Resources
+from tierctl.commands.resources import Resources, with_raised_log_starts
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.deleted_segments import deleted_segments
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
@@ -143,7 +143,8 @@ def _order(segment: RemoteLogSegmentMetadata) -> tuple[str, int, int, int, str, 
 def _partitions(resources: Resources) -> list[ReadablePartition]:
     """Return the selected partitions that the metadata know, with their logs of the log directories."""
     state = read_selected(resources)
-    return tiered_partitions(state, resources.logs_if_given(), resources.selection)
+    logs = with_raised_log_starts(resources.logs_if_given(), resources.request.state_dir)
+    return tiered_partitions(state, logs, resources.selection)
 
 
 def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Iterable[RemoteLogSegmentMetadata]:

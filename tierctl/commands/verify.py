@@ -1,8 +1,8 @@
 """`verify`: compare metadata, store, log directories and leaders with each other; change nothing."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -10,18 +10,19 @@ from tierctl.apply.defaults import THREADS
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.request import Request
-from tierctl.commands.resources import Resources
+from tierctl.commands.resources import Resources, with_raised_log_starts
 from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.locallog import list_partitions
-from tierctl.metadata.deleted_segments import deleted_segment_ids
-from tierctl.model import LocalLog
+from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segments
+from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.model.severity import Severity
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.storage.spool import spool_folder
 from tierctl.verify.cluster import ClusterCheck
 from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
+from tierctl.verify.deleted_prefix import DeletedOf
 from tierctl.verify.events import WasDeleted
 from tierctl.verify.findings import Finding, unreadable_log
 from tierctl.verify.topics import KnownTopics
@@ -71,14 +72,16 @@ def _exit_code_of(finding: Finding) -> ExitCode:
 
 def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
     with ExitStack() as opened:
-        resources = opened.enter_context(Resources(request=request, progress=progress))
+        # Dropped events are found only by reading the whole topic, not from the state of an earlier run.
+        whole = replace(request, state_dir=None)
+        resources = opened.enter_context(Resources(request=whole, progress=progress))
         metadata = resources.metadata()
         state = metadata.refresh()
         selection = resources.select_among(state)
         remote = None if request.remote is None else resources.remote
         if remote is None:
             progress.note("without --remote no object is examined")
-        unreadable, logs = _read_logs(resources, progress)
+        unreadable, logs = _read_logs(resources, request.state_dir, progress)
         cluster = _cluster(resources)
         histories = Histories(resources, remote=lambda: resources.remote)
         histories.examine(state, lambda: logs)
@@ -92,10 +95,11 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
         verification = Verification(
             refresh=metadata.refresh,
             was_deleted=_was_deleted(resources),
+            deleted_of=_deleted_of(resources),
             selection=selection,
             now_ms=resources.now_ms,
             logs=logs,
-            topics=KnownTopics.of(list_partitions(request.log_dir)) if request.log_dir else None,
+            topics=_known_topics(request, unreadable),
             configs=resources.topic_configs(),
             cluster=cluster,
             remote=remote,
@@ -109,7 +113,16 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
         yield from verification.findings()
 
 
-def _read_logs(resources: Resources, progress: Progress) -> tuple[list[Finding], list[LocalLog]]:
+def _known_topics(request: VerifyRequest, unreadable: Sequence[Finding]) -> KnownTopics | None:
+    """Return the topics of the log directories; None without any."""
+    if not request.log_dir:
+        return None
+    return KnownTopics.of(list_partitions(request.log_dir), {f.topic for f in unreadable if f.topic})
+
+
+def _read_logs(
+    resources: Resources, state_dir: Path | None, progress: Progress
+) -> tuple[list[Finding], list[LocalLog]]:
     """Return a finding per log that can't be read, and all other logs, also those that are not selected."""
     unreadable: list[Finding] = []
 
@@ -120,7 +133,7 @@ def _read_logs(resources: Resources, progress: Progress) -> tuple[list[Finding],
     logs = read_local_logs(
         resources.request.log_dir, progress, select=select, read=lambda _: True, on_error=report
     )
-    return unreadable, logs
+    return unreadable, with_raised_log_starts(logs, state_dir)
 
 
 def _cluster(resources: Resources) -> ClusterCheck | None:
@@ -150,6 +163,20 @@ def _was_deleted(resources: Resources) -> WasDeleted:
         return deleted_segment_ids(topic, end_offsets)
 
     return lambda segment_id: deleted().find(segment_id.bytes) >= 0
+
+
+def _deleted_of(resources: Resources) -> DeletedOf:
+    """Return the deleted segments by partition; the metadata topic is read for them at the first call."""
+
+    @cache
+    def by_partition() -> dict[TopicIdPartition, list[RemoteLogSegmentMetadata]]:
+        topic = resources.metadata_topic()
+        found: dict[TopicIdPartition, list[RemoteLogSegmentMetadata]] = {}
+        for segment in deleted_segments(topic, topic.end_offsets()):
+            found.setdefault(segment.topic_id_partition, []).append(segment)
+        return found
+
+    return lambda partition: by_partition().get(partition, ())
 
 
 def _spark_runner(resources: Resources, advance: Advance) -> RemoteRunner | None:

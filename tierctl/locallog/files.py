@@ -2,6 +2,7 @@
 
 import errno
 import mmap
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,8 +86,22 @@ def opened(path: Path) -> Iterator[Buffer]:
             yield mapped
 
 
+def require_plain_files(folder: Path) -> None:
+    """Raise OSError if the folder has a pipe, a device or a broken link: an open pipe waits for a writer."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if not (entry.is_file() or entry.is_dir()) and os.path.lexists(entry.path):
+                raise _not_plain(Path(entry.path))
+
+
+def _not_plain(path: Path) -> OSError:
+    return OSError(errno.EINVAL, "it is no plain file", str(path))
+
+
 def read_if_exists(path: Path) -> bytes | None:
-    """Return the file's bytes; None if there is no such file."""
+    """Return the file's bytes; None if there is no such file; OSError if it is no plain file."""
+    if path.is_fifo():
+        raise _not_plain(path)
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -18,6 +18,7 @@ from tierctl.locallog.files import (
     list_segments,
     parse_partition_folder,
     read_if_exists,
+    require_plain_files,
 )
 from tierctl.locallog.folders import FolderKind, distinct_dirs, left_out_folders, without_duplicates
 from tierctl.locallog.producer_state import last_stable_offset
@@ -66,12 +67,13 @@ def read_log_dirs(
     True are read.
 
     The error of an unreadable log is raised; with `on_error` it is reported with the log's folder, and the
-    other logs are read. UsageError if one of `dirs` is not a directory.
+    other logs are read. The error of a checkpoint concerns all logs of its directory. UsageError if one of
+    `dirs` is not a directory.
     """
     logs: list[LocalLog] = []
     for directory in distinct_dirs(dirs):
         folders = _partition_folders(directory, include_internal, select)
-        checkpoints = read_checkpoints(directory) if folders else None
+        checkpoints = _checkpoints_or_report(directory, on_error) if folders else None
         for partition, folder in folders:
             if checkpoints is not None:
                 logs += _read_or_report(partition, folder, checkpoints, on_error)
@@ -96,7 +98,7 @@ def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:
     found = set()
     for partition, folder in folders:
         with suppress(OSError, CorruptInputError):
-            topic_id = read_partition_metadata((folder / "partition.metadata").read_bytes())
+            topic_id = read_partition_metadata(read_if_exists(folder / "partition.metadata") or b"")
             found.add(TopicIdPartition(topic_id, partition.topic, partition.partition))
     return sorted(found)
 
@@ -119,7 +121,10 @@ def _partition_folders(
 
 
 def read_checkpoints(directory: Path) -> Checkpoints:
-    """Return the checkpoints of a log directory; CorruptInputError, naming the file, for a damaged one."""
+    """Return the checkpoints of a log directory.
+
+    Raise CorruptInputError, naming the file, for a damaged one, and NotFoundError for an unreadable one.
+    """
     return Checkpoints(
         log_start=_offsets(directory / "log-start-offset-checkpoint"),
         high_watermark=_offsets(directory / "replication-offset-checkpoint"),
@@ -133,6 +138,18 @@ def _offsets(path: Path) -> dict[TopicPartition, int]:
         return read_offset_checkpoint(read_if_exists(path) or b"")
     except CorruptInputError as error:
         raise error.within(str(path)) from None
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _checkpoints_or_report(directory: Path, on_error: OnError | None) -> Checkpoints | None:
+    try:
+        return read_checkpoints(directory)
+    except TierctlError as error:
+        if on_error is None:
+            raise
+        on_error(directory, error)
+        return None
 
 
 def _read_or_report(
@@ -161,13 +178,18 @@ def read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) 
                 return _read_log(partition, folder, checkpoints)
         return _read_log(partition, folder, checkpoints)
     except OSError as error:
-        raise NotFoundError(
-            f"{error.filename or folder} can't be read: {error.strerror}",
-            hint="each file of the directory must be readable; run as the broker's user",
-        ) from error
+        raise _unreadable(folder, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> NotFoundError:
+    return NotFoundError(
+        f"{error.filename or path} can't be read: {error.strerror}",
+        hint="each file of the directory must be readable; run as the broker's user",
+    )
 
 
 def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) -> LocalLog:
+    require_plain_files(folder)
     topic_id = _parsed(folder / "partition.metadata", read_partition_metadata)
     checkpointed_start = checkpoints.log_start.get(partition)
     segments: tuple[SegmentFiles, ...] = tuple(list_segments(folder))

@@ -7,7 +7,7 @@ from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlErr
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.read.batch_stream import BatchStream, Damage
 from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.base import SegmentReader
 from tierctl.wire.batches.batch_heads import HEAD, HEAD_SIZE, MAGIC, BatchHead
 from tierctl.wire.batches.record_batch import RecordBatch
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, build_indexes
@@ -32,7 +32,7 @@ class IndexFetcher(Protocol):
 class UncachedIndexes:
     """IndexFetcher that fetches from the store every time."""
 
-    def __init__(self, remote: RemoteStorageManager) -> None:
+    def __init__(self, remote: SegmentReader) -> None:
         self._remote = remote
 
     def get(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> bytes:

@@ -1,9 +1,10 @@
 """The contract of a remote tier (KIP-405 RemoteStorageManager, KIP-917)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
+from tierctl.errors import RemoteStorageError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 
 
@@ -12,11 +13,14 @@ class RemoteObject:
     """One object in a store's listing; `key` is relative to the tier's root and separated by `/`.
 
     `modified_ms` is the time of the last write by the store's clock; None if the store does not report it.
+    With `problem` the entry is no object that can be read, for this reason: a link, a device, or a folder
+    that can't be listed, whose key ends with `/`.
     """
 
     key: str
     size_bytes: int
     modified_ms: int | None = field(default=None, compare=False)
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,29 @@ class FolderListing:
         return sorted(
             (*self.folders, *self.objects), key=lambda each: each if isinstance(each, str) else each.key
         )
+
+
+def plain_objects(listed: Iterable[RemoteObject]) -> Iterator[RemoteObject]:
+    """Yield the objects of a listing without links; RemoteStorageError for an unlistable folder."""
+    for each in listed:
+        if each.problem is None:
+            yield each
+        elif each.key.endswith("/"):
+            raise RemoteStorageError(f"{each.key}: {each.problem}")
+
+
+class SegmentReader(Protocol):
+    """The two methods of RemoteStorageManager that read a segment."""
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        """Return the segment's bytes, see `RemoteStorageManager.fetch_log_segment`."""
+        ...
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        """Return one whole index, see `RemoteStorageManager.fetch_index`."""
+        ...
 
 
 class RemoteStorageManager(Protocol):
@@ -89,6 +116,7 @@ class RemoteStorageManager(Protocol):
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
         """Yield every object below `folder`, sorted by key, also objects that belong to no segment.
 
+        Entries that are no plain objects have a `problem`; they do not end the listing.
         `folder` is a prefix from `list_folder`, or "" for the whole tier.
         """
         ...

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from tierctl.errors import LockedError, RemoteResourceNotFound, RemoteStorageError
+from tierctl.errors import LockedError, RemoteResourceNotFound, RemoteStorageError, SpoolError
 from tierctl.files import exclusive
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.base import SegmentReader
 from tierctl.wire.batches.batch_heads import Buffer
 
 CHUNK_BYTES = 1 << 20
@@ -91,12 +91,12 @@ def _remove_abandoned(folder: Path) -> None:
 
 @contextmanager
 def spooled(
-    remote: RemoteStorageManager, metadata: RemoteLogSegmentMetadata, folder: Path
+    remote: SegmentReader, metadata: RemoteLogSegmentMetadata, folder: Path
 ) -> Iterator[SpooledSegment]:
     """Fetch a segment and its indexes into `folder`, and delete the files at the end.
 
-    Raise RemoteResourceNotFound if the store has no log of the segment, and RemoteStorageError if the store
-    or the local disk fails.
+    Raise RemoteResourceNotFound if the store has no log of the segment, RemoteStorageError if the store
+    fails, and SpoolError if the local disk does.
     """
     own = folder / str(metadata.segment_id)
     try:
@@ -129,7 +129,7 @@ def _write(stream: BinaryIO, path: Path, size_bytes_max: int) -> int:
                 file.write(chunk)
                 written += len(chunk)
     except OSError as e:
-        raise RemoteStorageError(
+        raise SpoolError(
             f"spooling to {path}: {e.strerror or e}", hint="set TMPDIR to a folder with more room"
         ) from e
     return written

@@ -4,27 +4,41 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.files import TEMP_SUFFIX
-from tierctl.model import LocalLog, SegmentObjectName, Selection, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model import (
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    SegmentObjectName,
+    Selection,
+    TopicConfig,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.model.progress import Advance, no_op
 from tierctl.plan.history import missing_of
+from tierctl.plan.preconditions import newest_replicas
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
 from tierctl.state.tier import MissingEvents, TierState
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.key_parser import is_temporary, segment_object_name
 from tierctl.verify.cluster import ClusterCheck, Unconfirmed
+from tierctl.verify.deleted_prefix import DeletedOf, DeletedPrefixes
 from tierctl.verify.events import WasDeleted, check_events, check_partition_delete
 from tierctl.verify.findings import Finding
 from tierctl.verify.histories import check_histories, without_explained_gaps
-from tierctl.verify.objects import Orphan, StoreAudit, Tally, orphan_finding, suspect_findings
+from tierctl.verify.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
 from tierctl.verify.partition import PartitionFacts
 from tierctl.verify.segments import DANGLING_AFTER_MS
 from tierctl.verify.tasks import Task, TaskRunner, tasks_of
 from tierctl.verify.topics import KnownTopics, Removals, check_topics
 
+_EXPLAINED_MAX = 100
+"""Segments with missing objects for which the store is asked for the reason."""
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -64,12 +78,13 @@ class Verification:
     `refresh` reads the metadata to their present end. Without `remote` the store is not checked. `topics` are
     those that the brokers have, None if unknown, and `configs` their settings by name. With `cluster` both
     come from the cluster, whose leaders also replace `logs` as the source of offsets and lineage. `runner`
-    lists the store and carries out tasks if this process does not. `advance` receives numbers of objects
-    listed.
+    lists the store and carries out tasks if this process does not. `deleted_of` is asked where offsets from
+    the log start on are missing. `advance` receives numbers of objects listed.
     """
 
     refresh: Callable[[], TierState]
     was_deleted: WasDeleted
+    deleted_of: DeletedOf
     selection: Selection
     now_ms: int
     logs: Sequence[LocalLog] = ()
@@ -116,6 +131,7 @@ class Verification:
         young: list[Orphan] = []
         named = [part.topic_id_partition for part in state] + [log.topic_id_partition for log in self.logs]
         topics = {partition.topic_id: partition.topic for partition in named}
+        unlisted = Unlisted()
 
         def reported(orphan: Orphan) -> Iterator[Finding]:
             topic = topics.get(orphan.name.topic_id) if orphan.name else None
@@ -124,30 +140,44 @@ class Verification:
                 yield finding
 
         for orphan in self._orphans(remote, audit):
-            if orphan.modified_ms is None or self.now_ms - orphan.modified_ms <= DANGLING_AFTER_MS:
+            if isinstance(orphan, RemoteObject):
+                finding = unlisted.finding(orphan, topics.get)
+                # A folder of no certain partition may hold objects of every selected one.
+                if self._selects(finding) or finding.partition is None:
+                    yield finding
+            elif orphan.modified_ms is None or self.now_ms - orphan.modified_ms <= DANGLING_AFTER_MS:
                 young.append(orphan)
             else:
                 yield from reported(orphan)
         suspects = [s for s in audit.suspects() if s.partition in self.selection]
         # The metadata are read again: a segment that was begun or deleted during the listing is no finding.
         state = self.refresh()
-        for suspect in suspects:
+        for number, suspect in enumerate(suspects):
             part = state.partition(suspect.partition)
             segment = part.cache.get(suspect.segment_id) if part is not None else None
             self._suspects.add(suspect.segment_id)
-            yield from suspect_findings(suspect, segment)
+            if not unlisted.may_hold(suspect.partition):
+                # Each reason is a request to the store.
+                why_missing = partial(_why_missing, remote) if number < _EXPLAINED_MAX else _not_asked
+                yield from suspect_findings(suspect, segment, why_missing)
         for orphan in young:
             if not _is_live(orphan, state):
                 yield from reported(orphan)
         return state
 
-    def _orphans(self, remote: RemoteStorageManager, audit: StoreAudit) -> Iterator[Orphan]:
-        """Yield the objects of no live segment; consecutive objects of one segment are one orphan."""
+    def _orphans(self, remote: RemoteStorageManager, audit: StoreAudit) -> Iterator[Orphan | RemoteObject]:
+        """Yield the objects of no live segment; consecutive objects of one segment are one orphan.
+
+        Entries with a problem are yielded as they are.
+        """
         last: Orphan | None = None
         for listed in self._listed(remote, audit.tally):
-            name = segment_object_name(listed.key)
-            if name is not None and audit.add(name, listed.size_bytes):
+            if listed.problem is not None:
+                yield listed
                 continue
+            if audit.tally.add_listed(listed):
+                continue
+            name = segment_object_name(listed.key)
             key = name.stem if name else listed.key
             if last is None or last.key != key:
                 if last is not None:
@@ -164,8 +194,9 @@ class Verification:
 
     def _partition_findings(self, readables: Sequence[ReadablePartition]) -> Iterator[Finding]:
         if self.cluster is None:
+            prefixes = DeletedPrefixes(newest_replicas(self.logs), self.deleted_of)
             for found in self._results(self._tasks(readables, {}, self.configs)):
-                yield from found
+                yield from prefixes.applied(found)
             return
         facts, unseen = self.cluster.leader_facts(readables)
         yield from unseen
@@ -206,6 +237,18 @@ class Verification:
             return self.runner.findings(tasks)
         local = TaskRunner(remote=self.remote, spool=None if self.deep is None else self.deep.spool)
         return _in_parallel(local.findings, tasks, 1 if self.deep is None else self.deep.threads)
+
+
+def _why_missing(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> str | None:
+    try:
+        remote.objects_of(segment)
+    except (RemoteStorageError, SafetyRefusal) as e:
+        return e.message
+    return None
+
+
+def _not_asked(_segment: RemoteLogSegmentMetadata) -> None:
+    """Return no reason."""
 
 
 def _orphan(key: str, name: SegmentObjectName | None) -> Orphan:

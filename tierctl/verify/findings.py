@@ -10,6 +10,7 @@ histories      partitions whose oldest events are gone
 events         records of the metadata topic, partition deletes, topics that are gone or recreated
 objects        objects of the store: missing, of another size, or of no segment
 segment_bytes  a segment's log and indexes, byte by byte (--deep)
+deleted_prefix offsets that were deleted, not lost
 cluster        partitions whose leader can't be asked
 """
 
@@ -19,7 +20,8 @@ from pathlib import Path
 from typing import Self
 
 from tierctl.errors import TierctlError
-from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
+from tierctl.locallog.files import parse_partition_folder
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.severity import Severity
 
 
@@ -62,6 +64,13 @@ class FindingKind(StrEnum):
         Severity.ERROR,
         "No remote segment holds offsets between the log start and the local log.",
         "these offsets can't be read any more: look for them in another replica, or in a backup",
+    )
+    LOG_START_BEHIND = Row(
+        "log_start_behind",
+        Severity.INFO,
+        "Retention deleted the oldest remote segments, but the log start in --log-dir lies below them.",
+        "give the --state-dir of the sweep, which has the raised log start; a broker raises its own when it "
+        "leads the partition again",
     )
     BEYOND_LOG_END = Row(
         "beyond_log_end",
@@ -129,6 +138,13 @@ class FindingKind(StrEnum):
         Severity.ERROR,
         "The log of a segment has another size in the store than in the metadata.",
         "restore the object, or copy the segment again from a replica that still has it",
+    )
+    UNREADABLE_OBJECT = Row(
+        "unreadable_object",
+        Severity.ERROR,
+        "An entry of the store can't be read as an object: a link, a pipe, a folder in an object's place, or "
+        "an object or folder that may not be read.",
+        "look at the entry and at its owner and mode: its bytes, or all below the folder, were not checked",
     )
     ORPHAN = Row(
         "orphan",
@@ -234,7 +250,7 @@ class FindingKind(StrEnum):
     UNREADABLE_LOG = Row(
         "unreadable_log",
         Severity.ERROR,
-        "A partition's folder in --log-dir can't be read.",
+        "A log directory, or a partition's folder in it, can't be read.",
         "repair the folder: no check used this log",
         is_corruption=True,
     )
@@ -298,14 +314,14 @@ def finding_of(
 
 
 def unreadable_log(folder: Path, error: TierctlError) -> Finding:
-    """Return the finding about a partition's folder in a log directory that could not be read."""
-    place = TopicPartition.parse(folder.name)
+    """Return the finding about a log directory, or a partition's folder in it, that could not be read."""
+    place = parse_partition_folder(folder.name)
     return Finding(
         kind=FindingKind.UNREADABLE_LOG,
         severity=Severity.ERROR,
-        topic=place.topic,
+        topic=place.topic if place else None,
         topic_id=None,
-        partition=place.partition,
+        partition=place.partition if place else None,
         key=str(folder),
         message=error.message,
     )

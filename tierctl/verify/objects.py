@@ -1,8 +1,8 @@
 """Checks of a listing of the store: objects that are missing, of another size, or of no live segment."""
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Self
 
 import numpy as np
@@ -21,6 +21,8 @@ from tierctl.state.segments.arrays import view
 from tierctl.state.segments.columns import KIP405, STATE_MASK, STATES, TXN_INDEX_EMPTY, SegmentColumns
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import MissingEvents, PartitionState, TierState
+from tierctl.storage.base import RemoteObject
+from tierctl.storage.layouts.key_parser import owner_of_folder, segment_object_name
 from tierctl.verify.events import WasDeleted
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.segments import DANGLING_AFTER_MS
@@ -37,6 +39,8 @@ _FINISHED: Final = STATES.index(_S.COPY_SEGMENT_FINISHED)
 
 
 PartitionKey = tuple[Uuid, int]
+WhyMissing = Callable[[RemoteLogSegmentMetadata], str | None]
+"""Returns the error with which the store answers for a segment's objects; None if they are only missing."""
 
 
 @dataclass(slots=True)
@@ -113,6 +117,11 @@ class Tally:
             self.kafka += 1
         return True
 
+    def add_listed(self, listed: RemoteObject) -> bool:
+        """Count an entry of a listing; return False for an object of no live segment, or with a problem."""
+        name = segment_object_name(listed.key) if listed.problem is None else None
+        return name is not None and self.add(name, listed.size_bytes)
+
     def _find(self, name: SegmentObjectName) -> tuple[_Listed, int] | None:
         listed = self._listed.get((name.topic_id, name.partition))
         row = -1 if listed is None else listed.ids.find(name.segment_id.bytes)
@@ -161,10 +170,6 @@ class StoreAudit:
     def __init__(self, state: TierState) -> None:
         self._parts = [(part, _columns(part)) for part in state]
         self.tally = Tally(Expected({p.topic_id_partition.key: (c.ids, c.starts) for p, c in self._parts}))
-
-    def add(self, name: SegmentObjectName, size_bytes: int) -> bool:
-        """Count one object as `Tally.add` does."""
-        return self.tally.add(name, size_bytes)
 
     def suspects(self) -> Iterator[Suspect]:
         """Yield the finished segments that lack objects, or whose log differs in size from the metadata."""
@@ -222,26 +227,28 @@ def _columns(part: PartitionState) -> SegmentColumns:
     return columns
 
 
-def suspect_findings(suspect: Suspect, segment: RemoteLogSegmentMetadata | None) -> Iterator[Finding]:
+def suspect_findings(
+    suspect: Suspect, segment: RemoteLogSegmentMetadata | None, why_missing: WhyMissing
+) -> Iterator[Finding]:
     """Yield the findings about a suspect; none if its segment, as it is now, is no longer finished."""
     if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
         return
     if suspect.missing:
-        yield _missing(suspect, segment)
+        yield _missing(suspect, segment, why_missing(segment))
     if suspect.log_size_bytes is not None:
         size_bytes = segment.segment_size_in_bytes
         message = f"the log has {suspect.log_size_bytes} bytes in the store, {size_bytes} in the metadata"
         yield finding_of(suspect.partition, FindingKind.SIZE_DIFFERS, Severity.ERROR, message, segment)
 
 
-def _missing(suspect: Suspect, segment: RemoteLogSegmentMetadata) -> Finding:
-    kind, severity = FindingKind.MISSING_OBJECT, Severity.ERROR
-    if not suspect.found:
-        return finding_of(
-            suspect.partition, kind, severity, "the store has none of the segment's objects", segment
-        )
-    names = ", ".join(_PART_NAMES[part] for part in ObjectPart if part in suspect.missing)
-    return finding_of(suspect.partition, kind, severity, f"the store lacks the segment's {names}", segment)
+def _missing(suspect: Suspect, segment: RemoteLogSegmentMetadata, why: str | None) -> Finding:
+    message = "the store has none of the segment's objects"
+    if suspect.found:
+        names = ", ".join(_PART_NAMES[part] for part in ObjectPart if part in suspect.missing)
+        message = f"the store lacks the segment's {names}"
+    if why is not None:
+        message += f" ({why})"
+    return finding_of(suspect.partition, FindingKind.MISSING_OBJECT, Severity.ERROR, message, segment)
 
 
 _PART_NAMES = {
@@ -306,6 +313,39 @@ def orphan_finding(
         key=orphan.key,
         message=f"{objects} of {orphan.size_bytes} bytes, {age}: {reason}",
     )
+
+
+@dataclass(slots=True)
+class Unlisted:
+    """The entries of a listing that are no readable objects; what lies below such a folder is not known."""
+
+    folders: list[str] = field(default_factory=list)
+
+    def finding(self, listed: RemoteObject, topic_of: Callable[[Uuid], str | None]) -> Finding:
+        """Return the finding about an entry with a problem; `topic_of` returns the name of a topic id."""
+        name = segment_object_name(listed.key)
+        folder = listed.key.removesuffix("/") + "/"
+        owner = (name.topic_id, name.partition) if name else owner_of_folder(folder)
+        if folder == listed.key or (owner is not None and name is None):
+            # A link in the place of a partition's folder hides its objects, too.
+            self.folders.append(folder)
+        return Finding(
+            kind=FindingKind.UNREADABLE_OBJECT,
+            severity=Severity.ERROR,
+            topic=topic_of(owner[0]) if owner else None,
+            topic_id=owner[0] if owner else None,
+            partition=owner[1] if owner else None,
+            segment_id=name.segment_id if name else None,
+            start_offset=name.start_offset if name else None,
+            key=listed.key,
+            message=str(listed.problem),
+        )
+
+    def may_hold(self, partition: TopicIdPartition) -> bool:
+        """Return whether objects of the partition may lie in a folder that could not be listed."""
+        owners = [owner_of_folder(folder) for folder in self.folders]
+        whole = {(partition.topic_id, None), partition.key}
+        return any(owner is None or owner in whole for owner in owners)
 
 
 def _orphan_kind(

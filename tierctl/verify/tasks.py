@@ -3,10 +3,18 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import assert_never
+from typing import BinaryIO, assert_never
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound, TierctlError
+from tierctl.errors import (
+    AuthenticationError,
+    CorruptInputError,
+    RemoteResourceNotFound,
+    RemoteStorageError,
+    SafetyRefusal,
+    TierctlError,
+)
 from tierctl.model import (
+    IndexType,
     LocalLog,
     LocalSegment,
     RemoteLogSegmentMetadata,
@@ -15,7 +23,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.model.severity import Severity
-from tierctl.read.index_lookup import UncachedIndexes
+from tierctl.read.index_lookup import Report, UncachedIndexes
 from tierctl.read.partitions import ReadablePartition
 from tierctl.state.lineage import Lineage
 from tierctl.storage.base import RemoteStorageManager
@@ -27,6 +35,8 @@ from tierctl.verify.segment_bytes import check_segment_bytes
 
 _K = FindingKind
 _COMPARE_BYTES = 1 << 20
+_OF_ONE_OBJECT = (RemoteStorageError, AuthenticationError, SafetyRefusal)
+"""Errors of reading an object that say nothing about the others, as long as the store answers."""
 _FOUND_BY_LISTING = frozenset({_K.SIZE_DIFFERS, _K.MISSING_OBJECT})
 
 
@@ -131,8 +141,8 @@ def _segments_task(
 
 
 def _partition_findings(task: PartitionTask, remote: RemoteStorageManager | None) -> Iterator[Finding]:
-    fetcher = None if remote is None else UncachedIndexes(remote)
     errors: list[TierctlError] = []
+    fetcher = None if remote is None else UncachedIndexes(_Reader(remote, errors.append))
     yield from check_partition(
         task.readable,
         fetcher,
@@ -143,7 +153,31 @@ def _partition_findings(task: PartitionTask, remote: RemoteStorageManager | None
     )
     for error in errors if task.reports_indexes else ():
         partition = task.readable.topic_id_partition
-        yield finding_of(partition, _K.CORRUPT_INDEX, Severity.ERROR, error.message)
+        kind = _K.UNREADABLE_OBJECT if isinstance(error, _OF_ONE_OBJECT) else _K.CORRUPT_INDEX
+        yield finding_of(partition, kind, Severity.ERROR, error.message)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """SegmentReader that reports an index that can't be read, and then treats it as missing."""
+
+    remote: RemoteStorageManager
+    report: Report
+
+    def fetch_log_segment(
+        self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
+    ) -> BinaryIO:
+        return self.remote.fetch_log_segment(metadata, start_position, end_position)
+
+    def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
+        try:
+            return self.remote.fetch_index(metadata, index_type)
+        except RemoteResourceNotFound:
+            raise
+        except _OF_ONE_OBJECT as e:
+            _require_store(self.remote, e)
+            self.report(e)
+            raise RemoteResourceNotFound(e.message) from e
 
 
 def _segment_findings(
@@ -152,8 +186,9 @@ def _segment_findings(
     """Yield the findings about one segment's bytes, without those that the listing has reported."""
     partition = segment.topic_id_partition
     is_suspect = segment.segment_id in task.suspects
+    errors: list[TierctlError] = []
     try:
-        with spooled(remote, segment, spool) as files, files.log_bytes() as log:
+        with spooled(_Reader(remote, errors.append), segment, spool) as files, files.log_bytes() as log:
             indexes = files.index_bytes()
             for problem in check_segment_bytes(segment, log, indexes):
                 if problem.kind not in _FOUND_BY_LISTING or not is_suspect:
@@ -164,6 +199,19 @@ def _segment_findings(
             yield finding_of(partition, _K.MISSING_OBJECT, Severity.ERROR, e.message, segment)
     except CorruptInputError as e:
         yield finding_of(partition, _K.CORRUPT_LOG, Severity.ERROR, e.message, segment)
+    except _OF_ONE_OBJECT as e:
+        _require_store(remote, e)
+        errors.append(e)
+    for error in () if is_suspect else errors:
+        yield finding_of(partition, _K.UNREADABLE_OBJECT, Severity.ERROR, error.message, segment)
+
+
+def _require_store(remote: RemoteStorageManager, error: TierctlError) -> None:
+    """Raise `error`, of one object, if the store itself does not answer any more."""
+    try:
+        remote.list_folder()
+    except (RemoteStorageError, AuthenticationError):
+        raise error from None
 
 
 def _log_differences(

@@ -14,18 +14,24 @@ _K = FindingKind
 
 @dataclass(frozen=True, slots=True)
 class KnownTopics:
-    """The topic ids that brokers have, by name; `complete` if they have no other topics."""
+    """The topic ids that brokers have, by name; `complete` if they have no other topics.
+
+    `unreadable` are names of topics whose folders can't be read, so that their ids may be any.
+    """
 
     ids: Mapping[str, frozenset[Uuid]]
     complete: bool = False
+    unreadable: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, partitions: Iterable[TopicIdPartition]) -> Self:
+    def of(cls, partitions: Iterable[TopicIdPartition], unreadable: Iterable[str]) -> Self:
         """Return the topics of these partitions, which may not be all that brokers have."""
         ids: dict[str, set[Uuid]] = {}
         for partition in partitions:
             ids.setdefault(partition.topic, set()).add(partition.topic_id)
-        return cls({topic: frozenset(found) for topic, found in ids.items()})
+        return cls(
+            {topic: frozenset(found) for topic, found in ids.items()}, unreadable=frozenset(unreadable)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,8 @@ def check_topics(parts: Sequence[PartitionState], known: KnownTopics | None) -> 
         if len(part.cache) and part.delete_state is None:
             named.setdefault(part.topic_id_partition.topic, []).append(part)
     for topic, same in sorted(named.items()):
+        if known is not None and topic in known.unreadable and topic not in known.ids:
+            continue
         current = _current_ids(same) if known is None else known.ids.get(topic, frozenset())
         for part in same:
             if part.topic_id_partition.topic_id not in current:

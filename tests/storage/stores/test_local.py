@@ -1,6 +1,7 @@
 """What only a tier in a folder can get wrong."""
 
 import errno
+import os
 import re
 import shutil
 from collections.abc import Callable
@@ -19,11 +20,12 @@ from tierctl.errors import (
 from tierctl.files import FileSystem
 from tierctl.model import IndexType, LogSegmentData, Uuid
 from tierctl.storage import TierSpec, open_tier
-from tierctl.storage.base import RemoteObject
+from tierctl.storage.base import RemoteObject, plain_objects
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout, keys_of
 from tierctl.storage.layouts.key_parser import segment_object_name
+from tierctl.storage.stores.local import LocalStore
 
 from tests.storage.segments import TOPIC_ID, data_in, metadata_of
 from tests.storage.tiers import local_tier
@@ -248,6 +250,19 @@ class TestWithoutAFolderOfItsOwn:
         assert [path.name for path in (tmp_path / "tier").rglob("*")] == ["orders-2QZ5FAXaQrqgUzsReWnweA"]
 
 
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    """Opening a pipe for reading waits until something writes to it."""
+    store = LocalStore(tmp_path)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for key, kind in (("pipe", "a pipe"), ("folder", "a folder")):
+        with pytest.raises(RemoteStorageError, match=f"{kind} stands where an object should be"):
+            store.open(key)
+    (pipe,) = store.list_objects("")
+    assert (pipe.key, pipe.problem) == ("pipe", "a pipe stands where an object should be")
+    assert list(plain_objects([pipe])) == []
+
+
 class TestLinks:
     def test_a_linked_partition_is_left_alone(self, tmp_path: Path, data: LogSegmentData) -> None:
         outside = local_tier(tmp_path / "outside")
@@ -263,7 +278,8 @@ class TestLinks:
         ):
             with pytest.raises(SafetyRefusal, match="not a plain folder"):
                 call()
-        assert list(store.list_objects()) == []
+        (link,) = store.list_objects()
+        assert "a symbolic link" in (link.problem or "")
         outside.verify_log_segment_data(metadata_of(), data)
 
     def test_a_linked_object_is_not_read_and_only_the_link_is_deleted(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tierctl.errors import RemoteResourceNotFound
 from tierctl.metadata.topic.base import METADATA_TOPIC
+from tierctl.storage.base import plain_objects
 from tierctl.storage.stores import ObjectStore
 from tierctl.wire.batches.segment_file import LogBytes
 
@@ -66,7 +67,7 @@ class StoreFiles:
         return self._listed[folder]
 
     def _list(self, prefix: str) -> None:
-        for found in self._store.list_objects(prefix):
+        for found in plain_objects(self._store.list_objects(prefix)):
             path = Path(found.key)
             self._listed.setdefault(path.parent, {})[path.name] = found.size_bytes
 

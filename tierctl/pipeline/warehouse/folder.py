@@ -13,6 +13,7 @@ from typing import BinaryIO, Final
 from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, write_durably
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.pipeline.warehouse.base import EVENTS, Files
+from tierctl.storage.base import plain_objects
 from tierctl.storage.stores.base import Source, chunks
 from tierctl.storage.stores.registry import open_store
 
@@ -63,7 +64,7 @@ class FolderWarehouse:
     def keys(self, prefix: str) -> Iterator[str]:
         """Implement `Warehouse.keys`, without hidden files."""
         if (self._root / prefix).is_dir():
-            for found in self._store.list_objects(prefix):
+            for found in plain_objects(self._store.list_objects(prefix)):
                 if not found.key.rpartition("/")[2].startswith("."):
                     yield found.key
 

@@ -18,7 +18,7 @@ from tierctl.spark.executors.transport import Executors, Input
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.storage import TierSpec
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.layouts.key_parser import owner_of_folder, segment_object_name
+from tierctl.storage.layouts.key_parser import owner_of_folder
 from tierctl.storage.spool import spool_folder
 from tierctl.verify.findings import Finding
 from tierctl.verify.objects import Expected, Found, PartitionKey, Tally
@@ -51,11 +51,11 @@ class FolderPart:
 class ListedPart:
     """The result of listing a folder: the objects of known segments, and all others.
 
-    `others` has key, size and modification time of each object that belongs to no known segment.
+    `others` has key, size, modification time and problem of each object that belongs to no known segment.
     """
 
     found: Found
-    others: list[tuple[str, int, int | None]]
+    others: list[tuple[str, int, int | None, str | None]]
     objects: int
 
 
@@ -64,9 +64,8 @@ def list_part(spec: TierSpec, part: FolderPart) -> ListedPart:
     tally, others, count = Tally(part.expected), [], 0
     for listed in shared_tier(spec).list_objects(part.folder):
         count += 1
-        name = segment_object_name(listed.key)
-        if name is None or not tally.add(name, listed.size_bytes):
-            others.append((listed.key, listed.size_bytes, listed.modified_ms))
+        if not tally.add_listed(listed):
+            others.append((listed.key, listed.size_bytes, listed.modified_ms, listed.problem))
     return ListedPart(tally.found(), others, count)
 
 
@@ -126,8 +125,8 @@ class SparkRunner:
             found = next(listed)
             tally.absorb(found.found)
             self.advance(found.objects)
-            for key, size_bytes, modified_ms in found.others:
-                yield RemoteObject(key, size_bytes, modified_ms)
+            for key, size_bytes, modified_ms, problem in found.others:
+                yield RemoteObject(key, size_bytes, modified_ms, problem)
 
     def _folders(self, remote: RemoteStorageManager) -> list[str | RemoteObject]:
         """Return the folders to list, and the objects outside of folders, ordered by key."""

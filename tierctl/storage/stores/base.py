@@ -100,7 +100,10 @@ class ObjectStore(Protocol):
         ...
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """Yield every object whose key begins with `prefix`, by key; `prefix` need not end with `/`."""
+        """Yield every object whose key begins with `prefix`, by key; `prefix` need not end with `/`.
+
+        Entries that are no plain objects have a `problem`; they do not end the listing.
+        """
         ...
 
     def list_folder(self, prefix: str) -> FolderListing:
@@ -193,15 +196,33 @@ def crc32c(source: Source) -> int:
     return crc
 
 
-def walk(list_folder: Callable[[str], FolderListing], prefix: str) -> Iterator[RemoteObject]:
-    """Yield the objects that `ObjectStore.list_objects` yields, by listing one folder at a time."""
-    depths = [iter(list_folder(prefix).by_key())]
+def walk(
+    list_folder: Callable[[str], FolderListing],
+    prefix: str,
+    *,
+    is_tolerated: Callable[[str, RemoteStorageError], bool],
+) -> Iterator[RemoteObject]:
+    """Yield the objects that `ObjectStore.list_objects` yields, by listing one folder at a time.
+
+    A folder that can't be listed is an entry with a problem if `is_tolerated(folder, error)`; otherwise the
+    error is raised.
+    """
+
+    def listed(folder: str) -> Iterator[str | RemoteObject]:
+        try:
+            return iter(list_folder(folder).by_key())
+        except RemoteStorageError as e:
+            if not is_tolerated(folder, e):
+                raise
+            return iter([RemoteObject(folder, 0, problem=f"the folder can't be listed: {e.message}")])
+
+    depths = [listed(prefix)]
     while depths:
         match next(depths[-1], None):
             case None:
                 depths.pop()
             case str(folder):
-                depths.append(iter(list_folder(folder).by_key()))
+                depths.append(listed(folder))
             case found:
                 yield found
 

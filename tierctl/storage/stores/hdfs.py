@@ -182,7 +182,7 @@ class HdfsStore:
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
         """Implement `ObjectStore.list_objects`; temporary files of a crashed run are included."""
         self._require_root()
-        return walk(self._folder, prefix)
+        return walk(self._folder, prefix, is_tolerated=_is_forbidden)
 
     def list_folder(self, prefix: str) -> FolderListing:
         """Implement `ObjectStore.list_folder`."""
@@ -251,6 +251,11 @@ def _number_of(status: FileStatus) -> int:
     """Return the number at the end of the name; 0 for a name without a number."""
     number = status.path.rpartition(".")[2]
     return int(number) if number.isdigit() else 0
+
+
+def _is_forbidden(_folder: str, error: RemoteStorageError) -> bool:
+    """Return whether the namenode refused this user one folder; other errors concern the whole store."""
+    return "AccessControlException" in error.message or "Permission denied" in error.message
 
 
 class _Range(CompleteRange):

@@ -96,8 +96,13 @@ class LocalStore:
         with _translated(f"reading {path}"):
             if not self._is_plain(path.parent):
                 raise FileNotFoundError(errno.ENOENT, "no such folder in the tier", str(path.parent))
-            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            size_bytes = os.fstat(fd).st_size
+            # Without O_NONBLOCK, opening a pipe waits for a writer.
+            fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+        facts = os.fstat(fd)
+        size_bytes, problem = facts.st_size, _why_not_plain(facts.st_mode)
+        if problem is not None:
+            os.close(fd)
+            raise RemoteStorageError(f"reading {path}: {problem}", hint="look at the path, and remove it")
         last = size_bytes if end is None else min(end, size_bytes)
         return io.BufferedReader(_Range(fd, path, min(start, last), last))
 
@@ -125,7 +130,10 @@ class LocalStore:
             path = self._root / key
             with _translated(f"looking for {path}"), suppress(FileNotFoundError):
                 if self._is_plain(path.parent):
-                    sizes[key] = path.stat(follow_symlinks=False).st_size
+                    facts = path.stat(follow_symlinks=False)
+                    if stat.S_ISDIR(facts.st_mode):
+                        raise IsADirectoryError(errno.EISDIR, "a folder stands where an object should be")
+                    sizes[key] = facts.st_size
         return sizes
 
     def name_of(self, key: str) -> str:
@@ -133,11 +141,19 @@ class LocalStore:
         return str(self._root / key)
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """Implement `ObjectStore.list_objects`: includes temporary files of crashed runs, and no links."""
-        return walk(self.list_folder, prefix)
+        """Implement `ObjectStore.list_objects`: includes temporary files of crashed runs."""
+        base = f"{self._base.relative_to(self._root).as_posix()}/".removeprefix("./")
+        return walk(
+            self.list_folder,
+            prefix,
+            # A tier of which nothing can be listed is an error, as one that is not there.
+            is_tolerated=lambda folder, error: (
+                folder.startswith(base) and folder != base and not isinstance(error, RemoteTierMissing)
+            ),
+        )
 
     def list_folder(self, prefix: str) -> FolderListing:
-        """Implement `ObjectStore.list_folder`."""
+        """Implement `ObjectStore.list_folder`; a link, a device or a pipe has a problem."""
         self._require_base()
         folder, slash, begin = prefix.rpartition("/")
         folders, objects = [], []
@@ -151,10 +167,9 @@ class LocalStore:
                 key = f"{folder}{slash}{entry.name}"
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{key}/")
-                elif not entry.is_symlink():
-                    with suppress(FileNotFoundError):
-                        facts = entry.stat(follow_symlinks=False)
-                        objects.append(RemoteObject(key, facts.st_size, facts.st_mtime_ns // 1_000_000))
+                    continue
+                with suppress(FileNotFoundError):
+                    objects.append(_object(key, entry.stat(follow_symlinks=False)))
         return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> None:
@@ -250,6 +265,22 @@ def _synced_names(folder: Path) -> AbstractContextManager[None]:
 
 def _names_in(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
+
+
+def _object(key: str, facts: os.stat_result) -> RemoteObject:
+    return RemoteObject(
+        key, facts.st_size, facts.st_mtime_ns // 1_000_000, problem=_why_not_plain(facts.st_mode)
+    )
+
+
+def _why_not_plain(mode: int) -> str | None:
+    """Return why a path of this mode is not read as an object; None for a plain file."""
+    if stat.S_ISREG(mode):
+        return None
+    if stat.S_ISLNK(mode):
+        return "a symbolic link, which is not followed in a tier"
+    kind = "a folder" if stat.S_ISDIR(mode) else "a pipe" if stat.S_ISFIFO(mode) else "a device or socket"
+    return f"{kind} stands where an object should be"
 
 
 class _Range(CompleteRange):
