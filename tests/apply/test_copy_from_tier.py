@@ -336,4 +336,4 @@ def test_from_layout_to_layout_and_back(
     for world, more in ((source, ("--layout", "aiven", *keys)), (target, ()), (back, ("--layout", "aiven"))):
         verified = tierctl("verify", *world.where, *logs, *more)
         assert (verified.code, verified.json) == (0, [])
-    assert {path.suffix for path in back.remote.rglob("*.*")} == {".log", ".indexes", ".rsm-manifest"}
+    assert {path.suffix for path in back.remote.rglob("[!.]*.*")} == {".log", ".indexes", ".rsm-manifest"}

@@ -57,7 +57,8 @@ def _between_tiers(world: World) -> tuple[object, ...]:
 
 
 def _copied_from_logs(world: World) -> dict[str, Any]:
-    return {"metadata": world.metadata.as_uri(), "remote": world.remote.as_uri(), "log_dir": (world.logs,)}
+    where = {"metadata": world.metadata.as_uri(), "remote": world.remote.as_uri(), "log_dir": (world.logs,)}
+    return where | {"topic_configs": enabled(world.logs)[1]}
 
 
 def _copied_between_tiers(world: World) -> dict[str, Any]:
@@ -82,7 +83,7 @@ def _delete(world: World) -> tuple[object, ...]:
     return ("delete", "--state-dir", world.state_dir)
 
 
-_COPIES = ("copy.started.publish", "copy.segment.store", "copy.finished.publish")
+_COPIES = ("tier.identity.write", "copy.started.publish", "copy.segment.store", "copy.finished.publish")
 COPY = Case("copy", _COPIES, _copy, cleans=_copied_from_logs)
 COPY_TIER = Case("copy from a tier", _COPIES, _copy_tier, _between_tiers, cleans=_copied_between_tiers)
 CLEAN = Case(

@@ -60,8 +60,8 @@ class World:
         return [segment for part in self.state() for segment in part.cache.list_remote_log_segments()]
 
     def objects(self) -> dict[str, bytes]:
-        """The tier's files."""
-        files = (path for path in self.remote.rglob("*") if path.is_file())
+        """The tier's files, without the tier's identity."""
+        files = (path for path in self.remote.rglob("[!.]*") if path.is_file())
         return {path.relative_to(self.remote).as_posix(): path.read_bytes() for path in files}
 
     def facts(self) -> Counter[tuple[object, ...]]:
@@ -129,7 +129,7 @@ def copy_world(target: Path, capture: Path) -> World:
 def objects_of(remote: Path) -> dict[tuple[str, str, str], str]:
     """Checksums by folder, start offset and kind: ids differ from attempt to attempt."""
     found = {}
-    for path in remote.rglob("*"):
+    for path in remote.rglob("[!.]*"):
         if path.is_file():
             folder = path.parent.relative_to(remote).as_posix()
             place = (folder, path.name[:20], path.name[20 + 1 + 22 :])

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tierctl import commands
-from tierctl.errors import ExitCode
+from tierctl.errors import ExitCode, RemoteTierMissing
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.progress import SilentProgress
 from tierctl.verify.findings import Finding
@@ -118,8 +118,9 @@ def test_the_objects_of_another_tier_prove_nothing(root: Path, tmp_path: Path) -
     (tmp_path / "kafka-tiered-storage").mkdir()
     progress = SilentProgress()
     where = request_at(root, "after") | {"remote": str(tmp_path)}
-    commands.segments(commands.SegmentsRequest(**where), progress)
-    assert named(progress) == {"expiring-0", "keeplocal-0", "orders-0"}
+    with pytest.raises(RemoteTierMissing, match="finished segments"):
+        commands.segments(commands.SegmentsRequest(**where), progress)
+    assert named(progress) == set()
 
 
 def copies(root: Path, **more: Any) -> tuple[list[tuple[str, int | None, int | None]], int, set[str]]:

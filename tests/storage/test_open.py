@@ -35,7 +35,7 @@ def test_an_executor_detects_no_layout(
     def detect(*_: object) -> None:
         raise AssertionError("detected again")
 
-    monkeypatch.setattr(open_module, "detect_layout", detect)
+    monkeypatch.setattr(open_module, "detect_layouts", detect)
     with pytest.raises(AssertionError, match="detected again"):
         open_tier(spec)
     tier = open_tier(resolved)

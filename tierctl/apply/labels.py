@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Literal, get_args
 
 Label = Literal[
+    "tier.identity.write",
     "copy.started.publish",
     "copy.segment.store",
     "copy.finished.publish",

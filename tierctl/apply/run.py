@@ -13,7 +13,7 @@ from tierctl.apply.delete.segments import SWEEP_LABELS, delete_steps, find_segme
 from tierctl.apply.labels import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run_context import RunContext
-from tierctl.apply.tier_check import require_known_tier, why_not_deletable
+from tierctl.apply.tier_check import claim_tier, require_known_tier, why_not_deletable
 from tierctl.errors import MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.plan.recheck import Dropped, recheck
@@ -74,7 +74,11 @@ class _Run:
         self._is_known_tier = False
 
     def outcomes(self) -> list[Outcome]:
-        """Carry out all steps and return their outcomes in the plan's order."""
+        """Carry out all steps and return their outcomes in the plan's order.
+
+        Raise SafetyRefusal before the first step if the tier belongs to another metadata topic.
+        """
+        claim_tier(self._context, copies=bool(self._steps(Action.COPY_SEGMENT)))
         removals = self._steps(Action.DELETE_PARTITION)
         deletes = self._steps(Action.DELETE_SEGMENT)
         removed: dict[_Key, list[Step]] = {step.topic_id_partition.key: [] for step in removals}

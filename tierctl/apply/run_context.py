@@ -22,7 +22,8 @@ class RunContext:
 
     `clock_ms` returns the timestamp for each event, `new_segment_id` the id for each attempt to copy a
     segment. `advance` is passed to `SideEffectContext.advance`. With `allow_missing_objects` the run accepts
-    the tier without checking it: segments without objects count as deleted.
+    the tier without looking for objects: segments without objects count as deleted. With `adopt_tier` it
+    makes the tier that of its metadata topic, whatever the tier's identity is.
     """
 
     remote: RemoteStorageManager
@@ -34,6 +35,7 @@ class RunContext:
     wave_size: int = WAVE_SIZE
     stop: Stop = field(default_factory=Stop)
     allow_missing_objects: bool = False
+    adopt_tier: bool = False
     advance: Callable[[int], None] = no_op
 
     def waves(self, items: Sequence[T]) -> Iterator[Sequence[T]]:

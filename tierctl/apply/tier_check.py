@@ -1,24 +1,61 @@
-"""Check that --remote names the tier that the metadata describe, before a run changes anything in it.
+"""Check, under the lease, that --remote is the tier of the metadata, before a run changes anything in it.
 
-A mistyped bucket or prefix looks like a tier without objects. Without this check, a sweep would publish its
-segments as deleted and leave their objects in the real tier forever, and a copy would go where no broker
-reads. Object keys contain the segment id, so one object of one known segment identifies the tier.
+The identity of a tier is written before its first COPY_SEGMENT_STARTED: a crash leaves an identity without
+segments, which the next run with the same metadata topic accepts.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 
+from tierctl.apply.labels import effect
 from tierctl.apply.run_context import RunContext
-from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal, TierctlError
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
-
-WITNESSES_MAX = 8
-"""The number of other segments to look for before the tier counts as another one."""
+from tierctl.errors import RemoteTierMissing, TierctlError
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TierIdentity,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.plan.tier_identity import WRONG_TIER, TierContents, check_identity, require_objects
+from tierctl.storage.identity import create_identity, read_identity, replace_identity, tier_layout, tier_name
+from tierctl.verify.tier_contents import WITNESSES_MAX, has_objects_of_any, newest_finished, tier_contents
 
 _THREADS = 8
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _Segments = Sequence[RemoteLogSegmentMetadata]
+
+
+def claim_tier(context: RunContext, *, copies: bool) -> None:
+    """Require that the tier's identity is that of the metadata; write it where the run `copies` and none is.
+
+    With `adopt_tier` write it in any case, over another one. Raise SafetyRefusal if the tier belongs to
+    another metadata topic, also if another run wrote its identity at this moment.
+    """
+    layout = tier_layout(context.remote)
+    if layout is None:
+        return
+    own = TierIdentity(cluster=context.metadata.identity(), layout=layout)
+    if context.adopt_tier:
+        with effect("tier.identity.write"):
+            replace_identity(context.remote, own)
+        return
+    found = _identity(context)
+    if found is None and copies:
+        with effect("tier.identity.write"):
+            if create_identity(context.remote, own):
+                return
+        found = read_identity(context.remote)
+    check_identity(TierContents(name=tier_name(context.remote), layout=layout, identity=found), own.cluster)
+
+
+def _identity(context: RunContext) -> TierIdentity | None:
+    with suppress(RemoteTierMissing):
+        # The first copy creates the tier; every other step looks for its objects again.
+        return read_identity(context.remote)
+    return None
 
 
 def require_known_tier(partitions: Collection[TopicIdPartition], context: RunContext) -> None:
@@ -26,11 +63,10 @@ def require_known_tier(partitions: Collection[TopicIdPartition], context: RunCon
 
     Segments of `partitions` are looked for first. Without a finished segment every tier is accepted.
     """
-    if context.allow_missing_objects:
-        return
-    witnesses = list(islice(_witnesses(partitions, (), context), WITNESSES_MAX))
-    if witnesses and not _has_objects_of_any(witnesses, context):
-        raise _missing(witnesses[0], context)
+    if not context.allow_missing_objects:
+        require_objects(
+            tier_contents(context.remote, context.metadata.state, partitions=partitions, may_be_new=True)
+        )
 
 
 def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, TierctlError]:
@@ -50,8 +86,8 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
         return errors
     begun = [segment for segment in segments if segment.state is not _FINISHED]
     partitions = {segment.topic_id_partition for segment in segments}
-    witnesses = list(islice(_witnesses(partitions, segments, context), WITNESSES_MAX))
-    if not _has_objects_of_any([*begun[:WITNESSES_MAX], *witnesses], context):
+    witnesses = list(islice(newest_finished(context.metadata.state, partitions, segments), WITNESSES_MAX))
+    if not has_objects_of_any(context.remote, [*begun[:WITNESSES_MAX], *witnesses]):
         for error in errors.values():
             if isinstance(error, RemoteTierMissing):
                 raise error
@@ -69,35 +105,9 @@ def _why_not(segment: RemoteLogSegmentMetadata, context: RunContext) -> TierctlE
         return e
 
 
-def _has_objects_of_any(segments: _Segments, context: RunContext) -> bool:
-    for segment in segments:
-        try:
-            if context.remote.objects_of(segment):
-                return True
-        except (SafetyRefusal, CorruptInputError):
-            # This segment cannot identify the tier. The step that deletes it reports the error.
-            continue
-    return False
-
-
-def _witnesses(
-    partitions: Collection[TopicIdPartition], excluded: _Segments, context: RunContext
-) -> Iterator[RemoteLogSegmentMetadata]:
-    """Yield the newest finished segment of each partition, without `excluded`; `partitions` come first."""
-    keys = {partition.key for partition in partitions}
-    excluded_ids = {segment.segment_id for segment in excluded}
-    parts = sorted(context.metadata.state, key=lambda part: part.topic_id_partition.key not in keys)
-    for part in parts:
-        found = (s for s in part.cache.list_remote_log_segments() if s.segment_id not in excluded_ids)
-        newest = max((s for s in found if s.state is _FINISHED), key=lambda s: s.start_offset, default=None)
-        if newest is not None:
-            yield newest
-
-
 def _missing(segment: RemoteLogSegmentMetadata, context: RunContext) -> RemoteTierMissing:
     return RemoteTierMissing(
         f"the tier has no object of segment {segment.segment_id} of {segment.topic}-{segment.partition}, "
         f"which the metadata say is finished; looked for {context.remote.name_of(segment)}",
-        hint="are --remote (bucket, prefix) and --layout right? If its objects are known to be lost: "
-        "--allow-missing-objects",
+        hint=f"{WRONG_TIER} If its objects are known to be lost: --allow-missing-objects",
     )

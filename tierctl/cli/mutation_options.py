@@ -86,6 +86,16 @@ AllowMissingObjects = Annotated[
         rich_help_panel=APPLY,
     ),
 ]
+AdoptTier = Annotated[
+    bool,
+    typer.Option(
+        "--adopt-tier",
+        help="Make the tier that of --metadata: with --apply, write --metadata's identity over the one in "
+        "the tier. For a metadata topic that was created again. Without this option tierctl refuses the tier "
+        "of another metadata topic.",
+        rich_help_panel=APPLY,
+    ),
+]
 NoLease = Annotated[
     bool,
     typer.Option(
@@ -276,6 +286,7 @@ def changing(
     apply: options.Apply = False,
     allow_live_brokers: AllowLiveBrokers = False,
     allow_missing_objects: AllowMissingObjects = False,
+    adopt_tier: AdoptTier = False,
     no_lease: NoLease = False,
     broker_id: BrokerId = NOT_A_BROKER_ID,
     wave_size: WaveSize = None,

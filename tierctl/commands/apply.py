@@ -66,6 +66,7 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
         run.resolve_selection(
             (part.topic_id_partition for part in state), (step.topic_id_partition for step in saved.steps)
         )
+        run.inspect_tier(may_be_new=saved.command == "copy")
         run.histories.examine(state, run.read_logs, local_suffices=saved.command != "copy")
         plan = run.narrowed(_recheck(run, request, saved, state))
 

@@ -67,6 +67,7 @@ def _decide(run: Mutation, request: CopyRequest) -> Decision:
     state = run.metadata.refresh()
     logs = run.read_logs()
     run.resolve_selection(part.topic_id_partition for part in state)
+    run.inspect_tier(may_be_new=True)
     _require_settings(run, request)
     partitions = _led(run, logs)
     # A segment whose events are gone may be in the tier, although the local log still has it.
@@ -160,7 +161,9 @@ def _decide_from_tier(run: Mutation, request: CopyRequest) -> Decision:
     """Decide the copies of segments that `remote` lacks of `from_remote`."""
     source = run.resources.enter(source_tier(request, run.progress))
     selection = run.resolve_selection(part.topic_id_partition for part in source.metadata.state)
-    run.histories.examine(run.metadata.refresh())
+    run.metadata.refresh()
+    run.inspect_tier(may_be_new=True)
+    run.histories.examine(run.metadata.state)
     evidence = EvidenceSources(selection=selection, remote=lambda: source.remote)
     incomplete = examine_histories(source.metadata.state, evidence, request.truncated_metadata)
     run.is_source_damaged = run.resources.report_unusable(source.metadata.state, incomplete)
@@ -185,4 +188,4 @@ def _plan_from_tier(run: Mutation, source: SourceTier, *, clean_dangling: bool) 
     }
     now_ms = run.resources.now_ms
     dangling = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN) if clean_dangling else None
-    return plan_copy_from_tier(state, run.metadata.refresh(), lineages, dangling=dangling)
+    return plan_copy_from_tier(state, run.metadata.state, lineages, dangling=dangling)

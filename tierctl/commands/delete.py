@@ -87,6 +87,7 @@ def delete(
 def _decide(run: Mutation, request: DeleteRequest) -> Decision:
     state = run.metadata.refresh()
     run.resolve_selection(part.topic_id_partition for part in state)
+    run.inspect_tier()
     run.histories.examine(state, run.read_logs)
 
     def check(plan: Plan) -> None:
@@ -106,6 +107,7 @@ def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None)
     with PLANNER.opened(request, progress) as run:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
+        run.inspect_tier()
         leaked = [_leaked_topic(state, topic_id) for topic_id in _leaked_ids(run, request, state)]
         run.histories.examine(state, run.read_logs)
         damaged = run.histories.report(state)

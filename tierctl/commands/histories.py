@@ -68,8 +68,10 @@ class Histories:
 
 def read_selected(resources: Resources) -> TierState:
     """Read the metadata, resolve the selection, and report what is damaged or missing as problems."""
-    state = resources.metadata().refresh()
+    metadata = resources.metadata()
+    state = metadata.refresh()
     resources.select_among(state)
+    resources.inspect_tier(metadata)
     histories = Histories(resources, remote=lambda: resources.remote)
     histories.examine(state, resources.logs_if_given)
     histories.report(state)

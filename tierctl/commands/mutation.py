@@ -23,6 +23,7 @@ from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.skips import skip_lines
+from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError, UsageError
 from tierctl.files import replace_durably
 from tierctl.locallog import list_partitions, read_properties
@@ -306,6 +307,7 @@ class Mutation:
             stop=stop,
             advance=advance,
             allow_missing_objects=self.request.allow_missing_objects,
+            adopt_tier=self.request.adopt_tier,
         )
 
     def _engine(self, plan: Plan, stop: Stop) -> Engine:
@@ -321,6 +323,11 @@ class Mutation:
     def remote(self) -> RemoteStorageManager:
         """The tier; failed calls are repeated as the retry settings say."""
         return self.resources.open_tier(self._tier_spec)
+
+    def inspect_tier(self, *, may_be_new: bool = False) -> None:
+        """Call `require_own_tier` if the request names a tier."""
+        if self.request.remote is not None:
+            require_own_tier(self.request, self.remote, self.metadata, self.progress, may_be_new=may_be_new)
 
     @cached_property
     def _tier_spec(self) -> TierSpec:

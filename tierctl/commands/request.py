@@ -78,6 +78,8 @@ class MutationRequest(Request):
     """Continue although brokers may do the same work."""
     allow_missing_objects: bool = False
     """Continue although the tier has no object of finished segments."""
+    adopt_tier: bool = False
+    """Make the tier that of `metadata`, although it belongs to another metadata topic."""
     no_lease: bool = False
     """Continue although the tier's store supports no lease that keeps other runs out."""
     broker_id: int = NOT_A_BROKER_ID

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 from tierctl.apply.journal import Journal
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.request import Request
+from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
 from tierctl.locallog import list_partitions, read_properties, read_topic_configs
@@ -69,6 +70,7 @@ class Resources:
     progress: Progress
     problems: ToleratedErrors = field(init=False)
     _selection: Selection | None = field(default=None, init=False, repr=False)
+    _is_tier_known: bool = field(default=False, init=False, repr=False)
     _open: ExitStack = field(default_factory=ExitStack, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -163,6 +165,12 @@ class Resources:
         if len(problems) > _PROBLEMS_SHOWN_MAX:
             self.progress.say(f"{len(problems) - _PROBLEMS_SHOWN_MAX} more such errors")
         return bool(problems)
+
+    def inspect_tier(self, metadata: RemoteLogMetadataManager) -> None:
+        """Call `require_own_tier` once, if the request names a tier."""
+        if self.request.remote is not None and not self._is_tier_known:
+            require_own_tier(self.request, self.remote, metadata, self.progress)
+            self._is_tier_known = True
 
     def metadata_topic(self, *, complete: bool = True, quiet: bool = False) -> MetadataTopic:
         """Open the metadata topic for reading its records.

@@ -46,7 +46,7 @@ class TierToTierRequest(MutationRequest):
     @property
     def source(self) -> Self:
         """The request with `remote` being the tier that is copied from."""
-        return replace(self, remote=self.from_remote, layout=self.from_layout)
+        return replace(self, remote=self.from_remote, layout=self.from_layout, adopt_tier=False)
 
     def validate(self) -> None:
         """Implement `MutationRequest.validate`; refuse to copy a tier onto itself, too."""
@@ -95,6 +95,7 @@ def source_tier(request: TierToTierRequest, progress: Progress) -> Iterator[Sour
     with Resources(request=request.source, progress=progress) as resources, spool_folder() as spool:
         metadata, remote = resources.metadata(), resources.remote
         metadata.refresh()
+        resources.inspect_tier(metadata)
         yield SourceTier(
             metadata=metadata,
             remote=remote,

@@ -51,6 +51,7 @@ def _decide(run: Mutation, request: SweepRequest) -> Decision:
     state = run.metadata.refresh()
     logs = run.read_logs()
     run.resolve_selection(part.topic_id_partition for part in state)
+    run.inspect_tier()
     views = _views(run, state)
     topics = CurrentTopics.of(logs) if views is None else views.topics
     asked = dict(map(_log_start, request.log_start_offset))

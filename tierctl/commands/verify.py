@@ -78,6 +78,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
         metadata = resources.metadata()
         state = metadata.refresh()
         selection = resources.select_among(state)
+        resources.inspect_tier(metadata)
         remote = None if request.remote is None else resources.remote
         if remote is None:
             progress.note("without --remote no object is examined")

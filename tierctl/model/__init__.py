@@ -12,7 +12,7 @@ from tierctl.model.events import (
     RemoteLogSegmentMetadataUpdate,
     RemotePartitionDeleteMetadata,
 )
-from tierctl.model.identity import ClusterIdentity
+from tierctl.model.identity import ClusterIdentity, TierIdentity
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
 from tierctl.model.isolation import IsolationLevel
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts
@@ -41,6 +41,7 @@ __all__ = [
     "SegmentObjectName",
     "Selection",
     "SelectionRequest",
+    "TierIdentity",
     "TopicConfig",
     "TopicIdPartition",
     "TopicPartition",

@@ -17,9 +17,9 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
-from tierctl.storage.layouts.detect import DetectedLayout, detect_layout
+from tierctl.storage.layouts.detect import DetectedLayout, detect_layouts
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
-from tierctl.storage.retry import RetryingStorage, RetrySettings
+from tierctl.storage.retry import RetryingStorage, RetrySettings, object_tier
 from tierctl.storage.stores.base import Endpoint, ObjectStore, StoreAddress
 from tierctl.storage.stores.registry import FILE, open_store_at, parse_store_uri
 from tierctl.storage.tier import ObjectTier
@@ -75,8 +75,8 @@ class TierSpec:
         An executor that opens the result detects nothing. Raise UsageError if the URI contains a password.
         """
         retry = remote.settings if isinstance(remote, RetryingStorage) else None
-        tier = remote.inner if isinstance(remote, RetryingStorage) else remote
-        if not isinstance(tier, ObjectTier) or urlsplit(self.uri).password is not None:
+        tier = object_tier(remote)
+        if tier is None or urlsplit(self.uri).password is not None:
             raise UsageError(
                 "this tier can't be opened by another process",
                 hint="credentials belong into the environment of the process that opens it, not into the URI",
@@ -120,21 +120,47 @@ def _names_root_folder(address: StoreAddress, layout: SegmentLayout | str | None
 def _named_or_detected(
     name: str | None, store: ObjectStore, address: StoreAddress, aiven: AivenSettings
 ) -> SegmentLayout:
-    """Return the layout called `name`, or the layout of the objects in `store` if `name` is None."""
+    """Return the layout called `name`, or the layout of the objects in `store` if `name` is None.
+
+    Raise UsageError if `store` has segments of another layout than `name` and none of `name`.
+    """
     is_local = address.scheme == FILE
-    if name == KAFKA or (name is None and is_local and Path("/", address.folder, ROOT_FOLDER).is_dir()):
+    if name != AIVEN and is_local and Path("/", address.folder, ROOT_FOLDER).is_dir():
         return KafkaLayout()
     found = None
-    if name is None or aiven.key_prefix is None:
-        try:
-            found = detect_layout(store, name)
-        except RemoteTierMissing:
-            # The first copy creates the folder on local disk.
-            if not is_local:
-                raise
+    try:
+        found = _detected(name, store, aiven)
+    except RemoteTierMissing:
+        # The first copy creates the folder.
+        if not is_local and name != KAFKA:
+            raise
     if (found.layout if found else name or (KAFKA if is_local else AIVEN)) == KAFKA:
         return KafkaLayout()
     return AivenLayout(aiven, key_prefix=_key_prefix(found, aiven, address.folder), root=address.folder)
+
+
+def _detected(name: str | None, store: ObjectStore, aiven: AivenSettings) -> DetectedLayout | None:
+    """Return the layout of the segments in `store`, None if there are none."""
+    found = detect_layouts(store)
+    named = {layout: key for layout, key in found.items() if name in {None, layout.layout}}
+    if found and not named and not _has_others(store, next(iter(found))):
+        other, key = next(iter(found.items()))
+        raise UsageError(
+            f"--layout {name}: the tier in {store.name_of('')} has layout {other.layout}, as {key!r} shows",
+            hint=f"is --remote right? To use this tier: --layout {other.layout}, or leave --layout out",
+        )
+    if len(named) > 1 and (name is None or aiven.key_prefix is None):
+        raise UsageError(
+            f"the store has several tiers: {', '.join(repr(key) for key in sorted(named.values()))}",
+            hint="choose one by --layout, a longer --remote, or rsm.config.key.prefix in --config",
+        )
+    return next(iter(named), None)
+
+
+def _has_others(store: ObjectStore, found: DetectedLayout) -> bool:
+    """Return whether the store's top folder shows a tier of another layout than `found`, listed later."""
+    folders = store.list_folder("").folders
+    return any((folder == f"{ROOT_FOLDER}/") != (found.layout == KAFKA) for folder in folders)
 
 
 def _key_prefix(found: DetectedLayout | None, aiven: AivenSettings, folder: str) -> str:

@@ -18,6 +18,7 @@ from tierctl.errors import (
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.model.settings import broker
 from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
+from tierctl.storage.tier import ObjectTier
 
 T = TypeVar("T")
 
@@ -242,3 +243,9 @@ class _ResumingStream(io.RawIOBase):
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+
+
+def object_tier(remote: RemoteStorageManager) -> ObjectTier | None:
+    """Return the tier of objects behind `remote`; None for another implementation."""
+    tier = remote.inner if isinstance(remote, RetryingStorage) else remote
+    return tier if isinstance(tier, ObjectTier) else None

@@ -11,8 +11,8 @@ from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
 from tierctl.storage.stores.base import ObjectStore
 
-LEASE_NAME = ".tierctl-lease"
-"""Name of the lease object, which lies beside the tier's objects but is not listed as one of them."""
+_OWN_PREFIX = ".tierctl-"
+"""Begin of the names of tierctl's own objects, which are not listed among the tier's objects."""
 
 
 class ObjectTier:
@@ -24,11 +24,18 @@ class ObjectTier:
 
     @property
     def lease_key(self) -> str:
-        """The key of the lease that a run holds while it changes this tier.
+        """The key of the lease that a run holds while it changes this tier."""
+        return f"{self._own_prefix}lease"
 
-        It lies beside LocalTieredStorage's folder, and where Aiven's keys begin.
-        """
-        return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + LEASE_NAME
+    @property
+    def identity_key(self) -> str:
+        """The key of the object with the identity of the tier."""
+        return f"{self._own_prefix}identity"
+
+    @property
+    def _own_prefix(self) -> str:
+        # Beside LocalTieredStorage's folder, and where Aiven's keys begin.
+        return self.layout.base.removesuffix(f"{ROOT_FOLDER}/") + _OWN_PREFIX
 
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Implement `RemoteStorageManager.copy_log_segment_data`."""
@@ -84,16 +91,14 @@ class ObjectTier:
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
         """Implement `RemoteStorageManager.list_objects`; temporary files of a crashed run are included."""
         prefix = folder or self.layout.base
-        return (obj for obj in self.store.list_objects(prefix) if not self._is_own(obj.key))
+        return (obj for obj in self.store.list_objects(prefix) if not obj.key.startswith(self._own_prefix))
 
     def list_folder(self, folder: str = "") -> FolderListing:
         """Implement `RemoteStorageManager.list_folder`."""
         found = self.store.list_folder(folder or self.layout.base)
-        return replace(found, objects=tuple(obj for obj in found.objects if not self._is_own(obj.key)))
-
-    def _is_own(self, key: str) -> bool:
-        """Return whether tierctl keeps the object for itself: the lease, which may be several files."""
-        return key.startswith(self.lease_key)
+        return replace(
+            found, objects=tuple(obj for obj in found.objects if not obj.key.startswith(self._own_prefix))
+        )
 
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""

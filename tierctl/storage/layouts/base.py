@@ -28,6 +28,11 @@ class SegmentLayout(Protocol):
     """
 
     @property
+    def name(self) -> str:
+        """The value of `--layout` for this layout."""
+        ...
+
+    @property
     def base(self) -> str:
         """The prefix of every key of the tier: "" or a folder's name, which usually ends with `/`."""
         ...

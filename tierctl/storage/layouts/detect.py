@@ -4,7 +4,6 @@ import re
 from dataclasses import dataclass
 from itertools import islice
 
-from tierctl.errors import UsageError
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
 from tierctl.storage.stores.base import ObjectStore
 from tierctl.wire.aiven.manifest import iceberg
@@ -27,22 +26,17 @@ class DetectedLayout:
     prefix: str = ""
 
 
-def detect_layout(store: ObjectStore, layout: str | None = None) -> DetectedLayout | None:
-    """Return the layout of the segments in `store`, of layout `layout` if given; None if there are none.
+def detect_layouts(store: ObjectStore) -> dict[DetectedLayout, str]:
+    """Return the layouts of the first segments in `store`, each with the key of one object.
 
-    Raise UsageError for the segments of several tiers, and UnsupportedFormatError for Aiven's Iceberg tables.
+    Raise UnsupportedFormatError for Aiven's Iceberg tables.
     """
     found: dict[DetectedLayout, str] = {}
     for obj in islice(store.list_objects(""), OBJECTS_MAX):
         known = _layout_of(obj.key)
-        if known is not None and layout in {None, known.layout}:
+        if known is not None:
             found.setdefault(known, obj.key)
-    if len(found) > 1:
-        raise UsageError(
-            f"the store has several tiers: {', '.join(repr(key) for key in sorted(found.values()))}",
-            hint="choose one by --layout, a longer --remote, or rsm.config.key.prefix in --config",
-        )
-    return next(iter(found), None)
+    return found
 
 
 def _layout_of(key: str) -> DetectedLayout | None:

@@ -64,6 +64,7 @@ def keys_of(metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
 class KafkaLayout:
     """SegmentLayout of LocalTieredStorage, which has no custom metadata."""
 
+    name = "kafka"
     base = f"{ROOT_FOLDER}/"
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:

@@ -110,6 +110,8 @@ class LocalStore:
         """Implement `ObjectStore.create`: a hard link is made only if its name is free."""
         path = self._root / key
         temp = path.with_name(f"{path.name}.{uuid.uuid4().hex}{TEMP_SUFFIX}")
+        # The tier's folder is made first: from its first object on, the tier exists.
+        self._make_folder(self._base)
         self._make_folder(path.parent)
         with _translated(f"writing {path}", StoreWriteFailed):
             write_durably(temp, [body], fs=self._fs, sync_folder=False)

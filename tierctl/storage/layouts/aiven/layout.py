@@ -64,6 +64,8 @@ def main_path(metadata: RemoteLogSegmentMetadata) -> str:
 class AivenLayout:
     """SegmentLayout of the plugin; `key_prefix` is its key.prefix, relative to the store."""
 
+    name = "aiven"
+
     def __init__(
         self, settings: AivenSettings | None = None, *, key_prefix: str = "", root: str = ""
     ) -> None:

@@ -1,0 +1,335 @@
+"""The identity of a tier: written before the first copy, compared by every command that names a tier."""
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.apply import tier_check
+from tierctl.errors import ExitCode
+from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.retry import object_tier
+from tierctl.storage.stores.s3.store import S3Store
+
+from tests.apply.conftest import Ran
+from tests.apply.test_tier_check import states
+from tests.apply.worlds import RETENTION, World, copy_world
+from tests.metadata.topics import topic_in
+from tests.support.servers import S3Server
+from tests.support.topic_settings import enabled
+
+Tierctl = Callable[..., Ran]
+IDENTITY = ".tierctl-identity"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A metadata folder, log directories and a tier at a URI."""
+
+    metadata: Path
+    logs: Path
+    remote: str
+
+    def at(self, remote: str) -> "Site":
+        return replace(self, remote=remote)
+
+    def command(self, name: str, *more: object) -> tuple[object, ...]:
+        where = ("--metadata", self.metadata, "--remote", self.remote)
+        own: Sequence[object] = {
+            "copy": ("--log-dir", self.logs, *enabled(self.logs)),
+            "sweep": ("--log-dir", self.logs, "--topic-configs", self.logs / "configs"),
+            "segments": ("--sizes",),
+        }.get(name, ())
+        return (name, *where, *own, *more)
+
+
+MUTATING = ("copy", "sweep", "delete")
+READING = ("verify", "fetch", "segments")
+
+
+@pytest.fixture(scope="module")
+def template(capture: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = copy_world(tmp_path_factory.mktemp("identified"), capture("untiered-broker"))
+    (world.logs / "configs").write_text(RETENTION)
+    return world
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where tiers may be: a folder, or a bucket."""
+    if request.param == "folder":
+        return (tmp_path / "tiers").as_uri()
+    server: S3Server = request.getfixturevalue("s3_server")
+    return f"s3://{server.bucket()}"
+
+
+@pytest.fixture
+def site(template: World, place: str, tmp_path: Path) -> Site:
+    """Metadata without an event, and a tier that does not exist yet."""
+    shutil.copytree(template.metadata, tmp_path / "metadata")
+    shutil.copytree(template.logs, tmp_path / "logs")
+    return Site(tmp_path / "metadata", tmp_path / "logs", f"{place}/tier")
+
+
+def keys(remote: str) -> list[str]:
+    """Every object in a tier's place, tierctl's own included."""
+    tier = object_tier(open_tier(TierSpec(remote, layout="kafka")))
+    assert tier is not None
+    return [found.key for found in tier.store.list_objects("")]
+
+
+def body(remote: str) -> dict[str, Any]:
+    tier = object_tier(open_tier(TierSpec(remote, layout="kafka")))
+    assert tier is not None
+    with tier.store.open(IDENTITY) as stream:
+        found: dict[str, Any] = json.loads(stream.read())
+    return found
+
+
+def copied(site: Site, tierctl: Tierctl, *more: object) -> Site:
+    ran = tierctl(*site.command("copy", "--layout", "kafka", "--apply", *more))
+    assert ran.code == 0, ran.err
+    return site
+
+
+def another(site: Site, folder: Path, place: str, tierctl: Tierctl) -> Site:
+    """A second metadata folder with the same log, and its own tier beside the first one."""
+    topic_in(folder, writable=True, partition_count=2).close()
+    return copied(Site(folder, site.logs, f"{place}/other"), tierctl)
+
+
+def test_it_is_written_at_the_first_copy_and_never_again(site: Site, tierctl: Tierctl) -> None:
+    planned = tierctl(*site.command("copy", "--layout", "kafka", "--detailed-exitcode"))
+    assert planned.code == ExitCode.PLAN_PENDING
+    assert keys(site.remote) == [] if site.remote.startswith("s3:") else not Path(site.remote[7:]).exists()
+    copied(site, tierctl)
+    topic = topic_in(site.metadata)
+    assert body(site.remote) == {
+        "tier_identity": 1,
+        "cluster_id": None,
+        "metadata_topic_id": topic.topic_id,
+        "layout": "kafka",
+    }
+    topic.close()
+    assert [key for key in keys(site.remote) if key.startswith(".")] == [IDENTITY]
+    before = keys(site.remote)
+    copied(site, tierctl)
+    assert keys(site.remote) == before
+    for name in READING:
+        assert tierctl(*site.command(name)).code == 0
+    for name in ("sweep", "delete"):
+        assert tierctl(*site.command(name, "--apply")).code == 0
+
+
+def test_the_copy_of_another_metadata_folder_is_refused(
+    site: Site, place: str, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    """Each would list the other's segments as leaked, and no reader would find the other's."""
+    copied(site, tierctl)
+    other = another(site, tmp_path / "other-metadata", place, tierctl)
+    before, stored = states(other.metadata), keys(site.remote)
+    mine, theirs = body(site.remote)["metadata_topic_id"], body(other.remote)["metadata_topic_id"]
+    for name in (*MUTATING, *READING):
+        for apply in ((), ("--apply",)) if name in MUTATING else ((),):
+            ran = tierctl(*other.at(site.remote).command(name, *apply))
+            assert (ran.code, ran.out) == (4, ""), (name, ran.err)
+            assert ran.err.count("error") == 1, ran.err
+            assert mine in ran.err
+            assert theirs in ran.err
+    fresh = Site(tmp_path / "fresh", site.logs, site.remote)
+    for apply in ((), ("--apply",)):
+        ran = tierctl(*fresh.command("copy", *apply))
+        assert ran.code == 4, ran.err
+        assert mine in ran.err
+    assert (states(other.metadata), keys(site.remote)) == (before, stored)
+
+
+def test_a_tier_that_two_runs_claim_at_once_belongs_to_one(
+    site: Site, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    """The other run writes its identity after this one has looked for one."""
+    rival = Site(tmp_path / "rival", site.logs, site.remote)
+    shutil.copytree(site.metadata, rival.metadata)
+    for file in rival.metadata.glob("*/partition.metadata"):
+        file.write_text("version: 0\ntopic_id: 2QZ5FAXaQrqgUzsReWnweA\n")
+
+    def late(context: Any) -> None:
+        assert tier_check.read_identity(context.remote) is None
+        identity = tier_check.TierIdentity(cluster=_cluster_of(rival), layout="kafka")
+        assert tier_check.create_identity(context.remote, identity)
+
+    if site.remote.startswith("file:"):
+        (Path(site.remote[7:]) / "kafka-tiered-storage").mkdir(parents=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tier_check, "_identity", late)
+        ran = tierctl(*site.command("copy", "--layout", "kafka", "--apply"))
+    assert ran.code == 4, ran.err
+    assert "2QZ5FAXaQrqgUzsReWnweA" in ran.err
+    assert states(site.metadata) == []
+    assert tierctl(*rival.command("copy", "--layout", "kafka", "--apply")).code == 0
+
+
+def _cluster_of(site: Site) -> Any:
+    topic = topic_in(site.metadata)
+    try:
+        return topic.identity()
+    finally:
+        topic.close()
+
+
+WRONG = ("empty", "foreign", "prefix", "folder", "layout")
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_tier_gives_one_error_at_plan_time(
+    wrong: str, site: Site, place: str, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    copied(site, tierctl)
+    expected, more, remote = 5, (), f"{place}/{wrong}"
+    match wrong:
+        case "empty":
+            if place.startswith("file:"):
+                (Path(remote[7:]) / "kafka-tiered-storage").mkdir(parents=True)
+        case "foreign":
+            remote = another(site, tmp_path / "other-metadata", place, tierctl).remote
+            expected = 4
+        case "prefix":
+            remote = f"{site.remote}/some/prefix"
+        case "layout":
+            remote, more, expected = site.remote, ("--layout", "aiven"), 2
+    before, stored = states(site.metadata), keys(site.remote)
+    for name in (*MUTATING, *READING):
+        for apply in ((), ("--apply",)) if name in MUTATING else ((),):
+            ran = tierctl(*site.at(remote).command(name, *more, *apply))
+            assert (ran.code, ran.out) == (expected, ""), (name, ran.err)
+            assert ran.err.count("error") == 1, ran.err
+            assert "hint" in ran.err, ran.err
+    assert (states(site.metadata), keys(site.remote)) == (before, stored)
+
+
+def test_a_tier_without_identity_is_recognised_by_its_objects(
+    site: Site, place: str, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    """As brokers write it."""
+    copied(site, tierctl)
+    other = another(site, tmp_path / "other-metadata", place, tierctl)
+    for remote in (site.remote, other.remote):
+        tier = object_tier(open_tier(TierSpec(remote)))
+        assert tier is not None
+        tier.store.delete([IDENTITY])
+    for name in (*MUTATING, *READING):
+        assert tierctl(*site.command(name)).code == 0, name
+        ran = tierctl(*site.at(other.remote).command(name))
+        assert ran.code == 5, (name, ran.err)
+        assert "it has objects of other segments" in ran.err
+    topic_in(tmp_path / "fresh", writable=True, partition_count=2).close()
+    shutil.copytree(site.logs, tmp_path / "no-logs")
+    shutil.rmtree(tmp_path / "no-logs" / "bills-0")
+    fresh = Site(tmp_path / "fresh", tmp_path / "no-logs", site.remote)
+    for name in (*MUTATING, *READING):
+        ran = tierctl(*fresh.command(name))
+        assert ran.code == 4, (name, ran.err)
+        assert "knows neither the segment nor the topic" in ran.err
+        assert "--adopt-tier" in ran.err
+    assert keys(site.remote)[0].startswith("kafka-tiered-storage/"), "reading and planning write no identity"
+
+
+def test_adopting_a_tier_after_its_metadata_topic_was_created_again(site: Site, tierctl: Tierctl) -> None:
+    copied(site, tierctl)
+    mine = body(site.remote)
+    new = "2QZ5FAXaQrqgUzsReWnweA"
+    for file in site.metadata.glob("*/partition.metadata"):
+        file.write_text(f"version: 0\ntopic_id: {new}\n")
+    assert tierctl(*site.command("sweep", "--apply")).code == 4
+    assert tierctl(*site.command("sweep", "--adopt-tier")).code == 0
+    assert body(site.remote) == mine, "a plan changes nothing"
+    assert tierctl(*site.command("delete", "--adopt-tier", "--apply")).code == 0
+    assert body(site.remote) == mine | {"metadata_topic_id": new}
+    for name in (*MUTATING, *READING):
+        assert tierctl(*site.command(name)).code == 0, name
+
+
+def test_an_identity_that_nobody_can_read_is_refused(site: Site, tierctl: Tierctl) -> None:
+    copied(site, tierctl)
+    tier = object_tier(open_tier(TierSpec(site.remote)))
+    assert tier is not None
+    for damage in (
+        b"",
+        b"[]",
+        b'{"tier_identity": 2}',
+        b'{"tier_identity": 1, "cluster_id": 5}',
+        b"x" * 9999,
+    ):
+        tier.store.put_all({IDENTITY: damage})
+        for name in ("copy", "fetch"):
+            ran = tierctl(*site.command(name))
+            assert ran.code == 7, ran.err
+            assert IDENTITY in ran.err
+
+
+def test_a_tier_in_layout_aiven_has_it_where_its_keys_begin(site: Site, place: str, tierctl: Tierctl) -> None:
+    if place.startswith("file:"):
+        Path(site.remote[7:]).mkdir(parents=True)
+    prefix = ("--override", "rsm.config.key.prefix=raw-")
+    copy = ("copy", "--layout", "aiven", "--apply")
+    assert tierctl(*site.command(*copy, *prefix)).code == 0
+    stored = keys_of_aiven(site.remote)
+    assert "raw-.tierctl-identity" in stored
+    assert {key for key in stored if key.startswith(".")} == set()
+    ran = tierctl(*site.command("copy", "--layout", "kafka"))
+    assert ran.code == 2
+    assert "has layout aiven" in ran.err
+
+
+def keys_of_aiven(remote: str) -> list[str]:
+    tier = object_tier(open_tier(TierSpec(remote, layout="aiven")))
+    assert tier is not None
+    return [found.key for found in tier.store.list_objects("")]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "remote"),
+    [
+        ("tiered-cluster/before", "tiered-cluster/before-remote"),
+        ("tiered-cluster/after", "tiered-cluster/after-remote"),
+        ("aiven-plain/broker-logs", "aiven-plain/bucket"),
+        ("unclean-leader/after/broker-1", "unclean-leader/after/remote"),
+        ("finite-metadata/after", "finite-metadata/after-remote"),
+    ],
+)
+def test_what_brokers_wrote_is_recognised(
+    metadata: str, remote: str, capture: Callable[[str], Path], tierctl: Tierctl, tmp_path: Path
+) -> None:
+    def place(name: str) -> Path:
+        root, _, folder = name.partition("/")
+        return capture(root) / folder
+
+    for command in (("sweep",), ("delete",), ("segments", "--sizes")):
+        ran = tierctl(*command, "--metadata", place(metadata), "--remote", place(remote))
+        assert ran.code in {0, 7 if "finite" in metadata else 0}, ran.err
+    (tmp_path / "elsewhere" / "kafka-tiered-storage").mkdir(parents=True)
+    ran = tierctl("sweep", "--metadata", place(metadata), "--remote", tmp_path / "elsewhere")
+    assert ran.code == 5, ran.err
+
+
+def test_few_requests_tell_a_tier(
+    template: World, s3_server: S3Server, tierctl: Tierctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many segments there are: the layout, the identity, and one segment."""
+    shutil.copytree(template.metadata, tmp_path / "metadata")
+    site = Site(tmp_path / "metadata", template.logs, f"s3://{s3_server.bucket()}/tier")
+    copied(site, tierctl)
+    met: list[str] = []
+    for name in ("open", "sizes_bytes", "list_folder", "_objects_in"):
+        original = getattr(S3Store, name)
+
+        def counted(self: Any, *args: Any, _name: str = name, _original: Any = original) -> Any:
+            met.append(_name)
+            return _original(self, *args)
+
+        monkeypatch.setattr(S3Store, name, counted)
+    assert tierctl(*site.command("delete")).code == 0
+    assert met == ["_objects_in", "open", "sizes_bytes", "_objects_in"]

@@ -1,0 +1,40 @@
+"""Inspect the tier of a request before anything is planned for it, or read from it."""
+
+from tierctl.commands.request import MutationRequest, Request
+from tierctl.locallog import list_partitions
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.model.progress import Progress
+from tierctl.plan.tier_identity import check_tier
+from tierctl.storage import RemoteStorageManager
+from tierctl.verify.tier_contents import tier_contents
+
+
+def require_own_tier(
+    request: Request,
+    remote: RemoteStorageManager,
+    metadata: RemoteLogMetadataManager,
+    progress: Progress,
+    *,
+    may_be_new: bool = False,
+) -> None:
+    """Raise an error if `remote` is not the tier of `metadata`, whose state was read.
+
+    A tier that `may_be_new` need not exist while the metadata list no finished segment. A request that
+    changes nothing accepts missing objects in a tier whose identity matches.
+    """
+    contents = tier_contents(
+        remote,
+        metadata.state,
+        topic_ids={partition.topic_id for partition in list_partitions(request.log_dir)},
+        may_be_new=may_be_new,
+    )
+    changes = request if isinstance(request, MutationRequest) else None
+    note = check_tier(
+        contents,
+        metadata.identity(),
+        is_reading=not request.is_mutating,
+        allow_missing_objects=changes is not None and changes.allow_missing_objects,
+        adopt=changes is not None and changes.adopt_tier,
+    )
+    if note is not None:
+        progress.note(note)

@@ -1,0 +1,113 @@
+"""Decide whether a tier is the one that the metadata describe, before anything is planned for it.
+
+A mistyped bucket or prefix looks like a tier without objects. In it a sweep would publish its segments as
+deleted and leave their objects in the real tier forever, and a copy would go where no broker reads. In the
+tier of another cluster, deletes and lists of leaked objects would be about that cluster's segments.
+"""
+
+from dataclasses import dataclass
+
+from tierctl.errors import RemoteTierMissing, SafetyRefusal, UsageError
+from tierctl.model import ClusterIdentity, TierIdentity
+
+WRONG_TIER = "are --remote (bucket, prefix), --layout and --metadata right?"
+_ADOPT = "If the tier belongs to this metadata topic (the topic was created again): --adopt-tier"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TierContents:
+    """Facts about a tier: its identity object, and what a few of its objects show."""
+
+    name: str
+    """URI or path of the tier."""
+    layout: str | None
+    """Name of the layout in which the tier is opened; None if it has no layout."""
+    identity: TierIdentity | None
+    """None if the tier has no identity object."""
+    missing: str | None = None
+    """The first finished segment that was looked for and has no object; None if none was looked for."""
+    known: bool = False
+    """Whether the tier has an object of a segment that the metadata know."""
+    unknown_key: str | None = None
+    """Key of an object of a segment that the metadata do not know, if the tier has no known ones."""
+    is_foreign: bool = False
+    """Whether the metadata do not know the topics of the tier's objects either."""
+
+
+def check_tier(
+    contents: TierContents,
+    own: ClusterIdentity,
+    *,
+    is_reading: bool = False,
+    allow_missing_objects: bool = False,
+    adopt: bool = False,
+) -> str | None:
+    """Return a note for the operator, or None; raise an error if the tier is not that of the metadata.
+
+    `own` is the identity of the metadata topic. An identity object decides first; a tier without one is
+    recognised by its objects. With `adopt` the tier's identity and foreign objects are accepted. With
+    `allow_missing_objects`, or for a command that `is_reading` and an identity that matches, the tier may
+    lack the objects of finished segments.
+
+    Raise SafetyRefusal for the tier of another metadata topic, UsageError for another layout, and
+    RemoteTierMissing for a tier without any object of the finished segments that were looked for.
+    """
+    identity = contents.identity
+    if not adopt:
+        check_identity(contents, own)
+    same = None if identity is None else identity.cluster.is_same_as(own)
+    if not allow_missing_objects and not (is_reading and same):
+        require_objects(contents)
+    if same is None and not adopt and not contents.known and contents.missing is None:
+        _require_not_foreign(contents, own)
+    if identity is None or same is not None or adopt:
+        return None
+    return (
+        f"{contents.name} belongs to {identity.cluster}; --metadata is {own}. No id is known of both: "
+        "the tier is recognised by its objects alone"
+    )
+
+
+def check_identity(contents: TierContents, own: ClusterIdentity) -> None:
+    """Raise SafetyRefusal if the tier belongs to another metadata topic, UsageError for another layout."""
+    identity = contents.identity
+    if identity is None:
+        return
+    if identity.cluster.is_same_as(own) is False:
+        raise SafetyRefusal(
+            f"{contents.name} is the tier of another metadata topic: it belongs to {identity.cluster}; "
+            f"--metadata is {own}",
+            hint=f"{WRONG_TIER} {_ADOPT}",
+        )
+    if contents.layout is not None and identity.layout != contents.layout:
+        raise UsageError(
+            f"{contents.name} has layout {identity.layout}, not {contents.layout}",
+            hint=f"is --remote right? To use this tier: --layout {identity.layout}",
+        )
+
+
+def require_objects(contents: TierContents) -> None:
+    """Raise RemoteTierMissing if no object of the finished segments that were looked for is in the tier."""
+    if contents.missing is None:
+        return
+    others = f"; it has objects of other segments, as {contents.unknown_key}" if contents.unknown_key else ""
+    raise RemoteTierMissing(
+        f"{contents.name} has no object of the finished segments in the metadata; looked for "
+        f"{contents.missing}{others}",
+        hint=f"{WRONG_TIER} If the objects are known to be lost: --allow-missing-objects",
+    )
+
+
+def _require_not_foreign(contents: TierContents, own: ClusterIdentity) -> None:
+    identity = contents.identity
+    if contents.is_foreign:
+        raise SafetyRefusal(
+            f"{contents.name} is the tier of another metadata topic: --metadata ({own}) knows neither the "
+            f"segment nor the topic of {contents.unknown_key}, nor those of the other objects looked at",
+            hint=f"{WRONG_TIER} {_ADOPT}",
+        )
+    if identity is not None and identity.cluster != ClusterIdentity(cluster_id=None, metadata_topic_id=None):
+        raise SafetyRefusal(
+            f"{contents.name} belongs to {identity.cluster}, and nothing shows that --metadata ({own}) is it",
+            hint=f"{WRONG_TIER} {_ADOPT}",
+        )

@@ -1,0 +1,112 @@
+"""Gather the facts by which `plan.tier_identity` recognises a tier, with few requests to its store.
+
+Object keys contain the segment id and the topic id, so one object of one known segment identifies the tier.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.plan.tier_identity import TierContents
+from tierctl.state.tier import TierState
+from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.identity import read_identity, tier_layout, tier_name
+from tierctl.storage.layouts.key_parser import segment_object_name
+
+WITNESSES_MAX = 8
+"""The number of finished segments to look for."""
+
+SAMPLE_MAX = 1000
+"""The number of objects to look at: as many as one request to S3 lists."""
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_Segments = Sequence[RemoteLogSegmentMetadata]
+
+
+def tier_contents(
+    remote: RemoteStorageManager,
+    state: TierState,
+    *,
+    partitions: Collection[TopicIdPartition] = (),
+    topic_ids: Collection[Uuid] = (),
+    may_be_new: bool = False,
+) -> TierContents:
+    """Return what the tier shows of itself, compared with `state`.
+
+    Segments of `partitions` are looked for first. `topic_ids` are known topics in addition to those of the
+    metadata. Raise RemoteTierMissing if there is no tier, unless it `may_be_new` and the metadata list no
+    finished segment.
+    """
+    looked_for = list(islice(newest_finished(state, partitions), WITNESSES_MAX))
+    identity, known, sample = None, False, _Sample()
+    try:
+        identity = read_identity(remote)
+        known = has_objects_of_any(remote, looked_for)
+        if not known:
+            sample = _sampled(remote, state, topic_ids)
+            known = sample.known
+    except RemoteTierMissing:
+        if looked_for or not may_be_new:
+            raise
+    return TierContents(
+        name=tier_name(remote),
+        layout=tier_layout(remote),
+        identity=identity,
+        missing=remote.name_of(looked_for[0]) if looked_for and not known else None,
+        known=known,
+        unknown_key=sample.unknown_key,
+        is_foreign=sample.unknown_key is not None and not sample.knows_topic,
+    )
+
+
+def newest_finished(
+    state: TierState, partitions: Collection[TopicIdPartition] = (), excluded: _Segments = ()
+) -> Iterator[RemoteLogSegmentMetadata]:
+    """Yield the newest finished segment of each partition, without `excluded`; `partitions` come first."""
+    keys = {partition.key for partition in partitions}
+    excluded_ids = {segment.segment_id for segment in excluded}
+    parts = sorted(state, key=lambda part: part.topic_id_partition.key not in keys)
+    for part in parts:
+        found = (s for s in part.cache.list_remote_log_segments() if s.segment_id not in excluded_ids)
+        newest = max((s for s in found if s.state is _FINISHED), key=lambda s: s.start_offset, default=None)
+        if newest is not None:
+            yield newest
+
+
+def has_objects_of_any(remote: RemoteStorageManager, segments: _Segments) -> bool:
+    """Return whether the tier has an object of one of the segments."""
+    for segment in segments:
+        try:
+            if remote.objects_of(segment):
+                return True
+        except (SafetyRefusal, CorruptInputError):
+            # This segment cannot identify the tier. The step that deletes it reports the error.
+            continue
+    return False
+
+
+@dataclass(slots=True)
+class _Sample:
+    """What the first objects of a tier show; the fields are those of `TierContents`."""
+
+    known: bool = False
+    unknown_key: str | None = None
+    knows_topic: bool = False
+
+
+def _sampled(remote: RemoteStorageManager, state: TierState, topic_ids: Collection[Uuid]) -> _Sample:
+    """Look at the tier's first objects, up to the first one of a known segment."""
+    known_topics = {part.topic_id_partition.topic_id for part in state} | set(topic_ids)
+    sample = _Sample()
+    for found in islice(remote.list_objects(), SAMPLE_MAX):
+        name = segment_object_name(found.key)
+        if name is None:
+            continue
+        part = state.partitions.get((name.topic_id, name.partition))
+        if part is not None and part.cache.get(name.segment_id) is not None:
+            return _Sample(known=True)
+        sample.unknown_key = sample.unknown_key or found.key
+        sample.knows_topic = sample.knows_topic or name.topic_id in known_topics
+    return sample
