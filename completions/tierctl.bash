@@ -27,6 +27,7 @@ _tierctl() {
         "copy|--to-metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--to-command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "copy|--topic-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "copy|--kafka-version") COMPREPLY=(); return ;;
         "copy|--now") COMPREPLY=(); return ;;
         "copy|--custom-metadata-max-bytes") COMPREPLY=(); return ;;
         "copy|--output"|"copy|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
@@ -54,6 +55,7 @@ _tierctl() {
         "sweep|--partition") COMPREPLY=(); return ;;
         "sweep|--topic-id") COMPREPLY=(); return ;;
         "sweep|--topic-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "sweep|--kafka-version") COMPREPLY=(); return ;;
         "sweep|--now") COMPREPLY=(); return ;;
         "sweep|--log-start-offset") COMPREPLY=(); return ;;
         "sweep|--max-deletes") COMPREPLY=(); return ;;
@@ -101,6 +103,7 @@ _tierctl() {
         "apply|--to-metadata") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--to-command-config") COMPREPLY=($(compgen -f -- "$cur")); return ;;
         "apply|--i-know-it-is-deleted") COMPREPLY=(); return ;;
+        "apply|--kafka-version") COMPREPLY=(); return ;;
         "apply|--max-deletes") COMPREPLY=(); return ;;
         "apply|--max-fraction") COMPREPLY=(); return ;;
         "apply|--custom-metadata-max-bytes") COMPREPLY=(); return ;;
@@ -140,6 +143,7 @@ _tierctl() {
         "format|--offset") COMPREPLY=(); return ;;
         "format|--timeout-ms") COMPREPLY=(); return ;;
         "format|--style") COMPREPLY=(); return ;;
+        "format|--kafka-version") COMPREPLY=(); return ;;
         "format|--property"|"format|--formatter-property") COMPREPLY=(); return ;;
         "format|--sep"|"format|--separator") COMPREPLY=(); return ;;
         "format|--vs"|"format|--value-separator") COMPREPLY=(); return ;;
@@ -228,6 +232,7 @@ _tierctl() {
         "verify|--topic-id") COMPREPLY=(); return ;;
         "verify|--threads") COMPREPLY=(); return ;;
         "verify|--topic-configs") COMPREPLY=($(compgen -f -- "$cur")); return ;;
+        "verify|--kafka-version") COMPREPLY=(); return ;;
         "verify|--now") COMPREPLY=(); return ;;
         "verify|--output"|"verify|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
         "verify|--engine") COMPREPLY=($(compgen -W "local spark" -- "$cur")); return ;;
@@ -320,14 +325,14 @@ _tierctl() {
     esac
     case "$path" in
         "") words="copy sweep delete apply format segments fetch verify submit cache offsets pipeline --profile --config-file --verbose -v --version --help -h" ;;
-        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --from-remote --from-layout --to-metadata --to-command-config --topic-configs --assume-enabled --now --clean-dangling --create-metadata-topic --custom-metadata-max-bytes --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "copy") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --from-remote --from-layout --to-metadata --to-command-config --topic-configs --kafka-version --assume-enabled --now --clean-dangling --create-metadata-topic --custom-metadata-max-bytes --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --kafka-version --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --find --mark --all-log-dirs --i-know-it-is-deleted --interval --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "apply") words="--from-remote --from-layout --to-metadata --to-command-config --all-log-dirs --i-know-it-is-deleted --max-deletes --max-fraction --custom-metadata-max-bytes --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "format") words="--metadata --command-config --config --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --formatter-jar --style --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --topic --partition --topic-id --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "apply") words="--from-remote --from-layout --to-metadata --to-command-config --all-log-dirs --i-know-it-is-deleted --kafka-version --max-deletes --max-fraction --custom-metadata-max-bytes --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --output -o --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "format") words="--metadata --command-config --config --input --order --follow -f --poll-interval-ms --max-messages --bootstrap-server --from-beginning --offset --timeout-ms --formatter-jar --style --kafka-version --property --formatter-property --print-partition --print-message-offset --print-version --print-all-event-value-fields --sep --separator --vs --value-separator --output -o --segment-id --state --type --from-time --to-time --metadata-partition --from-offset --to-offset --topic --partition --topic-id --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "segments") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --all --epoch --offset --time --sizes --offsets --check --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "fetch") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --offset --until-offset --from-time --to-time --max-records --isolation --output -o --binary --raw-segment --index --auxiliary-state --out --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
-        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --deep --threads --topic-configs --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
+        "verify") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --deep --threads --topic-configs --kafka-version --now --output -o --engine --master --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "submit") words="--master --deploy-mode --run --num-executors --executor-cores --executor-memory --driver-memory --python-archive --container-image --submit-dir --spark-conf --profile --config-file --verbose -v --help -h" ;;
         "cache") words="show verify build compact --help -h" ;;
         "cache show") words="--state-dir --log-dir --output -o --profile --config-file --verbose -v --help -h" ;;

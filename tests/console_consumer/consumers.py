@@ -10,7 +10,6 @@ from tierctl.console_consumer import CLASS_NAME
 
 from tests.cli.shell import environment, tierctl
 from tests.console_consumer.conftest import TOPIC, Filled
-from tests.support.java import java
 
 _CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
 _PARTITION = re.compile(rb'(?:^partition: ?|"metadata_partition": )(\d+)')
@@ -24,9 +23,8 @@ def stock_consumer(
     flag = "--property" if filled.broker.release.number < (4, 2) else "--formatter-property"
     named = [word for each in properties for word in (flag, each)]
     where = ["--bootstrap-server", filled.broker.bootstrap, "--topic", TOPIC, "--formatter", CLASS_NAME]
-    command = java(f"{jar}:{filled.broker.release.jars}/*", _CONSUMER)
     return subprocess.run(
-        [*command, *where, *flags, *named],
+        filled.broker.release.command(_CONSUMER, [*where, *flags, *named], jar=jar),
         capture_output=True,
         timeout=120,
         check=False,

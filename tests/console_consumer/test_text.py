@@ -29,7 +29,8 @@ def every_setting() -> list[Settings]:
         dict(zip(FLAGS, values, strict=True)) for values in itertools.product(("false", "True"), repeat=4)
     ]
     kip = [given | separators for given in flags for separators in SEPARATORS]
-    return [{}, {"format": "json"}, {"format": "kafka"}, *kip]
+    kafka = [{"format": "kafka", "kafka.version": version} for version in ("3.6", "3.9.1", "4.0", "4.4.0")]
+    return [{}, {"format": "json"}, {"format": "kafka"}, *kafka, *kip]
 
 
 def run_driver(kafka: KafkaRelease, jar: Path, folder: Path) -> None:
@@ -110,10 +111,18 @@ def test_settings_that_are_none_are_refused(kafka: KafkaRelease, jar: Path, tmp_
         {"format": "yaml"},
         {"format": "json", "sep": ";"},
         {"format": "kafka", "print.partition": "true"},
+        {"format": "kafka", "kafka.version": "3.5"},
     ]
     write_input(tmp_path, [], settings)
     run_driver(kafka, jar, tmp_path)
     said = [(tmp_path / f"{run}.refused").read_text() for run in range(len(settings))]
-    blamed = ["nope", "print.partition", "yaml", "sep", "print.partition"]
+    blamed = [
+        "nope",
+        "print.partition",
+        "yaml",
+        "sep",
+        "print.partition",
+        "3.6, 3.7, 3.8, 3.9, 4.0, 4.1, 4.2, 4.3, 4.4",
+    ]
     for text, name in zip(said, blamed, strict=True):
         assert name in text

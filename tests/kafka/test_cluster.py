@@ -13,6 +13,7 @@ from tierctl.kafka.cluster import Cluster
 from tierctl.kafka.leader_log import LATEST_TIERED, lineage_of
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import EpochEntry, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 from tests.support.broker import NODE_ID, Broker, Brokers
@@ -118,6 +119,11 @@ class TestFacts:
         assert cluster.unknown_topic_ids([]) == frozenset()
         with pytest.raises(NotFoundError, match=f"of id {old}"):
             cluster.logs([TopicIdPartition(old, name, 0)])
+
+    def test_the_version_of_the_brokers(self, tiered: Broker, cluster: Cluster) -> None:
+        version = KafkaVersion.parse(tiered.release.version)
+        assert cluster.kafka_version() == version
+        assert {config.kafka_version for config in cluster.topic_configs(["facts"]).values()} == {version}
 
     def test_settings(self, cluster: Cluster) -> None:
         configs = cluster.topic_configs(["facts", "local-facts"])

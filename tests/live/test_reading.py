@@ -11,6 +11,10 @@ from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 TOPICS = ("read-plain", "read-tx")
+FORMATTER = (
+    "org.apache.kafka.server.log.remote.metadata.storage.serialization."
+    "RemoteLogMetadataSerde$RemoteLogMetadataFormatter"
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +37,30 @@ def tiered(broker: Broker) -> Broker:
 
 def test_offsets_are_those_of_get_offset_shell(tiered: Broker) -> None:
     found = rows("segments", *where(tiered)[:2], "--offsets", *("--topic", TOPICS[0], "--topic", TOPICS[1]))
-    for column in ("earliest", "earliest_local", "latest_tiered", "latest"):
+    columns = ["earliest", "earliest_local", "latest_tiered", "latest"]
+    if tiered.release.number >= (4, 2):
+        columns.append("earliest_pending_upload")
+    for column in columns:
         told = tiered.offsets(column.replace("_", "-"), *TOPICS)
         assert {(row["topic"], row["partition"]): row[column] for row in found} == told, column
     listed = rows("segments", *where(tiered)[:2], "--topic", TOPICS[1])
     assert max(row["end_offset"] for row in listed) == tiered.offsets("latest-tiered")["read-tx", 0]
+
+
+def test_brokers_that_cannot_say_what_is_still_to_be_copied(tiered: Broker) -> None:
+    ran = tierctl("segments", *where(tiered)[:2], "--offsets", "--topic", TOPICS[0], "--output", "jsonl")
+    answers = {json.loads(line)["earliest_pending_upload"] for line in ran.lines}
+    is_old = tiered.release.number < (4, 2)
+    assert (ran.code, answers == {None}) == (0, is_old), ran.err
+    assert ("earliest_pending_upload is not known: the brokers are of Kafka 3.9" in ran.err) is is_old
+
+
+def test_style_kafka_is_the_text_of_this_version(tiered: Broker) -> None:
+    told = tiered.console_consumer("__remote_log_metadata", "--formatter", FORMATTER)
+    ran = tierctl("format", *where(tiered)[:2], "--style", "kafka", "--topic", TOPICS[0])
+    assert ran.code == 0, ran.err
+    assert len(ran.lines) > 2
+    assert set(ran.lines) == {line for line in told if f":{TOPICS[0]}-" in line}
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])

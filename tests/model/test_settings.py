@@ -35,8 +35,6 @@ def test_settings_that_are_read_and_ignored() -> None:
         "remote.log.storage.manager.class.name",
         "remote.log.metadata.manager.class.name",
         "remote.partition.remover.task.interval.ms",
-        "log.retention.ms",
-        "log.retention.bytes",
     }
 
 

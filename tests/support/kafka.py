@@ -47,6 +47,7 @@ _BORROWED_FROM = {"4.4.0": "4.3.1"}
 _DUMPED_BY = {"4.4.0": "4.3.0"}
 _LOG4J = {"4.3.0": "2.24.3", "4.4.0": "2.25.5"}
 _SHIMS = Path(__file__).parent / "shims"
+_LOGGING = Path(__file__).parent / "log4j2.properties"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +62,12 @@ class KafkaRelease:
         """The version in numbers, as in `kafka.number < (4, 0)`."""
         return tuple(map(int, self.version.split(".")))
 
-    def command(self, main_class: str, arguments: Sequence[str], *, heap: str = "384m") -> list[str]:
-        """The command line that runs a main class."""
-        return java(f"{self.jars}/*", main_class, *arguments, heap=heap)
+    def command(
+        self, main_class: str, arguments: Sequence[str], *, heap: str = "384m", jar: Path | None = None
+    ) -> list[str]:
+        """The command line that runs a main class; `jar` comes first on the class path."""
+        classpath = f"{self.jars}/*" if jar is None else f"{jar}:{self.jars}/*"
+        return java(classpath, f"-Dlog4j2.configurationFile={_LOGGING}", main_class, *arguments, heap=heap)
 
     def run(self, main_class: str, *arguments: str, timeout_s: float = RUN_TIMEOUT_S) -> str:
         """Standard output of a tool that must end well."""

@@ -11,6 +11,7 @@ from tierctl.apply.side_effects import SideEffectContext, StoppedCopies, no_op
 from tierctl.apply.stop import Stop
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import Uuid
+from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.storage.base import RemoteStorageManager
 
 T = TypeVar("T")
@@ -24,6 +25,7 @@ class RunContext:
     segment. `advance` is passed to `SideEffectContext.advance`. With `allow_missing_objects` the run accepts
     the tier without looking for objects: segments without objects count as deleted. With `adopt_tier` it
     makes the tier that of its metadata topic, whatever the tier's identity is.
+    Published events have the fields that brokers of `kafka_version` write.
     """
 
     remote: RemoteStorageManager
@@ -36,6 +38,7 @@ class RunContext:
     stop: Stop = field(default_factory=Stop)
     allow_missing_objects: bool = False
     adopt_tier: bool = False
+    kafka_version: KafkaVersion = LATEST
     advance: Callable[[int], None] = no_op
 
     def waves(self, items: Sequence[T]) -> Iterator[Sequence[T]]:

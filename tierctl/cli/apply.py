@@ -39,6 +39,7 @@ def apply_plan(
     to_command_config: own.ToCommandConfig = None,
     all_log_dirs: own.AllLogDirs = False,
     i_know_it_is_deleted: own.IKnowItIsDeleted = None,
+    kafka_version: options.KafkaVersionOption = None,
     max_deletes: own.MaxDeletes = None,
     max_fraction: own.MaxFraction = None,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,

@@ -32,6 +32,7 @@ def copy(
     to_metadata: own.ToMetadata = None,
     to_command_config: own.ToCommandConfig = None,
     topic_configs: options.TopicConfigs = None,
+    kafka_version: options.KafkaVersionOption = None,
     assume_enabled: own.AssumeEnabled = False,
     now_ms: options.Now = None,
     clean_dangling: own.CleanDangling = False,

@@ -16,6 +16,7 @@ from tierctl.cli.request import request_of
 from tierctl.console_consumer import CLASS_NAME
 from tierctl.errors import ExitCode
 from tierctl.model.events import EVENT_TYPES
+from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.states import STATE_NAMES
 from tierctl.model.times import parse_time_ms
 from tierctl.report.console import Console
@@ -141,6 +142,17 @@ Style = Annotated[
         metavar="NAME",
         help="kafka: as Kafka's own formatter. kip: as KIP-405 describes. json: one object per line. "
         "Or the name of a plugin. Default: kip if properties are given, else kafka.",
+        rich_help_panel=_STYLE,
+    ),
+]
+KafkaVersionOption = Annotated[
+    KafkaVersion | None,
+    typer.Option(
+        "--kafka-version",
+        metavar="VERSION",
+        parser=KafkaVersion.parse,
+        help="kafka: as this version prints it, 3.6 to 4.4. Default: the version of the cluster, "
+        "otherwise 4.4.",
         rich_help_panel=_STYLE,
     ),
 ]
@@ -296,6 +308,7 @@ def format_(
     timeout_ms: TimeoutMs = None,
     formatter_jar: FormatterJar = False,
     style: Style = None,
+    kafka_version: KafkaVersionOption = None,
     properties: Property = None,
     print_partition: PrintPartition = False,
     print_message_offset: PrintOffset = False,

@@ -21,6 +21,7 @@ import typer
 
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
+from tierctl.model.settings.kafka_version import KafkaVersion
 
 _Command = Callable[..., Any]
 
@@ -134,6 +135,17 @@ TopicConfigs = Annotated[
         help="Topic settings as properties: <topic>.retention.bytes=... "
         "They never override the settings of a topic on a cluster.",
         rich_help_panel=WHERE,
+    ),
+]
+KafkaVersionOption = Annotated[
+    KafkaVersion | None,
+    typer.Option(
+        "--kafka-version",
+        metavar="VERSION",
+        parser=KafkaVersion.parse,
+        help="Decide, and print, as brokers of this version do: 3.6 to 4.4. Default: the version of the "
+        "cluster, otherwise 4.4.",
+        rich_help_panel=DECIDE,
     ),
 ]
 StateDir = Annotated[

@@ -57,8 +57,8 @@ Offsets = Annotated[
     bool,
     typer.Option(
         "--offsets",
-        help="Print each partition's earliest, earliest-local, latest-tiered and latest offset, as "
-        "GetOffsetShell names them.",
+        help="Print each partition's earliest, earliest-local, latest-tiered, earliest-pending-upload (-6, "
+        "brokers from Kafka 4.2 on) and latest offset, as GetOffsetShell names them.",
         rich_help_panel=options.SHOW,
     ),
 ]

@@ -20,6 +20,7 @@ def register(app: typer.Typer) -> None:
 def sweep(
     ctx: typer.Context,
     topic_configs: options.TopicConfigs = None,
+    kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,
     log_start_offset: own.LogStartOffsets = None,
     off_lineage: own.OffLineage = False,

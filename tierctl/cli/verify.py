@@ -67,6 +67,7 @@ def verify(
     threads: Threads = THREADS,
     state_dir: StateDir = None,
     topic_configs: options.TopicConfigs = None,
+    kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,
 ) -> ExitCode:
     """Compare metadata, store and log directories; report problems, repair nothing.

@@ -9,7 +9,6 @@ from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_t
 from tierctl.errors import UsageError
 from tierctl.locallog import list_partitions
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicConfig, TopicIdPartition
-from tierctl.model.configs import broker_defaults
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
@@ -117,7 +116,7 @@ def _plan(run: Mutation, request: CopyRequest, state: TierState, logs: Sequence[
         stated |= leaders.configs
         copyable, refused_logs = leaders.sources(logs)
         live_broker_ids = leaders.broker_ids
-    default = TopicConfig.from_settings(broker_defaults(run.settings))
+    default = TopicConfig.from_settings({}, run.resources.broker_defaults(run.settings))
     configs = {log.topic_partition.topic: default for log in logs} | stated
     assumed = run.resources.selection.topics if request.assume_enabled else frozenset()
     topics = {partition.topic for partition in _led(run, logs)}

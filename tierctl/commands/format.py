@@ -19,6 +19,7 @@ from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.events import EVENT_TYPES
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.states import STATE_NAMES
+from tierctl.report.formatters.kafka import VERSION
 from tierctl.report.formatters.pages import Page, Printer, first_lines, merge_pages
 from tierctl.report.formatters.record_filter import Filter
 from tierctl.report.formatters.records import Formatter
@@ -111,7 +112,11 @@ def format_records(request: FormatRequest, progress: Progress | None = None) -> 
     and no record names a selected topic, partition or topic id, a problem says so and the exit code is 10.
     """
     _require_one_source(request)
+    progress = progress or SilentProgress()
     style, properties = _style(request)
+    if style == _KAFKA and VERSION not in properties:
+        with Resources(request=_on_cluster(request), progress=progress) as resources:
+            properties[VERSION] = str(resources.kafka_version)
     start = _start_positions(request)
     work = _Work(
         request=request,
@@ -121,7 +126,7 @@ def format_records(request: FormatRequest, progress: Progress | None = None) -> 
         chosen=_filter(request, start),
         start=start,
     )
-    return Stream(_pages(work, progress or SilentProgress()))
+    return Stream(_pages(work, progress))
 
 
 def find_formatter_jar() -> Path:
@@ -239,10 +244,15 @@ def _known_names(option: str, texts: Sequence[str], names: Sequence[str]) -> lis
     return [by_folded[text.casefold()] for text in texts]
 
 
+def _on_cluster(request: FormatRequest) -> FormatRequest:
+    """Return the request with the console consumer's cluster as the one of `metadata`."""
+    if request.bootstrap_server is None:
+        return request
+    return replace(request, metadata=f"kafka://{request.bootstrap_server}")
+
+
 def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
-    request = work.request
-    if work.start is not None:
-        request = replace(request, metadata=f"kafka://{request.bootstrap_server}")
+    request = _on_cluster(work.request)
     bad_count = line_count = 0
     with Resources(request=request, progress=progress) as resources, ExitStack() as opened:
         rounds = _rounds(resources, work, opened)

@@ -308,6 +308,7 @@ class Mutation:
             advance=advance,
             allow_missing_objects=self.request.allow_missing_objects,
             adopt_tier=self.request.adopt_tier,
+            kafka_version=self.resources.kafka_version,
         )
 
     def _engine(self, plan: Plan, stop: Stop) -> Engine:

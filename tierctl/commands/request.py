@@ -8,6 +8,7 @@ from typing import Self
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
+from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
 
 
@@ -37,6 +38,8 @@ class Request:
     """Brokers' log directories."""
     topic_configs: Path | None = None
     """Properties file of topic settings, used where no cluster can be asked."""
+    kafka_version: KafkaVersion | None = None
+    """Version of the brokers whose decisions and text are wanted; default: the cluster's, else the latest."""
     state_dir: Path | None = None
     """Directory that keeps the state between runs."""
     truncated_metadata: TruncatedMetadata = TruncatedMetadata.REFUSE

@@ -28,11 +28,12 @@ from tierctl.model import (
     TopicIdPartition,
     is_legal_topic_name,
 )
-from tierctl.model.configs import broker_defaults
+from tierctl.model.configs import BrokerDefaults
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import Progress
+from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.read.histories import missing_events_error, unseen_error
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.partitions import ReadablePartition
@@ -193,7 +194,8 @@ class Resources:
             Cluster(
                 cluster_client(
                     servers, command_config=self.request.command_config, server_config=self.request.config
-                )
+                ),
+                self.request.kafka_version,
             )
         )
 
@@ -273,9 +275,20 @@ class Resources:
         """
         if self.request.topic_configs is None:
             return {}
+        return read_topic_configs(self.request.topic_configs, self.broker_defaults(settings))
+
+    def broker_defaults(self, settings: Mapping[str, str] | None = None) -> BrokerDefaults:
+        """Return the defaults of topic settings that a broker with `settings` has (default: of `config`)."""
         if settings is None:
             settings = read_properties(self.request.config) if self.request.config else {}
-        return read_topic_configs(self.request.topic_configs, broker_defaults(settings))
+        return BrokerDefaults(version=self.kafka_version, settings=settings)
+
+    @cached_property
+    def kafka_version(self) -> KafkaVersion:
+        """The version of the brokers whose decisions are made: as requested, else the cluster's, else 4.4."""
+        if self.request.kafka_version is not None:
+            return self.request.kafka_version
+        return LATEST if self.cluster is None else self.cluster.kafka_version()
 
     @property
     def is_on_spark(self) -> bool:

@@ -1,7 +1,7 @@
 """`segments`: list remote segments, find one of them, sum up their sizes, or check their offsets."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tierctl.commands.histories import read_selected
@@ -9,7 +9,13 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, with_raised_log_starts
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.deleted_segments import deleted_segments
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model import (
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+)
 from tierctl.model.cluster import ClusterLog
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
@@ -71,6 +77,8 @@ class PartitionOffsets:
     """The offsets of one partition, named as GetOffsetShell names them; None for an unknown offset.
 
     `latest_tiered` is the highest offset of the current lineage that the metadata record as copied.
+    `earliest_pending_upload` is the first offset that is still to be copied (KIP-1023): the leader's answer,
+    None from brokers before Kafka 4.2. Without a cluster it follows from the other offsets.
     """
 
     topic: str
@@ -79,6 +87,7 @@ class PartitionOffsets:
     earliest: int | None
     earliest_local: int | None
     latest_tiered: int | None
+    earliest_pending_upload: int | None
     latest: int | None
 
 
@@ -235,6 +244,7 @@ def _partition_offsets(resources: Resources) -> Iterator[PartitionOffsets]:
     """
     known = {readable.topic_id_partition: readable for readable in _partitions(resources)}
     leader_logs = _leader_logs(resources, known)
+    pending = _pending_uploads(resources, leader_logs)
     partitions = known.keys() | leader_logs.keys()
     for partition in sorted(partitions, key=lambda p: (p.topic, p.topic_id, p.partition)):
         log = leader_logs.get(partition)
@@ -251,6 +261,11 @@ def _partition_offsets(resources: Resources) -> Iterator[PartitionOffsets]:
             earliest=earliest,
             earliest_local=earliest_local,
             latest_tiered=latest_tiered,
+            earliest_pending_upload=(
+                _pending_upload(earliest, earliest_local, latest_tiered)
+                if log is None
+                else pending.get(partition.topic_partition)
+            ),
             latest=latest,
         )
 
@@ -269,6 +284,31 @@ def _leader_logs(
         if partition in resources.selection
     ]
     return {log.topic_id_partition: log for log in cluster.logs(partitions)}
+
+
+def _pending_uploads(
+    resources: Resources, leader_logs: Mapping[TopicIdPartition, ClusterLog]
+) -> Mapping[TopicPartition, int | None]:
+    """Return the leaders' earliest pending uploads; empty, with a message, if the brokers are too old."""
+    if resources.cluster is None or not leader_logs:
+        return {}
+    version = resources.kafka_version
+    if not version.has_earliest_pending_upload:
+        resources.progress.say(
+            f"earliest_pending_upload is not known: the brokers are of Kafka {version}, and the offset -6 "
+            "needs 4.2 or later"
+        )
+        return {}
+    return resources.cluster.earliest_pending_uploads([p.topic_partition for p in leader_logs])
+
+
+def _pending_upload(
+    earliest: int | None, earliest_local: int | None, latest_tiered: int | None
+) -> int | None:
+    """Return the first offset that is still to be copied, as UnifiedLog.fetchEarliestPendingUploadOffset."""
+    if earliest is None or (latest_tiered is None and earliest_local != earliest):
+        return None
+    return earliest if latest_tiered is None else max(latest_tiered + 1, earliest)
 
 
 def _offsets_of_leader(readable: ReadablePartition | None, log: ClusterLog) -> _FourOffsets:

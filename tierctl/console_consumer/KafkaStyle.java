@@ -3,11 +3,24 @@ package tierctl.formatter;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** Writes the text of `tierctl format --style kafka`: the lines of Kafka's own formatter. */
+import org.apache.kafka.common.config.ConfigException;
+
+/** Writes the text of `tierctl format --style kafka`: the lines of the formatter of one version of Kafka. */
 final class KafkaStyle extends Style {
+    private final Map<String, String[]> templates;
+
+    KafkaStyle(Properties properties) {
+        String version = properties.text("kafka.version", Descriptions.LATEST_KAFKA);
+        templates = Descriptions.KAFKA_TEXTS.get(version.replaceFirst("^(\\d+\\.\\d+)\\.\\d+$", "$1"));
+        if (templates == null) {
+            String known = String.join(", ", new java.util.TreeSet<>(Descriptions.KAFKA_TEXTS.keySet()));
+            throw new ConfigException("kafka.version", version, "expected one of " + known);
+        }
+    }
+
     @Override
     String eventLine(Row row) {
-        return fill(template(Descriptions.KAFKA_TEXT, row), row);
+        return fill(template(templates, row), row);
     }
 
     @Override

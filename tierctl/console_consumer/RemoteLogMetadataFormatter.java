@@ -15,13 +15,16 @@ import org.apache.kafka.common.config.ConfigException;
  * <pre>kafka-console-consumer.sh --formatter tierctl.formatter.RemoteLogMetadataFormatter --property ...</pre>
  *
  * <p>Properties: {@code format} is kip (the default), json or kafka; format kip has print.partition,
- * print.message.offset, print.version, print.all.event.value.fields (false), sep (a comma) and vs (as sep).
+ * print.message.offset, print.version, print.all.event.value.fields (false), sep (a comma) and vs (as sep);
+ * format kafka has kafka.version, such as 3.9 (the latest known).
  * The text equals that of {@code tierctl format --style <format>}, byte for byte, in UTF-8 whatever the locale.
  * Tombstones and values that do not decode have one line each; the records after them are printed as well.
  */
 public final class RemoteLogMetadataFormatter implements MessageFormatter {
-    private static final List<String> KIP_PROPERTIES = List.of(
-        "print.partition", "print.message.offset", "print.version", "print.all.event.value.fields", "sep", "vs");
+    private static final Map<String, List<String>> PROPERTIES = Map.of(
+        "kip", List.of(
+            "print.partition", "print.message.offset", "print.version", "print.all.event.value.fields", "sep", "vs"),
+        "kafka", List.of("kafka.version"));
 
     private Style style = new KipStyle(new Properties(Map.of()));
 
@@ -29,7 +32,7 @@ public final class RemoteLogMetadataFormatter implements MessageFormatter {
     public void configure(Map<String, ?> configs) {
         Properties properties = new Properties(configs);
         String format = properties.removed("format", "kip");
-        properties.only(format, format.equals("kip") ? KIP_PROPERTIES : List.of());
+        properties.only(format, PROPERTIES.getOrDefault(format, List.of()));
         style = styleOf(format, properties);
     }
 
@@ -40,7 +43,7 @@ public final class RemoteLogMetadataFormatter implements MessageFormatter {
             case "json":
                 return new JsonStyle();
             case "kafka":
-                return new KafkaStyle();
+                return new KafkaStyle(properties);
             default:
                 throw new ConfigException("format", format, "expected kip, json or kafka");
         }

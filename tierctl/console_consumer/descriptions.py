@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 
 from tierctl.model.events import Dialect
+from tierctl.model.settings.kafka_version import KNOWN, LATEST
 from tierctl.report.formatters.column_texts import Named, Template
 from tierctl.report.formatters.json_lines import FIELDS, JsonFormatter
-from tierctl.report.formatters.kafka import KafkaFormatter
+from tierctl.report.formatters.kafka import VERSION, KafkaFormatter
 from tierctl.report.formatters.kip import KipFormatter
 from tierctl.wire.metadata.schema import (
     METADATA_RECORDS,
@@ -68,12 +69,28 @@ def descriptions() -> str:
         _schemas("KAFKA", METADATA_RECORDS[Dialect.KAFKA]),
         _schemas("KIP405", METADATA_RECORDS[Dialect.KIP405]),
         _templates("JSON", JsonFormatter({}).template),
-        _templates("KAFKA_TEXT", KafkaFormatter({}).template),
+        _kafka_texts(),
         _templates("KIP", lambda *shape: _kip_event(kip.template(*shape))),
         _templates("KIP_ALL_FIELDS", lambda *shape: _kip_event(kip_all.template(*shape))),
         _kip_types(kip),
     ]
     return _HEAD + "".join(parts) + _TAIL
+
+
+def _kafka_texts() -> str:
+    """Return the map of each version of Kafka to its templates; equal templates are there once."""
+    names: dict[str, str] = {}
+    rows = []
+    for version in KNOWN:
+        templates = _templates("{name}", KafkaFormatter({VERSION: str(version)}).template)
+        name = names.setdefault(templates, f"KAFKA_{version.major}_{version.minor}")
+        rows.append(f"Map.entry({_text(str(version))}, {name})")
+    texts = "".join(templates.replace("{name}", name, 1) for templates, name in names.items())
+    entries = ",\n        ".join(rows)
+    return (
+        f"{texts}\n    static final Map<String, Map<String, String[]>> KAFKA_TEXTS = Map.ofEntries(\n"
+        f"        {entries});\n    static final String LATEST_KAFKA = {_text(str(LATEST))};\n"
+    )
 
 
 def _text(text: str) -> str:

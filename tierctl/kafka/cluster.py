@@ -8,11 +8,13 @@ from tierctl.errors import MetadataError, NotFoundError, TierctlError, UsageErro
 from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
-from tierctl.kafka.leader_log import EARLIEST_LOCAL, LATEST_TIERED, LeaderLogs
+from tierctl.kafka.leader_log import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, LeaderLogs
 from tierctl.kafka.topic_admin import TopicAdmin, uuid_of
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
+from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings import broker, topic
+from tierctl.model.settings.kafka_version import LAST_WITH_ZOOKEEPER, KafkaVersion
 
 
 class Cluster:
@@ -22,14 +24,28 @@ class Cluster:
     time, and NotFoundError for a topic that does not exist.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, kafka_version: KafkaVersion | None = None) -> None:
         self._settings = settings
+        self._kafka_version = kafka_version
         self._admin = TopicAdmin(settings)
         self._leaders = LeaderLogs(settings)
 
     def close(self) -> None:
         """Disconnect."""
         self._leaders.close()
+
+    def kafka_version(self) -> KafkaVersion:
+        """Return the version that was given, else that of the brokers, which is asked for once.
+
+        It is that of the software of the broker that answers, whichever metadata.version is finalized,
+        because the settings of tiered storage need no finalized version. Clusters without metadata.version
+        are those with ZooKeeper, which ended with 3.9.
+        """
+        if self._kafka_version is None:
+            level = self._leaders.metadata_version_level()
+            known = KafkaVersion.of_feature_level
+            self._kafka_version = LAST_WITH_ZOOKEEPER if level is None else known(level)
+        return self._kafka_version
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
@@ -111,13 +127,14 @@ class Cluster:
         apply to a topic that tierctl tiers.
         """
         found = {}
+        brokers = BrokerDefaults(version=self.kafka_version())
         for name in sorted(set(names)):
             entries = self._entries_in(self._ask_settings("TOPIC", name), "TOPIC", name)
             enable = topic.REMOTE_STORAGE_ENABLE.name
             if enable in entries and entries[enable].is_default:
                 del entries[enable]
             settings = {key: entry.value for key, entry in entries.items() if entry.value is not None}
-            found[name] = TopicConfig.from_settings(settings)
+            found[name] = TopicConfig.from_settings(settings, brokers)
         return found
 
     def _ask_settings(self, kind: str, name: str) -> Future[Any]:
@@ -156,6 +173,15 @@ class Cluster:
             )
             for partition in partitions
         }
+
+    def earliest_pending_uploads(
+        self, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, int | None]:
+        """Return the first offset of each partition that is still to be copied (KIP-1023), from its leader.
+
+        None where the leader reports none: the topic is not tiered, or the leader does not know its tier yet.
+        """
+        return self._leaders.offsets(partitions, EARLIEST_PENDING_UPLOAD)
 
     def leader_epochs(self, partition: TopicPartition) -> tuple[EpochEntry, ...]:
         """Return the leader epochs of a partition's log from its start offset, as its leader states them."""

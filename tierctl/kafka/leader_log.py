@@ -16,6 +16,9 @@ from tierctl.wire.batches.head_columns import scan_heads
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+_FIRST_VERSIONS = {EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+"""The first version of ListOffsets with each of these offsets (KIP-405, KIP-1005, KIP-1023)."""
 _EPOCHS_A_REQUEST = 1000
 _WAIT_S = 0.2
 
@@ -57,7 +60,10 @@ class LeaderLogs:
             self._client = None
 
     def offsets(self, partitions: Collection[TopicPartition], spec: int) -> dict[TopicPartition, int | None]:
-        """Return EARLIEST_LOCAL or LATEST_TIERED offsets; None where the broker has no such offset."""
+        """Return the offsets of the kind `spec`, EARLIEST_LOCAL or a later one.
+
+        None where the broker has no such offset, or is too old for the kind.
+        """
         if not partitions:
             return {}
         found = self._ask(f"asking for offsets {spec}", lambda client: _offsets(client, partitions, spec))
@@ -75,6 +81,13 @@ class LeaderLogs:
             Right("Describe", partition.topic),
         )
         return lineage_of(ends, log_start_offset)
+
+    def metadata_version_level(self) -> int | None:
+        """Return the highest metadata.version that the answering broker supports; None if it has none."""
+        doing = "asking for the version of the brokers"
+        features = self._ask(doing, lambda client: client.describe_features())
+        supported = features.get("metadata.version", {}).get("supported")
+        return None if supported is None else int(supported[1])
 
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
         """Return the ids in `topic_ids` that every broker answers with UNKNOWN_TOPIC_ID (Metadata by id).
@@ -129,9 +142,8 @@ def _offsets(
     client: Any, partitions: Collection[TopicPartition], spec: int
 ) -> dict[TopicPartition, int | None]:
 
-    asked = {sdk.kafka_python.TopicPartition(p.topic, p.partition): spec for p in partitions}
     try:
-        found = client.list_partition_offsets(asked)
+        found = client._manager.run(_listed_offsets, client, partitions, spec)  # noqa: SLF001
     except sdk.kafka_errors.UnsupportedVersionError:
         return dict.fromkeys(partitions)
     return {TopicPartition(key.topic, key.partition): value.offset for key, value in found.items()}
@@ -172,6 +184,27 @@ def _sizes(client: Any) -> dict[tuple[str, int, int], int]:
 
 def _fetch(client: Any, *, partition: TopicPartition, offset: int) -> bytes:
     return fetch(client, partition.topic, partition.partition, offset)
+
+
+async def _listed_offsets(client: Any, partitions: Collection[TopicPartition], spec: int) -> dict[Any, Any]:
+    # Not list_partition_offsets: that knows the kinds of offsets up to LATEST_TIERED only.
+    asked = {sdk.kafka_python.TopicPartition(p.topic, p.partition) for p in partitions}
+    topic = sdk.kafka_consumer_protocol.ListOffsetsRequest.ListOffsetsTopic
+    found: dict[Any, Any] = {}
+    leaders = await client._async_get_leader_for_partitions(asked)  # noqa: SLF001
+    for leader, its_partitions in leaders.items():
+        by_topic: dict[str, list[Any]] = {}
+        for each in its_partitions:
+            wanted = topic.ListOffsetsPartition(partition_index=each.partition, timestamp=spec)
+            by_topic.setdefault(each.topic, []).append(wanted)
+        request = sdk.kafka_consumer_protocol.ListOffsetsRequest(
+            isolation_level=0,
+            topics=[topic(name=name, partitions=wanted) for name, wanted in by_topic.items()],
+            min_version=_FIRST_VERSIONS[spec],
+        )
+        response = await client._manager.send(request, node_id=leader)  # noqa: SLF001
+        found |= client._list_partition_offsets_process_response(response)  # noqa: SLF001
+    return found
 
 
 async def _unknown_ids(client: Any, broker: int, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:

@@ -5,7 +5,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError, UsageError
-from tierctl.model.configs import TopicConfig
+from tierctl.model.configs import BrokerDefaults, TopicConfig
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.settings import topic
 from tierctl.wire.files.properties import Property, parse_properties
@@ -19,10 +19,8 @@ def read_properties(path: Path) -> dict[str, str]:
     return {key: value for key, value, _ in _parse(path)}
 
 
-def read_topic_configs(path: Path, defaults: Mapping[str, str] | None = None) -> dict[str, TopicConfig]:
-    """Return the settings of each topic in the file, by topic name.
-
-    `defaults` are the values of topic settings that the file does not state for a topic.
+def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dict[str, TopicConfig]:
+    """Return the settings of each topic in the file, by topic name, as `brokers` understand them.
 
     A topic's name may hold dots, so the setting is the longest known one that ends the key:
     `a.local.retention.ms` is `local.retention.ms` of topic `a`. UsageError for a key that ends in no known
@@ -38,7 +36,7 @@ def read_topic_configs(path: Path, defaults: Mapping[str, str] | None = None) ->
                 f"{path}, line {line}: {name!r} is no topic name", hint="expected TOPIC.SETTING=VALUE"
             )
         topics.setdefault(name, {})[setting] = value.strip()
-    return {name: _config(path, name, {**(defaults or {}), **settings}) for name, settings in topics.items()}
+    return {name: _config(path, name, settings, brokers) for name, settings in topics.items()}
 
 
 def split_topic_setting(key: str) -> tuple[str, str | None]:
@@ -69,9 +67,11 @@ def _similarity(names: tuple[str, str]) -> float:
     return SequenceMatcher(None, *names).ratio()
 
 
-def _config(path: Path, name: str, settings: Mapping[str, str]) -> TopicConfig:
+def _config(
+    path: Path, name: str, settings: Mapping[str, str], brokers: BrokerDefaults | None
+) -> TopicConfig:
     try:
-        return TopicConfig.from_settings(settings)
+        return TopicConfig.from_settings(settings, brokers)
     except UsageError as error:
         raise UsageError(f"{path}: topic {name}: {error.message}", hint=error.hint) from None
 

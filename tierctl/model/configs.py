@@ -1,26 +1,62 @@
 """Topic settings that tiering depends on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from tierctl.errors import UsageError
 from tierctl.model.settings import broker, topic
+from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.table import Setting
 
 UNLIMITED = -1
 _AS_RETENTION = -2
-_BROKER_DEFAULTS = ((topic.CLEANUP_POLICY, broker.LOG_CLEANUP_POLICY),)
+_DEFAULTS = (
+    (topic.CLEANUP_POLICY, broker.LOG_CLEANUP_POLICY),
+    (topic.LOCAL_RETENTION_MS, broker.LOG_LOCAL_RETENTION_MS),
+    (topic.LOCAL_RETENTION_BYTES, broker.LOG_LOCAL_RETENTION_BYTES),
+    (topic.COPY_LAG_MS, broker.LOG_REMOTE_COPY_LAG_MS),
+    (topic.COPY_LAG_BYTES, broker.LOG_REMOTE_COPY_LAG_BYTES),
+)
 """Topic settings, each with the broker setting that states its default (ServerTopicConfigSynonyms)."""
+_RETENTION_DEFAULTS = (
+    (topic.RETENTION_MS, broker.LOG_RETENTION_MS, 1),
+    (topic.RETENTION_MS, broker.LOG_RETENTION_MINUTES, 60_000),
+    (topic.RETENTION_MS, broker.LOG_RETENTION_HOURS, 3_600_000),
+    (topic.RETENTION_BYTES, broker.LOG_RETENTION_BYTES, 1),
+)
+"""The retention settings, each with a broker setting of its default and its unit; the first given counts."""
 
 
-def broker_defaults(broker_settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the topic settings that a broker's settings state as defaults of its topics."""
-    return {
-        row.name: broker_settings[default.name]
-        for row, default in _BROKER_DEFAULTS
-        if default.name in broker_settings
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerDefaults:
+    """What brokers add to the settings that a topic states: defaults, and how their version understands them.
+
+    `settings` are those of a broker's server.properties. They are empty where the settings of topics come
+    from a cluster, which adds the defaults itself.
+    """
+
+    version: KafkaVersion = LATEST
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def known(self, settings: Mapping[str, str]) -> dict[str, str]:
+        """Return the topic settings in `settings` that this version of Kafka has."""
+        rows = ((name, topic.TABLE.rows[name]) for name in settings if name in topic.TABLE)
+        return {name: settings[name] for name, row in rows if self.version.includes(row.since, row.until)}
+
+    def defaults(self) -> dict[str, str]:
+        """Return the defaults of topic settings that the broker's settings state, without retention."""
+        given = self.settings
+        return self.known({row.name: given[by.name] for row, by in _DEFAULTS if by.name in given})
+
+    def retention_defaults(self) -> dict[str, str]:
+        """Return the defaults of retention.ms and retention.bytes that the broker's settings state."""
+        found: dict[str, str] = {}
+        for row, by, factor in _RETENTION_DEFAULTS:
+            value = by.given(self.settings)
+            if value is not None:
+                found.setdefault(row.name, str(max(value * factor, UNLIMITED)))
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,27 +71,35 @@ class CopyLag:
     bytes: int | None = None
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str]) -> Self:
+    def from_settings(cls, stated: Mapping[str, str], defaults: Mapping[str, str]) -> Self:
         """Return the lag that Kafka's topic settings state; UsageError for one that Kafka refuses.
 
         A lag of -1 is the effective local retention, and a local retention of -2 is the retention. Settings
-        that are not stated have Kafka's defaults.
+        that are neither in `stated` nor in `defaults` have Kafka's defaults.
         """
-        ms = _lag(settings, topic.COPY_LAG_MS, topic.LOCAL_RETENTION_MS, topic.RETENTION_MS)
-        size = _lag(settings, topic.COPY_LAG_BYTES, topic.LOCAL_RETENTION_BYTES, topic.RETENTION_BYTES)
+        ms = _lag(stated, defaults, topic.COPY_LAG_MS, topic.LOCAL_RETENTION_MS, topic.RETENTION_MS)
+        size = _lag(
+            stated, defaults, topic.COPY_LAG_BYTES, topic.LOCAL_RETENTION_BYTES, topic.RETENTION_BYTES
+        )
         return cls() if ms == 0 or size == 0 else cls(ms=ms, bytes=size)
 
 
 def _lag(
-    settings: Mapping[str, str], lag: Setting[int], local_retention: Setting[int], retention: Setting[int]
+    stated: Mapping[str, str],
+    defaults: Mapping[str, str],
+    lag: Setting[int],
+    local_retention: Setting[int],
+    retention: Setting[int],
 ) -> int | None:
     """Return the effective lag, None for an unlimited one."""
+    settings = {**defaults, **stated}
     local = local_retention.value(settings)
     if local == _AS_RETENTION:
         given = retention.given(settings)
         local = retention.kafka_default if given is None else given
     value = lag.value(settings)
-    if value > local >= 0:
+    # Kafka checks the lag when a topic's settings are changed, not when a broker's default is.
+    if lag.name in stated and value > local >= 0:
         raise UsageError(
             f"{lag.name}={value} is above the effective {local_retention.name} of {local}",
             hint=f"Kafka refuses it: lower {lag.name}, or raise {local_retention.name}",
@@ -79,15 +123,25 @@ class TopicConfig:
     is_copy_disabled: bool = False
     """remote.log.copy.disable (KIP-950)."""
     copy_lag: CopyLag = CopyLag()
+    kafka_version: KafkaVersion = LATEST
+    """The version of the brokers that decide by these settings."""
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, str]) -> Self:
-        """Return the config that Kafka's names and values state; UsageError for an invalid value."""
+    def from_settings(cls, stated: Mapping[str, str], brokers: BrokerDefaults | None = None) -> Self:
+        """Return the config that Kafka's names and values state; UsageError for an invalid value.
+
+        Settings that the brokers' version does not have are left out. The brokers' defaults count for what
+        `stated` leaves open, other than for retention: there they only make up the local retention.
+        """
+        brokers = BrokerDefaults() if brokers is None else brokers
+        stated = brokers.known(stated)
+        settings = {**brokers.defaults(), **stated}
         return cls(
-            retention_ms=topic.RETENTION_MS.value(settings),
-            retention_bytes=topic.RETENTION_BYTES.value(settings),
-            remote_storage_enable=topic.REMOTE_STORAGE_ENABLE.given(settings),
+            retention_ms=topic.RETENTION_MS.value(stated),
+            retention_bytes=topic.RETENTION_BYTES.value(stated),
+            remote_storage_enable=topic.REMOTE_STORAGE_ENABLE.given(stated),
             cleanup_policy=frozenset(topic.CLEANUP_POLICY.value(settings)),
-            is_copy_disabled=topic.COPY_DISABLE.value(settings),
-            copy_lag=CopyLag.from_settings(settings),
+            is_copy_disabled=topic.COPY_DISABLE.value(stated),
+            copy_lag=CopyLag.from_settings(stated, {**brokers.retention_defaults(), **brokers.defaults()}),
+            kafka_version=brokers.version,
         )

@@ -69,7 +69,16 @@ TOPIC_SIZES = Columns(
     ("topic", "partitions", "segments", "log_bytes", "copying_segments", "deleting_segments", "object_bytes"),
 )
 PARTITION_OFFSETS = Columns(
-    ("topic", "topic_id", "partition", "earliest", "earliest_local", "latest_tiered", "latest")
+    (
+        "topic",
+        "topic_id",
+        "partition",
+        "earliest",
+        "earliest_local",
+        "latest_tiered",
+        "earliest_pending_upload",
+        "latest",
+    )
 )
 SEGMENT_FINDINGS = Columns(
     (

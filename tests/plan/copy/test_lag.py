@@ -76,7 +76,7 @@ def test_a_segment_waits_until_one_limit_is_met(
     ],
 )
 def test_what_the_settings_resolve_to(settings: Mapping[str, str], lag: CopyLag) -> None:
-    assert CopyLag.from_settings(settings) == lag
+    assert CopyLag.from_settings(settings, {}) == lag
 
 
 @pytest.mark.parametrize(
@@ -90,4 +90,4 @@ def test_what_the_settings_resolve_to(settings: Mapping[str, str], lag: CopyLag)
 )
 def test_a_lag_that_kafka_refuses_is_refused(settings: Mapping[str, str]) -> None:
     with pytest.raises(UsageError):
-        CopyLag.from_settings(settings)
+        CopyLag.from_settings(settings, {})

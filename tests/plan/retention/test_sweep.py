@@ -13,6 +13,7 @@ from tierctl.model import (
     TopicIdPartition,
     TopicPartition,
 )
+from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.plan.retention.partition_view import view_of_log
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.steps import Plan
@@ -131,6 +132,16 @@ def test_time(max_timestamp_ms: int, expires: bool) -> None:
     state = tier(segment(1, 0, 99, max_timestamp_ms=max_timestamp_ms))
     plan = sweep(state, TopicConfig(retention_ms=DAY_MS))
     assert numbers(plan) == ([1] if expires else [])
+
+
+@pytest.mark.parametrize(
+    ("version", "expires"), [("3.9", True), ("4.2", True), ("4.3", False), ("4.4", False)]
+)
+def test_time_at_the_cutoff(version: str, expires: bool) -> None:
+    """Kafka before 4.3 has `<=`."""
+    state = tier(segment(1, 0, 99, max_timestamp_ms=NOW_MS - DAY_MS))
+    config = TopicConfig(retention_ms=DAY_MS, kafka_version=KafkaVersion.parse(version))
+    assert numbers(sweep(state, config)) == ([1] if expires else [])
 
 
 def test_a_future_timestamp_does_not_keep_size_from_deleting() -> None:

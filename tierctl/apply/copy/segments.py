@@ -107,6 +107,8 @@ class Copier:
         source = self.sources.find(step)
         context = self.context
         metadata = source.started(context.new_segment_id(), context.broker_id, context.clock_ms())
+        if not context.kafka_version.has_txn_index_empty:
+            metadata = replace(metadata, txn_index_empty=False)
         return _Attempt(step=step, metadata=metadata, source=source)
 
     def _copy(self, attempts: Sequence[_Attempt]) -> list[Outcome]:

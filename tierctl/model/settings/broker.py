@@ -6,6 +6,8 @@ TABLE = Table(Scope.BROKER)
 _LONG_MAX = (1 << 63) - 1
 _OWN_THREADS = "tierctl has its own number of threads, --threads"
 _OFFLINE = "the value in force of each topic comes from the cluster or from --topic-configs"
+_TOPIC_DEFAULT = "copy takes it for a topic for which --topic-configs does not state the setting"
+_LAG_OF_RETENTION = "copy takes it for a copy lag of -1, never sweep: its limits are stated for each topic"
 _CLASS = "tierctl implements the layouts and the metadata topic itself"
 _QUOTA = "tierctl copies and fetches without a quota"
 
@@ -176,14 +178,22 @@ TABLE.whole(
     since="KIP-405",
     ignored="delete removes marked partitions once per run: schedule the runs; no release has the setting",
 )
-TABLE.whole("log.retention.ms", None, ignored=_OFFLINE)
-TABLE.whole("log.retention.minutes", None, type=Type.INT, ignored=_OFFLINE)
-TABLE.whole("log.retention.hours", 168, type=Type.INT, ignored=_OFFLINE)
-TABLE.whole("log.retention.bytes", -1, ignored=_OFFLINE)
-TABLE.whole("log.local.retention.ms", -2, least=-2, since="3.0", ignored=_OFFLINE)
-TABLE.whole("log.local.retention.bytes", -2, least=-2, since="3.0", ignored=_OFFLINE)
-TABLE.whole("log.remote.copy.lag.ms", 0, least=-1, since="4.4", ignored="copy does not delay segments")
-TABLE.whole("log.remote.copy.lag.bytes", -1, least=-1, since="4.4", ignored="copy does not delay segments")
+LOG_RETENTION_MS = TABLE.whole("log.retention.ms", None, acted_on=_LAG_OF_RETENTION)
+LOG_RETENTION_MINUTES = TABLE.whole("log.retention.minutes", None, type=Type.INT, acted_on=_LAG_OF_RETENTION)
+LOG_RETENTION_HOURS = TABLE.whole("log.retention.hours", 168, type=Type.INT, acted_on=_LAG_OF_RETENTION)
+LOG_RETENTION_BYTES = TABLE.whole("log.retention.bytes", -1, acted_on=_LAG_OF_RETENTION)
+LOG_LOCAL_RETENTION_MS = TABLE.whole(
+    "log.local.retention.ms", -2, least=-2, since="3.0", acted_on=_TOPIC_DEFAULT
+)
+LOG_LOCAL_RETENTION_BYTES = TABLE.whole(
+    "log.local.retention.bytes", -2, least=-2, since="3.0", acted_on=_TOPIC_DEFAULT
+)
+LOG_REMOTE_COPY_LAG_MS = TABLE.whole(
+    "log.remote.copy.lag.ms", 0, least=-1, since="4.4", acted_on=_TOPIC_DEFAULT
+)
+LOG_REMOTE_COPY_LAG_BYTES = TABLE.whole(
+    "log.remote.copy.lag.bytes", -1, least=-1, since="4.4", acted_on=_TOPIC_DEFAULT
+)
 TABLE.whole("log.segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_OFFLINE)
 LOG_CLEANUP_POLICY = TABLE.names(
     "log.cleanup.policy",

@@ -158,6 +158,8 @@ class _Limits:
     def _is_too_old(self, segment: RemoteLogSegmentMetadata) -> bool:
         # A segment without a timestamp, or with one in the future, has no known age.
         cutoff_ms = self._now_ms - self._config.retention_ms
+        if self._config.kafka_version.expires_at_cutoff:
+            cutoff_ms += 1
         return self._config.retention_ms >= 0 and 0 < segment.max_timestamp_ms < cutoff_ms
 
     def _time_facts(self) -> dict[str, Any]:

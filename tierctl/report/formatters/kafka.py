@@ -1,4 +1,6 @@
-"""`--style kafka`: the lines of Kafka 4.3's own RemoteLogMetadataSerde.RemoteLogMetadataFormatter.
+"""`--style kafka`: the lines of Kafka's own formatter, RemoteLogMetadataSerde.RemoteLogMetadataFormatter.
+
+The property kafka.version names the version of Kafka; default: the latest.
 
 `partition: P, offset: O, value: ` and Java's toString of the event. Records of the kip405 dialect, which
 Kafka can't read, print their leader epoch (or epoch) where Kafka's have the broker id.
@@ -11,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.model.events import Dialect
+from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.report.formatters.column_texts import Template, number_text, pairs_text, template
 from tierctl.report.formatters.records import Record, Records, as_array
 from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter, no_properties
@@ -34,10 +37,14 @@ _KAFKA = {
     " customMetadata=<optional>, state=<state>, txnIdxEmpty=<txn_index_empty>}",
 }
 _WRITER = "brokerId=<broker_id>"
+_TXN_INDEX_EMPTY = ", txnIdxEmpty=<txn_index_empty>"
+VERSION = "kafka.version"
 
 
-def _text(event_type: str, dialect: Dialect) -> str:
+def _text(event_type: str, dialect: Dialect, version: KafkaVersion) -> str:
     text = _KAFKA[event_type]
+    if not version.has_txn_index_empty:
+        text = text.replace(_TXN_INDEX_EMPTY, "")
     if dialect is Dialect.KAFKA:
         return text
     is_delete = event_type == "RemotePartitionDeleteMetadata"
@@ -74,7 +81,7 @@ def _txn_index_empty(records: Records) -> pa.StringArray:
 
 
 class KafkaFormatter(TemplateFormatter):
-    """Formats records byte for byte as Kafka's console consumer prints them."""
+    """Formats records byte for byte as the console consumer of a version of Kafka prints them."""
 
     makers = POSITION | {
         "epochs": _java_map,
@@ -83,11 +90,13 @@ class KafkaFormatter(TemplateFormatter):
     }
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        no_properties("kafka", properties)
+        version = properties.get(VERSION)
+        no_properties("kafka", properties.keys() - {VERSION})
+        self._version = LATEST if version is None else KafkaVersion.parse(version)
 
     def template(self, event_type: str, dialect: Dialect) -> Template:
         """Implement `TemplateFormatter.template`: partition and offset, then Java's toString of the event."""
-        return template(_HEAD + _text(event_type, dialect))
+        return template(_HEAD + _text(event_type, dialect, self._version))
 
     def other_line(self, record: Record) -> str:
         """Implement `TemplateFormatter.other_line`: `value: null`, or the error and the value's start."""

@@ -1,0 +1,75 @@
+"""What --kafka-version, and the broker settings of --config, decide and print."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.wire.metadata import decode
+
+from tests.cli.shell import tierctl
+from tests.wire.metadata.java_text import to_string
+from tests.wire.metadata.samples import golden
+
+TWO_HOURS = "log.remote.copy.lag.ms=7200000\n"
+LOCAL = "log.remote.copy.lag.ms=-1\nlog.local.retention.ms=7200000\n"
+
+
+@pytest.mark.parametrize(
+    ("broker", "topic", "version", "copied"),
+    [
+        # As the broker did for topics that state the lag: `bytime` has 6 copies, `plain` 8.
+        ("", "", None, 8),
+        (TWO_HOURS, "", None, 6),
+        (TWO_HOURS, "", "4.4.0", 6),
+        (TWO_HOURS, "", "4.3", 8),
+        (TWO_HOURS, "plain.remote.copy.lag.ms=0\n", None, 8),
+        (LOCAL, "", None, 6),
+        (LOCAL, "plain.local.retention.ms=-1\n", None, 0),
+        ("", "plain.remote.copy.lag.ms=7200000\n", None, 6),
+        ("", "plain.remote.copy.lag.ms=7200000\n", "3.9.1", 8),
+    ],
+)
+def test_the_lag_of_brokers_delays_copies(
+    broker: str,
+    topic: str,
+    version: str | None,
+    copied: int,
+    *,
+    capture: Callable[..., Path],
+    tmp_path: Path,
+) -> None:
+    root = capture("copy-lag", version="4.4.0")
+    (tmp_path / "server.properties").write_text(broker)
+    (tmp_path / "topics").write_text(f"plain.remote.storage.enable=true\n{topic}")
+    (tmp_path / "metadata").mkdir()
+    ran = tierctl(
+        *("copy", "--log-dir", root / "local", "--metadata", tmp_path / "metadata", "--topic", "plain"),
+        *("--remote", tmp_path / "tier", "--topic-configs", tmp_path / "topics"),
+        *("--config", tmp_path / "server.properties", "--now", (root / "looked_at_ms").read_text().strip()),
+        *(() if version is None else ("--kafka-version", version)),
+        *("--output", "json"),
+    )
+    assert ran.code == 0, ran.err
+    assert len(json.loads(ran.out)["steps"]) == copied
+
+
+@pytest.mark.parametrize("command", ["copy", "sweep", "verify", "apply", "format"])
+def test_a_version_that_is_not_known(command: str) -> None:
+    plan = ("plan",) if command == "apply" else ()
+    ran = tierctl(command, *plan, "--kafka-version", "3.5")
+    assert (ran.code, ran.out) == (2, "")
+    assert 'Kafka version "3.5" is not known' in ran.err
+    assert "3.6, 3.7, 3.8, 3.9, 4.0, 4.1, 4.2, 4.3, 4.4" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("version", "shown"),
+    [((), True), (("--kafka-version", "4.0"), True), (("--kafka-version", "3.9"), False)],
+)
+def test_the_text_of_style_kafka_is_the_versions(version: tuple[str, ...], shown: bool) -> None:
+    values = list(golden("kafka"))
+    given = "\n".join(value.hex() for value in values).encode()
+    ran = tierctl("format", "--input", "hex", "--style", "kafka", *version, stdin=given)
+    texts = [line.partition("value: ")[2] for line in ran.lines]
+    assert texts == [to_string(decode(value, "kafka"), txn_index=shown) for value in values]

@@ -1,0 +1,92 @@
+"""Versions of Kafka: what brokers of one release do differently from those of another."""
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Self
+
+from tierctl.errors import UsageError
+
+_FIRST_LEVELS = {
+    (3, 6): 12,
+    (3, 7): 15,
+    (3, 8): 20,
+    (3, 9): 21,
+    (4, 0): 22,
+    (4, 1): 26,
+    (4, 2): 28,
+    (4, 3): 30,
+    (4, 4): 31,
+}
+"""The releases with tiered storage, each with its first level of metadata.version (MetadataVersion)."""
+_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(\.\d{1,3})?")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KafkaVersion:
+    """A release of Kafka, such as 4.4; the releases of bug fixes (4.4.1) make no difference."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the version that `4.4` or `4.4.0` names; UsageError for one that is not known."""
+        match = _TEXT.fullmatch(text.strip())
+        number = (int(match[1]), int(match[2])) if match else (0, 0)
+        if number not in _FIRST_LEVELS:
+            known = ", ".join(map(str, KNOWN))
+            raise UsageError(f'Kafka version "{text}" is not known', hint=f"known versions: {known}")
+        return cls(*number)
+
+    @classmethod
+    def of_feature_level(cls, level: int) -> Self:
+        """Return the version whose brokers support metadata.version up to `level`.
+
+        A level above the known ones is that of a later release: it counts as the latest known version.
+        """
+        levels = list(_FIRST_LEVELS.values())
+        return cls(*list(_FIRST_LEVELS)[max(bisect_right(levels, level) - 1, 0)])
+
+    @property
+    def expires_at_cutoff(self) -> bool:
+        """Whether retention.ms also deletes a segment whose newest record is exactly that old.
+
+        Source: RemoteLogManager.RLMExpirationTask; 4.3 changed `<=` to `<`.
+        """
+        return self < KafkaVersion(4, 3)
+
+    @property
+    def has_txn_index_empty(self) -> bool:
+        """Whether metadata records, and Kafka's text of them, state that the transaction index is empty."""
+        return self >= KafkaVersion(4, 0)
+
+    @property
+    def has_earliest_pending_upload(self) -> bool:
+        """Whether brokers answer the offset spec -6 (KIP-1023, version 11 of ListOffsets)."""
+        return self >= KafkaVersion(4, 2)
+
+    def includes(self, since: str, until: str | None = None) -> bool:
+        """Return whether this release has what was added in `since` and last existed in `until`.
+
+        `since` is "0" for a release before tiered storage, or the KIP of a thing that no release has.
+        """
+        own = (self.major, self.minor)
+        return _is_release(since) and _number(since) <= own and (until is None or own <= _number(until))
+
+
+def _is_release(version: str) -> bool:
+    return version[:1].isdigit()
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+KNOWN = tuple(KafkaVersion(*number) for number in _FIRST_LEVELS)
+LAST_WITH_ZOOKEEPER = KafkaVersion(3, 9)
+LATEST = KafkaVersion(4, 4)
+"""The version that is assumed where nothing states one."""
