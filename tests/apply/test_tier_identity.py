@@ -11,6 +11,7 @@ import pytest
 from tierctl.apply import tier_check
 from tierctl.errors import ExitCode
 from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.lease import open_lease
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.s3.store import S3Store
 
@@ -180,6 +181,25 @@ def _cluster_of(site: Site) -> Any:
         topic.close()
 
 
+def test_a_tier_in_hdfs(template: World, hdfs: str, tierctl: Tierctl, tmp_path: Path) -> None:
+    """Its folder need not exist before the first copy."""
+    for name in ("metadata", "other"):
+        topic_in(tmp_path / name, writable=True, partition_count=2).close()
+    site = Site(tmp_path / "metadata", template.logs, f"{hdfs}/tier")
+    copied(site, tierctl)
+    assert body(site.remote)["layout"] == "kafka"
+    assert [found.key for found in open_tier(TierSpec(site.remote)).list_folder().objects] == []
+    refused = tierctl(*replace(site, metadata=tmp_path / "other").command("copy", "--apply"))
+    assert refused.code == 4, refused.err
+    lease = open_lease(open_tier(TierSpec(site.remote)))
+    assert lease is not None
+    with lease:
+        assert tierctl(*site.command("sweep", "--apply")).code == ExitCode.LOCKED
+    assert tierctl(*site.command("sweep", "--apply")).code == 0
+    assert tierctl(*site.command("verify")).code == 0
+    assert tierctl(*site.at(f"{hdfs}/typo").command("verify")).code == 5
+
+
 WRONG = ("empty", "foreign", "prefix", "folder", "layout")
 
 
@@ -226,9 +246,7 @@ def test_a_tier_without_identity_is_recognised_by_its_objects(
         assert ran.code == 5, (name, ran.err)
         assert "it has objects of other segments" in ran.err
     topic_in(tmp_path / "fresh", writable=True, partition_count=2).close()
-    shutil.copytree(site.logs, tmp_path / "no-logs")
-    shutil.rmtree(tmp_path / "no-logs" / "bills-0")
-    fresh = Site(tmp_path / "fresh", tmp_path / "no-logs", site.remote)
+    fresh = Site(tmp_path / "fresh", site.logs, site.remote)
     for name in (*MUTATING, *READING):
         ran = tierctl(*fresh.command(name))
         assert ran.code == 4, (name, ran.err)

@@ -14,8 +14,9 @@ from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState,
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
-from tests.live.commands import base_offsets, plan, rows, tierctl, where
+from tests.live.commands import assumed, base_offsets, objects, plan, rows, tierctl, where
 from tests.live.secured import allow, copied_topic, login
+from tests.metadata.topics import topic_in
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -79,6 +80,9 @@ def test_a_running_brokers_own_files(led: tuple[Broker, Uuid], tmp_path: Path) -
     assert "broker 7 leads it and tiers" in refused(*copy, "--metadata", f"kafka://{broker.bootstrap}")
     # Without a cluster to ask, its metadata topic shows that the broker may tier.
     aside = tmp_path / "metadata"
+    ran = tierctl(*copy, "--metadata", aside, "--apply", "--allow-live-brokers")
+    assert (ran.code, "is the tier of another metadata topic" in ran.err) == (4, True), ran.err
+    copy = (*copy, "--adopt-tier")
     assert "may tier these partitions itself" in refused(*copy, "--metadata", aside)
     asked = ("--metadata", aside, "--bootstrap-server", broker.bootstrap)
     assert "broker 7 leads it and tiers" in refused(*copy, *asked)
@@ -144,3 +148,23 @@ def test_settings_that_cannot_be_read_and_other_writers(secured: Broker, tmp_pat
     # The log start was raised on the cluster, before anything was deleted.
     assert secured.offsets("earliest", "told") == {("told", 0): 1100}
     assert len(base_offsets(secured, "told")) == 2
+
+
+def test_two_copies_with_different_metadata_into_one_tier(secured: Broker, tmp_path: Path) -> None:
+    copied_topic(secured, "claimed", tmp_path)
+    cluster = ClusterTopic(MetadataClients.same(ClientSettings(bootstrap_servers=(secured.bootstrap,))))
+    identity = cluster.identity()
+    cluster.close()
+    assert identity.cluster_id is not None
+    second = topic_in(tmp_path / "second", writable=True)
+    other_id = second.topic_id
+    second.close()
+    before = objects(secured, "claimed")
+    log = ("--remote", secured.remote_dir, "--log-dir", secured.log_dir, *assumed("claimed"))
+    for apply in ((), ("--apply",), ("--apply", "--allow-live-brokers")):
+        ran = tierctl("copy", "--metadata", tmp_path / "second", *log, *apply)
+        assert ran.code == 4, ran.err
+        for part in (identity.cluster_id, identity.metadata_topic_id, other_id, "--adopt-tier"):
+            assert str(part) in ran.err
+    assert objects(secured, "claimed") == before
+    assert plan("copy", "--metadata", f"kafka://{secured.bootstrap}", *log, "--apply")["steps"] == []

@@ -1,7 +1,6 @@
 """Inspect the tier of a request before anything is planned for it, or read from it."""
 
 from tierctl.commands.request import MutationRequest, Request
-from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.progress import Progress
 from tierctl.plan.tier_identity import check_tier
@@ -22,12 +21,7 @@ def require_own_tier(
     A tier that `may_be_new` need not exist while the metadata list no finished segment. A request that
     changes nothing accepts missing objects in a tier whose identity matches.
     """
-    contents = tier_contents(
-        remote,
-        metadata.state,
-        topic_ids={partition.topic_id for partition in list_partitions(request.log_dir)},
-        may_be_new=may_be_new,
-    )
+    contents = tier_contents(remote, metadata.state, may_be_new=may_be_new)
     changes = request if isinstance(request, MutationRequest) else None
     note = check_tier(
         contents,

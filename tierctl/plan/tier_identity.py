@@ -99,15 +99,16 @@ def require_objects(contents: TierContents) -> None:
 
 
 def _require_not_foreign(contents: TierContents, own: ClusterIdentity) -> None:
+    """Raise SafetyRefusal for a tier whose identity can't be compared and that has no object of `own`."""
     identity = contents.identity
+    if identity is not None and identity.cluster != ClusterIdentity(cluster_id=None, metadata_topic_id=None):
+        raise SafetyRefusal(
+            f"{contents.name} belongs to {identity.cluster}, and nothing shows that --metadata ({own}) is it",
+            hint=f"{WRONG_TIER} {_ADOPT}",
+        )
     if contents.is_foreign:
         raise SafetyRefusal(
             f"{contents.name} is the tier of another metadata topic: --metadata ({own}) knows neither the "
             f"segment nor the topic of {contents.unknown_key}, nor those of the other objects looked at",
-            hint=f"{WRONG_TIER} {_ADOPT}",
-        )
-    if identity is not None and identity.cluster != ClusterIdentity(cluster_id=None, metadata_topic_id=None):
-        raise SafetyRefusal(
-            f"{contents.name} belongs to {identity.cluster}, and nothing shows that --metadata ({own}) is it",
             hint=f"{WRONG_TIER} {_ADOPT}",
         )

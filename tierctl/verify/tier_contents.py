@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
 from tierctl.plan.tier_identity import TierContents
 from tierctl.state.tier import TierState
 from tierctl.storage.base import RemoteStorageManager
@@ -30,14 +30,12 @@ def tier_contents(
     state: TierState,
     *,
     partitions: Collection[TopicIdPartition] = (),
-    topic_ids: Collection[Uuid] = (),
     may_be_new: bool = False,
 ) -> TierContents:
     """Return what the tier shows of itself, compared with `state`.
 
-    Segments of `partitions` are looked for first. `topic_ids` are known topics in addition to those of the
-    metadata. Raise RemoteTierMissing if there is no tier, unless it `may_be_new` and the metadata list no
-    finished segment.
+    Segments of `partitions` are looked for first. Raise RemoteTierMissing if there is no tier, unless it
+    `may_be_new` and the metadata list no finished segment.
     """
     looked_for = list(islice(newest_finished(state, partitions), WITNESSES_MAX))
     identity, known, sample = None, False, _Sample()
@@ -45,7 +43,7 @@ def tier_contents(
         identity = read_identity(remote)
         known = has_objects_of_any(remote, looked_for)
         if not known:
-            sample = _sampled(remote, state, topic_ids)
+            sample = _sampled(remote, state)
             known = sample.known
     except RemoteTierMissing:
         if looked_for or not may_be_new:
@@ -96,9 +94,9 @@ class _Sample:
     knows_topic: bool = False
 
 
-def _sampled(remote: RemoteStorageManager, state: TierState, topic_ids: Collection[Uuid]) -> _Sample:
+def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
     """Look at the tier's first objects, up to the first one of a known segment."""
-    known_topics = {part.topic_id_partition.topic_id for part in state} | set(topic_ids)
+    known_topics = {part.topic_id_partition.topic_id for part in state}
     sample = _Sample()
     for found in islice(remote.list_objects(), SAMPLE_MAX):
         name = segment_object_name(found.key)
