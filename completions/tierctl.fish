@@ -147,6 +147,8 @@ complete -c tierctl -n '__tierctl_at delete' -l profile -x -d 'Profile of tierct
 complete -c tierctl -n '__tierctl_at delete' -l config-file -r -F -d 'Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.'
 complete -c tierctl -n '__tierctl_at delete' -l verbose -s v -d 'Show where an error came from.'
 complete -c tierctl -n '__tierctl_at delete' -l help -s h -d 'Show this message and exit.'
+complete -c tierctl -n '__tierctl_at apply' -l topic-configs -r -F -d 'Topic settings as properties: <topic>.retention.bytes=... They never override the settings of a topic on a cluster.'
+complete -c tierctl -n '__tierctl_at apply' -l max-age -x -d 'Refuse a plan that is older: 90s, 30m, 24h, 7d, or milliseconds. Default: 24h.'
 complete -c tierctl -n '__tierctl_at apply' -l from-remote -r -F -d 'Copy from this tier, which --metadata describes, instead of from log directories.'
 complete -c tierctl -n '__tierctl_at apply' -l from-layout -x -a 'kafka aiven' -d 'Layout of --from-remote. Default: the layout found there.'
 complete -c tierctl -n '__tierctl_at apply' -l to-metadata -r -F -d 'The metadata topic of --remote, the tier that is copied to; never that of --from-remote.'

@@ -5,7 +5,7 @@ from pathlib import Path
 from tierctl.model import Uuid
 
 from tests.apply.runs import NOW_MS
-from tests.apply.worlds import World
+from tests.apply.worlds import RETENTION, World
 from tests.metadata.topics import manager_at
 from tests.support.topic_settings import enabled
 
@@ -25,6 +25,14 @@ def sweep(world: World, *more: object) -> tuple[object, ...]:
 
 def delete(world: World, *more: object) -> tuple[object, ...]:
     return ("delete", *world.where, "-o", "json", *more)
+
+
+def apply(world: World, plan: Path, *more: object) -> tuple[object, ...]:
+    """Carry out a plan of copy or sweep, with the options of the command that made it."""
+    configs = world.logs / "all.properties"
+    configs.write_text(f"{RETENTION}bills.remote.storage.enable=true\n")
+    inputs = ("--log-dir", world.logs, "--topic-configs", configs)
+    return ("apply", plan, *world.where, "--layout", "kafka", *inputs, "-o", "json", *more)
 
 
 def files(world: World) -> dict[str, bytes]:

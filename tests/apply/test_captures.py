@@ -107,9 +107,10 @@ def test_without_a_log_directory_the_tier_gives_the_lineage(
 def test_a_kept_plan_is_carried_out_once(tierctl: Tierctl, cluster: World, tmp_path: Path) -> None:
     kept = tmp_path / "plan.json"
     assert tierctl(*_sweep(cluster, tmp_path, "--plan-out", kept)).code == 0
-    apply = ("apply", kept, *cluster.where, "-o", "json")
+    configs = ("--topic-configs", tmp_path / "configs", "--log-dir", cluster.logs)
+    apply = ("apply", kept, *cluster.where, *configs, "-o", "json")
     assert _brief(tierctl(*apply).json["steps"]) == BROKER_DELETED
-    first = tierctl(*apply, "--apply", "--log-dir", cluster.logs)
+    first = tierctl(*apply, "--apply")
     assert first.code == 0, first.err
     assert _brief(first.json["outcomes"]) == BROKER_DELETED
     second = tierctl(*apply, "--apply")

@@ -25,6 +25,7 @@ from tests.plan.tier import (
     local_log,
     segment,
     segment_id,
+    through_json,
     tier,
 )
 from tests.support.topic_settings import ENABLED
@@ -161,7 +162,7 @@ def test_recheck(
     dropped: dict[int | None, str],
 ) -> None:
     state = tier(*segments)  # type: ignore[arg-type]
-    plan = Plan.loads(decide(state).dumps())
+    plan = through_json(decide(state))
     happens(state)
     checked = recheck(plan, state)
     assert [_number(step) for step in checked.plan.steps] == kept
@@ -191,7 +192,7 @@ def test_a_dangling_copy_that_was_finished_after_all_stays() -> None:
 def test_a_copy_begun_before_the_plan_does_not_stop_it() -> None:
     state = tier()
     advance(state, segment(70, 0, 99))
-    plan = Plan.loads(_copy(state).dumps())
+    plan = through_json(_copy(state))
     assert [_number(step) for step in recheck(plan, state).plan.steps] == [0, 1, 2]
 
 

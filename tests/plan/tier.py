@@ -1,5 +1,6 @@
 """States of the tier for tests: folded from captured metadata logs, or built by hand."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.plan.steps import Plan
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 
@@ -129,3 +131,8 @@ def local_log(
         last_stable_offset=end if last_stable_offset is None else last_stable_offset,
         log_end_offset=log_end_offset,
     )
+
+
+def through_json(plan: Plan) -> Plan:
+    """The plan as another process reads it."""
+    return Plan.from_json(json.loads(json.dumps(plan.to_json())))

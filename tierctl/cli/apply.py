@@ -11,9 +11,21 @@ from tierctl.cli import options
 from tierctl.cli.display import show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
+from tierctl.model.times import parse_duration_ms
 from tierctl.report.console import Console
 
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="What --plan-out wrote.", show_default=False)]
+
+MaxAge = Annotated[
+    int | None,
+    typer.Option(
+        "--max-age",
+        metavar="DURATION",
+        parser=parse_duration_ms,
+        help="Refuse a plan that is older: 90s, 30m, 24h, 7d, or milliseconds. Default: 24h.",
+        rich_help_panel=options.DECIDE,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +45,8 @@ def register(app: typer.Typer) -> None:
 def apply_plan(
     ctx: typer.Context,
     plan: PlanFile,
+    topic_configs: options.TopicConfigs = None,
+    max_age_ms: MaxAge = None,
     from_remote: own.FromRemote = None,
     from_layout: own.FromLayout = None,
     to_metadata: own.ToMetadata = None,
@@ -46,8 +60,12 @@ def apply_plan(
 ) -> int:
     """Carry out a plan of copy, sweep or delete.
 
-    Every step is held against the metadata, and against the cluster or --log-dir, as they are now; what
-    changed since is left out. Without --apply what is left of the plan is printed. A plan of a copy from
-    tier to tier needs --from-remote and --to-metadata again.
+    The command that made the plan decides again from the current metadata, settings and logs; a step that it
+    does not decide now is left out with the reason. Give --topic-configs and --log-dir as to that command,
+    or a cluster; its other options are in the plan. A plan of a copy from tier to tier needs --from-remote
+    and --to-metadata again. Without --apply, the steps that remain are printed.
+
+    A plan that was edited, is older than --max-age, or was made for another cluster, metadata topic or tier,
+    is refused with exit code 4. The digest that detects edits protects against mistakes, not against intent.
     """
     return show_mutation(ctx, commands.apply(request_of(commands.ApplyRequest, ctx), Console()))

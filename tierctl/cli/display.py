@@ -51,9 +51,9 @@ def show_mutation(ctx: typer.Context, result: "MutationResult") -> int:
     """Print the plan or the outcomes on stdout, failures also on stderr; return the exit code."""
     display = display_of(ctx)
     if result.outcomes is None:
-        show_plan(result.plan, display.output)
+        show_plan(result.saved, display.output)
     else:
-        show_outcomes(result.plan, [outcome.to_json() for outcome in result.outcomes], display.output)
+        show_outcomes(result.saved, [outcome.to_json() for outcome in result.outcomes], display.output)
         for outcome in result.outcomes:
             _say_failure(outcome)
     return display.exit_code(result.exit_code, is_pending=result.is_pending)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
         fetch,
     )
     from tierctl.commands.format import FormatRequest, find_formatter_jar, format_records
-    from tierctl.commands.mutation import MutationResult
     from tierctl.commands.offsets import (
         OffsetsCheck,
         OffsetsRepair,
@@ -60,6 +59,7 @@ if TYPE_CHECKING:
         plan_pipeline,
         run_pipeline,
     )
+    from tierctl.commands.plans import MutationResult
     from tierctl.commands.segments import (
         PartitionOffsets,
         SegmentsRequest,
@@ -151,7 +151,7 @@ _MODULE_OF = {
     "IndexEntries": "fetch",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
-    "MutationResult": "mutation",
+    "MutationResult": "plans",
     "ObjectBytes": "fetch",
     "OffsetStep": "offsets",
     "OffsetsCheck": "offsets",

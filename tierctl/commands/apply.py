@@ -1,26 +1,32 @@
-"""`apply`: carry out a plan that was saved, as far as it still holds."""
+"""`apply`: carry out a plan that was saved, as far as the same command decides it again."""
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from tierctl.apply.run import RunOptions
-from tierctl.commands.deletion_evidence import deletion_evidence
-from tierctl.commands.mutation import Decision, Mutation, MutationResult, mutation
-from tierctl.commands.source_tier import TierToTierRequest, source_tier
-from tierctl.commands.sweep import PLANNER, SweepRequest
-from tierctl.errors import UsageError
-from tierctl.model.progress import Progress, SilentProgress
-from tierctl.model.settings import topic
-from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.recheck import recheck
-from tierctl.plan.steps import SOURCE_SEGMENT_ID, Action, Plan, Skip, Step
+from tierctl.commands.copy import PLANNER as COPY
+from tierctl.commands.delete import PLANNER as DELETE
+from tierctl.commands.mutation import Mutation
+from tierctl.commands.planner import Planner
+from tierctl.commands.plans import Decision, MutationResult, read_plan
+from tierctl.commands.source_tier import TierToTierRequest
+from tierctl.commands.sweep import PLANNER as SWEEP
+from tierctl.errors import NotFoundError, UsageError
+from tierctl.locallog import list_partitions
+from tierctl.model import SelectionRequest, TopicPartition
+from tierctl.model.progress import Progress
+from tierctl.model.selection import names_text
+from tierctl.plan.identity import MAX_AGE_MS, check_place, check_read, check_times, check_topic_ids
+from tierctl.plan.redecide import still_decided
+from tierctl.plan.saved import SavedPlan
 from tierctl.state.tier import TierState
 
-_COMMANDS = ("copy", "sweep", "delete")
-_RETENTION = frozenset({topic.RETENTION_MS.name, topic.RETENTION_BYTES.name})
-"""Breaches that follow from a topic's settings."""
+_PLANNERS: Mapping[str, Planner[Any]] = {planner.command: planner for planner in (COPY, SWEEP, DELETE)}
+"""The planner of every command whose plans can be saved."""
+
+_LOG_STARTS = "log_start_offset"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,8 @@ class ApplyRequest(TierToTierRequest):
 
     plan: Path
     """File that `plan_out` of an earlier request named."""
+    max_age_ms: int = MAX_AGE_MS
+    """The age above which a plan is refused, in milliseconds; default 24 hours."""
     all_log_dirs: bool = False
     """`log_dir` names the log directories of all replicas: a topic without a folder there is deleted."""
     i_know_it_is_deleted: Sequence[str] = ()
@@ -40,117 +48,122 @@ class ApplyRequest(TierToTierRequest):
     custom_metadata_max_bytes: int | None = None
     """KIP-917's limit; a segment with more stops its partition. Default: the broker setting, else 128."""
 
+    @property
+    def has_cluster(self) -> bool:
+        """Whether settings and logs are those of a cluster."""
+        return self.bootstrap_server is not None or (self.metadata or "").startswith("kafka:")
+
 
 def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationResult:
     """Drop the steps of the saved plan that no longer hold, and with `apply` carry out the others.
 
-    Each step is compared with the present metadata, and with the cluster or the log directories. Raises
-    UsageError for a file that is no plan, and the errors of the command that made the plan.
+    The command that made the plan decides again from the current state, and a step that it no longer decides
+    is dropped with the reason. Raises SafetyRefusal for a plan that was edited, is old, or was made for
+    another cluster or tier; UsageError for a file that is no plan, and for settings or logs that the plan was
+    decided from and the request lacks; and the errors of the command that made the plan.
     """
-    request.validate()
-    saved = _load(request.plan)
-    _require_source(saved, request)
-    progress = progress or SilentProgress()
-    with (
-        mutation(
-            request.target,
-            progress,
-            logs_decide=saved.command == "sweep",
-            may_be_new=saved.command == "copy",
-        ) as run,
-        ExitStack() as opened,
-    ):
-        source = opened.enter_context(source_tier(request, progress)) if request.from_remote else None
-        run.from_remote = None if source is None else source.spec
-        state = run.metadata.refresh()
-        run.resolve_selection(
-            (part.topic_id_partition for part in state), (step.topic_id_partition for step in saved.steps)
-        )
-        run.inspect_tier(may_be_new=saved.command == "copy")
-        run.histories.examine(state, run.read_logs, local_suffices=saved.command != "copy")
-        plan = run.narrowed(_recheck(run, request, saved, state))
-
-        def check(plan: Plan) -> None:
-            partitions = {step.topic_id_partition for step in plan.steps}
-            run.check_fence(partitions, unknown_is_safe=saved.command == "delete")
-            if saved.command == "sweep":
-                run.check_limits(
-                    plan, state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
-                )
-
-        def options() -> RunOptions:
-            match saved.command:
-                case "copy":
-                    return run.copy_options(
-                        None if source is None else source.sources,
-                        custom_metadata_max_bytes=request.custom_metadata_max_bytes,
-                    )
-                case "sweep":
-                    return run.sweep_options({})
-                case _:
-                    return run.removal_options()
-
-        return run.conclude(Decision(plan=plan, options=options, check=check))
+    saved = read_plan(request.plan)
+    planner = _planner_of(saved)
+    check_times(saved.identity, clock_ms=request.clock_ms(), max_age_ms=request.max_age_ms)
+    _require_inputs(saved, request)
+    again = planner.request_again(request, _options(saved, request), _selection(saved, request))
+    had_topic = saved.identity.place.cluster.metadata_topic_id is not None
+    with planner.opened(again, progress, must_exist=had_topic) as run:
+        return _apply(run, planner, again, saved)
 
 
-def _load(file: Path) -> Plan:
-    try:
-        plan = Plan.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as e:
-        raise UsageError(f"{file}: {e}") from e
-    if plan.command not in _COMMANDS:
+def _apply(run: Mutation, planner: Planner[Any], request: Any, saved: SavedPlan) -> MutationResult:
+    place = saved.identity.place
+    check_place(place, run.place)
+    state = run.metadata.refresh()
+    check_read(saved.plan.read, state.read)
+    if place.cluster.is_same_as(run.place.cluster) is None:
+        check_topic_ids(saved.identity, _known_topic_ids(run, state))
+    if not saved.plan.steps and not saved.options.get(_LOG_STARTS):
+        run.resolve_selection(part.topic_id_partition for part in state)
+        run.inspect_tier(may_be_new=planner.may_be_new)
+        return run.conclude(Decision(plan=saved.plan, options=RunOptions), planned_by=saved.options)
+    decision = planner.decide(run, request)
+    if saved.identity.source is not None and run.source is not None:
+        check_place(saved.identity.source, run.source, name="source.")
+    selection = run.resources.selection
+    steps = tuple(step for step in saved.plan.steps if step.topic_id_partition in selection)
+    selected = replace(saved, plan=replace(saved.plan, steps=steps))
+    kept = still_decided(selected, decision.plan, run.metadata.state)
+    return run.conclude(replace(decision, plan=run.narrowed(kept)), planned_by=saved.options)
+
+
+def _planner_of(saved: SavedPlan) -> Planner[Any]:
+    planner = _PLANNERS.get(saved.plan.command)
+    if planner is None:
         raise UsageError(
-            f"{file}: a plan of {plan.command!r}", hint=f"expected one of {', '.join(_COMMANDS)}"
+            f"a plan of {saved.plan.command!r}", hint=f"expected one of {', '.join(sorted(_PLANNERS))}"
         )
-    return plan
+    return planner
 
 
-def _require_source(plan: Plan, request: ApplyRequest) -> None:
-    """Raise UsageError if the request and the plan disagree on where segments are copied from."""
-    from_tier = any(SOURCE_SEGMENT_ID in step.details for step in plan.steps)
-    if from_tier and request.from_remote is None:
-        raise UsageError("--from-remote is missing", hint="the plan copies from tier to tier")
-    if request.from_remote is not None and (plan.command != "copy" or (plan.steps and not from_tier)):
-        raise UsageError("--from-remote: the plan does not copy from tier to tier")
-    if plan.command == "copy" and not request.log_dir and request.from_remote is None:
-        raise UsageError("--log-dir is missing", hint="a plan of copy needs the directories it was made from")
+def _selection(saved: SavedPlan, request: ApplyRequest) -> dict[str, Sequence[str]]:
+    """Return the topics and topic ids of the plan's steps that the request selects.
+
+    Raises NotFoundError for a topic or a topic id that no step has. Without steps, the selection is that of
+    the request, or of the command that made the plan.
+    """
+    planned = saved.identity.topic_ids
+    if not planned:
+        return {"topic": request.topic or saved.options.get("topic", ()), "topic_id": request.topic_id}
+    for wanted, known, kind in (
+        (request.topic, set(planned.values()), "topic"),
+        (request.topic_id, planned.keys(), "topic id"),
+    ):
+        for value in wanted:
+            if value not in known:
+                raise NotFoundError(
+                    f"the plan has no step for {kind} {value}", hint=f"it has steps for {names_text(known)}"
+                )
+    ids = [
+        topic_id
+        for topic_id, topic in planned.items()
+        if topic in (request.topic or (topic,)) and topic_id in (request.topic_id or (topic_id,))
+    ]
+    if not ids:
+        raise NotFoundError("the plan has no step that meets both --topic and --topic-id")
+    return {"topic": sorted({planned[topic_id] for topic_id in ids}), "topic_id": ids}
 
 
-def _recheck(run: Mutation, request: ApplyRequest, plan: Plan, state: TierState) -> Plan:
-    """Return the plan without the steps that no longer hold; each of these becomes a skip with its reason."""
-    topics = CurrentTopics.of(run.read_logs())
-    if run.cluster is not None and plan.command != "copy":
-        topics = run.cluster.current_topics({step.topic for step in plan.steps})
-    expired = None
-    if plan.command == "sweep" and run.cluster is not None:
-        current = PLANNER.decide(run, SweepRequest()).plan
-        expired = {step.segment_id for step in current.steps}
-    checked = recheck(plan, state)
-    skipped = [Skip.of(d.step.topic_id_partition, d.reason, d.step.segment_id) for d in checked.dropped]
-    kept: list[Step] = []
-    for step in checked.plan.steps:
-        reason = _why_not_current(run, step, topics) if plan.command != "delete" else None
-        is_retention = step.details.get("breach") in _RETENTION
-        if expired is not None and is_retention and step.segment_id not in expired:
-            reason = reason or "the topic's settings, as they are now, don't delete it"
-        if reason:
-            skipped.append(Skip.of(step.topic_id_partition, reason, step.segment_id))
-        else:
-            kept.append(step)
-    marks = {step.topic_id: step.topic for step in kept if step.action is Action.MARK_PARTITION}
-    if marks or request.i_know_it_is_deleted:
-        evidence = deletion_evidence(
-            run,
-            marks,
-            all_log_dirs=request.all_log_dirs,
-            i_know_it_is_deleted=request.i_know_it_is_deleted,
+def _options(saved: SavedPlan, request: ApplyRequest) -> Mapping[str, Any]:
+    """Return the options saved with the plan, without the log starts of partitions that are not selected."""
+    asked = saved.options.get(_LOG_STARTS, ())
+    selected = SelectionRequest.of(topics=request.topic, partitions=request.partition)
+    kept = [text for text in asked if selected.may_select(TopicPartition.parse(text.partition("=")[0]))]
+    return {**saved.options, _LOG_STARTS: kept} if asked else saved.options
+
+
+def _require_inputs(saved: SavedPlan, request: ApplyRequest) -> None:
+    """Raise UsageError if the request lacks a source from which the plan was decided.
+
+    Without the settings and logs that it was decided from, the plan cannot be decided again.
+    """
+    copies_from_tier = saved.identity.source is not None
+    if copies_from_tier != (request.from_remote is not None):
+        raise UsageError(
+            "--from-remote is missing" if copies_from_tier else "--from-remote: not the source of this plan",
+            hint="a plan of a copy from tier to tier needs --from-remote and --to-metadata again, and only "
+            "such a plan",
         )
-        evidence.require_overridden_among(marks)
-        evidence.require_deleted(marks)
-    return replace(checked.plan, steps=tuple(kept), skipped=(*checked.plan.skipped, *skipped))
+    if request.has_cluster:
+        return
+    if saved.settings and request.topic_configs is None:
+        raise UsageError(
+            f"--topic-configs is missing: the plan was decided from settings of {', '.join(saved.settings)}",
+            hint="give the settings as they are now, or name the cluster with --bootstrap-server",
+        )
+    if saved.log_starts and not request.log_dir:
+        raise UsageError(
+            f"--log-dir is missing: the plan was decided from the logs of {len(saved.log_starts)} partitions",
+            hint="name the log directories again, or the cluster with --bootstrap-server",
+        )
 
 
-def _why_not_current(run: Mutation, step: Step, topics: CurrentTopics) -> str | None:
-    if step.topic_id_partition.topic_partition in run.unreadable:
-        return "its log can't be read"
-    return topics.why_not_current(step.topic_id_partition)
+def _known_topic_ids(run: Mutation, state: TierState) -> set[str]:
+    in_logs = list_partitions(run.request.log_dir)
+    return {part.topic_id_partition.topic_id for part in state} | {p.topic_id for p in in_logs}

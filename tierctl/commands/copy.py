@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tierctl.commands.mutation import Decision, Mutation, MutationResult
+from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
+from tierctl.commands.plans import Decision, MutationResult, place_of
 from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_tier
 from tierctl.errors import UsageError
 from tierctl.locallog import list_partitions
@@ -84,6 +85,7 @@ PLANNER = Planner(
     command="copy",
     request=CopyRequest,
     decide=_decide,
+    options=("topic", "assume_enabled", "clean_dangling", "create_metadata_topic"),
     may_be_new=True,
     makes_topic=lambda request: request.create_metadata_topic,
 )
@@ -167,6 +169,7 @@ def _decide_from_tier(run: Mutation, request: CopyRequest) -> Decision:
     incomplete = examine_histories(source.metadata.state, evidence, request.truncated_metadata)
     run.is_source_damaged = run.resources.report_unusable(source.metadata.state, incomplete)
     run.from_remote = source.spec
+    run.source = place_of(request.source, source.metadata, source.remote)
     return Decision(
         plan=run.narrowed(_plan_from_tier(run, source, clean_dangling=request.clean_dangling)),
         options=lambda: run.copy_options(

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.commands.deletion_evidence import deletion_evidence
-from tierctl.commands.mutation import Decision, Mutation, MutationResult
+from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
+from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
@@ -97,7 +98,7 @@ def _decide(run: Mutation, request: DeleteRequest) -> Decision:
     return Decision(plan=run.narrowed(plan), options=run.removal_options, check=check)
 
 
-PLANNER = Planner(command="delete", request=DeleteRequest, decide=_decide)
+PLANNER = Planner(command="delete", request=DeleteRequest, decide=_decide, options=("find", "mark"))
 
 
 def find_leaked_topics(request: DeleteRequest, progress: Progress | None = None) -> LeakedTopics:

@@ -1,31 +1,33 @@
 """The flow of every command that may change a tier: fences, a plan, and with `apply` its outcomes."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+from tierctl import __version__
 from tierctl.apply.copy.log_source import LogSources
 from tierctl.apply.copy.source import Sources
 from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.exclusion import brokers_kept_out, leased, running_brokers
 from tierctl.apply.journal import Journal
-from tierctl.apply.outcome import Outcome, exit_code
+from tierctl.apply.outcome import exit_code
 from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
+from tierctl.commands.plans import Decision, MutationResult, place_of, write_plan
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.skips import skip_lines
 from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError, UsageError
-from tierctl.files import replace_durably
 from tierctl.locallog import list_partitions, read_properties
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
@@ -35,6 +37,7 @@ from tierctl.model.settings import SETTINGS, broker
 from tierctl.plan.clock import check_not_ahead
 from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
+from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
 from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
@@ -42,38 +45,6 @@ from tierctl.storage.lease import open_lease
 from tierctl.storage.retry import RetrySettings
 
 _PLUGIN_PREFIXES = ("rsm.config.", "rlmm.config.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MutationResult:
-    """A plan and, if it was carried out, the outcome of each of its steps."""
-
-    plan: Plan
-    outcomes: Sequence[Outcome] | None
-    """None if the plan was only made."""
-    exit_code: int
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether the plan has steps that nobody carried out yet."""
-        return self.outcomes is None and bool(self.plan.steps)
-
-
-def _accept(plan: Plan) -> None:
-    """Accept `plan`: used where no rule forbids to carry it out."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """The plan that a command decided from the current state, and how it is carried out.
-
-    `check` raises LimitExceeded or SafetyRefusal for a plan, this one or a part of it, that may not be
-    carried out.
-    """
-
-    plan: Plan
-    options: Callable[[], RunOptions]
-    check: Callable[[Plan], None] = _accept
 
 
 def require_not_ahead(request: MutationRequest) -> None:
@@ -97,7 +68,9 @@ class Mutation:
     is_source_damaged: bool = False
     """Whether a tier that is copied from has metadata that could not be used."""
     from_remote: TierSpec | None = None
-    """The tier that is copied from."""
+    """How to open the tier that is copied from."""
+    source: PlanPlace | None = None
+    """The tier that is copied from, and its metadata topic."""
     running_brokers: tuple[RunningBroker, ...] = ()
     """Brokers that run on log directories, if no cluster is named that says whether they tier."""
 
@@ -252,28 +225,48 @@ class Mutation:
         """The histories of the selected partitions; the selection must be resolved."""
         return Histories(self.resources, remote=lambda: self.remote)
 
-    def conclude(self, decision: Decision, *, stop: Stop | None = None) -> MutationResult:
+    def conclude(
+        self, decision: Decision, *, planned_by: Mapping[str, Any], stop: Stop | None = None
+    ) -> MutationResult:
         """Return the decision's plan, or with `apply` carry it out and return its outcomes too.
 
-        Without `apply`, the reason why the plan may not be carried out is only reported. With `stop` the
-        caller already listens to signals.
+        `planned_by` are the planning command's own options, which are saved with the plan. Without `apply`,
+        the reason why the plan may not be carried out is only reported. With `stop` the caller already
+        listens to signals.
         """
         plan = decision.plan
         damaged = self.histories.report(self.metadata.state)
         damaged = damaged or bool(self.unreadable) or self.is_source_damaged
         for line in skip_lines(self.histories.unreported(plan.skipped)):
             self.progress.say(line)
-        write_plan(plan, self.request.plan_out)
+        saved = SavedPlan.of(plan, self._identity(plan), planned_by)
+        write_plan(saved, self.request.plan_out)
         if self.request.apply:
             self._check(decision)
-            return self._carry_out(plan, decision.options, damaged=damaged, stop=stop)
+            return self._carry_out(saved, decision.options, damaged=damaged, stop=stop)
         self._warn(decision)
         code = ExitCode.CORRUPT if damaged else ExitCode.OK
-        return MutationResult(plan=plan, outcomes=None, exit_code=code)
+        return MutationResult(saved=saved, outcomes=None, exit_code=code)
+
+    def _identity(self, plan: Plan) -> PlanIdentity:
+        return PlanIdentity(
+            tierctl_version=__version__,
+            created_ms=self.request.clock_ms(),
+            now_ms=self.resources.now_ms,
+            place=self.place,
+            source=self.source,
+            topic_ids={step.topic_id: step.topic for step in plan.steps},
+        )
+
+    @cached_property
+    def place(self) -> PlanPlace:
+        """The tier that is changed, and its metadata topic."""
+        return place_of(self.request, self.metadata, None if self.request.remote is None else self.remote)
 
     def _carry_out(
-        self, plan: Plan, options: Callable[[], RunOptions], *, damaged: bool, stop: Stop | None
+        self, saved: SavedPlan, options: Callable[[], RunOptions], *, damaged: bool, stop: Stop | None
     ) -> MutationResult:
+        plan = saved.plan
         total = sum(int(step.details.get("segment_size_in_bytes") or 0) for step in plan.steps)
         # Executors report their bytes only at the end of a wave; Spark's own bar shows their tasks.
         watched = total and not self.resources.is_on_spark
@@ -292,7 +285,7 @@ class Mutation:
             code: int = ExitCode.LOCKED
         else:
             code = stop.exit_code or exit_code(outcomes, quarantined=damaged)
-        return MutationResult(plan=plan, outcomes=outcomes, exit_code=code)
+        return MutationResult(saved=saved, outcomes=outcomes, exit_code=code)
 
     def _run_context(self, plan: Plan, stop: Stop, advance: Callable[[int], None]) -> RunContext:
         engine = self._engine(plan, stop)
@@ -356,16 +349,6 @@ def _require_known_setting(name: str) -> None:
     near = get_close_matches(name, known, n=1)
     hint = f'did you mean "{near[0]}"?' if near else "expected the name of a broker's setting"
     raise UsageError(f'--override: unknown setting "{name}"', hint=hint)
-
-
-def write_plan(plan: Plan, file: Path | None) -> None:
-    """Write the plan to `file` for `tierctl apply`, whole or not at all; do nothing if `file` is None."""
-    if file is None:
-        return
-    try:
-        replace_durably(file.absolute(), plan.dumps().encode())
-    except OSError as e:
-        raise UsageError(f"--plan-out {file}: {e.strerror}") from e
 
 
 @contextmanager

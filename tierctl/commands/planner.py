@@ -1,14 +1,16 @@
 """The planner of a mutating command: how its plan is decided, again and again from the current state."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Generic, TypeVar
 
 from tierctl.apply.stop import Stop
-from tierctl.commands.mutation import Decision, Mutation, MutationResult, mutation
+from tierctl.commands.mutation import Mutation, mutation
+from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.plan.saved import refusal
 
 R = TypeVar("R", bound=MutationRequest)
 
@@ -24,7 +26,8 @@ class Planner(Generic[R]):
     """One mutating command: the class of its requests, and the function that decides its plan.
 
     The command itself and `apply` of a saved plan both call `decide`, so that a step is carried out only if
-    the current state produces it. With `logs_decide`, deletes are decided from log directories; with
+    the current state produces it. `options` are the fields of a request that are saved with its plan, because
+    `apply` has no options for them. With `logs_decide`, deletes are decided from log directories; with
     `may_be_new`, the metadata folder need not have a metadata topic yet. `makes_topic` returns whether a
     request makes a missing metadata topic on a cluster.
     """
@@ -32,15 +35,16 @@ class Planner(Generic[R]):
     command: str
     request: type[R]
     decide: Callable[[Mutation, R], Decision]
+    options: tuple[str, ...]
     logs_decide: bool = False
     may_be_new: bool = False
     makes_topic: Callable[[R], bool] = _never
 
     @contextmanager
     def opened(
-        self, request: R, progress: Progress | None, *, may_be_new: bool | None = None
+        self, request: R, progress: Progress | None, *, must_exist: bool = False
     ) -> Iterator[Mutation]:
-        """Check the fields of `request` and open what it names; `may_be_new` overrides the planner's.
+        """Check the fields of `request` and open what it names; if `must_exist`, no metadata topic is made.
 
         Raises UsageError for fields that contradict each other, and the errors of `mutation`.
         """
@@ -49,12 +53,37 @@ class Planner(Generic[R]):
             request.target,
             progress or SilentProgress(),
             logs_decide=self.logs_decide,
-            may_be_new=self.may_be_new if may_be_new is None else may_be_new,
-            make_topic=self.makes_topic(request),
+            may_be_new=self.may_be_new and not must_exist,
+            make_topic=self.makes_topic(request) and not must_exist,
         ) as run:
             yield run
 
     def run(self, request: R, progress: Progress | None, *, stop: Stop | None = None) -> MutationResult:
         """Decide the plan, and with `apply` carry it out; with `stop` the caller listens to signals."""
         with self.opened(request, progress) as run:
-            return run.conclude(self.decide(run, request), stop=stop)
+            return run.conclude(self.decide(run, request), planned_by=self.saved_options(request), stop=stop)
+
+    def saved_options(self, request: R) -> dict[str, Any]:
+        """Return the options that are saved with the plan of `request`, as JSON values."""
+        values = {name: getattr(request, name) for name in self.options}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+    def request_again(
+        self, given: MutationRequest, options: Mapping[str, Any], selection: Mapping[str, Sequence[str]]
+    ) -> R:
+        """Return a request to decide a saved plan again.
+
+        `options` were saved with the plan. The other fields are those of `given`, the request of `apply`, but
+        for its topics and topic ids, which are those of `selection`. SafetyRefusal for options of another
+        command, or of another version of this one.
+        """
+        if set(options) != set(self.options):
+            raise refusal(
+                "options", expected=", ".join(sorted(self.options)), found=", ".join(sorted(options))
+            )
+        shared = {field.name for field in fields(self.request)} & {field.name for field in fields(given)}
+        values = {name: getattr(given, name) for name in shared} | dict(options) | dict(selection)
+        make: Callable[..., R] = self.request
+        return make(
+            **{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+        )

@@ -13,7 +13,7 @@ from tierctl.commands.resources import Resources
 from tierctl.errors import UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.progress import Progress
-from tierctl.model.uris import folder_of
+from tierctl.model.uris import canonical_uri
 from tierctl.storage import RemoteStorageManager, TierSpec
 from tierctl.storage.spool import spool_folder
 
@@ -63,20 +63,14 @@ class TierToTierRequest(MutationRequest):
                 hint="the copies need a metadata topic of their own: in that of --from-remote a broker would "
                 "take each for a second copy of the same offsets, and never delete the first",
             )
-        if _location("--metadata", self.metadata) == _location("--to-metadata", self.to_metadata):
+        metadata = None if self.metadata is None else canonical_uri("--metadata", self.metadata)
+        if metadata == canonical_uri("--to-metadata", self.to_metadata):
             raise UsageError("--metadata and --to-metadata are the same topic", hint="name another one")
-        same_tier = _location("--from-remote", self.from_remote) == _location("--remote", self.remote)
-        if same_tier and self.from_layout == self.layout:
+        remote = None if self.remote is None else canonical_uri("--remote", self.remote)
+        if remote == canonical_uri("--from-remote", self.from_remote) and self.from_layout == self.layout:
             raise UsageError(
                 "--from-remote and --remote are the same tier", hint="name another one, or a layout"
             )
-
-
-def _location(option: str, uri: str | None) -> str | None:
-    """Return `uri` in one spelling, so that two spellings of one folder are equal."""
-    if uri is None or (":" in uri.split("/", 1)[0] and not uri.startswith("file:")):
-        return uri and uri.rstrip("/")
-    return str(folder_of(option, uri).resolve())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

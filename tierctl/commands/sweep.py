@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from tierctl.commands.mutation import Decision, Mutation, MutationResult
+from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
+from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, TopicPartition, Uuid
@@ -83,7 +84,13 @@ def _decide(run: Mutation, request: SweepRequest) -> Decision:
     )
 
 
-PLANNER = Planner(command="sweep", request=SweepRequest, decide=_decide, logs_decide=True)
+PLANNER = Planner(
+    command="sweep",
+    request=SweepRequest,
+    decide=_decide,
+    options=("log_start_offset", "off_lineage", "unreferenced_epochs"),
+    logs_decide=True,
+)
 
 
 def _selected(run: Mutation, state: TierState) -> list[PartitionState]:

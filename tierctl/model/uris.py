@@ -27,3 +27,14 @@ def folder_of(option: str, uri: str) -> Path:
     if not path:
         raise UsageError(f"{option} needs a folder", hint="use file:///dir or a folder")
     return Path(path).absolute()
+
+
+def canonical_uri(option: str, uri: str) -> str:
+    """Return the value `uri` of `option` in one spelling: a folder's absolute path, or a URI without last /.
+
+    Symbolic links are followed, so that two spellings of one folder are equal. UsageError for a file: URI
+    that names no folder of this machine.
+    """
+    if ":" in uri.split("/", 1)[0] and not uri.startswith("file:"):
+        return uri.rstrip("/")
+    return str(folder_of(option, uri).resolve())

@@ -1,6 +1,5 @@
 """The parts of a plan: the steps of a mutating command, and their JSON form for --plan-out and `apply`."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,6 +7,7 @@ from typing import Any, Self
 
 from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
+from tierctl.plan.basis import Basis
 from tierctl.state.tier import PartitionState
 
 
@@ -140,16 +140,18 @@ class Skip:
 class Plan:
     """The decision of `command`: what it changes, in order, and what it leaves and why.
 
-    `read` is the next offset of each metadata partition at the time of the decision.
+    `read` is the next offset of each metadata partition at the time of the decision. `basis` has the settings
+    and log starts of every partition that the decision was about.
     """
 
     command: str
     steps: tuple[Step, ...]
     read: Mapping[int, int]
     skipped: tuple[Skip, ...] = ()
+    basis: Basis = field(default_factory=Basis, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as a JSON object, with metadata partitions as strings."""
+        """Return the plan without its basis as a JSON object, with metadata partitions as strings."""
         return {
             "command": self.command,
             "steps": [step.to_json() for step in self.steps],
@@ -157,22 +159,17 @@ class Plan:
             "read": {str(partition): offset for partition, offset in sorted(self.read.items())},
         }
 
-    def dumps(self) -> str:
-        """Return the plan as JSON text, for --plan-out."""
-        return json.dumps(self.to_json(), indent=2) + "\n"
-
     @classmethod
-    def loads(cls, text: str) -> Self:
-        """Return the plan that `dumps` made `text` from; UsageError if the text is no plan."""
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
+        """Return the object that `to_json` made `raw` from; UsageError if a field is missing or wrong."""
         try:
-            raw = json.loads(text)
             return cls(
                 command=raw["command"],
                 steps=tuple(Step.from_json(step) for step in raw["steps"]),
                 read={int(partition): int(offset) for partition, offset in raw["read"].items()},
-                skipped=tuple(Skip.from_json(skip) for skip in raw.get("skipped", ())),
+                skipped=tuple(Skip.from_json(skip) for skip in raw["skipped"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise UsageError(f"not a plan: {e}", hint="expected what --plan-out wrote") from e
 
 

@@ -9,7 +9,7 @@ import typer
 from tierctl.report.render import render, render_object
 
 if TYPE_CHECKING:
-    from tierctl.plan import Plan
+    from tierctl.plan.saved import SavedPlan
 
 TABLE_COLUMNS = ("action", "topic", "partition", "start_offset", "end_offset", "segment_id", "reason")
 OUTCOME_COLUMNS = ("status", *TABLE_COLUMNS[:-1], "error", "why")
@@ -25,22 +25,22 @@ FIXED_COLUMNS = (
 )
 
 
-def show_plan(plan: "Plan", output: str) -> None:
+def show_plan(saved: "SavedPlan", output: str) -> None:
     """Print the plan: as one object in JSON, otherwise one row per step."""
     if output == "json":
-        render_object(plan.to_json(), output)
+        render_object(saved.to_json(), output)
         return
-    rows = [step.to_json() for step in plan.steps]
+    rows = [step.to_json() for step in saved.plan.steps]
     render(rows, output, _columns(rows), table_columns=TABLE_COLUMNS)
     if sys.stderr.isatty():
-        count = len(plan.steps)
+        count = len(saved.plan.steps)
         typer.echo(f"{count} steps; --apply carries them out" if count else "nothing to do", err=True)
 
 
-def show_outcomes(plan: "Plan", outcomes: Sequence[Mapping[str, Any]], output: str) -> None:
+def show_outcomes(saved: "SavedPlan", outcomes: Sequence[Mapping[str, Any]], output: str) -> None:
     """Print the outcome of each step: beside the plan in JSON, otherwise one row per outcome."""
     if output == "json":
-        render_object(plan.to_json() | {"outcomes": list(outcomes)}, output)
+        render_object(saved.to_json() | {"outcomes": list(outcomes)}, output)
         return
     columns = [*_columns(outcomes), "status", "error", "why"]
     render(outcomes, output, columns, table_columns=OUTCOME_COLUMNS)

@@ -21,6 +21,7 @@ from tests.plan.tier import (
     local_log,
     segment,
     segment_id,
+    through_json,
     tier,
 )
 from tests.support.topic_settings import ENABLED
@@ -301,7 +302,7 @@ def test_dangling_copies_need_a_day_and_a_clock(after_ms: int, now_ms: int | Non
 def test_details_carry_what_a_started_event_says() -> None:
     log = replace(local_log([0, 100], 150), leader_epochs=(EpochEntry(0, 0), EpochEntry(1, 60)))
     [step] = plan_copy(TierState(), [log], CONFIGS).steps
-    assert Plan.loads(plan_copy(TierState(), [log], CONFIGS).dumps()).steps == (step,)
+    assert through_json(plan_copy(TierState(), [log], CONFIGS)).steps == (step,)
     assert dict(step.details) == {
         "lineage_epoch": 1,
         "next_base_offset": 100,

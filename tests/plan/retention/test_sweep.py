@@ -31,6 +31,7 @@ from tests.plan.tier import (
     local_log,
     segment,
     segment_id,
+    through_json,
     tier,
 )
 
@@ -377,7 +378,7 @@ def test_a_plan_survives_its_text() -> None:
     state = tier(*(s for s in TEN if s.start_offset != 300))
     plan = sweep(state, UNKNOWN)
     assert plan.skipped
-    assert Plan.loads(plan.dumps()) == plan
+    assert through_json(plan) == plan
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tierctl.model import (
 )
 from tierctl.model.configs import CopyLag
 from tierctl.model.settings import topic
+from tierctl.plan.basis import Basis
 from tierctl.plan.copy.dangling import Dangling
 from tierctl.plan.copy.enabled import why_not_enabled
 from tierctl.plan.copy.lag import why_waiting
@@ -84,7 +85,13 @@ def plan_copy(
             decisions.steps += steps
             decisions.skipped += skipped
     return Plan(
-        command="copy", steps=tuple(decisions.steps), read=dict(state.read), skipped=tuple(decisions.skipped)
+        command="copy",
+        steps=tuple(decisions.steps),
+        read=dict(state.read),
+        skipped=tuple(decisions.skipped),
+        basis=Basis(
+            configs=configs, log_starts={log.topic_id_partition: log.log_start_offset for log in logs}
+        ),
     )
 
 

@@ -4,7 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
-from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicPartition, Uuid
+from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.plan.basis import Basis
 from tierctl.plan.clock import CLOCK_SKEW_MS_MAX
 from tierctl.plan.preconditions import (
     CurrentTopics,
@@ -43,6 +44,7 @@ class _Inputs:
 class _Decisions:
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
+    log_starts: dict[TopicIdPartition, int] = field(default_factory=dict)
 
 
 def plan_retention(
@@ -92,7 +94,11 @@ def plan_retention(
     for part in state:
         _decide(inputs, part, decisions)
     return Plan(
-        command="sweep", steps=tuple(decisions.steps), read=dict(state.read), skipped=tuple(decisions.skipped)
+        command="sweep",
+        steps=tuple(decisions.steps),
+        read=dict(state.read),
+        skipped=tuple(decisions.skipped),
+        basis=Basis(configs=configs, log_starts=decisions.log_starts),
     )
 
 
@@ -134,6 +140,8 @@ def _decide(inputs: _Inputs, part: PartitionState, decisions: _Decisions) -> Non
         return
     view = _view(inputs, part)
     _check_clock(view, inputs.now_ms)
+    if inputs.cluster is not None or partition.key in inputs.logs:
+        decisions.log_starts[partition] = view.log_start_offset
     steps = resume_deletions(view)
     notes: Sequence[str]
     why_not = _why_no_lineage(part, view)

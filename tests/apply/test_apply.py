@@ -1,0 +1,272 @@
+"""Saved plans: which are refused, and which of their steps the current state still decides."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.plan.saved import digest_of
+
+from tests.apply.commands import apply, copy, delete, files, sweep
+from tests.apply.conftest import Ran
+from tests.apply.worlds import DAY_MS, RETENTION, World
+from tests.metadata.topics import topic_in
+
+Tierctl = Callable[..., Ran]
+Forge = Callable[[dict[str, Any]], object]
+HOUR_MS = 3_600_000
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def forge(plan: Path, change: Forge) -> None:
+    """Change a plan as a program would that knows how the digest is computed."""
+    raw = json.loads(plan.read_text())
+    change(raw)
+    plan.write_text(json.dumps({**raw, "digest": digest_of(raw)}))
+
+
+@pytest.fixture
+def swept(tiered: World, tierctl: Tierctl, tmp_path: Path) -> Path:
+    """A plan of a sweep of `tiered`, with two steps."""
+    kept = tmp_path / "plan.json"
+    assert len(tierctl(*sweep(tiered, "--plan-out", kept)).json["steps"]) == 2
+    return kept
+
+
+def refused(ran: Ran, field: str) -> None:
+    assert (ran.code, f"the plan's {field}: expected" in ran.err, "hint: " in ran.err) == (4, True, True), ran
+
+
+def test_the_plan_is_the_json_on_stdout(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
+    kept = tmp_path / "plan.json"
+    printed = tierctl(*sweep(tiered, "--plan-out", kept)).json
+    assert printed == json.loads(kept.read_text())
+    identity = printed["identity"]
+    assert identity["metadata_topic_id"] == topic_in(tiered.metadata).topic_id
+    assert identity["tier"] == str(tiered.remote)
+    assert list(identity["topic_ids"].values()) == ["bills"]
+    assert printed["settings"]["bills"]["retention_bytes"] == 1_500_000
+    assert list(printed["log_starts"].values()) == [0]
+    assert set(printed["read"]) == {"0", "1"}
+
+
+@pytest.mark.parametrize("command", [copy, sweep, delete], ids=["copy", "sweep", "delete"])
+def test_a_plan_of_every_command_is_carried_out(
+    command: Callable[..., tuple[object, ...]],
+    empty: World,
+    tiered: World,
+    tierctl: Tierctl,
+    tmp_path: Path,
+) -> None:
+    kept, world = tmp_path / "plan.json", empty if command is copy else tiered
+    if command is delete:
+        marked = tmp_path / "mark.json"
+        topic_id = next(iter(tiered.state())).topic_id_partition.topic_id
+        known = ("--i-know-it-is-deleted", topic_id)
+        assert tierctl(*delete(tiered, "--mark", "--topic", "bills", *known, "--plan-out", marked)).code == 0
+        refused = tierctl("apply", marked, *tiered.where, "--apply")
+        assert (refused.code, "not known to be deleted" in refused.err) == (4, True), "evidence is not saved"
+        assert tierctl("apply", marked, *tiered.where, *known, "--apply").code == 0
+    planned = tierctl(*command(world, "--plan-out", kept)).json["steps"]
+    assert planned
+    for again in (False, True):
+        ran = tierctl(*apply(world, kept, "--apply"))
+        assert ran.code == 0, ran.err
+        assert len(ran.json["outcomes"]) == (0 if again else len(planned))
+        assert len(ran.json["skipped"]) == (len(planned) if again else 0)
+
+
+def test_a_plan_of_another_cluster_is_refused(
+    tiered: World, empty: World, swept: Path, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    """A tier whose metadata lack the plan's segments looks as if all were deleted already."""
+    other = empty.clone(tmp_path / "other")
+    for partition in other.metadata.glob("__remote_log_metadata-*/partition.metadata"):
+        partition.write_text("version: 0\ntopic_id: 2QZ5FAXaQrqgUzsReWnweA\n")
+    for more in ((), ("--apply",)):
+        before = files(other)
+        refused(tierctl(*apply(other, swept, *more)), "metadata_topic_id")
+        assert files(other) == before
+    in_another_tier = World(tiered.metadata, other.remote, tiered.logs, tiered.state_dir)
+    refused(tierctl(*apply(in_another_tier, swept, "--apply")), "tier")
+
+
+def test_without_ids_the_address_and_the_topics_decide(
+    tiered: World, swept: Path, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    moved = tiered.clone(tmp_path / "moved")
+    forge(swept, lambda raw: raw["identity"].update(tier=None))
+    assert tierctl(*apply(moved, swept)).code == 0
+    for path in tmp_path.rglob("partition.metadata"):
+        if path.parent.name.startswith("__remote"):
+            path.unlink()
+    refused(tierctl(*apply(moved, swept, "--apply")), "metadata")
+    assert tierctl(*apply(tiered, swept)).code == 0
+    forge(swept, lambda raw: raw["identity"].update(topic_ids={"2QZ5FAXaQrqgUzsReWnweA": "bills"}))
+    refused(tierctl(*apply(tiered, swept, "--apply")), "topic_ids")
+
+
+def test_the_cluster_id_is_compared(tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
+    kept, properties = tmp_path / "plan.json", tiered.metadata / "meta.properties"
+    properties.write_text("version=1\ncluster.id=dGllcmN0bC10ZXN0cy0wMQ\n")
+    tierctl(*sweep(tiered, "--plan-out", kept))
+    properties.write_text("version=1\ncluster.id=Mk3OEYBSTCyUQFzVTHJ1PQ\n")
+    refused(tierctl(*apply(tiered, kept, "--apply")), "cluster_id")
+
+
+@pytest.mark.parametrize(
+    ("field", "change"),
+    [
+        ("created_ms", lambda raw: raw["identity"].update(created_ms=now_ms() - DAY_MS - HOUR_MS)),
+        ("created_ms", lambda raw: raw["identity"].update(created_ms=now_ms() + HOUR_MS)),
+        ("now_ms", lambda raw: raw["identity"].update(now_ms=now_ms() + HOUR_MS)),
+        ("read", lambda raw: raw["read"].update({"0": 1_000_000})),
+        ("read", lambda raw: raw["read"].update({"2": 0})),
+        ("plan_version", lambda raw: raw["identity"].update(plan_version=1)),
+        ("plan_version", lambda raw: raw.pop("identity")),
+    ],
+    ids=["old", "of the future", "decided ahead", "read further", "more partitions", "version", "none"],
+)
+def test_a_plan_is_refused_by_its_identity(
+    field: str, change: Forge, tiered: World, swept: Path, tierctl: Tierctl
+) -> None:
+    before = files(tiered)
+    forge(swept, change)
+    refused(tierctl(*apply(tiered, swept, "--apply")), field)
+    assert files(tiered) == before
+
+
+def test_the_age_of_a_plan_is_an_option(tiered: World, swept: Path, tierctl: Tierctl) -> None:
+    made_ms = now_ms() - 2 * DAY_MS
+    forge(swept, lambda raw: raw["identity"].update(created_ms=made_ms, now_ms=made_ms))
+    refused(tierctl(*apply(tiered, swept, "--max-age", "47h")), "created_ms")
+    assert tierctl(*apply(tiered, swept, "--max-age", "3d")).code == 0
+    assert tierctl(*apply(tiered, swept, "--max-age", "soon")).code == 2
+
+
+def test_an_edited_plan_is_refused(tiered: World, swept: Path, tierctl: Tierctl) -> None:
+    raw = json.loads(swept.read_text())
+    raw["steps"].pop()
+    swept.write_text(json.dumps(raw))
+    refused(tierctl(*apply(tiered, swept, "--apply")), "digest")
+
+
+def _unlimited(world: World) -> Path:
+    file = world.logs / "unlimited.properties"
+    file.write_text("bills.retention.bytes=-1\n")
+    return file
+
+
+def test_settings_that_changed_drop_a_step(tiered: World, swept: Path, tierctl: Tierctl) -> None:
+    before = files(tiered)
+    ran = tierctl(*apply(tiered, swept, "--topic-configs", _unlimited(tiered), "--apply"))
+    assert (ran.code, ran.json["outcomes"]) == (0, [])
+    assert len(ran.json["skipped"]) == 2
+    assert "retention_bytes was 1500000 and is -1" in ran.json["skipped"][0]["reason"]
+    assert files(tiered) == before
+    part = tiered.logs / "part.properties"
+    part.write_text(RETENTION.replace("1500000", "2000000"))
+    ran = tierctl(*apply(tiered, swept, "--topic-configs", part, "--apply"))
+    assert [outcome["start_offset"] for outcome in ran.json["outcomes"]] == [0]
+
+
+def test_a_log_start_that_was_asked_for_is_in_the_plan(
+    tiered: World, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    kept = tmp_path / "plan.json"
+    asked = ("--log-start-offset", "bills-0=1200", "--topic-configs", _unlimited(tiered))
+    planned = tierctl(*sweep(tiered, *asked, "--plan-out", kept)).json
+    assert len(planned["steps"]) == 2
+    ran = tierctl(
+        *apply(tiered, kept, "--topic-configs", _unlimited(tiered), "--state-dir", tiered.state_dir),
+        "--apply",
+    )
+    assert [outcome["start_offset"] for outcome in ran.json["outcomes"]] == [0, 600]
+    assert (tiered.state_dir / "log-start-offset-checkpoint").read_text().endswith(" 0 1200\n")
+
+
+def test_a_plan_needs_the_settings_and_logs_it_was_decided_from(
+    tiered: World, empty: World, swept: Path, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    configs = ("--topic-configs", tiered.logs / "configs")
+    for given, missing in ((("--log-dir", tiered.logs), "--topic-configs"), (configs, "--log-dir")):
+        ran = tierctl("apply", swept, *tiered.where, *given, "--apply")
+        assert (ran.code, f"{missing} is missing" in ran.err, "hint: " in ran.err) == (2, True, True)
+    kept = tmp_path / "copy.json"
+    assert tierctl(*copy(empty, "--plan-out", kept)).code == 0
+    assert tierctl("apply", kept, *empty.where, "--apply").code == 2
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        (("--topic", "bills"), 0),
+        (("--partition", "0"), 0),
+        (("--topic", "bils"), 10),
+        (("--topic-id", "2QZ5FAXaQrqgUzsReWnweA"), 10),
+        (("--partition", "7"), 10),
+    ],
+)
+def test_the_selection_narrows_a_plan(
+    more: tuple[str, ...], code: int, tiered: World, swept: Path, tierctl: Tierctl
+) -> None:
+    ran = tierctl(*apply(tiered, swept, *more))
+    assert ran.code == code, ran.err
+    assert code or len(ran.json["steps"]) == 2
+
+
+TEXTS = ["", " \n", "{}", "[]", "[1]", '"x"', "null", "\x00", "[" * 100_000, '{"a":' * 100_000, "not JSON"]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_a_file_that_is_no_plan(text: str, tiered: World, tierctl: Tierctl, tmp_path: Path) -> None:
+    kept = tmp_path / "plan.json"
+    kept.write_text(text)
+    ran = tierctl(*apply(tiered, kept, "--apply"))
+    assert (ran.code, "plan.json" in ran.err, "hint: " in ran.err) == (2, True, True)
+
+
+def test_files_that_cannot_be_read_and_parts_of_a_plan(
+    tiered: World, swept: Path, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    whole = swept.read_bytes()
+    binary, cut = tmp_path / "binary", tmp_path / "cut"
+    binary.write_bytes(b"\xff\xfe\x00")
+    for path in (tmp_path, tmp_path / "missing", binary):
+        ran = tierctl(*apply(tiered, path, "--apply"))
+        assert (ran.code, str(path) in ran.err, "hint: " in ran.err) == (2, True, True)
+    for size in range(0, len(whole) - 3, len(whole) // 20):
+        cut.write_bytes(whole[:size])
+        assert tierctl(*apply(tiered, cut, "--apply")).code == 2
+
+
+def test_plans_of_other_commands(tiered: World, swept: Path, tierctl: Tierctl) -> None:
+    forge(swept, lambda raw: raw.update(command="rewind"))
+    ran = tierctl(*apply(tiered, swept, "--apply"))
+    assert (ran.code, "expected one of copy, delete, sweep" in ran.err) == (2, True)
+    forge(swept, lambda raw: raw.update(command="copy"))
+    refused(tierctl(*apply(tiered, swept)), "options")
+
+
+@pytest.mark.parametrize("command", [copy, sweep], ids=["copy", "sweep"])
+def test_a_later_now_only_plans(
+    command: Callable[..., tuple[object, ...]], tiered: World, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    """Not even a metadata topic is made."""
+    kept, ahead = tmp_path / "plan.json", now_ms() + HOUR_MS
+    new = World(tmp_path / "new", tmp_path / "new tier", tiered.logs, tiered.state_dir)
+    world = new if command is copy else tiered
+    more = ("--now", ahead, "--plan-out", kept, *(("--clean-dangling",) if command is copy else ()))
+    planned = tierctl(*command(world, *more))
+    assert (planned.code, "--apply would refuse this" in planned.err) == (0, True)
+    before = files(world)
+    for args in (command(world, *more, "--apply"), apply(world, kept, "--apply")):
+        ran = tierctl(*args)
+        assert (ran.code, "ahead of the" in ran.err) == (4, True), ran.err
+    assert files(world) == before
+    assert not new.metadata.exists()

@@ -1,0 +1,157 @@
+"""A saved plan beside the plan that the current state gives: what both decide is kept."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+from tierctl.model import LocalLog, TopicConfig
+from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.redecide import still_decided
+from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.saved import SavedPlan
+from tierctl.plan.steps import Plan
+from tierctl.state.tier import TierState
+
+from tests.plan.test_saved import PLAN
+from tests.plan.tier import NOW_MS, PARTITION, S, advance, local_log, segment, through_json, tier
+
+SEGMENTS = (segment(0, 0, 99), segment(1, 100, 199), segment(2, 200, 299))
+LOG = local_log([0], 500)
+EVERYTHING = TopicConfig(retention_ms=1)
+
+
+def sweep(state: TierState, config: TopicConfig, log: LocalLog = LOG, now_ms: int = NOW_MS + 10) -> Plan:
+    return plan_retention(state, [log], {"orders": config}, now_ms=now_ms)
+
+
+def copy(state: TierState, log: LocalLog) -> Plan:
+    return plan_copy(state, [log], {"orders": TopicConfig(remote_storage_enable=True)})
+
+
+def kept(plan: Plan) -> SavedPlan:
+    """The plan as `apply` reads it."""
+    made = SavedPlan.of(plan, PLAN.identity, {})
+    return replace(made, plan=through_json(plan))
+
+
+def left(planned: Plan, current: Plan, state: TierState) -> tuple[list[int | None], list[str]]:
+    """The start offsets of the steps that are kept, and the reasons for the others."""
+    plan = still_decided(kept(planned), current, state)
+    return [step.start_offset for step in plan.steps], [skip.reason for skip in plan.skipped]
+
+
+@pytest.mark.parametrize(
+    ("config", "log", "starts", "reason"),
+    [
+        (EVERYTHING, LOG, [0, 100, 200], ""),
+        (TopicConfig(retention_ms=2), LOG, [0, 100, 200], ""),
+        (TopicConfig(retention_ms=1 << 40), LOG, [], "retention_ms was 1 and is 1099511627776"),
+        (TopicConfig(), LOG, [], "retention_ms was 1 and is -1"),
+        (TopicConfig(), local_log([0], 500, log_start_offset=200), [0, 100], "retention_ms was 1 and is -1"),
+        (
+            TopicConfig(retention_ms=1, remote_storage_enable=False),
+            LOG,
+            [],
+            "remote_storage_enable was None and is False",
+        ),
+    ],
+)
+def test_settings_and_log_starts_of_now_decide(
+    config: TopicConfig, log: LocalLog, starts: list[int], reason: str
+) -> None:
+    state = tier(*SEGMENTS)
+    found, reasons = left(sweep(state, EVERYTHING), sweep(state, config, log), state)
+    assert found == starts
+    assert len(reasons) == 3 - len(starts)
+    assert all(reason in each for each in reasons)
+
+
+def test_a_log_start_that_fell_is_a_reason() -> None:
+    state = tier(*SEGMENTS)
+    before = sweep(state, TopicConfig(), local_log([0], 500, log_start_offset=200))
+    found, reasons = left(before, sweep(state, TopicConfig()), state)
+    assert (found, len(reasons)) == ([], 2)
+    assert all("the log started at 200 and starts at 0" in reason for reason in reasons)
+
+
+def raised(plan: Plan) -> list[object]:
+    return [step.details.get("new_log_start_offset") for step in plan.steps]
+
+
+def test_the_log_start_rises_no_further_than_both_plans_say() -> None:
+    """Three segments end below 300 now, but the plan was to raise the log start to 200 only, or reverse."""
+    state = tier(*SEGMENTS)
+    below = [sweep(state, TopicConfig(), local_log([0], 500, log_start_offset=start)) for start in (200, 300)]
+    for planned, current in (below, below[::-1]):
+        plan = still_decided(kept(planned), current, state)
+        assert [step.start_offset for step in plan.steps] == [0, 100]
+        assert raised(plan) == [200, 200]
+    assert raised(still_decided(kept(sweep(state, EVERYTHING)), below[1], state)) == [100, 200, 300]
+
+
+def test_a_deletion_that_another_run_began_is_resumed() -> None:
+    state = tier(*SEGMENTS)
+    planned = sweep(state, EVERYTHING)
+    advance(state, SEGMENTS[0], S.DELETE_SEGMENT_STARTED)
+    found, reasons = left(planned, sweep(state, EVERYTHING), state)
+    assert (found, reasons) == ([0, 100, 200], [])
+
+
+def test_a_step_that_is_done_says_so() -> None:
+    state = tier(*SEGMENTS)
+    planned = sweep(state, EVERYTHING)
+    advance(state, SEGMENTS[0], S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+    found, reasons = left(planned, sweep(state, EVERYTHING), state)
+    assert (found, reasons) == ([100, 200], ["the segment is deleted already"])
+
+
+def test_nothing_is_added_to_a_plan() -> None:
+    """A segment that expired since is left to the next plan, and so are those behind it."""
+    state = tier(*SEGMENTS)
+    current = sweep(state, EVERYTHING)
+    for size in range(3):
+        planned = replace(current, steps=current.steps[:size])
+        assert left(planned, current, state) == ([0, 100, 200][:size], [])
+    without_first = replace(current, steps=current.steps[1:])
+    found, reasons = left(without_first, current, state)
+    assert (found, len(reasons)) == ([], 2)
+
+
+@pytest.mark.parametrize(
+    ("steps", "starts"),
+    [({0, 1, 2}, [0, 100, 200]), ({0, 1}, [0, 100]), ({0, 2}, [0]), ({1, 2}, []), (set(), [])],
+)
+def test_copies_leave_no_hole(steps: Collection[int], starts: list[int]) -> None:
+    log = local_log([0, 100, 200, 300], 350)
+    state = tier()
+    current = copy(state, log)
+    assert [step.start_offset for step in current.steps] == [0, 100, 200]
+    planned = replace(current, steps=tuple(current.steps[number] for number in sorted(steps)))
+    found, reasons = left(planned, current, state)
+    assert found == starts
+    assert len(reasons) == len(steps) - len(starts)
+
+
+def test_a_log_that_was_rolled_otherwise_is_not_copied_by_the_plan() -> None:
+    state = tier()
+    planned = copy(state, local_log([0, 100, 200], 250))
+    found, reasons = left(planned, copy(state, local_log([0, 150, 200], 250)), state)
+    assert (found, len(reasons)) == ([], 2)
+    assert all("copy does not decide it now" in reason for reason in reasons)
+
+
+def test_a_topic_that_may_not_be_tiered_any_more() -> None:
+    log, state = local_log([0, 100], 150), tier()
+    disabled = plan_copy(state, [log], {"orders": TopicConfig(remote_storage_enable=False)})
+    found, reasons = left(copy(state, log), disabled, state)
+    assert (found, len(reasons)) == ([], 1)
+    assert "remote_storage_enable was True and is False" in reasons[0]
+    assert PARTITION in {skip.topic_id_partition for skip in disabled.skipped}
+
+
+def test_a_segment_that_expired_before_the_planned_ones_holds_them() -> None:
+    planned = sweep(tier(*SEGMENTS[1:]), EVERYTHING)
+    state = tier(*SEGMENTS)
+    found, reasons = left(planned, sweep(state, EVERYTHING), state)
+    assert (found, len(reasons)) == ([], 2)
+    assert "must be deleted before it, stays" in reasons[0]

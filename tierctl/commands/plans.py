@@ -1,0 +1,101 @@
+"""Decisions and results of mutating commands, and the files in which plans are saved."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.apply.outcome import Outcome
+from tierctl.apply.run import RunOptions
+from tierctl.commands.request import Request
+from tierctl.commands.resources import required
+from tierctl.errors import TierctlError, UsageError
+from tierctl.files import replace_durably
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.model.uris import canonical_uri
+from tierctl.plan.saved import PlanPlace, SavedPlan
+from tierctl.plan.steps import Plan
+from tierctl.storage import RemoteStorageManager
+from tierctl.storage.identity import tier_layout
+
+_HINT = "name the file that --plan-out wrote"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MutationResult:
+    """A plan and, if it was carried out, the outcome of each of its steps."""
+
+    saved: SavedPlan
+    """The plan as --plan-out writes it."""
+    outcomes: Sequence[Outcome] | None
+    """None if the plan was only made."""
+    exit_code: int
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.saved.plan
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the plan has steps that nobody carried out yet."""
+        return self.outcomes is None and bool(self.plan.steps)
+
+
+def _accept(plan: Plan) -> None:
+    """Accept `plan`: used where no rule forbids to carry it out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The plan that a command decided from the current state, and how it is carried out.
+
+    `check` raises LimitExceeded or SafetyRefusal for a plan, this one or a part of it, that may not be
+    carried out.
+    """
+
+    plan: Plan
+    options: Callable[[], RunOptions]
+    check: Callable[[Plan], None] = _accept
+
+
+def place_of(
+    request: Request, metadata: RemoteLogMetadataManager, remote: RemoteStorageManager | None
+) -> PlanPlace:
+    """Return the tier and the metadata topic that `request` names; `remote` and `metadata` have them open."""
+    return PlanPlace(
+        metadata=canonical_uri("--metadata", required("--metadata", request.metadata)),
+        cluster=metadata.identity(),
+        tier=None if request.remote is None else canonical_uri("--remote", request.remote),
+        layout=None if remote is None else tier_layout(remote),
+    )
+
+
+def write_plan(plan: SavedPlan, file: Path | None) -> None:
+    """Write the plan to `file` for `tierctl apply`, whole or not at all; do nothing if `file` is None."""
+    if file is None:
+        return
+    try:
+        replace_durably(file.absolute(), plan.dumps().encode())
+    except OSError as e:
+        raise UsageError(f"--plan-out {file}: {e.strerror}") from e
+
+
+def read_plan(file: Path) -> SavedPlan:
+    """Return the plan in `file`.
+
+    UsageError if the file can't be read or is no plan; SafetyRefusal for a plan that was edited or has
+    another version.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as e:
+        raise UsageError(f"plan {file}: {e.strerror}", hint=_HINT) from e
+    except UnicodeDecodeError as e:
+        raise UsageError(f"plan {file} is no text: {e}", hint=_HINT) from e
+    if not text.strip():
+        raise UsageError(f"plan {file} is empty", hint=_HINT)
+    try:
+        return SavedPlan.loads(text)
+    except TierctlError as e:
+        e.message = f"{file}: {e.message}"
+        raise
