@@ -1,0 +1,247 @@
+"""A broker that tiers one partition, written from KIP-405's text and Kafka's documented behaviour alone.
+
+Nothing here uses tierctl's decisions: each offset is compared with the epoch in which it was written.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+
+Epochs = list[tuple[int, int]]
+"""(epoch, start offset), ascending: a leader-epoch checkpoint."""
+
+
+class State(Enum):
+    """The state of a remote segment."""
+
+    STARTED = "COPY_SEGMENT_STARTED"
+    FINISHED = "COPY_SEGMENT_FINISHED"
+    DELETING = "DELETE_SEGMENT_STARTED"
+    DELETED = "DELETE_SEGMENT_FINISHED"
+
+
+@dataclass(slots=True)
+class Segment:
+    """A segment of the local log; `end` is its last offset."""
+
+    start: int
+    end: int
+    size_bytes: int
+    max_timestamp_ms: int
+
+
+@dataclass(slots=True)
+class Remote:
+    """A copied segment; `epochs` begin at its start."""
+
+    number: int
+    start: int
+    end: int
+    size_bytes: int
+    max_timestamp_ms: int
+    epochs: Epochs
+    state: State
+
+
+@dataclass(slots=True)
+class KipBroker:
+    """The log and the tier of a partition: `rolled` and `active` are local, `checkpoint` begins at the log start.
+
+    `lineage` has all leader epochs from offset 0 on.
+    """
+
+    retention_ms: int = -1
+    retention_bytes: int = -1
+    checkpoint: Epochs = field(default_factory=lambda: [(0, 0)])
+    lineage: Epochs = field(default_factory=lambda: [(0, 0)])
+    rolled: list[Segment] = field(default_factory=list)
+    active: Segment = field(default_factory=lambda: Segment(0, -1, 0, -1))
+    remote: list[Remote] = field(default_factory=list)
+    events: list[tuple[int, State]] = field(default_factory=list)
+    log_start: int = 0
+
+    @property
+    def log_end(self) -> int:
+        return self.active.end + 1
+
+    # What happens to the log.
+
+    def produce(self, count: int, timestamp_ms: int, record_bytes: int) -> None:
+        """Append records to the active segment."""
+        self.active.end += count
+        self.active.size_bytes += count * record_bytes
+        self.active.max_timestamp_ms = max(self.active.max_timestamp_ms, timestamp_ms)
+
+    def roll(self) -> None:
+        """Close the active segment, if it has records."""
+        if self.active.end >= self.active.start:
+            self.rolled.append(self.active)
+            self.active = Segment(self.log_end, self.active.end, 0, -1)
+
+    def copy(self, *, fails: bool = False) -> None:
+        """RLMCopyTask: copy the first segment above the highest copied offset; `fails` leaves it STARTED."""
+        copied = self.highest_copied()
+        from_offset = max(copied + 1, self.log_start)
+        for segment in self.rolled:
+            if segment.end >= from_offset:
+                epochs = written_in(self.lineage, segment.start, segment.end)
+                number = len(self.remote)
+                remote = Remote(
+                    number,
+                    segment.start,
+                    segment.end,
+                    segment.size_bytes,
+                    segment.max_timestamp_ms,
+                    epochs,
+                    State.STARTED,
+                )
+                self.remote.append(remote)
+                self.events.append((number, State.STARTED))
+                if not fails:
+                    self._move(remote, State.FINISHED)
+                return
+
+    def _move(self, remote: Remote, state: State) -> None:
+        remote.state = state
+        self.events.append((remote.number, state))
+
+    def drop_local(self) -> None:
+        """Local retention: remove the local segments that are in the tier."""
+        copied = self.highest_copied()
+        self.rolled = [segment for segment in self.rolled if segment.end > copied]
+
+    def delete_records(self, offset: int) -> None:
+        """Raise the log start (DeleteRecords), and cut the checkpoint from the start."""
+        if offset <= self.log_start:
+            return
+        self.log_start = offset
+        self.checkpoint = cut_from_start(self.checkpoint, offset)
+        self.rolled = [segment for segment in self.rolled if segment.end >= offset]
+
+    def elect(self) -> None:
+        """A clean election, or a restart: the next epoch begins at the log end."""
+        for entries in (self.checkpoint, self.lineage):
+            epoch = entries[-1][0] + 1
+            entries[:] = [(e, start) for e, start in entries if start < self.log_end]
+            entries.append((epoch, self.log_end))
+
+    def elect_uncleanly(self, offset: int) -> None:
+        """The new leader's log ends at `offset`: what is above it, even if copied, is not in its lineage."""
+        if offset < max(self.log_start, self._local_start) or offset > self.log_end:
+            return
+        kept = [s for s in self.rolled if s.start < offset] + (
+            [self.active] if self.active.start < offset <= self.active.end + 1 else []
+        )
+        if kept:
+            last = kept.pop()
+            count = last.end - last.start + 1
+            size = last.size_bytes * (offset - last.start) // count
+            self.rolled = kept
+            self.active = Segment(last.start, offset - 1, size, last.max_timestamp_ms)
+        else:
+            self.rolled, self.active = [], Segment(offset, offset - 1, 0, -1)
+        self.elect()
+
+    @property
+    def _local_start(self) -> int:
+        return self.rolled[0].start if self.rolled else self.active.start
+
+    def begin_expiring(self, count: int, now_ms: int) -> None:
+        """An expiration task that ends after DELETE_SEGMENT_STARTED of `count` segments."""
+        expired = [r for r in self.remote if r.number in self.expired(now_ms) and r.state is State.FINISHED]
+        expired = [r for r in sorted(expired, key=lambda r: r.start) if self.is_of_lineage(r)][:count]
+        if expired:
+            self.delete_records(max(r.end for r in expired) + 1)
+        for remote in expired:
+            self._move(remote, State.DELETING)
+
+    # What the text says of the tier.
+
+    def highest_copied(self) -> int:
+        """The highest copied offset: walk the leader epochs back from the latest one; -1 if unknown."""
+        for at in range(len(self.checkpoint) - 1, -1, -1):
+            epoch = self.checkpoint[at][0]
+            end = self.checkpoint[at + 1][1] if at + 1 < len(self.checkpoint) else self.log_end
+            highs = [epoch_end(r, epoch) for r in self.remote if r.state is not State.STARTED]
+            known = [high for high in highs if high is not None]
+            if known:
+                return min(max(known), end - 1)
+        return -1
+
+    def is_of_lineage(self, remote: Remote) -> bool:
+        """Whether each offset was written in the epoch in which this log has it; cut epochs are not compared."""
+        if remote.end >= self.log_end:
+            return False
+        first_epoch, first_start = self.checkpoint[0]
+        if remote.end < first_start:
+            return remote.epochs[-1][0] == first_epoch
+        return all(
+            epoch_at(remote.epochs, offset) == epoch_at(self.checkpoint, offset)
+            for offset in range(max(remote.start, first_start), remote.end + 1)
+        )
+
+    def expired(self, now_ms: int) -> set[int]:
+        """RLMExpirationTask: the numbers of the segments that it deletes as of `now_ms`.
+
+        Begun deletions are repeated. In the lineage, oldest first: segments below the log start, older than
+        retention.ms, or wholly inside of the bytes above retention.bytes; the first other segment ends it.
+        Then the segments whose epochs are all older than the checkpoint's first go, below the log start.
+        Bytes below the log start do not count toward the limit, other than in Kafka: what it allows stays.
+        """
+        gone = {r.number for r in self.remote if r.state is State.DELETING}
+        finished = [r for r in self.remote if r.state is State.FINISHED]
+        own = sorted((r for r in finished if self.is_of_lineage(r)), key=lambda r: (r.start, r.number))
+        live = [r for r in own if r.end >= self.log_start]
+        excess = self._excess_bytes(live)
+        log_start = self.log_start
+        for remote in live:
+            cutoff_ms = now_ms - self.retention_ms
+            too_old = self.retention_ms >= 0 and 0 < remote.max_timestamp_ms < cutoff_ms
+            if not too_old and not 0 < excess >= remote.size_bytes:
+                break
+            excess = max(0, excess - remote.size_bytes)
+            log_start = remote.end + 1
+        gone |= {r.number for r in own if r.end < log_start}
+        first = self.checkpoint[0][0]
+        unreferenced = (r for r in finished if all(epoch < first for epoch, _ in r.epochs))
+        return gone | {r.number for r in unreferenced if r.end < log_start}
+
+    def _excess_bytes(self, live: Iterable[Remote]) -> int:
+        copied = self.highest_copied()
+        if self.retention_bytes < 0 or copied < 0:
+            return 0
+        local = [*self.rolled, *([self.active] if self.active.size_bytes else [])]
+        local_only = sum(s.size_bytes for s in local if s.start > copied)
+        return max(0, sum(r.size_bytes for r in live) + local_only - self.retention_bytes)
+
+
+def epoch_at(epochs: Epochs, offset: int) -> int | None:
+    """The epoch in which an offset was written; None if it is before the first."""
+    before = [epoch for epoch, start in epochs if start <= offset]
+    return before[-1] if before else None
+
+
+def written_in(lineage: Epochs, start: int, end: int) -> Epochs:
+    """The epochs of the offsets `start` to `end`, the first one raised to `start`."""
+    found: Epochs = []
+    for offset in range(start, end + 1):
+        epoch = epoch_at(lineage, offset)
+        if epoch is not None and (not found or found[-1][0] != epoch):
+            found.append((epoch, offset))
+    return found
+
+
+def cut_from_start(epochs: Epochs, offset: int) -> Epochs:
+    """The checkpoint of a log that begins at `offset`: the first remaining entry keeps its epoch."""
+    below = [entry for entry in epochs if entry[1] <= offset]
+    above = [entry for entry in epochs if entry[1] > offset]
+    return [(below[-1][0], offset), *above] if below else above
+
+
+def epoch_end(remote: Remote, epoch: int) -> int | None:
+    """The last offset of `epoch` in a segment; None if the segment has none."""
+    numbers = [number for number, _ in remote.epochs]
+    if epoch not in numbers:
+        return None
+    at = numbers.index(epoch)
+    return remote.epochs[at + 1][1] - 1 if at + 1 < len(numbers) else remote.end
