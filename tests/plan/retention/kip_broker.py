@@ -45,9 +45,9 @@ class Remote:
 
 @dataclass(slots=True)
 class KipBroker:
-    """The log and the tier of a partition: `rolled` and `active` are local, `checkpoint` begins at the log start.
+    """The log and the tier of a partition: `rolled` and `active` are local.
 
-    `lineage` has all leader epochs from offset 0 on.
+    `checkpoint` begins at the log start, `lineage` has all leader epochs from offset 0 on.
     """
 
     retention_ms: int = -1
@@ -169,7 +169,7 @@ class KipBroker:
         return -1
 
     def is_of_lineage(self, remote: Remote) -> bool:
-        """Whether each offset was written in the epoch in which this log has it; cut epochs are not compared."""
+        """Whether each offset was written in the epoch in which this log has it; cut epochs don't matter."""
         if remote.end >= self.log_end:
             return False
         first_epoch, first_start = self.checkpoint[0]
