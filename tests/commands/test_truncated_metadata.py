@@ -22,6 +22,9 @@ CUT_OFF = {"keeplocal-0": "83", "orders-0": "420", "quiet-0": None}
 """Partitions that are not complete in `cut`, and the last offset of their lost segments, if others follow."""
 
 
+TOPIC_IDS = {"expiring": "r2fo_dYESeun32yKJK4hCA", "orders": "xbWPBMxrRAOZKB4flwOaqg"}
+
+
 @pytest.fixture
 def root(capture: Capture) -> Path:
     return capture("finite-metadata")
@@ -294,7 +297,14 @@ def test_with_accept_sweep_leaves_the_tier_that_the_broker_left(root: Path, own:
 def test_partition_deletes_wait_for_a_complete_history(own: dict[str, Any]) -> None:
     """expiring-0 has every object in its events; orders-0 has objects without events."""
     marks = [
-        commands.DeleteRequest(**own, topic=[topic], mark=True, apply=True, truncated_metadata=policy)
+        commands.DeleteRequest(
+            **own,
+            topic=[topic],
+            mark=True,
+            i_know_it_is_deleted=[TOPIC_IDS[topic]],
+            apply=True,
+            truncated_metadata=policy,
+        )
         for topic, policy in (
             ("expiring", TruncatedMetadata.REFUSE),
             ("orders", TruncatedMetadata.REFUSE),
@@ -309,3 +319,12 @@ def test_partition_deletes_wait_for_a_complete_history(own: dict[str, Any]) -> N
 
     assert deleted(TruncatedMetadata.REFUSE) == ({"expiring-0", "orders-1"}, ExitCode.CORRUPT)
     assert deleted(TruncatedMetadata.ACCEPT) == ({"expiring-0", "orders-0", "orders-1"}, ExitCode.OK)
+
+
+def test_a_tier_whose_events_are_all_gone_is_no_foreign_one(root: Path, gone: Path) -> None:
+    remote = root / "before-remote"
+    with commands.verify(commands.VerifyRequest(metadata=str(gone), remote=str(remote))) as found:
+        kinds = {finding.kind.value for finding in found}
+    assert (kinds, found.exit_code) == ({"leaked", "incomplete_history"}, ExitCode.CORRUPT)
+    request = commands.SweepRequest(metadata=str(gone), remote=str(remote), log_dir=[root / "before"])
+    assert commands.sweep(request).exit_code == ExitCode.CORRUPT

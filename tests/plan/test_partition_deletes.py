@@ -175,7 +175,7 @@ def test_removal_decides_nothing_where_events_are_missing() -> None:
     state = every_state()
     deletion(state, PARTITION, P.DELETE_PARTITION_MARKED)
     state.add_missing(MissingEvents(0, 0, 28))
-    for plan in (plan_removal(state), plan_mark(state, [OTHER_ID])):
+    for plan in (plan_removal(state), plan_mark(state, [OTHER_ID], GONE)):
         assert plan.steps == ()
         assert "metadata partition 0 begins at offset 28" in plan.skipped[0].reason
     state.accepts_missing = True

@@ -31,7 +31,7 @@ class TierContents:
     unknown_key: str | None = None
     """Key of an object of a segment that the metadata do not know, if the tier has no known ones."""
     is_foreign: bool = False
-    """Whether the metadata do not know the topics of the tier's objects either."""
+    """Whether the metadata do not know the topics of the tier's objects and lost no events of them."""
 
 
 def check_tier(

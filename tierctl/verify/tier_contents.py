@@ -9,6 +9,7 @@ from itertools import islice
 
 from tierctl.errors import CorruptInputError, RemoteTierMissing, SafetyRefusal
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition
+from tierctl.plan.history import missing_of
 from tierctl.plan.tier_identity import TierContents
 from tierctl.state.tier import TierState
 from tierctl.storage.base import RemoteStorageManager
@@ -106,5 +107,7 @@ def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
         if part is not None and part.cache.get(name.segment_id) is not None:
             return _Sample(known=True)
         sample.unknown_key = sample.unknown_key or found.key
-        sample.knows_topic = sample.knows_topic or name.topic_id in known_topics
+        # The events that named the topic may be gone from the metadata topic.
+        is_lost = bool(missing_of(state, TopicIdPartition(name.topic_id, "", name.partition)))
+        sample.knows_topic = sample.knows_topic or is_lost or name.topic_id in known_topics
     return sample
