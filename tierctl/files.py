@@ -159,13 +159,19 @@ def temp_of(path: Path) -> Path:
 
 
 def write_durably(
-    path: Path, chunks: Iterable[bytes | memoryview], *, fs: FileSystem = PLAIN, sync_folder: bool = True
+    path: Path,
+    chunks: Iterable[bytes | memoryview],
+    *,
+    fs: FileSystem = PLAIN,
+    sync_folder: bool = True,
+    like: Path | None = None,
 ) -> None:
     """Replace or make `path` with the joined `chunks`, atomically and durably.
 
     Only one writer may use a path at a time. On failure the temporary file is removed and `path` is
     unchanged, unless the error is from the folder's fsync, the last step. With `sync_folder` False the caller
-    syncs the folder, once for several files. Raises OSError.
+    syncs the folder, once for several files. The file has the mode and owner of `like`, by default those of
+    the file that it replaces. Raises OSError.
     """
     temp = temp_of(path)
     renamed = False
@@ -174,7 +180,7 @@ def write_durably(
         try:
             for chunk in chunks:
                 fs.write(fd, chunk, temp)
-            _like(fd, path)
+            _like(fd, path if like is None else like)
             fs.sync(fd, temp)
         finally:
             os.close(fd)

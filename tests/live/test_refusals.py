@@ -76,7 +76,7 @@ def test_a_leader_that_tiers(led: tuple[Broker, Uuid], replica: Path) -> None:
 
 def test_a_running_brokers_own_files(led: tuple[Broker, Uuid], tmp_path: Path) -> None:
     broker, _ = led
-    copy = ("copy", "--remote", broker.remote_dir, "--topic", TOPIC, "--log-dir", broker.log_dir)
+    copy = ("copy", "--remote", broker.remote_dir, *assumed(TOPIC), "--log-dir", broker.log_dir)
     assert "broker 7 leads it and tiers" in refused(*copy, "--metadata", f"kafka://{broker.bootstrap}")
     # Without a cluster to ask, its metadata topic shows that the broker may tier.
     aside = tmp_path / "metadata"

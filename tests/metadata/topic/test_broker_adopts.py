@@ -47,7 +47,10 @@ def test_a_broker_adopts_what_was_appended(brokers: Brokers, kafka: KafkaRelease
     ours = {partition: [*values, *VALUES] for partition, values in before.items()}
     assert values_of(broker.log_dir) == ours
 
+    said = len(broker.said())
     broker.start()
+    # A broker that has to rebuild an index says so at ERROR.
+    assert "index" not in broker.said()[said:]
     ends = broker.tool("org.apache.kafka.tools.GetOffsetShell", "--topic", "__remote_log_metadata")
     assert sorted(ends.splitlines()) == [
         f"__remote_log_metadata:{partition}:{len(values)}" for partition, values in sorted(ours.items())

@@ -1,7 +1,8 @@
 """Appends to one `__remote_log_metadata-N` folder so that a broker can load it afterwards.
 
-No index is written. A segment loses its `.index` and `.timeindex` before the first append; a broker that
-finds no `.index` rebuilds both from the log (LogLoader.loadSegmentFiles, LogSegment.recover).
+A segment loses its `.index` and `.timeindex` before the first append, and gets new ones when the writer is
+closed or begins the next segment. After a crash between the two, a broker rebuilds both from the log
+(LogLoader.loadSegmentFiles, LogSegment.recover), and says so in its log at ERROR.
 """
 
 import os
@@ -11,6 +12,13 @@ from pathlib import Path
 
 from tierctl.errors import CorruptInputError
 from tierctl.files import FileSystem, replace_durably, write_durably
+from tierctl.metadata.topic.partition_indexes import (
+    INDEX,
+    TIME_INDEX,
+    SegmentIndexes,
+    read_indexes,
+    write_indexes,
+)
 from tierctl.metadata.topic.partition_log import PartitionLog, Tail
 from tierctl.model import EpochEntry
 from tierctl.wire.batches.record_batch import Record, encode_batch
@@ -31,6 +39,8 @@ class PartitionWriter:
         self._log = log
         self._segment_bytes = segment_bytes
         self._fs = fs
+        self._known_indexes: SegmentIndexes | None = None
+        """The indexes that the segment had before they were removed; None if they were not."""
         self._epoch = self._latest_epoch()
         tail = self._recovered(log.tail())
         self._next_offset = tail.next_offset
@@ -38,7 +48,6 @@ class PartitionWriter:
         self._path = log.path(tail.segment_base)
         self._fd = self._open(self._path)
         self._durable_bytes = self._size_bytes
-        self._has_stale_indexes = True
 
     def append(self, values: Sequence[bytes], timestamp_ms: int) -> list[int]:
         """Append one record per batch, as brokers do; durable after `commit`, removed by `roll_back`."""
@@ -49,9 +58,9 @@ class PartitionWriter:
         )
         if self._size_bytes and self._size_bytes + len(batches) > self._segment_bytes:
             self._roll()
-        if self._has_stale_indexes:
+        if self._known_indexes is None:
+            self._known_indexes = read_indexes(self._path, int(self._path.stem))
             self._drop_indexes(self._path)
-            self._has_stale_indexes = False
         self._durable_bytes = self._size_bytes
         os.lseek(self._fd, self._size_bytes, os.SEEK_SET)
         self._fs.write(self._fd, batches, self._path)
@@ -74,8 +83,16 @@ class PartitionWriter:
             os.fsync(self._fd)
 
     def close(self) -> None:
-        """Close the segment file."""
+        """Write the indexes of the segment and close its file."""
+        self._write_indexes()
         os.close(self._fd)
+
+    def _write_indexes(self) -> None:
+        if self._known_indexes is None:
+            return
+        # The records are on the disk: without indexes a broker rebuilds them.
+        with suppress(OSError):
+            write_indexes(self._path, self._known_indexes, fs=self._fs)
 
     def _latest_epoch(self) -> int:
         """Return the partition leader epoch for new batches; start epoch 0 in a log without epochs."""
@@ -110,6 +127,7 @@ class PartitionWriter:
         try:
             # A broker that crashed may have indexed the bytes that are truncated here.
             self._drop_indexes(path)
+            self._known_indexes = SegmentIndexes.none(tail.segment_base)
             torn = os.pread(fd, tail.torn_bytes, tail.position).rstrip(b"\x00")
             if torn:
                 replace_durably(path.with_name(f"{path.name}.{tail.position}.bak"), torn, fs=self._fs)
@@ -127,15 +145,16 @@ class PartitionWriter:
         return path
 
     def _roll(self) -> None:
+        self._write_indexes()
         path = self._new_segment(self._next_offset)
         os.close(self._fd)
         self._fd, self._path = self._open(path), path
         self._size_bytes = self._durable_bytes = 0
-        self._has_stale_indexes = True
+        self._known_indexes = None
 
     def _drop_indexes(self, path: Path) -> None:
         # The offset index is removed first: a broker rebuilds both indexes if it is missing.
-        for suffix in (".index", ".timeindex"):
+        for suffix in (INDEX, TIME_INDEX):
             stale = path.with_suffix(suffix)
             if stale.exists():
                 self._fs.unlink(stale)
