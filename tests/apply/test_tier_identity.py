@@ -230,6 +230,42 @@ def test_a_wrong_tier_gives_one_error_at_plan_time(
     assert (states(site.metadata), keys(site.remote)) == (before, stored)
 
 
+def test_copying_between_tiers_inspects_both(
+    site: Site, place: str, tierctl: Tierctl, tmp_path: Path
+) -> None:
+    copied(site, tierctl)
+    other = another(site, tmp_path / "other-metadata", place, tierctl)
+    topic_in(tmp_path / "target", writable=True, partition_count=2).close()
+
+    def between(source: str, target: str, *more: object) -> Ran:
+        places = ("--metadata", site.metadata, "--from-remote", source, "--remote", target)
+        return tierctl("copy", *places, "--to-metadata", tmp_path / "target", "--layout", "kafka", *more)
+
+    for apply in ((), ("--apply",), ("--apply", "--adopt-tier")):
+        wrong_source = between(other.remote, f"{place}/target", *apply)
+        assert (wrong_source.code, wrong_source.out) == (4, ""), wrong_source.err
+    for apply in ((), ("--apply",)):
+        wrong_target = between(site.remote, other.remote, *apply)
+        assert (wrong_target.code, wrong_target.out) == (4, ""), wrong_target.err
+    typo = between(f"{site.remote}/typo", f"{place}/target", "--from-layout", "kafka")
+    assert (typo.code, typo.out) == (5, ""), typo.err
+    assert states(tmp_path / "target") == []
+    assert between(site.remote, f"{place}/target", "--apply").code == 0
+
+
+def test_a_plan_for_another_tier_is_refused(site: Site, place: str, tierctl: Tierctl, tmp_path: Path) -> None:
+    copied(site, tierctl)
+    other = another(site, tmp_path / "other-metadata", place, tierctl)
+    kept = tmp_path / "plan.json"
+    assert tierctl(*site.command("sweep", "--plan-out", kept)).code == 0
+    configs = ("--log-dir", site.logs, "--topic-configs", site.logs / "configs")
+    for remote in (other.remote, f"{site.remote}/typo"):
+        for apply in ((), ("--apply",)):
+            ran = tierctl("apply", kept, "--metadata", site.metadata, "--remote", remote, *configs, *apply)
+            assert ran.code == 4, ran.err
+            assert ran.out == ""
+
+
 def test_a_tier_without_identity_is_recognised_by_its_objects(
     site: Site, place: str, tierctl: Tierctl, tmp_path: Path
 ) -> None:

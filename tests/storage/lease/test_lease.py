@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from tierctl.errors import LockedError, RemoteStorageError, SafetyRefusal
+from tierctl.errors import LockedError, RemoteStorageError, RemoteTierMissing, SafetyRefusal
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
@@ -162,6 +162,19 @@ class TestLease:
 @pytest.mark.parametrize("layout", [KafkaLayout(), AivenLayout()], ids=["kafka", "aiven"])
 def test_the_lease_lies_beside_the_folder_of_local_tiered_storage(layout: SegmentLayout) -> None:
     assert ObjectTier(MemoryStorage().store, layout).lease_key == ".tierctl-lease"
+
+
+def test_of_two_first_copies_into_a_folder_one_is_locked_out(tmp_path: Path) -> None:
+    tier = local_tier(tmp_path / "new" / "tier")
+    first, second = open_lease(tier), open_lease(tier)
+    assert first is not None
+    assert second is not None
+    with first, pytest.raises(LockedError), second:
+        pass
+    with second:
+        assert not second.is_lost()
+    with pytest.raises(RemoteTierMissing):
+        list(tier.list_objects())
 
 
 class TestWithoutALease:

@@ -18,8 +18,8 @@ class FolderLease:
     """Context manager that holds the lease; LockedError if another run holds it.
 
     The lock is on the folder itself, because a lock file would lie among the tier's objects. A folder that
-    does not exist yet is not locked. SafetyRefusal if the file system has no locks, unless the lease
-    `is_optional`.
+    does not exist yet is made, so that of two first copies one is locked out. SafetyRefusal if the file
+    system has no locks, unless the lease `is_optional`.
     """
 
     def __init__(self, folder: Path, *, is_optional: bool = False) -> None:
@@ -28,6 +28,9 @@ class FolderLease:
         self._fd = -1
 
     def __enter__(self) -> Self:
+        with suppress(OSError):
+            # If the folder can't be made, neither can the tier: the copy reports the error.
+            self._folder.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError, NotADirectoryError):
             self._fd = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
