@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 from tierctl import commands
-from tierctl.errors import ExitCode, RemoteTierMissing
+from tierctl.errors import ExitCode, MissingEventsError, RemoteTierMissing
+from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.progress import SilentProgress
+from tierctl.spark.sources.log.options import LogOptions
+from tierctl.spark.sources.log.plan import plan_tasks
 from tierctl.verify.findings import Finding
 
 Capture = Callable[..., Path]
@@ -328,3 +331,45 @@ def test_a_tier_whose_events_are_all_gone_is_no_foreign_one(root: Path, gone: Pa
     assert (kinds, found.exit_code) == ({"leaked", "incomplete_history"}, ExitCode.CORRUPT)
     request = commands.SweepRequest(metadata=str(gone), remote=str(remote), log_dir=[root / "before"])
     assert commands.sweep(request).exit_code == ExitCode.CORRUPT
+
+
+def test_format_notes_the_events_that_are_gone(root: Path) -> None:
+    notes = {}
+    for number in (1, 2):
+        progress = SilentProgress()
+        request = commands.FormatRequest(metadata=str(root / "after"), metadata_partition=[number])
+        pages = commands.format_records(request, progress)
+        assert sum(len(page.lines) for page in pages) == {1: 4, 2: 24}[number]
+        assert pages.exit_code == ExitCode.OK
+        notes[number] = progress.notes
+    assert notes == {1: [], 2: ["metadata partition 2 begins at offset 28: the events before it are gone"]}
+
+
+def test_the_pipeline_notes_events_that_its_tables_lack(root: Path, tmp_path: Path) -> None:
+    for stage, noted in (("before", 0), ("after", 0)):
+        assert len(piped(root / stage, tmp_path / "kept")) == noted
+    assert len(piped(root / "after", tmp_path / "late")) == 2
+
+
+def piped(metadata: Path, warehouse: Path) -> list[str]:
+    """Return what a run of the pipeline notes."""
+    progress = SilentProgress()
+    request = commands.RunPipelineRequest(
+        metadata=str(metadata), warehouse=str(warehouse), engine=EngineName.LOCAL
+    )
+    commands.run_pipeline(request, progress)
+    return progress.notes
+
+
+def test_the_spark_source_reads_no_incomplete_partition_unless_asked(root: Path) -> None:
+    def tasks(**options: str) -> int:
+        where = {"metadata": root / "cut", "remote": root / "before-remote", "log_dir": root / "cut"}
+        given = {name: str(path) for name, path in where.items()} | {"partition": "0"} | options
+        return len(plan_tasks(LogOptions.of(given), (), ("value",)))
+
+    with pytest.raises(MissingEventsError, match="orders-0 is not known to be complete"):
+        tasks(topic="orders")
+    # The last task has the row with the error.
+    assert tasks(topic="orders", mode="permissive") == 2
+    assert tasks(topic="orders", truncated_metadata="accept") == 1
+    assert tasks(topic="whole") == 1

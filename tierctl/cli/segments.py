@@ -101,7 +101,8 @@ def segments(
     """List remote segments, find one, sum them up, or check them.
 
     The list is sorted by topic, partition, start offset and time of the last event. Unreadable metadata
-    records are reported on stderr, and the exit code is 7. With --engine spark, executors read the metadata
+    records, and partitions whose oldest events the metadata topic's retention deleted, are reported on
+    stderr, and the exit code is 7. With --engine spark, executors read the metadata
     topic; for --all, this process reads it once more.
     """
     columns = rows.SEGMENTS

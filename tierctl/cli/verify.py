@@ -72,10 +72,11 @@ def verify(
 ) -> ExitCode:
     """Compare metadata, store and log directories; report problems, repair nothing.
 
-    Exit 0 if there are no findings but information, 3 with findings, 7 if something is corrupt. The metadata
-    topic is read whole. Objects that no metadata record names are searched in all of --remote. What a
-    cluster's leaders report takes precedence over --log-dir. With --engine spark, executors list the store's
-    folders and examine segments; with --deep they must be able to read --log-dir, too.
+    Exit 0 if there are no findings but information, 3 with findings, 7 if something is corrupt or the
+    metadata topic lost events that matter. The metadata topic is read whole; a --state-dir that read it
+    before has the events that it lost since. Objects that no metadata record names are searched in all of
+    --remote. What a cluster's leaders report takes precedence over --log-dir. With --engine spark, executors
+    list the store's folders and examine segments; with --deep they must be able to read --log-dir, too.
     """
     with commands.verify(request_of(commands.VerifyRequest, ctx), Console()) as findings:
         rows.show_rows(map(_row, findings), display_of(ctx).output, rows.FINDINGS)

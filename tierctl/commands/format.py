@@ -327,13 +327,17 @@ def _record_rounds(resources: Resources, work: _Work, opened: ExitStack) -> Iter
 
 
 def _topic_records(resources: Resources, request: FormatRequest, partitions: Collection[int]) -> TopicRecords:
-    return TopicRecords(
+    records = TopicRecords(
         # A log that is written while it is followed ends in one unfinished write after another.
         topic=resources.metadata_topic(complete=False, quiet=request.follow),
         partitions=partitions,
         start_offset=request.from_offset or 0,
         end_offset=None if request.to_offset is None else request.to_offset + 1,
     )
+    if not request.is_live:
+        for missing in records.missing():
+            resources.progress.note(str(missing))
+    return records
 
 
 def _followed(

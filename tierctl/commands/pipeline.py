@@ -81,6 +81,8 @@ def run_pipeline(
                 on_commit(_commit(pipeline, done))
 
         with pipeline.opened() as opened:
+            for missing in opened.missing():
+                resources.progress.note(f"{missing}; the tables lack them")
             if not request.follow:
                 done = opened.step()
                 report(done)

@@ -350,6 +350,8 @@ class Resources:
             return self.resolve_selection(at_hand)
         except NotFoundError:
             if self.cluster is None:
+                for missing in state.missing:
+                    self.progress.note(f"{missing}; they may have named other topics")
                 raise
         topics = self.cluster.topics({name for name in asked.topics if is_legal_topic_name(name)})
         return self.resolve_selection(at_hand, *(topic.topic_id_partitions for topic in topics.values()))

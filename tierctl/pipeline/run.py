@@ -27,6 +27,7 @@ from tierctl.pipeline.warehouse.base import Commit, PartState, Warehouse
 from tierctl.pipeline.warehouse.ledger import Effect, Ledger, no_op
 from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.spark.executors.transport import Executors
+from tierctl.state.tier import MissingEvents
 
 LEAST_EVENTS = 20_000
 """The number of events that are processed in the time that a task takes to start."""
@@ -111,6 +112,15 @@ class PipelineRun:
         self._warehouse = warehouse
         self._ledger = ledger
         self.latest = latest
+
+    def missing(self) -> list[MissingEvents]:
+        """Return the events that the topic's retention deleted before a commit had them."""
+        read = {number: part.end for number, part in self.latest.parts.items()}
+        return [
+            MissingEvents(number, read.get(number, 0), begin)
+            for number, begin in sorted(self._topic.beginning_offsets().items())
+            if begin > read.get(number, 0)
+        ]
 
     def step(self, up_to: Mapping[int, int] | None = None) -> StepResult:
         """Commit the events up to the topic's end, or up to the offset in `up_to` of each metadata partition.

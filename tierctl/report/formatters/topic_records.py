@@ -12,6 +12,7 @@ from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.chunk_records import from_chunk
 from tierctl.report.formatters.records import Records
+from tierctl.state.tier import MissingEvents
 
 RecordRound = Sequence[Iterator[Records]]
 """One stream of the records available now for each partition, file or pipe."""
@@ -54,6 +55,14 @@ class TopicRecords:
             for n in sorted(ends)
             if not self.partitions or n in self.partitions
         }
+
+    def missing(self) -> list[MissingEvents]:
+        """Return the events from `start_offset` on that the topic's retention has deleted."""
+        return [
+            MissingEvents(number, 0, begin)
+            for number, begin in sorted(self.topic.beginning_offsets().items())
+            if begin > self.start_offset and (not self.partitions or number in self.partitions)
+        ]
 
     def _stream(self, number: int, start: int, end: int, positions: dict[int, int]) -> Iterator[Records]:
         for chunk in self.topic.read(number, positions.get(number, start), end):
