@@ -83,7 +83,7 @@ def test_a_running_brokers_own_files(led: tuple[Broker, Uuid], tmp_path: Path) -
     ran = tierctl(*copy, "--metadata", aside, "--apply", "--allow-live-brokers")
     assert (ran.code, "is the tier of another metadata topic" in ran.err) == (4, True), ran.err
     copy = (*copy, "--adopt-tier")
-    assert "may tier these partitions itself" in refused(*copy, "--metadata", aside)
+    assert "may tier these partitions itself" in refused(*copy, "--metadata", aside, "--assume-enabled")
     asked = ("--metadata", aside, "--bootstrap-server", broker.bootstrap)
     assert "broker 7 leads it and tiers" in refused(*copy, *asked)
     # Nothing makes tierctl write the files of a running broker's metadata topic.

@@ -1,0 +1,84 @@
+"""Tiering is opt-in on a cluster, too: `copy` asks the brokers which topics are enabled."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from tierctl.metadata.topic import METADATA_TOPIC
+
+from tests.live.commands import assumed, rows, tierctl, where
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+PLAIN, COMPACTED = "opt-in-plain", "opt-in-compacted"
+COPY_OFF, NOT_STATED = "opt-in-copy-off", "opt-in-not-stated"
+SETTINGS = f"""rlmm.config.remote.log.metadata.topic.num.partitions={METADATA_PARTITIONS}
+rlmm.config.remote.log.metadata.topic.replication.factor=1
+rlmm.config.remote.log.metadata.topic.min.isr=1
+"""
+
+
+@pytest.fixture(scope="module")
+def compacting(brokers: Brokers) -> Iterator[Broker]:
+    """A broker without tiering, whose topics are compacted unless they state another policy."""
+    settings = {"log_cleanup_policy": "compact", "replica_high_watermark_checkpoint_interval_ms": "200"}
+    broker = brokers.own(tiered=False, **settings)
+    broker.create_topic(PLAIN, cleanup_policy="delete")
+    broker.create_topic(COMPACTED)
+    for topic in (PLAIN, COMPACTED):
+        broker.produce(topic, 2500)
+    checkpoint = broker.log_dir / "replication-offset-checkpoint"
+    broker.wait_for(
+        "the high watermarks",
+        lambda: all(f"{topic} 0 2500" in checkpoint.read_text() for topic in (PLAIN, COMPACTED)),
+    )
+    yield broker
+    broker.stop()
+
+
+def test_beside_a_broker_that_does_not_tier(compacting: Broker, tmp_path: Path) -> None:
+    settings = tmp_path / "server.properties"
+    settings.write_text(SETTINGS)
+    logs = ("--log-dir", compacting.log_dir, "--config", settings, "--create-metadata-topic")
+    copy = ("copy", *where(compacting), *logs, "-o", "json", "--apply")
+
+    def events() -> int:
+        if METADATA_TOPIC not in compacting.admin.list_topics(timeout=10).topics:
+            return 0
+        return len(tierctl("format", "--style", "json", *where(compacting)[:2]).lines)
+
+    for options, message in (
+        ((), f"none of the 2 selected topics is copied ({COMPACTED}, {PLAIN})"),
+        (("--topic", PLAIN), f"topic {PLAIN} is not copied: remote.storage.enable=true is not among"),
+        (assumed(COMPACTED), f"topic {COMPACTED} is not copied: cleanup.policy=compact: Kafka refuses"),
+        (assumed(PLAIN, COMPACTED), f"topic {COMPACTED} is not copied: cleanup.policy=compact"),
+    ):
+        ran = tierctl(*copy, *options)
+        assert (ran.code, message in ran.err, events()) == (4, True, 0), ran.err
+    # What a file says does not override the cluster.
+    enabled = tmp_path / "topics.properties"
+    enabled.write_text(f"{PLAIN}.remote.storage.enable=true\n")
+    ran = tierctl(*copy, "--topic", PLAIN, "--topic-configs", enabled)
+    assert (ran.code, events()) == (4, 0), ran.err
+    ran = tierctl(*copy, *assumed(PLAIN))
+    assert ran.code == 0, ran.err
+    assert {outcome["status"] for outcome in json.loads(ran.out)["outcomes"]} == {"done"}
+    assert {row["topic"] for row in rows("segments", *where(compacting)[:2])} == {PLAIN}
+
+
+def test_beside_a_broker_that_tiers(broker: Broker) -> None:
+    broker.create_topic(NOT_STATED)
+    broker.create_topic(COPY_OFF, tiered=True, remote_log_copy_disable="true", local_retention_bytes="-2")
+    with pytest.raises(KafkaException, match="INVALID_CONFIG"):
+        broker.create_topic(COMPACTED, tiered=True, cleanup_policy="compact,delete")
+    copy = ("copy", *where(broker), "--log-dir", broker.log_dir, "-o", "json")
+    ran = tierctl(*copy, "--topic", COPY_OFF)
+    assert (ran.code, json.loads(ran.out)["steps"]) == (0, []), ran.err
+    assert "remote.log.copy.disable=true" in ran.err
+    ran = tierctl(*copy, "--topic", NOT_STATED)
+    assert (ran.code, "remote.storage.enable=true is not among" in ran.err) == (4, True), ran.err
+    broker.alter_topic(NOT_STATED, remote_storage_enable="true")
+    assert tierctl(*copy, "--topic", NOT_STATED).code == 0
