@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.apply.conftest import Ran
+from tests.apply.worlds import World
 
 Copy = Callable[..., Ran]
 TOPICS = {"bills", "events", "ledger"}
@@ -86,7 +87,7 @@ def test_what_is_copied(
         ((None, ""), ("--topic", "bilsl", "--assume-enabled"), (10, 'unknown topic "bilsl"')),
         ((on("bilsl", "ledger"), ""), (), (2, 'did you mean "bills"?')),
         (("", ""), (), (4, f"none of the 3 selected topics is copied (bills, events, ledger): {MISSING}")),
-        ((on("payments"), ""), (), (4, "none of the 3 selected topics is copied")),
+        ((on("payments"), ""), (), (2, "states settings of payments only")),
         ((on("ledger"), ""), ("--topic", "bills"), (4, f"topic bills is not copied: {MISSING}")),
         (("bills.remote.storage.enable=false\n", ""), ASSUMED, (4, "remote.storage.enable=false")),
         (("bills.cleanup.policy=compact,delete\n", ""), ASSUMED, (4, "cleanup.policy=compact,delete: ")),
@@ -114,3 +115,11 @@ def test_the_topics_own_policy_overrides_the_brokers_default(copy: Copy) -> None
     ran = copy(settings, broker=COMPACT)
     assert copied(ran) == {"bills"}
     assert "ledger" in ran.err
+
+
+def test_a_sweep_with_mistyped_settings_is_refused(tierctl: Callable[..., Ran], tiered: World) -> None:
+    settings = tiered.logs / "mistyped"
+    for name, hint in (("bilsl", 'did you mean "bills"?'), ("payments", "known topics: bills")):
+        settings.write_text(f"{name}.retention.bytes=1\n")
+        ran = tierctl("sweep", *tiered.where, "--topic-configs", settings)
+        assert (ran.code, ran.out, hint in ran.err) == (2, "", True), ran.err

@@ -8,15 +8,15 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, place_of
 from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_tier
 from tierctl.errors import UsageError
-from tierctl.locallog import list_partitions
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicConfig, TopicIdPartition
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
-from tierctl.plan.copy.enabled import require_enabled, require_known_names
+from tierctl.plan.copy.enabled import require_enabled
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.copy.from_tier import plan_copy_from_tier
 from tierctl.plan.preconditions import INTERNAL_TOPICS
+from tierctl.plan.settings_names import require_known_names
 from tierctl.plan.steps import Plan, Skip
 from tierctl.read.histories import EvidenceSources, examine_histories
 from tierctl.read.index_lookup import UncachedIndexes
@@ -109,7 +109,8 @@ def _require_settings(run: Mutation, request: CopyRequest) -> None:
 
 
 def _plan(run: Mutation, request: CopyRequest, state: TierState, logs: Sequence[LocalLog]) -> Plan:
-    stated = run.resources.topic_configs(run.settings)
+    in_file = run.resources.topic_configs(run.settings)
+    stated = dict(in_file)
     refused_logs: tuple[Skip, ...] = ()
     live_broker_ids: tuple[int, ...] = ()
     copyable: Sequence[LocalLog] = logs
@@ -122,7 +123,7 @@ def _plan(run: Mutation, request: CopyRequest, state: TierState, logs: Sequence[
     configs = {log.topic_partition.topic: default for log in logs} | stated
     assumed = run.resources.selection.topics if request.assume_enabled else frozenset()
     topics = {partition.topic for partition in _led(run, logs)}
-    require_known_names(stated, _known_topics(run, state), topics)
+    require_known_names(in_file, run.resources.known_topics(state), topics - stated.keys())
     require_enabled(topics, configs, named=run.resources.selection.topics, assumed=assumed)
     plan = plan_copy(
         state,
@@ -135,12 +136,6 @@ def _plan(run: Mutation, request: CopyRequest, state: TierState, logs: Sequence[
     )
     unfinished = () if request.clean_dangling else tuple(_unfinished(run, state))
     return replace(plan, skipped=(*plan.skipped, *refused_logs, *unfinished))
-
-
-def _known_topics(run: Mutation, state: TierState) -> set[str]:
-    """Return the names of the topics that the metadata or the log directories have."""
-    in_logs = list_partitions(run.request.log_dir)
-    return {p.topic for p in in_logs} | {part.topic_id_partition.topic for part in state}
 
 
 def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:

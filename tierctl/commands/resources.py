@@ -290,6 +290,11 @@ class Resources:
             return self.request.kafka_version
         return LATEST if self.cluster is None else self.cluster.kafka_version()
 
+    def known_topics(self, state: TierState) -> set[str]:
+        """Return the names of the topics that the metadata or the log directories have."""
+        in_logs = list_partitions(self.request.log_dir)
+        return {p.topic for p in in_logs} | {part.topic_id_partition.topic for part in state}
+
     @property
     def is_on_spark(self) -> bool:
         """Whether the work is done on Spark."""

@@ -9,11 +9,12 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
-from tierctl.model import EpochEntry, IndexType, LocalLog, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import EpochEntry, IndexType, LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.leaders import ClusterViews
 from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.settings_names import require_known_names
 from tierctl.plan.steps import Plan
 from tierctl.read.replicas import newest_segment
 from tierctl.state.tier import PartitionState, TierState
@@ -63,7 +64,7 @@ def _decide(run: Mutation, request: SweepRequest) -> Decision:
     plan = plan_retention(
         state,
         logs,
-        run.resources.topic_configs(run.settings) if run.cluster is None else run.cluster.configs,
+        _configs(run, state) if run.cluster is None else run.cluster.configs,
         now_ms=run.resources.now_ms,
         log_start_offsets=log_starts,
         lineages=_lineages(run, state, logs) if views is None else None,
@@ -91,6 +92,14 @@ PLANNER = Planner(
     options=("log_start_offset", "off_lineage", "unreferenced_epochs"),
     logs_decide=True,
 )
+
+
+def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:
+    """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped."""
+    configs = run.resources.topic_configs(run.settings)
+    topics = {part.topic_id_partition.topic for part in _selected(run, state)}
+    require_known_names(configs, run.resources.known_topics(state), topics - configs.keys())
+    return configs
 
 
 def _selected(run: Mutation, state: TierState) -> list[PartitionState]:

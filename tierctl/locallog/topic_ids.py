@@ -1,16 +1,13 @@
 """Finds the topic ids that have a folder in a log directory, and the directory's cluster."""
 
-import re
 from pathlib import Path
 
 from tierctl.errors import CorruptInputError
 from tierctl.locallog.files import parse_partition_folder, read_if_exists
+from tierctl.locallog.folders import parse_left_out_folder
 from tierctl.model import LogDirFacts, Uuid
 from tierctl.wire.files.checkpoints import read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES, read_cluster_id
-
-_MOVING = re.compile(r"(?P<partition>.+)\.[0-9a-f]+-(?:delete|stray|future)\Z")
-"""A folder that a broker deletes or moves (UnifiedLog.logDeleteDirName, logFutureDirName, …)."""
 
 
 def read_log_dir_facts(directory: Path) -> LogDirFacts:
@@ -24,8 +21,8 @@ def read_log_dir_facts(directory: Path) -> LogDirFacts:
         data = read_if_exists(directory / META_PROPERTIES)
         cluster_id = None if data is None else read_cluster_id(data)
         for folder in sorted(directory.iterdir()):
-            moving = _MOVING.match(folder.name)
-            partition = parse_partition_folder(moving["partition"] if moving else folder.name)
+            left_out = parse_left_out_folder(folder)
+            partition = left_out.partition if left_out else parse_partition_folder(folder.name)
             if partition is None or not folder.is_dir():
                 continue
             try:

@@ -1,9 +1,9 @@
 """Which topics are copied: tiering is opt-in, and compacted topics are refused."""
 
 import pytest
-from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicConfig
-from tierctl.plan.copy.enabled import require_enabled, require_known_names, why_not_enabled
+from tierctl.plan.copy.enabled import require_enabled, why_not_enabled
 
 ON = TopicConfig(remote_storage_enable=True)
 OFF = TopicConfig(remote_storage_enable=False)
@@ -72,26 +72,3 @@ def test_what_a_run_refuses(
         require_enabled(topics, CONFIGS, named=named, assumed=assumed)
     assert message in refused.value.message
     assert ("--assume-enabled" in (refused.value.hint or "")) == (NOT_AMONG in message)
-
-
-@pytest.mark.parametrize(
-    ("configured", "known", "topics", "near"),
-    [
-        (("odrers",), ("orders",), ("orders",), "orders"),
-        (("orders", "bilsl"), ("orders", "bills"), ("orders", "bills"), "bills"),
-        (("odrers", "orders"), ("orders",), ("orders",), None),
-        (("payments",), ("orders",), ("orders",), None),
-        (("orders-1",), ("orders-1", "orders-2"), ("orders-2",), None),
-        ((), ("orders",), ("orders",), None),
-    ],
-)
-def test_a_mistyped_topic_name_in_the_settings(
-    configured: tuple[str, ...], known: tuple[str, ...], topics: tuple[str, ...], near: str | None
-) -> None:
-    configs = dict.fromkeys(configured, ON)
-    if near is None:
-        require_known_names(configs, known, topics)
-        return
-    with pytest.raises(UsageError) as error:
-        require_known_names(configs, known, topics)
-    assert f'did you mean "{near}"?' in (error.value.hint or "")

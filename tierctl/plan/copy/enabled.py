@@ -1,9 +1,8 @@
 """Which topics `copy` may copy: tiering is opt-in for each topic (UnifiedLog.isRemoteLogEnabled)."""
 
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 
-from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicConfig
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
@@ -56,25 +55,6 @@ def require_enabled(
             f"none of the {len(topics)} selected topics is copied ({names_text(refused)}): {reason}",
             hint=_hint(reason),
         )
-
-
-def require_known_names(
-    configs: Mapping[str, TopicConfig], known: Collection[str], topics: Collection[str]
-) -> None:
-    """Raise UsageError if `configs` states settings of a topic whose name looks like a typing error.
-
-    That is a name that is not among the `known` topics and resembles one of `topics` that has no settings.
-    """
-    unstated = sorted(set(topics) - configs.keys())
-    for name in sorted(configs.keys() - set(known)):
-        near = get_close_matches(name, unstated, n=1, cutoff=0.8)
-        if near:
-            off = f"{near[0]}.{topic.REMOTE_STORAGE_ENABLE.name}=false"
-            raise UsageError(
-                f'--topic-configs has settings of topic "{name}", which neither the log directories nor the '
-                f'metadata have, and none of topic "{near[0]}"',
-                hint=f'did you mean "{near[0]}"? If not, state {off}',
-            )
 
 
 def _hint(reason: str) -> str | None:

@@ -1,0 +1,37 @@
+"""Checks the names of the topics in --topic-configs for typing errors."""
+
+from collections.abc import Collection
+from difflib import get_close_matches
+
+from tierctl.errors import UsageError
+from tierctl.model.selection import names_text
+from tierctl.model.settings import topic
+
+_SIMILAR = 0.8
+"""Names at least this similar are taken for a typing error of each other."""
+
+
+def require_known_names(
+    stated: Collection[str], known: Collection[str], without_settings: Collection[str]
+) -> None:
+    """Raise UsageError if the names of topics in --topic-configs, `stated`, look mistyped.
+
+    A name looks mistyped if it is not among the `known` topics and resembles one of the selected topics
+    `without_settings`. If none of several known topics is stated, the file is that of another cluster.
+    """
+    unknown = sorted(set(stated) - set(known))
+    for name in unknown:
+        near = get_close_matches(name, sorted(without_settings), n=1, cutoff=_SIMILAR)
+        if near:
+            raise UsageError(
+                f'--topic-configs states settings of topic "{name}", which neither the metadata nor the log '
+                f'directories have, and none of topic "{near[0]}"',
+                hint=f'did you mean "{near[0]}"? If not, state one of its settings, too, such as '
+                f"{near[0]}.{topic.REMOTE_STORAGE_ENABLE.name}=false",
+            )
+    if known and stated and len(unknown) == len(set(stated)):
+        raise UsageError(
+            f"--topic-configs states settings of {names_text(unknown)} only, which neither the metadata nor "
+            "the log directories have",
+            hint=f"known topics: {names_text(known)}",
+        )
