@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from tierctl.errors import MetadataError, NotFoundError, UsageError
 from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
+from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 
 from tests.simulation.log import ModelLog
 from tests.simulation.store import Environment
@@ -40,6 +41,9 @@ class ModelCluster:
 
     def cluster_id(self) -> str:
         return CLUSTER_ID
+
+    def kafka_version(self) -> KafkaVersion:
+        return LATEST
 
     def broker_ids(self) -> tuple[int, ...]:
         self._step("broker ids")

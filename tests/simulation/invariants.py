@@ -167,6 +167,11 @@ class Truth:
             allowed = known.state is _S.DELETE_SEGMENT_STARTED or known.state is _S.COPY_SEGMENT_STARTED
             _require(allowed, f"an object is deleted in state {known.state}: {key}")
 
+    def is_deleted(self, key: str) -> bool:
+        """Return whether the segment of an object is being deleted, or was."""
+        known = self._segment_of(key)
+        return known is not None and known.state in {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}
+
     def _segment_of(self, key: str) -> KnownSegment | None:
         name = key.rsplit("/", 1)[1] if "/" in key else key
         if not name.endswith(SUFFIXES) or len(name) < 21 + _ID_CHARACTERS:

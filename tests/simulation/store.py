@@ -22,8 +22,8 @@ class Environment(Protocol):
     @property
     def clock_ms(self) -> int: ...
 
-    def step(self, name: str) -> None:
-        """Let time pass, let others run, and perhaps crash the calling process."""
+    def step(self, name: str, *, may_wait: bool = True) -> None:
+        """Let time pass, let others run if the call `may_wait`, and perhaps crash the calling process."""
         ...
 
     def fault(self, *kinds: str) -> str | None:
@@ -36,6 +36,10 @@ class Environment(Protocol):
 
     def object_deleted(self, key: str) -> None:
         """Check an object that is about to be deleted."""
+        ...
+
+    def is_deleted(self, key: str) -> bool:
+        """Return whether the segment of an object is being deleted, or was."""
         ...
 
     def later(self, do: Callable[[], None]) -> None:
@@ -113,7 +117,9 @@ class ModelStore:
             self._put(key, body)
 
     def _put_late(self, key: str, body: bytes) -> None:
-        if key not in self.stored:
+        # Nothing can prevent that a write lands after its segment was deleted, if the write was repeated with
+        # success and the copy failed later: an expected leak, which `verify` reports.
+        if key not in self.stored and not self.world.is_deleted(key):
             self._put(key, body)
 
     def verify(self, key: str, source: Source) -> None:

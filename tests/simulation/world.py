@@ -16,7 +16,7 @@ from tests.simulation.broker import ModelBroker
 from tests.simulation.cluster import BROKERS, TASK_INTERVAL_MS, ModelCluster
 from tests.simulation.invariants import Truth
 from tests.simulation.log import ModelLog
-from tests.simulation.scheduler import Crash, InvariantViolation, Scheduler
+from tests.simulation.scheduler import Crash, InvariantViolation, Process, Scheduler
 from tests.simulation.store import ModelStore
 from tests.simulation.topic import ModelTopic
 
@@ -116,7 +116,7 @@ class World:
 
     # What the store, the topic and the cluster ask.
 
-    def step(self, name: str) -> None:
+    def step(self, name: str, *, may_wait: bool = True) -> None:
         """Implement `Environment.step`."""
         process = self.scheduler.current
         if process is None or self._is_stepping:
@@ -126,6 +126,15 @@ class World:
         self.clock_ms += self.rng.randint(1, 40)
         if self.is_calm:
             return
+        if may_wait:
+            self._wait(process)
+        if self.rng.random() < self.odds.crash:
+            self.note(f"{process.name}: killed at {name}")
+            process.is_dead = True
+            raise Crash
+
+    def _wait(self, process: Process) -> None:
+        """Let the environment and other processes go on while `process` waits."""
         self._is_stepping = True
         try:
             self._checked(self._do_late)
@@ -137,10 +146,10 @@ class World:
             self._is_stepping = False
         if self.rng.random() < self.odds.switch:
             self.scheduler.switch()
-        if self.rng.random() < self.odds.crash:
-            self.note(f"{process.name}: killed at {name}")
-            process.is_dead = True
-            raise Crash
+
+    def is_deleted(self, key: str) -> bool:
+        """Implement `Environment.is_deleted`."""
+        return self.truth.is_deleted(key)
 
     def fault(self, *kinds: str) -> str | None:
         """Implement `Environment.fault`."""

@@ -9,8 +9,9 @@ from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS, WAVE_SIZE
 from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.side_effects import SideEffectContext, StoppedCopies, no_op
 from tierctl.apply.stop import Stop
+from tierctl.errors import LockedError
 from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.model import Uuid
+from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.storage.base import RemoteStorageManager
 
@@ -45,6 +46,20 @@ class RunContext:
         """Yield consecutive slices of `items`, each of at most `wave_size` items."""
         for start in range(0, len(items), self.wave_size):
             yield items[start : start + self.wave_size]
+
+    def publish(self, events: Sequence[MetadataEvent]) -> None:
+        """Publish `events`; raise LockedError if the lease was lost while the metadata before them were read.
+
+        Another run may have copied or deleted the same segments since the caller last asked `stop`.
+        """
+        self.metadata.publish(events, before_append=self._require_lease)
+
+    def _require_lease(self) -> None:
+        if self.stop.is_over():
+            raise LockedError(
+                "the lease of the tier was lost before the next metadata event was written",
+                hint="another tierctl may be at work; run again when it has ended",
+            )
 
     def side_effect_context(self, stopped_copies: StoppedCopies | None = None) -> SideEffectContext:
         """Return the context of the side effects that run in this process."""

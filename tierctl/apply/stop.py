@@ -19,7 +19,11 @@ class Stop:
 
     def asked(self) -> bool:
         """Return True if no further side effect may begin."""
-        return self._event.is_set() or any(guard() for guard in self._guards)
+        return self._event.is_set() or self.is_over()
+
+    def is_over(self) -> bool:
+        """Return True if a guard ended the run: the tier may be another run's now."""
+        return any(guard() for guard in self._guards)
 
     def guard(self, is_over: Callable[[], bool]) -> None:
         """Also stop the run once `is_over()` is True; every thread calls it before each side effect."""

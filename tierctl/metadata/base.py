@@ -1,6 +1,6 @@
 """The contract of a manager of remote log metadata (KIP-405 RemoteLogMetadataManager)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from tierctl.model import (
@@ -10,6 +10,10 @@ from tierctl.model import (
     TopicIdPartition,
 )
 from tierctl.state.tier import TierState
+
+
+def no_op() -> None:
+    """Allow the append: used when nothing can forbid it."""
 
 
 class RemoteLogMetadataManager(Protocol):
@@ -27,9 +31,11 @@ class RemoteLogMetadataManager(Protocol):
         """Read every metadata partition up to the end offsets at the time of the call."""
         ...
 
-    def publish(self, events: Sequence[MetadataEvent]) -> None:
+    def publish(self, events: Sequence[MetadataEvent], *, before_append: Callable[[], None] = no_op) -> None:
         """Publish events in order with one acknowledgement for all; return once they are read into `state`.
 
+        The partitions of the events are read to their ends first; `before_append` is called after that, as
+        the last step before the append, which an error that it raises prevents.
         Raises MetadataError if a transition is not allowed and RemoteResourceNotFound for an update of an
         unknown segment; then none of the events is published.
         """

@@ -1,10 +1,11 @@
 """The RemoteLogMetadataManager over any metadata topic, as brokers' TopicBasedRemoteLogMetadataManager."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
 from tierctl.errors import MetadataError
+from tierctl.metadata.base import no_op
 from tierctl.metadata.fold.parallel import FoldRunner, ParallelFold, PartitionRange, partition_ranges
 from tierctl.metadata.fold.partitions import PartitionFold
 from tierctl.metadata.state_dir.directory import StateDirectory
@@ -73,7 +74,7 @@ class TopicBasedRemoteLogMetadataManager:
         for each in ranges:
             self._fold.catch_up(self._topic, each.metadata_partition, each.begin, each.end)
 
-    def publish(self, events: Sequence[MetadataEvent]) -> None:
+    def publish(self, events: Sequence[MetadataEvent], *, before_append: Callable[[], None] = no_op) -> None:
         """Implement `RemoteLogMetadataManager.publish`; check all transitions before sending any event."""
         records = [(self._partition_of(event), encode(event)) for event in events]
         begins, ends = self._topic.beginning_offsets(), self._topic.end_offsets()
@@ -84,6 +85,7 @@ class TopicBasedRemoteLogMetadataManager:
         for event in events:
             transitions.check(event)
         if records:
+            before_append()
             self._read_back(records, self._topic.append(records))
 
     def _read_back(self, records: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> None:

@@ -118,7 +118,7 @@ class Copier:
             return [attempt.outcome(Status.PENDING, STOPPED) for attempt in attempts]
         # STARTED is acknowledged before the first byte is stored: no object is ever unknown to the metadata.
         with effect("copy.started.publish"):
-            self.context.metadata.publish([attempt.metadata for attempt in attempts])
+            self.context.publish([attempt.metadata for attempt in attempts])
         stored = self._store(attempts)
         if self.context.stop.asked():
             return [a.outcome(Status.FAILED if a.error else Status.PENDING, STOPPED) for a in stored]
@@ -162,7 +162,7 @@ class Copier:
         events = [segment_update(a.metadata, _S.COPY_SEGMENT_FINISHED, self.context) for a in good]
         if events:
             with effect("copy.finished.publish"):
-                self.context.metadata.publish(events)
+                self.context.publish(events)
 
     def _clean_up(self, failed: Sequence[_Attempt]) -> dict[Uuid, Outcome]:
         """Delete the objects of failed copies; a later run cleans up the objects that remain."""

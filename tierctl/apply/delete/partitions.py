@@ -167,4 +167,4 @@ def _publish(
         state=state,
     )
     with effect(label):
-        context.metadata.publish([event])
+        context.publish([event])

@@ -144,7 +144,7 @@ def delete_segments(
         events = [segment_update(_storable(s, custom_metadata_max_bytes), state, context) for s in chosen]
         if events:
             with effect(label):
-                context.metadata.publish(events)
+                context.publish(events)
 
     # DELETE_SEGMENT_STARTED is published first: a crash leaves work to resume, never a dangling pointer.
     begun = _S.DELETE_SEGMENT_STARTED
