@@ -14,7 +14,14 @@ from tierctl.apply import labels
 from tierctl.apply.delete.partitions import processed_offsets
 from tierctl.apply.outcome import Status, exit_code
 from tierctl.apply.stop import Stop, stop_on_signals
-from tierctl.errors import ExitCode, LimitExceeded, MetadataError, RemoteStorageError, StoreWriteUnknown
+from tierctl.errors import (
+    ExitCode,
+    LimitExceeded,
+    LockedError,
+    MetadataError,
+    RemoteStorageError,
+    StoreWriteUnknown,
+)
 from tierctl.files import FileSystem
 from tierctl.model import (
     RemoteLogSegmentMetadata,
@@ -267,6 +274,41 @@ def test_a_stop_comes_before_the_next_side_effect(
         assert stop.exit_code == 143
         _converge(command, here, ends[command])
     assert set(statuses(outcomes)) == {DONE}
+
+
+@pytest.mark.parametrize(
+    ("command", "label"),
+    [
+        ("copy", "copy.started.publish"),
+        ("copy", "copy.finished.publish"),
+        ("sweep", "sweep.started.publish"),
+        ("sweep", "sweep.finished.publish"),
+        ("delete", "delete.partition_started.publish"),
+        ("delete", "delete.segment_started.publish"),
+    ],
+)
+def test_no_event_is_written_once_the_lease_is_lost(
+    command: str, label: str, beginnings: dict[str, World], ends: dict[str, Any], tmp_path: Path
+) -> None:
+    """The lease is lost after the run last asked for it: while the metadata before the event are read."""
+    here = beginnings[command].clone(tmp_path / "world")
+    stop, lost, begun = Stop(), list[bool](), list[int]()
+    stop.guard(lambda: bool(lost))
+
+    def observe(name: str, moment: str) -> None:
+        if (name, moment) == (label, "before"):
+            lost.append(True)
+            begun.append(sum(here.state().read.values()))
+
+    labels.observe(observe)
+    try:
+        outcomes = run_on(command, here, stop=stop)
+    finally:
+        labels.observe(None)
+    assert len(begun) == 1
+    assert sum(here.state().read.values()) == begun[0], "an event was written"
+    assert any(isinstance(outcome.error, LockedError) for outcome in outcomes)
+    _converge(command, here, ends[command])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tierctl.errors import MetadataError, RemoteResourceNotFound, UsageError
+from tierctl.errors import LockedError, MetadataError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic.folder import FolderTopic
@@ -133,6 +133,24 @@ def test_the_present_state_counts_not_the_one_at_opening(tmp_path: Path) -> None
     second = manager_on(tmp_path)
     second.publish([update(0, S.DELETE_SEGMENT_STARTED)])
     second.close()
+
+
+def test_the_last_check_before_the_append_sees_what_was_read(tmp_path: Path) -> None:
+    """It is called after the metadata were read, and its error prevents the append."""
+    manager = manager_on(tmp_path)
+    manager.publish([started(0)])
+    before = dict(manager.refresh().read)
+
+    def refuse() -> None:
+        raise LockedError("the lease is lost")
+
+    with pytest.raises(LockedError):
+        manager.publish([update(0)], before_append=refuse)
+    manager.refresh()
+    assert manager.state.read == before
+    with pytest.raises(RemoteResourceNotFound):
+        manager.publish([update(7)], before_append=refuse)
+    manager.close()
 
 
 def test_events_not_read_back_stop_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,8 +71,8 @@ class _Run:
             case "sweep":
                 return sweep(SweepRequest(**common))
             case "mark":
-                # At the end the operator answers for a cluster that shares no topic with the metadata any more.
-                known = sorted({key[0] for key in world.deleted}) if world.is_calm else []
+                # At the end the operator answers for a cluster that shares no topic with the metadata.
+                known = world.unmarked_topic_ids() if world.is_calm else []
                 return delete(DeleteRequest(find=True, mark=True, i_know_it_is_deleted=known, **common))
             case _:
                 return delete(DeleteRequest(**common))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tierctl.model import MetadataEvent, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model import MetadataEvent, RemoteLogSegmentState, TopicConfig, TopicIdPartition, Uuid
 from tierctl.wire.metadata import decode, encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -303,6 +303,16 @@ class World:
         if self.rng.random() < 0.5:
             self._create_topic(name)
         self.write_checkpoints()
+
+    def unmarked_topic_ids(self) -> list[Uuid]:
+        """Return the ids of deleted topics that have segments in the tier and are not marked."""
+        gone = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+        left = {
+            key
+            for key in self.deleted - self.truth.marked.keys()
+            if any(known.state is not gone for known in self.truth.segments_of(key))
+        }
+        return sorted({topic_id for topic_id, _ in left})
 
     def calm(self) -> None:
         """End faults, crashes and events; two days later copies that were begun count as dangling."""
