@@ -123,3 +123,28 @@ def test_a_sweep_with_mistyped_settings_is_refused(tierctl: Callable[..., Ran], 
         settings.write_text(f"{name}.retention.bytes=1\n")
         ran = tierctl("sweep", *tiered.where, "--topic-configs", settings)
         assert (ran.code, ran.out, hint in ran.err) == (2, "", True), ran.err
+
+
+def test_apply_drops_the_steps_of_a_topic_that_was_disabled_since(
+    tierctl: Callable[..., Ran], capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier")
+    settings, kept = tmp_path / "topics.properties", tmp_path / "plan.json"
+    logs = ("--log-dir", capture("untiered-broker") / "local", "--topic-configs", settings, "-o", "json")
+    settings.write_text(on("bills", "ledger"))
+    assert tierctl("copy", *where, *logs, "--plan-out", kept).code == 0
+    settings.write_text("bills.remote.storage.enable=false\n" + on("ledger"))
+    ran = tierctl("apply", kept, *where, *logs, "--apply")
+    assert (ran.code, copied(ran)) == (0, {"ledger"}), ran.err
+    assert "remote.storage.enable=false" in ran.err
+
+
+def test_apply_of_a_plan_of_assumed_topics(
+    tierctl: Callable[..., Ran], capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    where = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier")
+    logs, kept = ("--log-dir", capture("untiered-broker") / "local", "-o", "json"), tmp_path / "plan.json"
+    assert tierctl("copy", *where, *logs, *ASSUMED, "--plan-out", kept).code == 0
+    ran = tierctl("apply", kept, *where, *logs, "--apply")
+    assert ran.code == 0, ran.err
+    assert copied(ran) == {"bills"}

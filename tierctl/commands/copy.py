@@ -1,6 +1,6 @@
 """`copy`: rolled segments from brokers' log directories, or from another tier, to the tier."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tierctl.commands.mutation import Mutation
@@ -72,12 +72,19 @@ def _decide(run: Mutation, request: CopyRequest) -> Decision:
     partitions = _led(run, logs)
     # A segment whose events are gone may be in the tier, although the local log still has it.
     run.histories.examine(state, lambda: logs, local_suffices=False)
-    plan = run.narrowed(_plan(run, request, state, logs))
+    inputs = _inputs(run, request, state, logs)
+    plan = run.narrowed(_plan(run, request, state, inputs))
     run.histories.ignore_untiered(state, plan.skipped)
     return Decision(
         plan=plan,
         options=lambda: run.copy_options(custom_metadata_max_bytes=request.custom_metadata_max_bytes),
         check=lambda plan: run.check_plan_fence(plan, partitions),
+        require_topics=lambda: require_enabled(
+            {partition.topic for partition in partitions},
+            inputs.configs,
+            named=request.topic,
+            assumed=inputs.assumed_enabled,
+        ),
     )
 
 
@@ -108,34 +115,65 @@ def _require_settings(run: Mutation, request: CopyRequest) -> None:
         )
 
 
-def _plan(run: Mutation, request: CopyRequest, state: TierState, logs: Sequence[LocalLog]) -> Plan:
-    in_file = run.resources.topic_configs(run.settings)
-    stated = dict(in_file)
-    refused_logs: tuple[Skip, ...] = ()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Inputs:
+    """The logs that may be copied, `refused` for the others, and the settings of their topics.
+
+    `stated` are the settings on the cluster or in --topic-configs; `configs` also has the broker's defaults
+    for topics without any.
+    """
+
+    logs: Sequence[LocalLog]
+    stated: Mapping[str, TopicConfig]
+    configs: Mapping[str, TopicConfig]
+    assumed_enabled: frozenset[str]
+    refused: tuple[Skip, ...] = ()
     live_broker_ids: tuple[int, ...] = ()
-    copyable: Sequence[LocalLog] = logs
-    if run.cluster is not None:
-        leaders = run.cluster.leaders(sorted(_led(run, logs)))
-        stated |= leaders.configs
-        copyable, refused_logs = leaders.sources(logs)
-        live_broker_ids = leaders.broker_ids
+
+
+def _inputs(run: Mutation, request: CopyRequest, state: TierState, logs: Sequence[LocalLog]) -> _Inputs:
+    """Read what the cluster, or --topic-configs, says of the logs; UsageError for mistyped topic names."""
+    partitions = sorted(_led(run, logs))
+    in_file = run.resources.topic_configs(run.settings)
     default = TopicConfig.from_settings({}, run.resources.broker_defaults(run.settings))
-    configs = {log.topic_partition.topic: default for log in logs} | stated
-    assumed = run.resources.selection.topics if request.assume_enabled else frozenset()
-    topics = {partition.topic for partition in _led(run, logs)}
-    require_known_names(in_file, run.resources.known_topics(state), topics - stated.keys())
-    require_enabled(topics, configs, named=run.resources.selection.topics, assumed=assumed)
+    inputs = _Inputs(
+        logs=logs,
+        stated=in_file,
+        configs={log.topic_partition.topic: default for log in logs} | in_file,
+        assumed_enabled=run.resources.selection.topics if request.assume_enabled else frozenset(),
+    )
+    if run.cluster is not None:
+        leaders = run.cluster.leaders(partitions)
+        copyable, refused = leaders.sources(logs)
+        inputs = replace(
+            inputs,
+            logs=copyable,
+            stated={**in_file, **leaders.configs},
+            configs={**inputs.configs, **leaders.configs},
+            refused=refused,
+            live_broker_ids=leaders.broker_ids,
+        )
+    without_settings = {partition.topic for partition in partitions} - inputs.stated.keys()
+    require_known_names(in_file, run.resources.known_topics(state), without_settings)
+    return inputs
+
+
+def _plan(run: Mutation, request: CopyRequest, state: TierState, inputs: _Inputs) -> Plan:
     plan = plan_copy(
         state,
-        copyable,
-        configs,
-        assumed_enabled=assumed,
+        inputs.logs,
+        inputs.configs,
+        assumed_enabled=inputs.assumed_enabled,
         clean_dangling_after_ms=DANGLING_AGE_MS_MIN if request.clean_dangling else None,
         now_ms=run.resources.now_ms,
-        live_broker_ids=live_broker_ids,
+        live_broker_ids=inputs.live_broker_ids,
     )
     unfinished = () if request.clean_dangling else tuple(_unfinished(run, state))
-    return replace(plan, skipped=(*plan.skipped, *refused_logs, *unfinished))
+    return replace(
+        plan,
+        skipped=(*plan.skipped, *inputs.refused, *unfinished),
+        basis=replace(plan.basis, configs=inputs.stated),
+    )
 
 
 def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:

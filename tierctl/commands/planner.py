@@ -61,7 +61,9 @@ class Planner(Generic[R]):
     def run(self, request: R, progress: Progress | None, *, stop: Stop | None = None) -> MutationResult:
         """Decide the plan, and with `apply` carry it out; with `stop` the caller listens to signals."""
         with self.opened(request, progress) as run:
-            return run.conclude(self.decide(run, request), planned_by=self.saved_options(request), stop=stop)
+            decision = self.decide(run, request)
+            decision.require_topics()
+            return run.conclude(decision, planned_by=self.saved_options(request), stop=stop)
 
     def saved_options(self, request: R) -> dict[str, Any]:
         """Return the options that are saved with the plan of `request`, as JSON values."""

@@ -45,17 +45,23 @@ def _accept(plan: Plan) -> None:
     """Accept `plan`: used where no rule forbids to carry it out."""
 
 
+def _accept_topics() -> None:
+    """Accept the topics that the plan leaves out: used by commands that are not refused for them."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
     """The plan that a command decided from the current state, and how it is carried out.
 
     `check` raises LimitExceeded or SafetyRefusal for a plan, this one or a part of it, that may not be
-    carried out.
+    carried out. `require_topics` raises SafetyRefusal if topics that the command was asked for are left out;
+    `apply` does not call it, since it drops the steps of such topics.
     """
 
     plan: Plan
     options: Callable[[], RunOptions]
     check: Callable[[Plan], None] = _accept
+    require_topics: Callable[[], None] = _accept_topics
 
 
 def place_of(
