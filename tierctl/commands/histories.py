@@ -37,7 +37,7 @@ class Histories:
         sources = EvidenceSources(
             selection=resources.selection,
             logs=logs,
-            cluster=resources.cluster,
+            cluster=lambda: resources.cluster,
             topics=request.topic,
             remote=None if request.remote is None else self.remote,
             log_starts=log_starts or {},

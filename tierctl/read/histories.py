@@ -32,7 +32,7 @@ class EvidenceSources:
 
     selection: Selection
     logs: Callable[[], Sequence[LocalLog]] = list
-    cluster: Cluster | None = None
+    cluster: Callable[[], Cluster | None] = lambda: None
     topics: Collection[str] = ()
     remote: Callable[[], RemoteStorageManager] | None = None
     log_starts: Mapping[TopicIdPartition, int] = field(default_factory=dict)
@@ -63,7 +63,9 @@ def unseen_partitions(state: TierState, sources: EvidenceSources) -> list[Missin
 
     Empty if the selection names topics, or if a cluster names them.
     """
-    if state.accepts_missing or sources.selection.narrows or sources.cluster is not None:
+    if not state.missing or state.accepts_missing:
+        return []
+    if sources.selection.narrows or sources.cluster() is not None:
         return []
     seen = {part.metadata_partition for part in state}
     return [missing for missing in state.missing if missing.metadata_partition not in seen]
@@ -108,18 +110,20 @@ def _evidence_of_logs(state: TierState, sources: EvidenceSources) -> dict[TopicI
         for p, log in logs.items()
         if p in partitions and log.is_log_start_known
     }
-    if sources.cluster is not None:
-        leaders = reliable_leader_logs(sources.cluster, partitions).logs
+    cluster = sources.cluster()
+    if cluster is not None:
+        leaders = reliable_leader_logs(cluster, partitions).logs
         starts |= {p: (log.log_start_offset, log.local_log_start_offset) for p, log in leaders.items()}
     return {p: _evidence(starts.get(p), sources.log_starts.get(p), sources) for p in partitions}
 
 
 def _named(sources: EvidenceSources) -> set[TopicIdPartition]:
     """Return the partitions on the cluster of the named topics, or of all; for a copy the logs have them."""
-    if sources.cluster is None or not sources.local_suffices:
+    cluster = sources.cluster()
+    if cluster is None or not sources.local_suffices:
         return set()
     names = {name for name in sources.topics if is_legal_topic_name(name)}
-    topics = sources.cluster.topics(names if sources.topics else None)
+    topics = cluster.topics(names if sources.topics else None)
     return {partition for topic in topics.values() for partition in topic.topic_id_partitions}
 
 

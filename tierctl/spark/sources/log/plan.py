@@ -97,7 +97,7 @@ class _Plan:
         sources = EvidenceSources(
             selection=selection,
             logs=lambda: logs,
-            cluster=cluster,
+            cluster=lambda: cluster,
             topics=selection.topics,
             remote=lambda: self._remote,
         )
