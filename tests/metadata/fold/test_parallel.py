@@ -137,8 +137,10 @@ def test_a_head_that_is_gone_is_missing_in_both(tmp_path: Path) -> None:
         assert picture(state) == picture(one.refresh())
         one.close()
         other.close()
-    again = manager_on(folder, tmp_path / "other", Apart(folder))
-    assert again.refresh().missing == state.missing
+    write(folder, {0: [encode(started(9 + i)) for i in range(9)]})
+    bulk = Apart(folder)
+    assert manager_on(folder, tmp_path / "other", bulk).refresh().missing == state.missing
+    assert bulk.pieces == [(0,)]
 
 
 def test_of_too_many_anomalies_the_same_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
