@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from tierctl import __version__
+from tierctl.cli.docs.messages import sections
 from tierctl.cli.help.node import Node, Option
 from tierctl.errors import ExitCode
 from tierctl.verify.findings import FindingKind
@@ -13,9 +14,7 @@ def page(node: Node) -> str:
     lines = [*_head(node), *_synopsis(node), *_description(node), *_commands(node), *_options(node)]
     if node.path == ("verify",):
         lines += _findings()
-    if node.path in _CHECKING:
-        lines += _tier(node)
-    return "\n".join([*lines, *_settings(), *_exit_status(), *_see_also(node)]) + "\n"
+    return "\n".join([*lines, *_messages(node), *_settings(), *_exit_status(), *_see_also(node)]) + "\n"
 
 
 def name(node: Node) -> str:
@@ -97,48 +96,15 @@ def _findings() -> Iterator[str]:
         )
 
 
-_CHECKING = {(name,) for name in ("copy", "sweep", "delete", "apply", "verify", "fetch", "segments")}
-"""The commands that compare the tier with the metadata before anything else."""
-
-_TIER = (
-    (
-        ExitCode.REFUSED,
-        "NAME is the tier of another metadata topic; NAME belongs to ...",
-        """The identity in the tier (.tierctl-identity: cluster id, metadata topic id, layout; written before
-        the first copy) is not that of --metadata; or, in a tier that brokers wrote, --metadata knows none of
-        the topics of the objects looked at. If the metadata topic was created again: --adopt-tier with
-        copy, sweep, delete or apply.""",
-    ),
-    (
-        ExitCode.USAGE,
-        "NAME has layout ...; the tier in NAME has layout ...",
-        "--layout contradicts the tier's identity or its objects.",
-    ),
-    (
-        ExitCode.RETRYABLE,
-        "NAME has no object of the finished segments in the metadata; there is no tier at NAME",
-        """The folder, bucket or prefix is another one, or the objects are lost. copy, sweep, delete and apply
-        go on with --allow-missing-objects; verify, fetch and segments go on if the identity matches.""",
-    ),
-)
-_LEASE = (
-    ExitCode.REFUSED,
-    "NAME: tierctl has no lease for this kind of store; NAME can't be locked",
-    """With --apply only: nothing keeps another tierctl out of gs://, abfs://, viewfs:// and file systems
-    without locks. --no-lease goes on.""",
-)
-
-
-def _tier(node: Node) -> Iterator[str]:
-    """Yield the section on errors about a tier, with their exit codes."""
-    yield ".SH TIER"
-    yield _text(
-        "Before anything is planned or read, a few requests compare the tier of --remote with --metadata. "
-        "A wrong tier gives one error:"
-    )
-    changes = any("--apply" in option.names for option in node.options)
-    for code, message, meaning in (*_TIER, _LEASE) if changes else _TIER:
-        yield from _tagged(f"\\fB{int(code)}\\fR {_text(message)}", _text(" ".join(meaning.split())))
+def _messages(node: Node) -> Iterator[str]:
+    """Yield a section for each topic of `sections` that the command has errors about."""
+    for section in sections(node):
+        yield f".SH {section.title}"
+        yield _text(" ".join(section.introduction.split()))
+        for row in section.messages:
+            yield from _tagged(
+                f"\\fB{int(row.code)}\\fR {_text(row.text)}", _text(" ".join(row.meaning.split()))
+            )
 
 
 def _settings() -> Iterator[str]:
