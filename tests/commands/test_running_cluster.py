@@ -94,6 +94,15 @@ def test_a_mixed_cluster() -> None:
         beside.check_any_open([TIERING])
 
 
+def test_nothing_of_an_existing_topic_is_deleted() -> None:
+    """Not even where no broker tiers: its mark is a mistake."""
+    beside = live(MixedCluster(tiering=-1), Clock())
+    gone = TopicIdPartition(OTHER_ID, "orders", 0)
+    beside.check_deleted([gone])
+    with pytest.raises(SafetyRefusal, match="the cluster still has topic orders"):
+        beside.check_deleted([gone, FREE])
+
+
 ORDERS = segment(1, 0, 99)
 BILLS = replace(segment(2, 0, 99), topic="bills", topic_id=OTHER_ID)
 BY_TIERCTL = replace(ORDERS, broker_id=-1)

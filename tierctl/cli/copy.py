@@ -47,6 +47,14 @@ def copy(
     A second run copies nothing; a run that was killed is made good by the next. Events of tierctl carry
     broker id -1, which is no broker's.
 
+    Brokers that do not tier may run on the log directories: only rolled segments are read, and a segment
+    whose files change meanwhile is not finished. Beside brokers that tier, copy refuses (exit 4). The
+    metadata topic of a running broker is written through the broker only (--metadata kafka://...).
+
+    A metadata topic in a stopped broker's log directory gets its indexes when the run ends. If the run is
+    killed before, the broker rebuilds them at its start, and logs "Could not find offset index file" at
+    ERROR; nothing is lost.
+
     With --from-remote segments come from another tier: every finished one of the current lineage, contiguous
     from its start, under new ids and into --to-metadata. Each is fetched whole to a folder for temporary
     files (TMPDIR; at most --threads at a time) and checked before it is stored.

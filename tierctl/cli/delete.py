@@ -52,10 +52,14 @@ def delete(
 ) -> int:
     """Delete from the tier everything of topics that were deleted.
 
-    --mark says which: it publishes DELETE_PARTITION_MARKED for a topic id. Without it the partitions
-    marked so far are deleted, segment by segment. A topic recreated under the same name is another topic
-    and stays as it is. --find lists what brokers left behind: topic ids that the cluster's controller does
-    not know. Nobody else deletes those, so it is safe beside running brokers.
+    --mark says which: it publishes DELETE_PARTITION_MARKED for a topic id, and refuses (exit 4) without
+    evidence that the topic is deleted. The evidence is the answer of the topics' cluster, or the log
+    directories of all replicas (--all-log-dirs). Without --mark the partitions marked so far are deleted,
+    segment by segment; if the cluster still has one of their topics, delete refuses (exit 4). A topic
+    recreated under the same name is another topic and stays as it is.
+
+    --find lists what brokers left behind: topic ids that the cluster's controller does not know. Nobody
+    else deletes those, so it is safe beside running brokers.
     """
     request = request_of(commands.DeleteRequest, ctx)
     if find and not mark:

@@ -92,7 +92,7 @@ def _decide(run: Mutation, request: DeleteRequest) -> Decision:
     run.histories.examine(state, run.read_logs)
 
     def check(plan: Plan) -> None:
-        run.check_fence({step.topic_id_partition for step in plan.steps}, unknown_is_safe=True)
+        run.check_deleted({step.topic_id_partition for step in plan.steps})
 
     plan = _plan_mark(run, request, state) if request.mark else plan_removal(state)
     return Decision(plan=run.narrowed(plan), options=run.removal_options, check=check)

@@ -158,7 +158,7 @@ class Mutation:
         journal = self.journal
         return RunOptions(
             commit_processed=None if journal is None else journal.commit_processed,
-            fence=lambda partitions: self.check_fence(partitions, unknown_is_safe=True),
+            fence=self.check_deleted,
         )
 
     @cached_property
@@ -175,17 +175,22 @@ class Mutation:
             now_ms=self.request.clock_ms,
         )
 
-    def check_fence(self, partitions: Collection[TopicIdPartition], *, unknown_is_safe: bool = False) -> None:
-        """Raise SafetyRefusal if brokers may do this work themselves, unless `allow_live_brokers`.
-
-        With `unknown_is_safe`, partitions that no broker knows pass: those of deleted topics.
-        """
+    def check_fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Raise SafetyRefusal if brokers may do this work themselves, unless `allow_live_brokers`."""
         if not partitions or self.request.allow_live_brokers:
             return
         if self.cluster is not None:
-            self.cluster.check_fence(partitions, unknown_is_safe=unknown_is_safe)
-        elif not unknown_is_safe:
+            self.cluster.check_fence(partitions)
+        else:
             check_running_brokers(self.running_brokers)
+
+    def check_deleted(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Raise SafetyRefusal if the cluster still has the topic of one of `partitions`.
+
+        The objects of a deleted topic may be deleted beside running brokers: no broker does it.
+        """
+        if self.cluster is not None and partitions:
+            self.cluster.check_deleted(partitions)
 
     def check_plan_fence(
         self,

@@ -66,14 +66,20 @@ class RunningCluster:
         ids = {name: frozenset({topic.topic_id}) for name, topic in topics.items()}
         return CurrentTopics(ids, is_complete=True)
 
-    def check_fence(self, partitions: Collection[TopicIdPartition], *, unknown_is_safe: bool = False) -> None:
-        """Raise SafetyRefusal if brokers may copy or delete segments of `partitions` themselves.
-
-        With `unknown_is_safe`, partitions that the controller does not know pass: no broker works on them.
-        """
+    def check_deleted(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Raise SafetyRefusal if the cluster still has the topic of one of `partitions`."""
         topics = self.topics(p.topic for p in partitions)
-        if unknown_is_safe:
-            partitions = [p for p in partitions if is_known(topics, p)]
+        existing = sorted(p for p in partitions if is_known(topics, p))
+        if existing:
+            raise SafetyRefusal(
+                f"the cluster still has topic {existing[0].topic} of id {existing[0].topic_id}, which is "
+                "marked as deleted",
+                hint="nothing of an existing topic is deleted; delete the topic first",
+            )
+
+    def check_fence(self, partitions: Collection[TopicIdPartition]) -> None:
+        """Raise SafetyRefusal if brokers may copy or delete segments of `partitions` themselves."""
+        topics = self.topics(p.topic for p in partitions)
         if partitions:
             numbers = {p: self.metadata.metadata_partition(p) for p in partitions}
             self._fence(topics, numbers).check(numbers)
