@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from tierctl.commands import running_cluster
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.errors import SafetyRefusal
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -28,6 +29,9 @@ class MixedCluster:
 
     def cluster_id(self) -> str:
         return "id"
+
+    def broker_ids(self) -> tuple[int, ...]:
+        return (0, 1, 2)
 
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
         return frozenset(topic_ids) - self.known
@@ -101,6 +105,25 @@ def test_nothing_of_an_existing_topic_is_deleted() -> None:
     beside.check_deleted([gone])
     with pytest.raises(SafetyRefusal, match="the cluster still has topic orders"):
         beside.check_deleted([gone, FREE])
+
+
+@pytest.mark.parametrize(("broker_id", "own_ids", "is_open"), [
+    (-1, {-1}, True), (9, {-1, 9}, True), (9, {-1}, False), (2, {-1}, False), (2, {-1, 2}, False),
+])  # fmt: skip
+def test_a_broker_id_hides_no_running_broker(
+    broker_id: int, own_ids: set[int], is_open: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--broker-id may have the id of a broker; what that broker wrote is not taken for tierctl's."""
+    beside = live(MixedCluster(), Clock())
+    offsets = {0: 0}
+    topic: Any = type("Topic", (), {"beginning_offsets": lambda _: offsets, "end_offsets": lambda _: offsets})
+    beside.topic, beside.own_broker_ids = topic(), own_ids
+    monkeypatch.setattr(running_cluster, "recent_writers", lambda *_args: {broker_id: 5})
+    if is_open:
+        beside.check_fence([FREE])
+        return
+    with pytest.raises(SafetyRefusal, match=f"broker {broker_id} wrote"):
+        beside.check_fence([FREE])
 
 
 ORDERS = segment(1, 0, 99)

@@ -40,7 +40,8 @@ class RunningCluster:
 
     `topic` is the metadata topic if it is on a cluster. It is None for a metadata topic in a folder, which
     no other process can write to while tierctl holds its lock. Events of tierctl carry a broker id that is
-    in `own_broker_ids`. `now_ms` returns the present time.
+    in `own_broker_ids`; events with the id of a running broker count as that broker's. `now_ms` returns the
+    present time.
     """
 
     cluster: Cluster
@@ -127,10 +128,15 @@ class RunningCluster:
         begins, ends = self.topic.beginning_offsets(), self.topic.end_offsets()
         since_ms = self.now_ms() - TASK_INTERVALS * self.task_interval_ms
         found: dict[int, dict[int, int]] = {}
+        own_ids = self._own_ids()
         for number in sorted(numbers):
             writers = recent_writers(self.topic, number, begins[number], ends[number], since_ms)
-            found[number] = others(writers, self.own_broker_ids)
+            found[number] = others(writers, own_ids)
         return found
+
+    def _own_ids(self) -> set[int]:
+        """Return the broker ids of tierctl's events, without those that running brokers have, too."""
+        return set(self.own_broker_ids).difference(self.cluster.broker_ids())
 
     def answer_about(self, topic_ids: Collection[Uuid], state: TierState) -> ClusterAnswer:
         """Return which of these topics the cluster has, and whether it is the cluster whose tier this is.
@@ -144,9 +150,10 @@ class RunningCluster:
         unknown = self.cluster.unknown_topic_ids([*topic_ids, *others])
         is_own = bool(others - unknown)
         if not is_own and self._has_metadata_topic():
+            own_ids = self._own_ids()
             segments = (s for part in parts for s in part.cache.list_remote_log_segments())
             is_own = any(broker.tiers for broker in self.cluster.brokers()) or (
-                not others and all(segment.broker_id in self.own_broker_ids for segment in segments)
+                not others and all(segment.broker_id in own_ids for segment in segments)
             )
         return ClusterAnswer(
             cluster_id=self.cluster.cluster_id(),
