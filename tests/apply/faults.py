@@ -138,9 +138,11 @@ class Disk:
         self._nth = nth
         self._code = code
         self.count = 0
+        self.failed: Path | None = None
 
     def __call__(self, operation: str, path: Path) -> None:
         if operation == self._operation:
             self.count += 1
             if self.count == self._nth:
+                self.failed = path
                 raise OSError(self._code, "injected", str(path))

@@ -234,7 +234,8 @@ def test_the_metadatas_disk_fails(
     here = world(command)
     disk = Disk(operation, nth)
     outcomes = run_on(command, here, fs=FileSystem(disk))
-    if disk.count >= nth:
+    # An index that can't be written is no failure: the records are on the disk.
+    if disk.failed is not None and "index" not in disk.failed.name:
         assert any(isinstance(outcome.error, MetadataError) for outcome in outcomes)
         assert not effects_after_failure(outcomes)
     _converge(command, here, ends[command])
