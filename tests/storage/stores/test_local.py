@@ -147,7 +147,8 @@ class TestOpening:
             tier = open_tier(TierSpec(uri))
             assert isinstance(tier.layout, AivenLayout)
             assert tier.layout.base == base
-        assert isinstance(open_tier(TierSpec(tmp_path.as_uri(), layout="kafka")).layout, KafkaLayout)
+        with pytest.raises(UsageError, match="has layout aiven, as 'tier/sensors-"):
+            open_tier(TierSpec(tmp_path.as_uri(), layout="kafka"))
         (tmp_path / "kafka-tiered-storage").mkdir()
         assert isinstance(open_tier(TierSpec(tmp_path.as_uri())).layout, KafkaLayout)
 
