@@ -1,5 +1,6 @@
 """Plans against what real brokers did on the same data."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -288,6 +289,28 @@ def test_a_deposed_leaders_log_decides_nothing(capture: Capture) -> None:
 
 def replace_epochs(log: Any, *epochs: tuple[int, int]) -> Any:
     return replace(log, leader_epochs=tuple(EpochEntry(*entry) for entry in epochs))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [("finite-metadata", "topics-next.properties"), ("delete-across-epoch", "topics.properties")],
+)
+def test_a_missing_checkpoint_of_log_starts_deletes_nothing_more(
+    capture: Capture, tmp_path: Path, name: str, settings: str
+) -> None:
+    """Without log-start-offset-checkpoint, the local log begins above almost all remote segments."""
+    root = capture(name)
+    state, configs = read_state(root / "before"), read_topic_configs(root / settings)
+    now_ms = int((root / "now_ms").read_text())
+    shutil.copytree(
+        root / "before", tmp_path / "logs", ignore=shutil.ignore_patterns("__remote*", "log-start-*")
+    )
+    with_checkpoint = plan_retention(state, read_log_dirs([root / "before"]), configs, now_ms=now_ms)
+    without = plan_retention(state, read_log_dirs([tmp_path / "logs"]), configs, now_ms=now_ms)
+    assert planned(without) <= planned(with_checkpoint)
+    by_size = {s.segment_id for s in with_checkpoint.steps if s.details["breach"] == "retention.bytes"}
+    assert by_size <= planned(without)
+    assert by_size
 
 
 def test_removes_a_deleted_topic_and_nothing_else(capture: Capture) -> None:

@@ -10,11 +10,11 @@ from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.leaders import (
     ClusterViews,
     Leaders,
-    extended_below,
     joined_lineage,
     knows_log_start,
     view_of_leader,
 )
+from tierctl.plan.retention.partition_view import extended_below
 from tierctl.plan.retention.sweep import plan_retention
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, local_log, segment, tier

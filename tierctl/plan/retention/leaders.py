@@ -1,20 +1,18 @@
 """Partitions of a running cluster: which replicas agree with their leader, and the leaders' views."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from tierctl.model import (
     EpochEntry,
     LocalLog,
-    RemoteLogSegmentMetadata,
     TopicConfig,
     TopicIdPartition,
     Uuid,
 )
 from tierctl.model.cluster import BrokerFacts, ClusterLog
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.partition_view import FINISHED, PartitionView
+from tierctl.plan.retention.partition_view import FINISHED, PartitionView, extended_below
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage
 from tierctl.state.tier import PartitionState
@@ -120,31 +118,6 @@ def joined_lineage(tier: Sequence[EpochEntry], leader: Sequence[EpochEntry]) -> 
     below = [e for e in tier if e.epoch <= first.epoch and e.start_offset < first.start_offset]
     rest = leader[1:] if below and below[-1].epoch == first.epoch else leader
     return Lineage((*below, *rest))
-
-
-def extended_below(
-    entries: Sequence[EpochEntry], segments: Iterable[RemoteLogSegmentMetadata]
-) -> tuple[EpochEntry, ...]:
-    """Return `entries` of a leader-epoch index, extended below its first offset by finished `segments`.
-
-    The index begins at the log start that was known when its segment was copied. Copied from a broker that
-    does not tier, that is the local log start, and older segments of the tier lie below it. Return `entries`
-    if the segments' epochs do not ascend: then they are of several lineages.
-    """
-    if not entries:
-        return ()
-    first = entries[0]
-    starts: dict[int, int] = {}
-    for segment in segments:
-        if segment.state is not FINISHED or segment.start_offset >= first.start_offset:
-            continue
-        for epoch, offset in segment.segment_leader_epochs:
-            if epoch <= first.epoch:
-                starts[epoch] = min(offset, starts.get(epoch, offset))
-    older = [EpochEntry(epoch, offset) for epoch, offset in sorted(starts.items())]
-    joined = (*older, *(entries[1:] if first.epoch in starts else entries))
-    is_ascending = all(a.start_offset <= b.start_offset for a, b in pairwise(joined))
-    return joined if is_ascending else tuple(entries)
 
 
 def view_of_leader(

@@ -1,8 +1,9 @@
 """The facts from which retention decides about a partition: remote segments, lineage, log offsets."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Self
 
 from tierctl.model import (
@@ -92,16 +93,49 @@ def local_only_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> int | None
     return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
 
 
+def extended_below(
+    entries: Sequence[EpochEntry], segments: Iterable[RemoteLogSegmentMetadata]
+) -> tuple[EpochEntry, ...]:
+    """Return `entries` of a leader-epoch index, extended below its first offset by finished `segments`.
+
+    The index begins at the log start that was known when its segment was copied. Copied from a broker that
+    does not tier, that is the local log start, and older segments of the tier lie below it. Return `entries`
+    if the segments' epochs do not ascend: then they are of several lineages.
+    """
+    if not entries:
+        return ()
+    first = entries[0]
+    starts: dict[int, int] = {}
+    for segment in segments:
+        if segment.state is not FINISHED or segment.start_offset >= first.start_offset:
+            continue
+        for epoch, offset in segment.segment_leader_epochs:
+            if epoch <= first.epoch:
+                starts[epoch] = min(offset, starts.get(epoch, offset))
+    older = [EpochEntry(epoch, offset) for epoch, offset in sorted(starts.items())]
+    joined = (*older, *(entries[1:] if first.epoch in starts else entries))
+    is_ascending = all(a.start_offset <= b.start_offset for a, b in pairwise(joined))
+    return joined if is_ascending else tuple(entries)
+
+
 def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
-    """Return the view of a partition whose local log is known."""
-    lineage = Lineage(log.leader_epochs)
+    """Return the view of a partition whose local log is known.
+
+    Brokers record the log start of every tiered partition. Without a record, the log starts with the
+    finished segments below the local log; a broker takes it for 0 (LogLoader).
+    """
+    segments = tuple(part.cache.list_remote_log_segments())
+    entries, start = log.leader_epochs, log.log_start_offset
+    if not log.is_log_start_known:
+        entries = extended_below(entries, segments)
+        start = min([start, *(s.start_offset for s in segments if s.state is FINISHED)])
     return PartitionView(
         partition=part.topic_id_partition,
         cache=part.cache,
-        segments=tuple(part.cache.list_remote_log_segments()),
-        lineage=lineage,
-        known_log_start_offset=log.log_start_offset,
-        log_start_offset=log.log_start_offset,
+        segments=segments,
+        lineage=Lineage(entries),
+        known_log_start_offset=start,
+        log_start_offset=start,
         log_end_offset=log.log_end_offset,
         local_only_bytes=local_only_bytes(part.cache, log),
     )
