@@ -3,10 +3,14 @@
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl import commands
+from tierctl.commands import ApplyRequest, DeleteRequest
+from tierctl.errors import SafetyRefusal
 from tierctl.plan.saved import digest_of
 
 from tests.apply.commands import apply, copy, delete, files, sweep
@@ -270,3 +274,19 @@ def test_a_later_now_only_plans(
         assert (ran.code, "ahead of the" in ran.err) == (4, True), ran.err
     assert files(world) == before
     assert not new.metadata.exists()
+
+
+def test_no_request_of_the_api_decides_ahead_of_its_clock(tiered: World, swept: Path) -> None:
+    before = files(tiered)
+    where: dict[str, Any] = {"metadata": str(tiered.metadata), "remote": str(tiered.remote), "apply": True}
+    ahead = where | {"now_ms": now_ms() + HOUR_MS}
+    with pytest.raises(SafetyRefusal, match="ahead of the clock"):
+        commands.delete(DeleteRequest(**ahead))
+    inputs: dict[str, Any] = {"log_dir": [tiered.logs], "topic_configs": tiered.logs / "configs"}
+    with pytest.raises(SafetyRefusal, match="ahead of the clock"):
+        commands.apply(ApplyRequest(**ahead, **inputs, plan=swept))
+    assert files(tiered) == before
+    later = ApplyRequest(**where, **inputs, plan=swept, clock_ms=lambda: now_ms() + DAY_MS + HOUR_MS)
+    with pytest.raises(SafetyRefusal, match="the plan's created_ms"):
+        commands.apply(later)
+    assert commands.apply(replace(later, max_age_ms=2 * DAY_MS)).exit_code == 0

@@ -89,6 +89,20 @@ def test_the_log_start_rises_no_further_than_both_plans_say() -> None:
     assert raised(still_decided(kept(sweep(state, EVERYTHING)), below[1], state)) == [100, 200, 300]
 
 
+def test_a_log_start_that_must_rise_now_is_not_raised_by_the_plan() -> None:
+    state = tier(*SEGMENTS)
+    current = sweep(state, EVERYTHING)
+    plain = [
+        replace(step, details={name: v for name, v in step.details.items() if name != "new_log_start_offset"})
+        for step in current.steps
+    ]
+    planned = replace(current, steps=tuple(plain))
+    found, reasons = left(planned, current, state)
+    assert (found, len(reasons)) == ([], 3)
+    assert "the log must start at 100 first" in reasons[0]
+    assert raised(still_decided(kept(current), planned, state)) == [None, None, None]
+
+
 def test_a_deletion_that_another_run_began_is_resumed() -> None:
     state = tier(*SEGMENTS)
     planned = sweep(state, EVERYTHING)

@@ -29,6 +29,9 @@ def still_decided(saved: SavedPlan, current: Plan, state: TierState) -> Plan:
         key = _key(step)
         if key not in now:
             dropped.setdefault(key, _why_not_decided(saved, step, current))
+        elif _LOG_START in now[key].details and _LOG_START not in step.details:
+            offset = now[key].details[_LOG_START]
+            dropped.setdefault(key, f"the log must start at {offset} first, which the plan does not say")
         elif key not in dropped:
             wanted[key] = _lower_log_start(now[key], step)
     for step in _after_a_missing_copy(current, wanted):
@@ -53,12 +56,11 @@ def _key(step: Step) -> _Key:
 
 
 def _lower_log_start(current: Step, saved: Step) -> Step:
-    """Return `current`, with the lower of both log starts; without one if `saved` raises none."""
-    starts = [step.details.get(_LOG_START) for step in (current, saved)]
-    details = {name: value for name, value in current.details.items() if name != _LOG_START}
-    if None not in starts:
-        details[_LOG_START] = min(int(start) for start in starts if start is not None)
-    return replace(current, details=details)
+    """Return `current` with the lower of both log starts, if it raises the log start."""
+    starts = [step.details[_LOG_START] for step in (current, saved) if _LOG_START in step.details]
+    if _LOG_START not in current.details:
+        return current
+    return replace(current, details={**current.details, _LOG_START: min(starts)})
 
 
 def _after_a_missing_copy(current: Plan, wanted: Mapping[_Key, Step]) -> Iterator[Step]:
