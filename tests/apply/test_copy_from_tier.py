@@ -173,6 +173,12 @@ def test_a_kept_plan_is_carried_out(tierctl: Tierctl, source: World, target: Wor
     assert (refused.code, "--from-remote" in refused.err) == (2, True)
     places = ("--metadata", source.metadata, "--from-remote", source.remote)
     where = (*places, "--to-metadata", target.metadata, "--remote", target.remote)
+    other = source.clone(source.metadata.parent / "other")
+    for path in other.metadata.glob("__remote_log_metadata-*/partition.metadata"):
+        path.write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")
+    foreign = ("--metadata", other.metadata, "--from-remote", source.remote, *where[4:])
+    ran = tierctl("apply", kept, *foreign, "--apply")
+    assert (ran.code, "the plan's source.metadata_topic_id: expected" in ran.err) == (4, True), ran.err
     ran = tierctl("apply", kept, *where, "-o", "json", "--apply")
     assert ran.code == 0, ran.err
     assert objects_of(target.remote) == objects_of(source.remote)

@@ -4,6 +4,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tierctl.model import LocalLog, TopicConfig
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.plan.redecide import still_decided
@@ -12,6 +14,7 @@ from tierctl.plan.saved import SavedPlan
 from tierctl.plan.steps import Plan
 from tierctl.state.tier import TierState
 
+from tests.plan.test_properties import LIMITS, MANY, World, chains, histories
 from tests.plan.test_saved import PLAN
 from tests.plan.tier import NOW_MS, PARTITION, S, advance, local_log, segment, through_json, tier
 
@@ -169,3 +172,35 @@ def test_a_segment_that_expired_before_the_planned_ones_holds_them() -> None:
     found, reasons = left(planned, sweep(state, EVERYTHING), state)
     assert (found, len(reasons)) == ([], 2)
     assert "must be deleted before it, stays" in reasons[0]
+
+
+@MANY
+@given(world=st.one_of(chains(), histories()), off_lineage=st.booleans())
+def test_an_unchanged_state_decides_the_whole_plan(world: World, off_lineage: bool) -> None:
+    plan = world.sweep(off_lineage=off_lineage)
+    assert through_json(still_decided(kept(plan), plan, world.state)) == through_json(plan)
+
+
+def raises(plan: Plan) -> dict[object, int]:
+    """How far each segment's step raises the log start; 0 if it does not."""
+    return {step.segment_id: step.details.get("new_log_start_offset", 0) for step in plan.steps}
+
+
+@MANY
+@given(world=st.one_of(chains(), histories()), config=LIMITS, raised_to=st.integers(0, 60))
+def test_a_step_needs_both_plans_and_leaves_no_hole(
+    world: World, config: TopicConfig, raised_to: int
+) -> None:
+    """The settings and the log start are others now."""
+    changed = replace(world, config=config, raised_to=min(raised_to, world.log.high_watermark))
+    planned, current = world.sweep(off_lineage=True), changed.sweep(off_lineage=True)
+    left_over = still_decided(kept(planned), current, world.state)
+    before, after, now = raises(planned), raises(left_over), raises(current)
+    assert after.keys() <= before.keys() & now.keys()
+    assert all(start <= min(before[segment_id], now[segment_id]) for segment_id, start in after.items())
+    finished = {s.segment_id for s in world.segments if s.state is S.COPY_SEGMENT_FINISHED}
+    for step in left_over.steps:
+        follows = step.details.get("follows")
+        assert follows is None or follows in after or follows not in finished
+    reasons = {skip.segment_id: skip.reason for skip in left_over.skipped}
+    assert before.keys() - after.keys() <= reasons.keys(), "each step that is dropped has a reason"
