@@ -101,8 +101,10 @@ def end_of(ran: Ran, world: World) -> End:
         {name: value for name, value in outcome.items() if _is_lasting(name, outcome)}
         for outcome in shown["outcomes"]
     ]
+    # Each run has its own time and its own folders, and so a digest of its own.
+    lasting = {name: value for name, value in shown.items() if name not in {"identity", "digest"}}
     return End(
-        ran.code, shown | {"outcomes": outcomes}, objects_of(world.remote), segments_of(world.metadata)
+        ran.code, lasting | {"outcomes": outcomes}, objects_of(world.remote), segments_of(world.metadata)
     )
 
 
