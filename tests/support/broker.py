@@ -234,18 +234,18 @@ class Brokers:
         self._shared: dict[tuple[object, ...], Broker] = {}
         self._all: list[Broker] = []
 
-    def shared(self, version: str = VERSION, *, tiered: bool = True, secured: bool = False) -> Broker:
+    def shared(self, *, tiered: bool = True, secured: bool = False) -> Broker:
         """The broker of this kind that tests share; started when it is first asked for."""
-        key = (version, tiered, secured)
+        key = ("shared", tiered, secured)
         if key not in self._shared:
-            self._shared[key] = self.own(version, tiered=tiered, secured=secured)
+            self._shared[key] = self.own(tiered=tiered, secured=secured)
         return self._shared[key]
 
-    def disturbed(self, version: str = VERSION) -> Broker:
+    def disturbed(self) -> Broker:
         """A tiering broker for tests that stop it, start it again, or come to it through a proxy."""
-        key = (version, "disturbed")
+        key = ("disturbed",)
         if key not in self._shared:
-            broker = self.own(version, start=False, **QUICK)
+            broker = self.own(start=False, **QUICK)
             (broker.proxied_at,) = _free_ports(1)
             broker.start()
             self._shared[key] = broker
@@ -291,7 +291,6 @@ class Brokers:
 
     def own(
         self,
-        version: str = VERSION,
         *,
         tiered: bool = True,
         secured: bool = False,
@@ -299,8 +298,8 @@ class Brokers:
         **settings: str,
     ) -> Broker:
         """A broker for one test; the caller stops it when it is done with it."""
-        release = fetch_release(version)
-        folder = self._folder / f"{len(self._all)}-{version}"
+        release = fetch_release(VERSION)
+        folder = self._folder / f"{len(self._all)}-{VERSION}"
         folder.mkdir(parents=True)
         broker = Broker(
             release=release,
