@@ -186,6 +186,23 @@ def test_check_of_a_healthy_tier_is_clean(
     assert code == 0
 
 
+def test_offsets_name_what_is_still_to_be_copied(capture: Capture, tmp_path: Path, capsys: Captured) -> None:
+    """Without a cluster: the offset after what was copied, never below the log start (KIP-1023)."""
+    root = capture("tiered-cluster")
+    shutil.copytree(root / "before", tmp_path / "log")
+    starts = tmp_path / "log" / "log-start-offset-checkpoint"
+    command = [*of(root, "before"), "--offsets", f"--log-dir={tmp_path / 'log'}", "--topic", "clicks"]
+    assert run([*command, "--partition", "0"]) == 0
+    [row] = rows(capsys)
+    assert row["latest_tiered"] == 4799
+    assert row["earliest_pending_upload"] == 4800
+    raised, count = re.subn(r"(?m)^clicks 0 \d+$", "clicks 0 5000", starts.read_text())
+    starts.write_text(raised)
+    assert run([*command, "--partition", "0"]) == 0
+    [row] = rows(capsys)
+    assert (count, row["earliest"], row["earliest_pending_upload"]) == (1, 5000, 5000)
+
+
 def test_check_holds_offsets_against_each_other(capture: Capture, tmp_path: Path, capsys: Captured) -> None:
     """A log cut below what was copied: Ly >= Ry does not hold any more."""
     root = capture("tiered-cluster")

@@ -29,5 +29,5 @@ class Basis:
 
 
 def _as_json(config: TopicConfig) -> dict[str, Any]:
-    values = asdict(config)
+    values = asdict(config) | {"kafka_version": str(config.kafka_version)}
     return {name: sorted(v) if isinstance(v, frozenset) else v for name, v in values.items()}
