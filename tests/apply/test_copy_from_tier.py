@@ -1,5 +1,6 @@
 """`copy --from-remote`: one tier as another, every byte and record of it, and nothing that is not sound."""
 
+import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -166,7 +167,11 @@ def test_what_is_deleted_meanwhile_is_dropped(tierctl: Tierctl, source: World, t
     assert "copy does not decide it now" in ran.json["skipped"][-1]["reason"]
 
 
-def test_a_kept_plan_is_carried_out(tierctl: Tierctl, source: World, target: World) -> None:
+@pytest.mark.parametrize("has_topic", [True, False])
+def test_a_kept_plan_is_carried_out(tierctl: Tierctl, source: World, target: World, has_topic: bool) -> None:
+    if not has_topic:
+        shutil.rmtree(target.metadata)
+        target.metadata.mkdir()
     kept = source.metadata.parent / "plan.json"
     assert tierctl(*between(source, target, "--plan-out", kept)).code == 0
     refused = tierctl("apply", kept, "--metadata", target.metadata, "--remote", target.remote)

@@ -77,7 +77,8 @@ def _apply(run: Mutation, planner: Planner[Any], request: Any, saved: SavedPlan)
     check_place(place, run.place)
     state = run.metadata.refresh()
     check_read(saved.plan.read, state.read)
-    if place.cluster.is_same_as(run.place.cluster) is None:
+    # A tier that is copied to may have none of the topics; those of the source are found by the selection.
+    if saved.identity.source is None and place.cluster.is_same_as(run.place.cluster) is None:
         check_topic_ids(saved.identity, _known_topic_ids(run, state))
     if not saved.plan.steps and not saved.options.get(_LOG_STARTS):
         run.resolve_selection(part.topic_id_partition for part in state)
