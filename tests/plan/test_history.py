@@ -1,9 +1,10 @@
 """Which user partitions have a complete history although their metadata partition lost events."""
 
 import pytest
-from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model import RemoteLogSegmentMetadataUpdate, TopicIdPartition, Uuid
 from tierctl.plan.history import Evidence, decide_histories, why_history_unknown
 from tierctl.plan.preconditions import why_maybe_unheard_of, why_unknown
+from tierctl.state.fold import fold_event
 from tierctl.state.tier import MissingEvents, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -65,6 +66,35 @@ def test_evidence(missing: list[MissingEvents], evidence: Evidence, expected: st
     part = state.partition(PARTITION)
     assert part is not None
     assert (why_unknown(state, part) is None) == (expected is None)
+
+
+def test_a_partition_that_is_younger_than_the_missing_events_is_complete() -> None:
+    """Its first segment was deleted since; both events of that are known."""
+    state = TierState(missing=[HEAD])
+    advance(state, segment(0, 0, 99), S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED)
+    advance(state, segment(0, 0, 99), S.DELETE_SEGMENT_FINISHED)
+    advance(state, segment(1, 100, 199), S.COPY_SEGMENT_FINISHED)
+    assert decide_histories(state, {PARTITION: Evidence()}) == {}
+
+
+def test_an_update_alone_shows_no_segment() -> None:
+    """Of a segment whose first event is missing, the start offset is unknown."""
+    whole = state_with(HEAD)
+    state = TierState(missing=[HEAD], read={0: 5})
+    [part] = whole
+    update = RemoteLogSegmentMetadataUpdate(
+        topic=PARTITION.topic,
+        topic_id=PARTITION.topic_id,
+        partition=PARTITION.partition,
+        segment_id=segment_id(2),
+        broker_id=1,
+        event_timestamp_ms=1,
+        state=S.COPY_SEGMENT_FINISHED,
+    )
+    fold_event(update, state, metadata_partition=0, metadata_offset=29)
+    reasons = decide_histories(state, {PARTITION: Evidence(log_start_offset=900)})
+    assert "no segment is known" in reasons[PARTITION]
+    assert part.lowest_start_offset == 200
 
 
 def test_without_a_decision_nothing_is_complete_unless_missing_events_are_accepted() -> None:

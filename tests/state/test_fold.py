@@ -98,6 +98,7 @@ def facts_of(part: PartitionState) -> tuple[Any, ...]:
         part.metadata_partition,
         part.delete_state,
         part.delete_marked_offset,
+        part.lowest_start_offset,
         part.last_event_offset,
     )
 

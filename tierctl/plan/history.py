@@ -77,13 +77,14 @@ def _why_incomplete(
     state: TierState, partition: TopicIdPartition, missing: list[MissingEvents], facts: Evidence
 ) -> str | None:
     known = state.partition(partition)
-    segments = [] if known is None else list(known.cache.list_remote_log_segments())
     unknown_ids: frozenset[Uuid] = frozenset()
     if facts.stored_ids is not None:
+        segments = () if known is None else known.cache.list_remote_log_segments()
         unknown_ids = facts.stored_ids - {segment.segment_id for segment in segments}
         if not unknown_ids:
             return None
-    first = min((segment.start_offset for segment in segments), default=None)
+    # A deleted segment counts, too: the events after its first one are known.
+    first = None if known is None else known.lowest_start_offset
     is_only_head = all(each.first_offset == 0 for each in missing)
     if is_only_head and _reaches_log_start(first, facts):
         return None

@@ -171,6 +171,7 @@ def _row_of(part: PartitionState) -> dict[str, Any]:
         "reshaped": sorted(each.hex() for each in reshaped),
         "dangling": [[each.hex(), named] for each, named in sorted(dangling.items())],
         "initialized": part.cache.initialized,
+        "lowest_start_offset": part.lowest_start_offset,
     }
     return {
         "topic_id": whose.topic_id,
@@ -206,6 +207,7 @@ def _partition_of(row: dict[str, Any], metadata_partition: int) -> PartitionStat
         delete_state=None if state is None else RemotePartitionDeleteState(state),
         delete_marked_offset=row["delete_marked_offset"],
         last_event_offset=row["last_event_offset"],
+        lowest_start_offset=sparse.get("lowest_start_offset"),
     )
 
 

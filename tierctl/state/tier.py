@@ -74,6 +74,13 @@ class PartitionState:
     delete_marked_offset: int | None = None
     """Metadata offset of the first DELETE_PARTITION_MARKED of a deletion that is not finished."""
     last_event_offset: int = -1
+    lowest_start_offset: int | None = None
+    """Lowest start offset of the segments, deleted ones included, that an event added; None without any."""
+
+    def note_start(self, start_offset: int) -> None:
+        """Lower `lowest_start_offset` to the start offset of a segment that was added."""
+        lowest = self.lowest_start_offset
+        self.lowest_start_offset = start_offset if lowest is None else min(lowest, start_offset)
 
     @property
     def is_to_remove(self) -> bool:

@@ -32,8 +32,7 @@ def check_histories(
         )
     for partition, reason in incomplete.items():
         part = state.partition(partition)
-        segments = () if part is None else part.cache.list_remote_log_segments()
-        first = min((segment.start_offset for segment in segments), default=0)
+        first = None if part is None else part.lowest_start_offset
         found = finding_of(partition, _K.INCOMPLETE_HISTORY, Severity.WARNING, reason)
         yield replace(found, start_offset=0, end_offset=first - 1) if first else found
 

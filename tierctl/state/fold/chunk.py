@@ -18,7 +18,15 @@ from tierctl.model import (
 from tierctl.model.events import MetadataEvent
 from tierctl.model.states import is_valid_partition_transition
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold.event_columns import ERROR, TOMBSTONE, UPDATE, EventColumns, Int64s, event_columns
+from tierctl.state.fold.event_columns import (
+    ADD,
+    ERROR,
+    TOMBSTONE,
+    UPDATE,
+    EventColumns,
+    Int64s,
+    event_columns,
+)
 from tierctl.state.fold.outcomes import ACCEPTED, IGNORED
 from tierctl.state.fold.partition_events import apply_events
 from tierctl.state.segments.arrays import Rows
@@ -114,6 +122,9 @@ class _Chunk:
         if outcomes is None:
             return False
         part.last_event_offset = max(part.last_event_offset, int(self.offsets[rows[-1]]))
+        added = rows[(outcomes == ACCEPTED) & (self.events.kinds[rows] == ADD)]
+        if len(added):
+            part.note_start(int(self.events.starts[added].min()))
         is_rejected = outcomes != ACCEPTED
         for row, outcome in zip(rows[is_rejected].tolist(), outcomes[is_rejected], strict=True):
             event = self.events.event(row)
@@ -151,7 +162,10 @@ def _apply(event: MetadataEvent, state: TierState, metadata_partition: int, meta
     if isinstance(event, RemotePartitionDeleteMetadata):
         return _advance_deletion(part, event.state, metadata_offset)
     if isinstance(event, RemoteLogSegmentMetadata):
-        return part.cache.add(event)
+        is_added = part.cache.add(event)
+        if is_added:
+            part.note_start(event.start_offset)
+        return is_added
     assert isinstance(event, RemoteLogSegmentMetadataUpdate)
     return part.cache.update(event)
 
