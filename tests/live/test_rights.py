@@ -1,5 +1,6 @@
 """A right that is missing ends with exit 11 and is named; nothing was begun that it is needed for."""
 
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -26,10 +27,11 @@ RIGHTS = frozenset(
 
 @pytest.fixture(scope="module")
 def guarded(brokers: Brokers) -> Broker:
-    """Its metadata topic is not there yet."""
+    """Its metadata topic is not there yet; a tier belongs to the metadata topic of its first copy."""
     broker = brokers.guarded()
     if METADATA_TOPIC in broker.admin.list_topics(timeout=10).topics:
         broker.delete_topic(METADATA_TOPIC)
+        shutil.rmtree(broker.remote_dir)
     return broker
 
 
