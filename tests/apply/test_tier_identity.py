@@ -291,6 +291,22 @@ def test_a_tier_without_identity_is_recognised_by_its_objects(
     assert keys(site.remote)[0].startswith("kafka-tiered-storage/"), "reading and planning write no identity"
 
 
+def test_an_empty_tier_without_segments_is_noted(site: Site, tierctl: Tierctl) -> None:
+    """Nothing shows that its name is mistyped, and nothing is lost."""
+    if site.remote.startswith("file:"):
+        (Path(site.remote[7:]) / "kafka-tiered-storage").mkdir(parents=True)
+    for name in ("sweep", "verify"):
+        ran = tierctl(*site.command(name))
+        assert (ran.code, "has no object: is --remote" in ran.err) == (0, True), ran.err
+    assert "has no object" not in tierctl(*site.command("copy", "--layout", "kafka")).err
+
+
+def test_a_folder_that_does_not_exist_is_no_tier(site: Site, tierctl: Tierctl, tmp_path: Path) -> None:
+    for name in ("sweep", "delete", *READING):
+        ran = tierctl(*site.at((tmp_path / "typo").as_uri()).command(name))
+        assert (ran.code, "there is no tier at" in ran.err) == (5, True), (name, ran.err)
+
+
 def test_adopting_a_tier_after_its_metadata_topic_was_created_again(site: Site, tierctl: Tierctl) -> None:
     copied(site, tierctl)
     mine = body(site.remote)

@@ -69,6 +69,7 @@ def found(cluster: Cluster, meanwhile: Callable[[TierState], None] = lambda _sta
     verification = Verification(
         refresh=refresh,
         was_deleted=lambda _: False,
+        deleted_of=lambda _: (),
         selection=Selection(),
         now_ms=NOW_MS,
         cluster=ClusterCheck(made),

@@ -32,6 +32,8 @@ class TierContents:
     """Key of an object of a segment that the metadata do not know, if the tier has no known ones."""
     is_foreign: bool = False
     """Whether the metadata do not know the topics of the tier's objects and lost no events of them."""
+    is_empty: bool = False
+    """Whether the tier has no object at all, although it is not to be created now."""
 
 
 def check_tier(
@@ -60,6 +62,8 @@ def check_tier(
         require_objects(contents)
     if same is None and not adopt and not contents.known and contents.missing is None:
         _require_not_foreign(contents, own)
+    if contents.is_empty:
+        return f"{contents.name} has no object: is --remote (bucket, prefix) right?"
     if identity is None or same is not None or adopt:
         return None
     return (

@@ -56,6 +56,7 @@ def tier_contents(
         missing=remote.name_of(looked_for[0]) if looked_for and not known else None,
         known=known,
         unknown_key=sample.unknown_key,
+        is_empty=identity is None and sample.is_empty and not may_be_new,
         is_foreign=sample.unknown_key is not None and not sample.knows_topic,
     )
 
@@ -91,6 +92,7 @@ class _Sample:
     """What the first objects of a tier show; the fields are those of `TierContents`."""
 
     known: bool = False
+    is_empty: bool = False
     unknown_key: str | None = None
     knows_topic: bool = False
 
@@ -98,8 +100,9 @@ class _Sample:
 def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
     """Look at the tier's first objects, up to the first one of a known segment."""
     known_topics = {part.topic_id_partition.topic_id for part in state}
-    sample = _Sample()
+    sample = _Sample(is_empty=True)
     for found in islice(remote.list_objects(), SAMPLE_MAX):
+        sample.is_empty = False
         name = segment_object_name(found.key)
         if name is None:
             continue
