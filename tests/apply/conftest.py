@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,14 +93,32 @@ class Zygote:
         parts: int | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Ran:
-        out, err = self._folder / "out", self._folder / "err"
-        job = {"argv": [str(arg) for arg in args], "kills": kills or [], "files": files}
-        job |= {"parts": parts, "env": dict(env or {}), "out": str(out), "err": str(err)}
+        job = self._job(args, "", kills=kills or [], files=files, parts=parts, env=dict(env or {}))
+        return self._ran(job, self._answer(job))
+
+    def race(self, commands: Sequence[tuple[Sequence[object], int | None]]) -> list[Ran]:
+        """Run (arguments, the change of a file at which it is killed, if at all) all at the same time.
+
+        A command that finds the tier or its metadata locked tries again until it gets the lock.
+        """
+        jobs = [
+            self._job(args, str(at), kills=[], files=nth, parts=None, env={}, waits=True)
+            for at, (args, nth) in enumerate(commands)
+        ]
+        return [self._ran(job, ended) for job, ended in zip(jobs, self._answer(jobs), strict=True)]
+
+    def _job(self, args: Sequence[object], name: str, **more: Any) -> dict[str, Any]:
+        out, err = self._folder / f"out{name}", self._folder / f"err{name}"
+        return {"argv": [str(arg) for arg in args], "out": str(out), "err": str(err), **more}
+
+    def _answer(self, asked: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps(job), file=self._process.stdin, flush=True)
-        answer = json.loads(self._process.stdout.readline())
-        return Ran(answer["status"], out.read_text(), err.read_text())
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        return json.loads(self._process.stdout.readline())
+
+    def _ran(self, job: dict[str, Any], ended: dict[str, int]) -> Ran:
+        return Ran(ended["status"], Path(job["out"]).read_text(), Path(job["err"]).read_text())
 
     def close(self) -> None:
         self._process.communicate()

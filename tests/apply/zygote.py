@@ -4,6 +4,7 @@ Python and its libraries are loaded once; a fork costs milliseconds. One JSON ob
 {"argv": [...], "kills": [[label, moment, nth]], "files": nth | null, "parts": nth | null, "env": {...},
  "out": file, "err": file}
 and one on stdout for each: {"status": exit code, or the negative number of the signal that ended it}.
+A list of such objects runs at the same time, each with "waits" until it gets the lock; the answer is a list.
 `kills` end the process by SIGKILL at the nth time a side effect is about to begin or has just ended;
 `files` at the nth change of a file, wherever in the program; `parts` before the nth part of a log that goes
 to S3, in small parts then. `env` is added to the environment. The last line of `err` lists what was met.
@@ -18,9 +19,12 @@ import pkgutil
 import signal
 import sys
 import threading
+import time
 from collections import Counter
 from typing import Any
 
+LOCKED = 6
+LOCKED_WAIT_S = 0.02
 SMALL_PART_BYTES = 1 << 17
 
 _LOCK = threading.Lock()
@@ -87,6 +91,9 @@ def _child(job: dict[str, Any]) -> int:
     from tierctl.cli.main import run
 
     code = run(job["argv"])
+    while code == LOCKED and job.get("waits"):
+        time.sleep(LOCKED_WAIT_S)
+        code = run(job["argv"])
     sys.stdout.flush()
     print(json.dumps([[*key, count] for key, count in met.items()]), file=sys.stderr, flush=True)
     return code
@@ -112,16 +119,22 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     for line in sys.stdin:
-        job = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            code = 99
-            try:
-                code = _child(job)
-            finally:
-                os._exit(code)
-        _, status = os.waitpid(child, 0)
-        print(json.dumps({"status": os.waitstatus_to_exitcode(status)}), flush=True)
+        asked = json.loads(line)
+        jobs = asked if isinstance(asked, list) else [asked]
+        children = [_fork(job) for job in jobs]
+        ended = [{"status": os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])} for child in children]
+        print(json.dumps(ended if isinstance(asked, list) else ended[0]), flush=True)
+
+
+def _fork(job: dict[str, Any]) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 99
+        try:
+            code = _child(job)
+        finally:
+            os._exit(code)
+    return child
 
 
 if __name__ == "__main__":

@@ -214,3 +214,33 @@ def test_of_a_broken_chain_nothing_later_is_kept() -> None:
         "the segment's offsets have changed since this was decided",
         "an earlier step of the partition no longer holds",
     ]
+
+
+@pytest.mark.parametrize(
+    ("copied", "planned", "log_start", "is_copy"),
+    [
+        (((0, 0),), ((0, 0),), 0, True),
+        # The log start rose between the other copy and the plan, or between the plan and the other copy.
+        (((0, 0),), ((0, 0),), 40, True),
+        (((0, 40),), ((0, 0),), 0, True),
+        (((0, 0), (1, 50)), ((0, 0), (1, 50)), 60, True),
+        (((1, 60),), ((0, 0), (1, 50)), 0, True),
+        # Copies of another log with the same offsets.
+        (((0, 0),), ((0, 0), (1, 50)), 0, False),
+        (((0, 0), (1, 40)), ((0, 0), (1, 50)), 0, False),
+        (((0, 0),), ((1, 0),), 0, False),
+        (((1, 0),), ((0, 0), (1, 100)), 0, False),
+    ],
+)
+def test_a_copy_is_known_again_whatever_the_log_start_was(
+    copied: tuple[tuple[int, int], ...], planned: tuple[tuple[int, int], ...], log_start: int, is_copy: bool
+) -> None:
+    state = tier()
+    first = max(0, *(at for at, (_, start) in enumerate(planned) if start <= log_start))
+    epochs = [(planned[first][0], log_start), *planned[first + 1 :]]
+    log = local_log([0, 100], 110, epochs=epochs, log_start_offset=log_start)
+    plan = plan_copy(state, [log], {PARTITION.topic: ENABLED})
+    assert len(plan.steps) == 1
+    advance(state, segment(70, 0, 99, *copied), S.COPY_SEGMENT_FINISHED)
+    dropped = recheck(plan, state).dropped
+    assert [found.is_done for found in dropped if "already copied" in found.reason] == [True] * is_copy

@@ -1,6 +1,6 @@
 """Checks a plan against newer metadata: drops the steps whose segments or partitions have changed."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
@@ -137,12 +137,25 @@ def _begun(details: Mapping[str, Any]) -> list[str]:
 
 
 def _is_copy_of(segment: RemoteLogSegmentMetadata, step: Step) -> bool:
-    epochs = [list(pair) for pair in segment.segment_leader_epochs]
-    return (
-        segment.start_offset == step.start_offset
-        and segment.end_offset == step.end_offset
-        and epochs == step.details.get("segment_leader_epochs")
-    )
+    if (segment.start_offset, segment.end_offset) != (step.start_offset, step.end_offset):
+        return False
+    planned = step.details.get("segment_leader_epochs")
+    return isinstance(planned, list) and _are_of_one_log(segment.segment_leader_epochs, planned)
+
+
+def _are_of_one_log(copied: Sequence[Sequence[int]], planned: Sequence[Sequence[int]]) -> bool:
+    """Return whether two segmentLeaderEpochs of the same offsets are equal above the higher log start.
+
+    The log start may have risen between the copy and the plan: it cuts the epochs below it, and raises the
+    first remaining one.
+    """
+    if not copied or not planned:
+        return False
+    first = max(copied[0][0], planned[0][0])
+    kept, wanted = ([list(entry) for entry in entries if entry[0] >= first] for entries in (copied, planned))
+    if not kept or not wanted:
+        return False
+    return kept[0][0] == wanted[0][0] == first and kept[1:] == wanted[1:]
 
 
 def _why_other_lineage(step: Step, part: PartitionState) -> str | None:
