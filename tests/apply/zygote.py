@@ -24,7 +24,7 @@ from collections import Counter
 from typing import Any
 
 LOCKED = 6
-LOCKED_WAIT_S = 0.02
+LOCKED_WAIT_S = 0.2
 SMALL_PART_BYTES = 1 << 17
 
 _LOCK = threading.Lock()
