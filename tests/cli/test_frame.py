@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from tierctl import __version__
 from tierctl.cli import entry
-from tierctl.cli.main import COMMANDS, build, leaves
+from tierctl.cli.main import COMMANDS, build, leaves, run
 
 from tests.cli.shell import environment, tierctl, tierctl_process
 
@@ -259,6 +259,28 @@ def test_output_nobody_reads_ends_a_run_in_silence(metadata: Path) -> None:
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+@pytest.mark.parametrize("output", ["table", "json", "jsonl", "csv"])
+@pytest.mark.parametrize(
+    "command", ["segments", "segments --sizes", "segments --offsets", "verify", "sweep", "delete", "format"]
+)
+def test_every_format_ends_in_silence_where_nobody_reads(
+    command: str, output: str, capture: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = capture("tiered-cluster")
+    where = ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
+    where = where[:2] if command in {"format", "segments", "segments --offsets"} else where
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", buffering=1 << 20, encoding="utf-8", closefd=False) as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        code = run([*command.split(), *where, "-o", output])
+        monkeypatch.undo()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), writing)
+    os.close(writing)
+    is_empty = output == "jsonl" and command in {"verify", "delete", "sweep"}
+    assert code == (0 if is_empty else 128 + signal.SIGPIPE)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -12,6 +12,7 @@ from tierctl.apply.stop import Stop
 from tierctl.files import broker_kept_out
 from tierctl.locallog import is_locked
 from tierctl.metadata.topic.folder import partitions_in
+from tierctl.model.waits import WAITS
 from tierctl.plan.fencing import RunningBroker
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.lease import Lease, open_lease
@@ -56,6 +57,8 @@ def leased(remote: RemoteStorageManager, stop: Stop, *, is_optional: bool = Fals
     if lease is None:
         yield None
         return
-    with lease:
+    with ExitStack() as held:
+        with WAITS.waiting("taking the lease of the tier"):
+            held.enter_context(lease)
         stop.guard(lease.is_lost)
         yield lease

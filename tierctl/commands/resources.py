@@ -34,6 +34,7 @@ from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import Progress
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
+from tierctl.model.waits import WAITS
 from tierctl.read.histories import missing_events_error, unseen_error
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.partitions import ReadablePartition
@@ -78,6 +79,7 @@ class Resources:
         self.problems = ToleratedErrors(self.progress.problem)
 
     def __enter__(self) -> Self:
+        self._open.enter_context(WAITS.reported(self.progress.say))
         return self
 
     def __exit__(
@@ -317,7 +319,7 @@ class Resources:
             changes_things=request.is_mutating,
             verbose=request.verbose,
         )
-        return self._open.enter_context(opened_session(settings, say=self.progress.say))
+        return self._open.enter_context(opened_session(settings))
 
     @cached_property
     def executors(self) -> "Executors":

@@ -5,7 +5,7 @@ client library. Source: org.apache.kafka.clients.CommonClientConfigs, SaslConfig
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Self
@@ -87,6 +87,8 @@ class ClientSettings:
     """
 
     bootstrap_servers: tuple[str, ...] = ()
+    servers_from: str = client.BOOTSTRAP_SERVERS.name
+    """The option or setting that names the servers, for messages."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     login: Login | None = None
     tls: Tls | None = None
@@ -111,10 +113,12 @@ class ClientSettings:
         UsageError.
         """
         given = {} if command_config is None else read_properties(command_config)
+        option = "--metadata" if bootstrap.startswith("kafka://") else "--bootstrap-server"
         servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
         if servers:
-            given[client.BOOTSTRAP_SERVERS.name] = ",".join(split_servers(servers, "--bootstrap-server"))
-        return cls.from_properties(given, str(command_config or "--bootstrap-server"))
+            given[client.BOOTSTRAP_SERVERS.name] = ",".join(split_servers(servers, option))
+        found = cls.from_properties(given, str(command_config or option))
+        return replace(found, servers_from=option) if servers else found
 
     @classmethod
     def from_properties(cls, settings: Mapping[str, str], source: str = "client settings") -> Self:
@@ -128,6 +132,7 @@ class ClientSettings:
         unknown = sorted(key for key in given if key not in client.UNDERSTOOD)
         return cls(
             bootstrap_servers=split_servers(given.get(client.BOOTSTRAP_SERVERS.name, ""), source),
+            servers_from=f"{client.BOOTSTRAP_SERVERS.name} in {source}",
             security_protocol=protocol,
             login=_login(given, source) if protocol.has_login else None,
             tls=_tls(given, source) if protocol.is_encrypted else None,

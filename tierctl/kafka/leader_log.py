@@ -12,6 +12,7 @@ from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.python_client import NotReadyError, connect, translated
 from tierctl.kafka.raw_fetch import fetch
 from tierctl.model import EpochEntry, TopicPartition, Uuid
+from tierctl.model.waits import WAITS
 from tierctl.wire.batches.head_columns import scan_heads
 
 EARLIEST_LOCAL = -4
@@ -40,6 +41,10 @@ class LeaderLogs:
 
         Retries end after `request_timeout_ms`. `needs` is the right that the request requires.
         """
+        with WAITS.waiting(f"{doing} ({self._settings.bootstrap})"):
+            return self._answer(doing, question, needs)
+
+    def _answer(self, doing: str, question: Callable[[Any], R], needs: Right | None) -> R:
         deadline = time.monotonic() + self._settings.request_timeout_ms / 1000
         while True:
             try:

@@ -18,6 +18,7 @@ from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, Ti
 from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import BearerLogin, ClientSettings, PasswordLogin
+from tierctl.model.waits import WAITS
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -50,6 +51,9 @@ _LEADERLESS = frozenset(
 )
 _WAIT_S = 0.1
 _STUCK_S = 1.0
+_UNREACHABLE = ("Connection refused", "Failed to resolve")
+_UNREACHABLE_FOR_S = 1.5
+"""How long brokers may refuse connections before they count as down: they may be restarting."""
 _AUTHENTICATION_HINT = (
     "check user, password and mechanism in --command-config, and what the broker allows them"
 )
@@ -60,11 +64,18 @@ class NoLeaderError(MetadataError):
 
 
 class ErrorWatch:
-    """Record the last error that a client reported, for the message of the error that it causes."""
+    """Record the last error that a client reported, for the message of the error that it causes.
 
-    def __init__(self) -> None:
+    `settings` name the servers, and where their addresses come from.
+    """
+
+    def __init__(self, settings: ClientSettings) -> None:
         self.last: str | None = None
+        self._settings = settings
+        self._began_s = time.monotonic()
+        self._has_connected = False
         self._refusal: AuthenticationError | None = None
+        self._unreachable: str | None = None
 
     def __call__(self, error: KafkaError) -> None:
         """Receive an error, as librdkafka's error_cb."""
@@ -75,6 +86,8 @@ class ErrorWatch:
             self._refusal = AuthenticationError(
                 text, hint="check ssl.truststore.* and ssl.keystore.* in --command-config"
             )
+        if name == "_ALL_BROKERS_DOWN" and self.last is not None:
+            self._unreachable = next((cause for cause in _UNREACHABLE if cause in self.last), None)
         # _ALL_BROKERS_DOWN follows from the error before it, which is more specific.
         if name != "_ALL_BROKERS_DOWN" or self.last is None:
             self.last = text
@@ -83,6 +96,21 @@ class ErrorWatch:
         """Raise AuthenticationError if the broker refused the client: retrying would not help."""
         if self._refusal is not None:
             raise self._refusal
+
+    def require_reachable(self) -> None:
+        """Raise MetadataError if no broker has accepted a connection in the first _UNREACHABLE_FOR_S."""
+        if self._has_connected or self._unreachable is None:
+            return
+        if time.monotonic() > self._began_s + _UNREACHABLE_FOR_S:
+            raise MetadataError(
+                f"no broker accepts connections at {self._settings.bootstrap} "
+                f"({self._settings.servers_from}): {self._unreachable}",
+                hint=f"are the brokers up, and is {self._settings.servers_from} right?",
+            )
+
+    def connected(self) -> None:
+        """Note that a broker has answered: later refusals are a restart, which the client waits for."""
+        self._has_connected = True
 
     @property
     def facts(self) -> str:
@@ -95,7 +123,7 @@ def make_client(
 ) -> tuple[C, ErrorWatch]:
     """Return a client and its watch; raise UsageError if librdkafka refuses the settings."""
 
-    watch = ErrorWatch()
+    watch = ErrorWatch(settings)
     with TemporaryDirectory(prefix="tierctl-") as folder:
         config = {**configuration(settings, Path(folder)), **(more or {}), "error_cb": watch}
         try:
@@ -171,13 +199,14 @@ def answer(
 ) -> R:
     """Wait for the result of an admin call; raise as `translated`, at once if the broker refuses."""
     began_s = refreshed_s = time.monotonic()
-    with translated(doing, watch, needs):
+    with translated(doing, watch, needs), WAITS.waiting(doing):
         while True:
             try:
-                return future.result(_WAIT_S)
+                found = future.result(_WAIT_S)
             except FutureTimeoutError:
                 client.poll(0)
                 watch.check()
+                watch.require_reachable()
                 now_s = time.monotonic()
                 if now_s - refreshed_s > _STUCK_S:
                     _refresh_metadata(client)
@@ -186,6 +215,9 @@ def answer(
                     raise MetadataError(
                         f"{doing}: no answer within {timeout_ms} ms{watch.facts}", hint=_RETRY_HINT
                     ) from None
+            else:
+                watch.connected()
+                return found
 
 
 def _refresh_metadata(client: Any) -> None:

@@ -14,6 +14,7 @@ from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.python_client import NotReadyError, connect, translated
+from tierctl.model.waits import WAITS
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, chunk_of, empty_chunk
 from tierctl.wire.batches.head_columns import scan_heads
 from tierctl.wire.batches.segment_file import Window, without_edge
@@ -65,13 +66,14 @@ class RawFetcher:
     def _fetch(self, partition: int, offset: int) -> bytes:
         deadline = time.monotonic() + self._settings.stall_timeout_ms / 1000
         doing = f"reading {self._topic}-{partition} from offset {offset} on"
-        while True:
-            data = self._try_fetch(doing, partition, offset)
-            if data:
-                return data
-            if time.monotonic() > deadline:
-                raise MetadataError(f"{doing}: nothing came", hint="run again")
-            time.sleep(_WAIT_S)
+        with WAITS.waiting(doing):
+            while True:
+                data = self._try_fetch(doing, partition, offset)
+                if data:
+                    return data
+                if time.monotonic() > deadline:
+                    raise MetadataError(f"{doing}: nothing came", hint="run again")
+                time.sleep(_WAIT_S)
 
     def _try_fetch(self, doing: str, partition: int, offset: int) -> bytes:
         """Return the bytes of one Fetch; empty if there were none yet or the leader is unavailable."""

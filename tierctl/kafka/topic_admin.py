@@ -12,6 +12,7 @@ from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.librdkafka import NoLeaderError, answer, make_client, translated
 from tierctl.model import TopicPartition, Uuid
+from tierctl.model.waits import WAITS
 
 R = TypeVar("R")
 _LEADER_WAIT_S = 0.2
@@ -112,6 +113,18 @@ class TopicAdmin:
             if committed
             else sdk.confluent_kafka.IsolationLevel.READ_UNCOMMITTED
         )
+        with WAITS.waiting(f"asking {self._settings.bootstrap} for the offsets of {len(asked)} partitions"):
+            return self._listed(asked, level, partitions, may_be_none=at_ms is not None)
+
+    def _listed(
+        self,
+        asked: Mapping[Any, Any],
+        level: Any,
+        partitions: Collection[TopicPartition],
+        *,
+        may_be_none: bool,
+    ) -> dict[TopicPartition, int]:
+        """Return the offsets that `asked` names; retry while a leader does not answer."""
         deadline = time.monotonic() + self.request_timeout_s
         attempt_s = _ATTEMPT_S
         while True:
@@ -119,7 +132,7 @@ class TopicAdmin:
             timeout_s = min(attempt_s, max(deadline - time.monotonic(), _LEADER_WAIT_S))
             futures = self.client.list_offsets(asked, isolation_level=level, request_timeout=timeout_s)
             try:
-                found = self._offsets_in(futures, may_be_none=at_ms is not None)
+                found = self._offsets_in(futures, may_be_none=may_be_none)
                 return {partition: offset for partition, offset in found.items() if offset >= 0}
             except MetadataError:
                 if time.monotonic() > deadline:

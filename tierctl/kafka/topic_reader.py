@@ -15,6 +15,7 @@ from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.librdkafka import ErrorWatch, error_of, make_client, translated
 from tierctl.kafka.raw_fetch import RawFetcher
+from tierctl.model.waits import WAITS
 from tierctl.wire.batches.chunks import RecordChunk
 
 CHUNK_RECORDS_MAX = 20_000
@@ -161,7 +162,7 @@ class _Reading:
         """Yield the records that have arrived, up to the end or a full chunk."""
         rows = _Rows()
         while self._next < self._end and not rows.is_full:
-            messages = self._messages()
+            messages = self._messages(is_waiting=not rows.offsets)
             for message in messages:
                 reached, is_damaged = self._reached(message)
                 if reached > self._next or is_damaged:
@@ -187,13 +188,14 @@ class _Reading:
         self._next = offset
         self._progress_s = time.monotonic()
 
-    def _messages(self) -> list[Any]:
-        """Return the messages that have arrived; wait briefly for the first."""
-        with translated(self._doing, self._watch, self._needs):
-            first = self._consumer.poll(_POLL_S)
-            if first is None:
+    def _messages(self, *, is_waiting: bool) -> list[Any]:
+        """Return the messages that have arrived; wait for the first, but briefly unless `is_waiting`."""
+        waiting = WAITS.waiting(f"{self._doing} at offset {self._next}, up to {self._end}")
+        with translated(self._doing, self._watch, self._needs), waiting:
+            while (first := self._consumer.poll(_POLL_S)) is None:
                 self._check_stall()
-                return []
+                if not is_waiting:
+                    return []
             return [first, *self._consumer.consume(CHUNK_RECORDS_MAX // 4, 0)]
 
     def _check_stall(self) -> None:

@@ -41,9 +41,9 @@ class MetadataClients:
         """Return the same clients of the servers `host:port,…`; UsageError, with `source`, if malformed."""
         addresses = split_servers(servers, source)
         return type(self)(
-            admin=replace(self.admin, bootstrap_servers=addresses),
-            producer=replace(self.producer, bootstrap_servers=addresses),
-            consumer=replace(self.consumer, bootstrap_servers=addresses),
+            admin=replace(self.admin, bootstrap_servers=addresses, servers_from=source),
+            producer=replace(self.producer, bootstrap_servers=addresses, servers_from=source),
+            consumer=replace(self.consumer, bootstrap_servers=addresses, servers_from=source),
         )
 
 
@@ -155,7 +155,8 @@ def metadata_clients(servers: str, command_config: Path | None, server: ServerSe
     if command_config is not None:
         own = ClientSettings.from_properties(read_properties(command_config), str(command_config))
         found = ",".join(own.bootstrap_servers or clients.admin.bootstrap_servers)
-        clients = MetadataClients.same(own).at(found, str(command_config))
+        source = own.servers_from if own.bootstrap_servers else clients.admin.servers_from
+        clients = MetadataClients.same(own).at(found, source)
     return clients.at(servers, "--metadata") if servers else clients
 
 
@@ -170,5 +171,6 @@ def cluster_client(
     if command_config is None and server_config is not None:
         clients = ServerSettings.read(server_config).clients
         servers = bootstrap.removeprefix("kafka://").rstrip("/")
-        return (clients.at(servers, "--bootstrap-server") if servers else clients).admin
+        option = "--metadata" if bootstrap.startswith("kafka://") else "--bootstrap-server"
+        return (clients.at(servers, option) if servers else clients).admin
     return ClientSettings.of(bootstrap, command_config)

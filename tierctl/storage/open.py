@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from tierctl.errors import RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem
+from tierctl.model.waits import WAITS
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
@@ -94,10 +95,12 @@ def open_tier(spec: TierSpec, *, files: FileSystem = PLAIN) -> RemoteStorageMana
     names_root_folder = _names_root_folder(address, spec.layout)
     if names_root_folder:
         address = replace(address, folder=address.folder.removesuffix(f"{ROOT_FOLDER}/"))
-    store = open_store_at(address)
+    with WAITS.waiting(f"connecting to {spec.uri}"):
+        store = open_store_at(address)
     if spec.layout is None or isinstance(spec.layout, str):
         name = KAFKA if names_root_folder else spec.layout
-        layout = _named_or_detected(name, store, address, spec.aiven)
+        with WAITS.waiting(f"looking for the layout of {store.name_of('')}"):
+            layout = _named_or_detected(name, store, address, spec.aiven)
     else:
         layout = spec.layout
     if address.scheme == FILE:

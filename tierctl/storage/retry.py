@@ -17,6 +17,7 @@ from tierctl.errors import (
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.model.settings import broker
+from tierctl.model.waits import WAITS
 from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
 from tierctl.storage.tier import ObjectTier
 
@@ -143,7 +144,8 @@ class RetryingStorage:
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         """Implement `RemoteStorageManager.objects_of`."""
-        return self._retried(lambda: self._inner.objects_of(metadata))
+        with WAITS.waiting(f"listing the objects of segment {metadata.segment_id}"):
+            return self._retried(lambda: self._inner.objects_of(metadata))
 
     def name_of(self, metadata: RemoteLogSegmentMetadata) -> str:
         """Implement `RemoteStorageManager.name_of`."""
@@ -151,7 +153,8 @@ class RetryingStorage:
 
     def list_folder(self, folder: str = "") -> FolderListing:
         """Implement `RemoteStorageManager.list_folder`."""
-        return self._retried(lambda: self._inner.list_folder(folder))
+        with WAITS.waiting(f"listing the folder {folder or '/'} of the tier"):
+            return self._retried(lambda: self._inner.list_folder(folder))
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
         """Implement `RemoteStorageManager.list_objects`."""
@@ -160,7 +163,8 @@ class RetryingStorage:
             objects = self._inner.list_objects(folder)
             return next(objects, None), objects
 
-        first, others = self._retried(begin)
+        with WAITS.waiting("listing the objects of the tier"):
+            first, others = self._retried(begin)
         if first is not None:
             yield first
             yield from others
@@ -193,7 +197,8 @@ class RetryingStorage:
                 failures += 1
                 if failures >= self._settings.attempts or not is_retryable(e):
                     raise
-                self._sleep(self._settings.wait_ms(failures, self._chance()) / 1000)
+                with WAITS.waiting(f"before attempt {failures + 1}, after {e.message}"):
+                    self._sleep(self._settings.wait_ms(failures, self._chance()) / 1000)
                 if before_retry is not None:
                     before_retry(e)
 

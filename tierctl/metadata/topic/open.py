@@ -116,7 +116,7 @@ def _in_store(
     location: TopicLocation, *, complete: bool, on_torn: Callable[[str], None] | None
 ) -> FolderTopic:
     with ExitStack() as opened:
-        files = StoreFiles(open_store(location.uri))
+        files = StoreFiles(open_store(location.uri, named_by="--metadata"))
         opened.callback(files.close)
         topic = FolderTopic(Path(), files=files, complete=complete, on_torn=on_torn)
         opened.pop_all()

@@ -30,7 +30,7 @@ class WarehouseSpec:
                 f"the warehouse's URI contains a password: s3://{parts.hostname}{parts.path}",
                 hint="give credentials in the environment; expected s3://bucket/folder",
             )
-        return cls(uri=uri, endpoint=open_store(uri).endpoint)
+        return cls(uri=uri, endpoint=open_store(uri, named_by="--warehouse").endpoint)
 
     def open(self) -> Warehouse:
         """Open the warehouse; nothing is created yet."""
@@ -38,7 +38,7 @@ class WarehouseSpec:
         if parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path:
             return FolderWarehouse(Path(unquote(parts.path)))
         if parts.scheme == "s3":
-            store = open_store(self.uri, endpoint=self.endpoint)
+            store = open_store(self.uri, endpoint=self.endpoint, named_by="--warehouse")
             if isinstance(store, CopyingStore):
                 return BucketWarehouse(store)
         raise UsageError(f"not a warehouse: {self.uri!r}", hint="expected file:///dir or s3://bucket/folder")

@@ -1,6 +1,6 @@
 """Open the Spark session that a command runs on.
 
-    with opened_session(SparkSettings(master="spark://host:7077"), say=print) as spark:
+    with opened_session(SparkSettings(master="spark://host:7077")) as spark:
         register(spark)
 
 Jobs use the DataFrame API only, so that the session may be one of Spark Connect.
@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from tierctl.errors import EngineError, SafetyRefusal, UsageError
+from tierctl.model.waits import WAITS
 from tierctl.spark.session import jvm
 from tierctl.spark.session.failures import failures
 from tierctl.spark.session.reachability import require_reachable, within
@@ -57,19 +58,15 @@ _ON_THIS_MACHINE = {
 }
 
 
-def _silent(_text: str) -> None:
-    """Discard the message."""
-
-
 @contextmanager
-def opened_session(settings: SparkSettings, say: Callable[[str], None] = _silent) -> Iterator[SparkSession]:
+def opened_session(settings: SparkSettings) -> Iterator[SparkSession]:
     """Provide a session during the block, and translate Spark's exceptions in it into EngineError.
 
-    A session that is open already is used and stays open. `say` receives messages about long waits.
+    A session that is open already is used and stays open.
     """
     with failures(settings.master):
         found = _active_session()
-        session = open_session(settings, say) if found is None else _usable(found, settings)
+        session = open_session(settings) if found is None else _usable(found, settings)
         try:
             yield session
         finally:
@@ -83,7 +80,7 @@ def _stop(session: SparkSession) -> None:
         session.stop()
 
 
-def open_session(settings: SparkSettings, say: Callable[[str], None] = _silent) -> SparkSession:
+def open_session(settings: SparkSettings) -> SparkSession:
     """Return a session whose executors import this tierctl and, on this machine, run this interpreter.
 
     Raise UsageError for wrong settings, EngineError if the master does not answer, and SafetyRefusal for a
@@ -93,7 +90,7 @@ def open_session(settings: SparkSettings, say: Callable[[str], None] = _silent) 
         settings = replace(settings, master=os.environ["SPARK_REMOTE"])
     with failures(settings.master):
         require_reachable(settings.master)
-        session = _connected(settings) if settings.is_connect else _classic(settings, say)
+        session = _connected(settings) if settings.is_connect else _classic(settings)
         _usable(session, settings)
         if not _was_sent(session):
             ship(session)
@@ -139,7 +136,8 @@ def _connected(settings: SparkSettings) -> SparkSession:
         return session
 
     try:
-        return within(CONNECT_TIMEOUT_S, connect, f"Spark Connect at {settings.master}")
+        with WAITS.waiting(f"connecting to Spark Connect at {settings.master}"):
+            return within(CONNECT_TIMEOUT_S, connect, f"Spark Connect at {settings.master}")
     except EngineError:
         # An open session would wait for the unresponsive server again when the process ends.
         for session in made:
@@ -147,16 +145,18 @@ def _connected(settings: SparkSettings) -> SparkSession:
         raise
 
 
-def _classic(settings: SparkSettings, say: Callable[[str], None]) -> SparkSession:
+def _classic(settings: SparkSettings) -> SparkSession:
     _choose_python(settings)
     given = dict(settings.conf) | ({} if settings.master is None else {"spark.master": settings.master})
-    virtual_machine = jvm.started(_EVERYWHERE | _CLASSIC | given, verbose=settings.verbose)
+    with WAITS.waiting("starting the Java virtual machine of Spark"):
+        virtual_machine = jvm.started(_EVERYWHERE | _CLASSIC | given, verbose=settings.verbose)
     master = settings.master or virtual_machine.gateway.jvm.SparkConf().get("spark.master", "local[*]")
     own = _EVERYWHERE | _CLASSIC | (_ON_THIS_MACHINE if master.startswith("local") else {})
     conf = SparkConf()
     for name, value in (own | given | {"spark.master": master}).items():
         conf.set(name, value)
-    with _announced(master, say, give_up=virtual_machine.kill), _own_interrupts():
+    waiting = WAITS.waiting(f"starting Spark at {master}")
+    with waiting, _bounded(master, give_up=virtual_machine.kill), _own_interrupts():
         SparkContext(conf=conf, gateway=virtual_machine.gateway)
     return SparkSession.builder.getOrCreate()
 
@@ -181,21 +181,14 @@ def _is_elsewhere(settings: SparkSettings) -> bool:
 
 
 @contextmanager
-def _announced(
-    master: str, say: Callable[[str], None], *, give_up: Callable[[], None], every_s: float = 15
-) -> Iterator[None]:
-    """Report the wait every `every_s`; after START_TIMEOUT_S call `give_up` and raise EngineError."""
+def _bounded(master: str, *, give_up: Callable[[], None]) -> Iterator[None]:
+    """After START_TIMEOUT_S call `give_up` and raise EngineError."""
     done, gave_up = threading.Event(), threading.Event()
 
     def wait() -> None:
-        waited_s = 0.0
-        while not done.wait(every_s):
-            waited_s += every_s
-            if waited_s >= START_TIMEOUT_S:
-                gave_up.set()
-                give_up()
-                return
-            say(f"waiting for Spark at {master}, for {waited_s:.0f} s now")
+        if not done.wait(START_TIMEOUT_S):
+            gave_up.set()
+            give_up()
 
     threading.Thread(target=wait, name="spark-start", daemon=True).start()
     try:

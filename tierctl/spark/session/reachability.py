@@ -1,16 +1,15 @@
 """Check that a Spark master is reachable, within seconds; Spark itself would wait for minutes."""
 
-import socket
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from tierctl.errors import EngineError, UsageError
+from tierctl.storage.stores.listening import why_refused
 
 T = TypeVar("T")
 
-ANSWER_TIMEOUT_S = 10
 _PORTS = {"spark": 7077, "sc": 15002}
 
 
@@ -42,11 +41,7 @@ def _why_not(master: str, address: str, default_port: int) -> str | None:
         raise UsageError(f"--master {master}: {e}") from None
     if not host:
         raise UsageError(f"--master {master} has no host", hint="as spark://host:7077 or sc://host:15002")
-    try:
-        with socket.create_connection((host, port), timeout=ANSWER_TIMEOUT_S):
-            return None
-    except OSError as e:
-        return e.strerror or str(e)
+    return why_refused(host, port)
 
 
 def within(timeout_s: float, call: Callable[[], T], server: str) -> T:

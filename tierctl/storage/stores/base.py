@@ -37,7 +37,7 @@ class StoreAddress:
 
     `authority` is the bucket, container or namenode; `folder` is the folder in it that keys are relative to:
     "" or a path that ends with `/` and begins without. A local store requires `required_folder`, relative to
-    `folder`, to exist, and makes its changes through `files`.
+    `folder`, to exist, and makes its changes through `files`. `named_by` is the option with the URI.
     """
 
     scheme: str
@@ -46,6 +46,7 @@ class StoreAddress:
     endpoint: Endpoint | None = None
     required_folder: str = ""
     files: FileSystem = PLAIN
+    named_by: str = "--remote"
 
 
 class ObjectStore(Protocol):

@@ -28,6 +28,7 @@ from tierctl.storage.stores.base import (
     verify_bytes,
     walk,
 )
+from tierctl.storage.stores.listening import require_listening
 
 READ_BYTES = 1 << 20
 WRITERS = 6
@@ -272,4 +273,7 @@ class _Range(CompleteRange):
 
 def open_store(address: StoreAddress) -> HdfsStore:
     """Open the store in a folder of HDFS."""
+    host, colon, port = address.authority.rpartition(":")
+    if colon and port.isdigit():
+        require_listening(host, int(port), address.named_by)
     return HdfsStore(hdfs_client(f"hdfs://{address.authority}"), f"/{address.folder}")

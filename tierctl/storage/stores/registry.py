@@ -6,7 +6,7 @@ that scheme, because it may need a package that belongs to an optional extra of 
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -53,13 +53,16 @@ STORES: Mapping[str, StoreKind] = MappingProxyType(
 SCHEMES = tuple(STORES)
 
 
-def open_store(uri: str, *, endpoint: Endpoint | None = None, files: FileSystem = PLAIN) -> ObjectStore:
+def open_store(
+    uri: str, *, endpoint: Endpoint | None = None, files: FileSystem = PLAIN, named_by: str = "--remote"
+) -> ObjectStore:
     """Open the store below the folder that `uri` names, without creating or reading anything.
 
     `endpoint` is `ObjectStore.endpoint` of the same store in another process. `files` makes the changes of a
-    store on local disk. Raise UsageError for an unknown scheme, a malformed URI or a missing package.
+    store on local disk; `named_by` is the option with the URI. Raise UsageError for an unknown scheme, a
+    malformed URI or a missing package, and RemoteStorageError for a server that refuses connections.
     """
-    return open_store_at(parse_store_uri(uri, endpoint=endpoint, files=files))
+    return open_store_at(replace(parse_store_uri(uri, endpoint=endpoint, files=files), named_by=named_by))
 
 
 def open_store_at(address: StoreAddress) -> ObjectStore:

@@ -1,12 +1,14 @@
 """Objects in S3 and in other stores that implement its protocol."""
 
 import io
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import google_crc32c
 from botocore.exceptions import ClientError
@@ -31,6 +33,7 @@ from tierctl.storage.stores.base import (
     source_size_bytes,
     verify_stream,
 )
+from tierctl.storage.stores.listening import require_listening
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.errors import PRECONDITION_FAILED, code_of, translated
 from tierctl.storage.stores.s3.uploads import Uploads, encoded_crc
@@ -348,4 +351,20 @@ class _Body(CompleteRange):
 
 def open_store(address: StoreAddress) -> S3Store:
     """Open the store below a folder of a bucket."""
-    return S3Store(s3_client(address.endpoint), address.authority, address.folder)
+    client = s3_client(address.endpoint)
+    _require_listening(client.meta.endpoint_url)
+    return S3Store(client, address.authority, address.folder)
+
+
+def _require_listening(endpoint_url: str) -> None:
+    """Raise RemoteStorageError if the endpoint that a setting names refuses connections.
+
+    AWS's own endpoints, and those behind a proxy, are left to the client.
+    """
+    url = urlsplit(endpoint_url)
+    host = url.hostname or ""
+    if not host or getproxies() or host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+        return
+    settings = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    named_by = next((name for name in settings if os.environ.get(name)), "endpoint_url of the AWS profile")
+    require_listening(host, url.port or (443 if url.scheme == "https" else 80), named_by)

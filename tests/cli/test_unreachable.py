@@ -1,0 +1,59 @@
+"""Servers that refuse connections, on ports of this machine that nothing listens at."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.cli.main import run
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+@pytest.fixture
+def aws(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of an S3 server that is down."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+
+
+@pytest.fixture
+def words(port: int, capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
+    """What stands in the command lines for addresses and files."""
+    host = f"127.0.0.1:{port}"
+    setting = "rlmm.config.remote.log.metadata.common.client.bootstrap.servers"
+    for name, text in (("CLIENT", f"bootstrap.servers={host}\n"), ("SERVER", f"{setting}={host}\n")):
+        (tmp_path / name).write_text(text)
+    files = {name: str(tmp_path / name) for name in ("CLIENT", "SERVER")}
+    return {"HOST": host, "BEFORE": str(capture("tiered-cluster") / "before")} | files
+
+
+@pytest.mark.parametrize(
+    ("options", "named_by"),
+    [
+        (["segments", "--metadata", "kafka://HOST"], "--metadata"),
+        (["verify", "--metadata", "BEFORE", "--bootstrap-server", "HOST"], "--bootstrap-server"),
+        (["segments", "--metadata", "kafka://", "--command-config", "CLIENT"], "bootstrap.servers in CLIENT"),
+        (["segments", "--metadata", "kafka://", "--config", "SERVER"], "bootstrap.servers in SERVER"),
+        (["verify", "--metadata", "BEFORE", "--remote", "s3://bucket/tier"], "AWS_ENDPOINT_URL_S3"),
+        (["sweep", "--metadata", "BEFORE", "--remote", "hdfs://HOST/tier"], "--remote"),
+        (["format", "--metadata", "hdfs://HOST/topic"], "--metadata"),
+    ],
+)
+@pytest.mark.usefixtures("aws")
+def test_a_refused_connection_is_reported_at_once(
+    options: list[str], named_by: str, words: dict[str, str], capfd: pytest.CaptureFixture[str]
+) -> None:
+    for word, value in words.items():
+        options = [option.replace(word, value) for option in options]
+        named_by = named_by.replace(word, value)
+    assert run(options) == 5
+    err = capfd.readouterr().err
+    assert f"accepts connections at {words['HOST']} ({named_by}): Connection refused\n" in err
