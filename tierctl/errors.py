@@ -21,6 +21,7 @@ TierctlError                         1  internal
 │   └── IllegalEventError            7  an event can be decoded, but Kafka refuses it
 ├── MissingEventsError               7  the oldest events of a metadata partition are gone
 ├── LimitExceeded                    8  a bound such as --max-deletes stopped the run
+│   └── CustomMetadataTooLarge       8  a segment's custom metadata exceed KIP-917's limit
 ├── NotFoundError                   10  a requested topic, partition or segment does not exist
 └── AuthenticationError             11  a broker or a store refused tierctl's identity or rights
 
@@ -217,6 +218,15 @@ class LimitExceeded(TierctlError):
     """A limit such as --max-deletes stopped the run before its first side effect."""
 
     exit_code = ExitCode.LIMIT
+
+
+class CustomMetadataTooLarge(LimitExceeded):
+    """A segment's custom metadata, of `size_bytes`, exceed KIP-917's limit of `limit_bytes`."""
+
+    def __init__(self, message: str, *, size_bytes: int, limit_bytes: int, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
 
 
 class NotFoundError(TierctlError):

@@ -126,7 +126,6 @@ def run_on(
         options = RunOptions(
             sources=LogSources(lambda names: read_log_dirs([world.logs], select=names.__contains__)),
             raise_log_starts=journal.raise_log_starts,
-            commit_processed=journal.commit_processed,
         )
         context = context_of(
             world, manager, wrap, fs=remote_fs, stop=stop, wave_size=wave_size, engine=engine

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from tierctl.apply import labels
-from tierctl.apply.delete.partitions import processed_offsets
 from tierctl.apply.outcome import Status, exit_code
 from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.errors import (
@@ -331,16 +330,6 @@ def test_a_signal_ends_a_run_between_side_effects(
     assert ran.code == 128 + number
     assert [outcome["status"] for outcome in ran.json["outcomes"]] == ["pending"] * 3
     check_durable(here)
-
-
-def test_processed_offsets_stay_at_what_is_not_finished(world: Callable[[str], World]) -> None:
-    here = world("delete")
-    marked = next(iter(here.state()))
-    run_on("delete", here, partial(Failing, operation="delete_log_segment_data", nth=1))
-    assert processed_offsets(here.state())[marked.metadata_partition] == marked.delete_marked_offset
-    run_on("delete", here)
-    state = here.state()
-    assert processed_offsets(state) == state.read
 
 
 def test_a_signal_that_the_process_ignores_stays_ignored() -> None:

@@ -123,6 +123,22 @@ def test_ahead_of_the_caches_stops_before_the_first_missing_event(after: Path, s
     )
 
 
+def test_nothing_to_compare_with(after: Path, state_dir: Path, tmp_path: Path) -> None:
+    """Offsets that were compared with nothing are not safe: neither check nor repair may end in silence."""
+    (tmp_path / NAME).write_bytes((state_dir / NAME).read_bytes())
+    for more in (("--state-dir", state_dir), (tmp_path / NAME,), ("--log-dir", tmp_path)):
+        for command in ("check", "repair"):
+            ran = tierctl("offsets", command, *more)
+            assert (ran.code, ran.out) == (2, "")
+            assert "nothing to compare the offsets with" in ran.err
+            assert "--metadata" in ran.err
+    folder = tmp_path / "orders-0"
+    folder.mkdir()
+    (folder / "remote_log_snapshot").write_bytes(snapshot.write(99, 10, []))
+    assert tierctl("offsets", "check", "--log-dir", tmp_path).code == 2
+    assert tierctl("offsets", "check", "--state-dir", state_dir, "--metadata", after).code == 0
+
+
 def test_offsets_ahead_of_kafka_3s_snapshots(tmp_path: Path) -> None:
     for name, offset in (("orders-0", 40), ("orders-1", 30)):
         folder = tmp_path / name

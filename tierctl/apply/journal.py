@@ -1,19 +1,22 @@
-"""The files of a run in the state directory: raised log start offsets, and offsets processed by `delete`."""
+"""The files of a run in the state directory: raised log start offsets, and segments over KIP-917's limit."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, FileSystem, replace_durably
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
-from tierctl.wire.files import committed_offsets
+from tierctl.plan.copy.custom_metadata import CustomMetadataBreach
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
 
 LOG_STARTS = "log-start-offset-checkpoint"
 """Kafka's offset checkpoint format, but with topic ids as names: a topic's name may be used again."""
 
-PROCESSED_OFFSETS = "_rprm_committed_offsets"
-"""The last offset of each metadata partition that `delete` processed; format as `_rlmm_committed_offsets`."""
+CUSTOM_METADATA_BREACHES = "custom-metadata-breaches.json"
+"""Segments whose custom metadata exceeded KIP-917's limit, one for each partition."""
 
 _Key = tuple[Uuid, int]
 
@@ -55,11 +58,33 @@ class Journal:
             data = write_offset_checkpoint(by_id)
             replace_durably(self._folder / LOG_STARTS, data, backup=True, fs=self._fs)
 
-    def commit_processed(self, next_offsets: Mapping[int, int]) -> None:
-        """Store how far `delete` has processed each metadata partition.
+    def custom_metadata_breaches(self) -> tuple[CustomMetadataBreach, ...]:
+        """Return the recorded breaches of KIP-917's limit; CorruptInputError if the file does not parse."""
+        path = self._folder / CUSTOM_METADATA_BREACHES
+        try:
+            return tuple(_breach(each) for each in json.loads(path.read_bytes())["breaches"])
+        except FileNotFoundError:
+            return ()
+        except (ValueError, KeyError, TypeError, UsageError) as e:
+            raise CorruptInputError(
+                "custom metadata breaches",
+                expected="a list of them",
+                found=str(e),
+                source=str(path),
+                hint="delete the file: segments over the limit are then uploaded once more",
+            ) from None
 
-        `next_offsets` maps a metadata partition to the first offset that is not yet processed.
-        """
-        last = {partition: offset - 1 for partition, offset in sorted(next_offsets.items()) if offset > 0}
-        data = committed_offsets.write(last)
-        replace_durably(self._folder / PROCESSED_OFFSETS, data, backup=True, fs=self._fs)
+    def record_breaches(self, breaches: Sequence[CustomMetadataBreach]) -> None:
+        """Record the first breach of each partition, in the place of an earlier one; durable on return."""
+        # Of several segments that were uploaded at the same time, the first one stops the partition.
+        first_last = sorted(breaches, key=lambda each: -each.start_offset)
+        every = (*self.custom_metadata_breaches(), *first_last)
+        kept = {(each.topic_id, each.partition): each for each in every}
+        data = json.dumps({"breaches": [asdict(each) for each in kept.values()]}, indent=1).encode() + b"\n"
+        replace_durably(self._folder / CUSTOM_METADATA_BREACHES, data, fs=self._fs)
+
+
+def _breach(fields: dict[str, Any]) -> CustomMetadataBreach:
+    breach = CustomMetadataBreach(**fields)
+    Uuid.parse(breach.topic_id)
+    return replace(breach, topic_id=Uuid(breach.topic_id))

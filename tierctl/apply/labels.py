@@ -25,7 +25,6 @@ Label = Literal[
     "delete.segment.delete",
     "delete.segment_finished.publish",
     "delete.partition_finished.publish",
-    "delete.offsets.commit",
 ]
 
 LABELS: tuple[Label, ...] = get_args(Label)

@@ -8,9 +8,8 @@ from tierctl.apply.copy.segments import CLEANUP_LABELS, Copier
 from tierctl.apply.copy.source import Sources
 from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES
 from tierctl.apply.delete.log_starts import RaiseLogStarts, new_log_starts, raise_log_starts
-from tierctl.apply.delete.partitions import mark_partition, processed_offsets, remove_partition
+from tierctl.apply.delete.partitions import mark_partition, remove_partition
 from tierctl.apply.delete.segments import SWEEP_LABELS, delete_steps, find_segment
-from tierctl.apply.labels import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import claim_tier, require_known_tier, why_not_deletable
@@ -21,7 +20,6 @@ from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step
 
 _Key = tuple[Uuid, int]
 
-CommitProcessed = Callable[[Mapping[int, int]], None]
 Fence = Callable[[Collection[TopicIdPartition]], None]
 """Raises SafetyRefusal if a broker or another program may be changing one of these partitions."""
 
@@ -35,16 +33,14 @@ class RunOptions:
     """Optional inputs and callbacks of a run.
 
     `sources` finds the segments to copy. `log_starts` are raised in addition to those in the plan's steps.
-    `raise_log_starts` and `commit_processed` store offsets durably; the latter receives the first offset of
-    each metadata partition that is not yet processed. `fence` is called before each wave, because brokers may
-    start while the plan is carried out.
+    `raise_log_starts` stores offsets durably. `fence` is called before each wave, because brokers may start
+    while the plan is carried out.
     """
 
     sources: Sources = field(default_factory=LogSources)
     custom_metadata_max_bytes: int = CUSTOM_METADATA_MAX_BYTES
     log_starts: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     raise_log_starts: RaiseLogStarts | None = None
-    commit_processed: CommitProcessed | None = None
     fence: Fence = _no_fence
 
 
@@ -91,7 +87,6 @@ class _Run:
         self._waves(self._steps(Action.COPY_SEGMENT), self._copy)
         self._raise_requested_log_starts()
         self._waves([s for s in deletes if s.topic_id_partition.key not in removed], self._delete)
-        self._commit()
         return [self._outcomes[id(step)] for step in self._plan.steps]
 
     def _steps(self, action: Action) -> list[Step]:
@@ -173,13 +168,6 @@ class _Run:
     def _raise_requested_log_starts(self) -> None:
         if self._halted is None and not self._context.stop.asked():
             raise_log_starts(self._options.log_starts, self._options.raise_log_starts)
-
-    def _commit(self) -> None:
-        commit = self._options.commit_processed
-        if self._plan.command != "delete" or commit is None or self._halted or self._context.stop.asked():
-            return
-        with effect("delete.offsets.commit"):
-            commit(processed_offsets(self._context.metadata.state))
 
 
 def _depends_on_earlier(step: Step) -> bool:

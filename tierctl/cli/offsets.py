@@ -66,7 +66,8 @@ def show(ctx: typer.Context, file: File = None) -> None:
 def check(ctx: typer.Context, file: File = None) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
-    The caches are those in --state-dir and --log-dir. If an offset is printed, the exit code is 7.
+    The caches are those in --state-dir and --log-dir. If an offset is printed, the exit code is
+    7; if there is nothing to compare with, it is 2.
     """
     result = commands.check_offsets(request_of(commands.OffsetsRequest, ctx), Console())
     show_rows(ctx, map(asdict, result.findings), _CHECKED)

@@ -74,6 +74,7 @@ def _decide(run: Mutation, request: CopyRequest) -> Decision:
     run.histories.examine(state, lambda: logs, local_suffices=False)
     inputs = _inputs(run, request, state, logs)
     plan = run.narrowed(_plan(run, request, state, inputs))
+    plan = run.without_breaches(plan, request.custom_metadata_max_bytes)
     run.histories.ignore_untiered(state, plan.skipped)
     return Decision(
         plan=plan,
@@ -203,8 +204,9 @@ def _decide_from_tier(run: Mutation, request: CopyRequest) -> Decision:
     run.is_source_damaged = run.resources.report_unusable(source.metadata.state, incomplete)
     run.from_remote = source.spec
     run.source = place_of(request.source, source.metadata, source.remote)
+    plan = run.narrowed(_plan_from_tier(run, source, clean_dangling=request.clean_dangling))
     return Decision(
-        plan=run.narrowed(_plan_from_tier(run, source, clean_dangling=request.clean_dangling)),
+        plan=run.without_breaches(plan, request.custom_metadata_max_bytes),
         options=lambda: run.copy_options(
             source.sources, custom_metadata_max_bytes=request.custom_metadata_max_bytes
         ),

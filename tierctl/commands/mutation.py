@@ -1,6 +1,6 @@
 """The flow of every command that may change a tier: fences, a plan, and with `apply` its outcomes."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -15,7 +15,7 @@ from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.exclusion import brokers_kept_out, leased, running_brokers
 from tierctl.apply.journal import Journal
-from tierctl.apply.outcome import exit_code
+from tierctl.apply.outcome import Outcome, exit_code
 from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
@@ -27,7 +27,14 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.skips import skip_lines
 from tierctl.commands.tier_inspection import require_own_tier
-from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError, UsageError
+from tierctl.errors import (
+    CustomMetadataTooLarge,
+    ExitCode,
+    LimitExceeded,
+    SafetyRefusal,
+    TierctlError,
+    UsageError,
+)
 from tierctl.locallog import list_partitions, read_properties
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
@@ -35,12 +42,14 @@ from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress, no_op
 from tierctl.model.settings import SETTINGS, broker
 from tierctl.plan.clock import check_not_ahead
+from tierctl.plan.copy.custom_metadata import CustomMetadataBreach, without_breaches
 from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
 from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
+from tierctl.storage.identity import tier_layout
 from tierctl.storage.lease import open_lease
 from tierctl.storage.retry import RetrySettings
 
@@ -65,6 +74,8 @@ class Mutation:
     metadata: RemoteLogMetadataManager
     unreadable: set[TopicPartition] = field(default_factory=set)
     """Partitions whose log could not be read."""
+    _is_held_back: bool = False
+    """Whether segments are left out that breached KIP-917's limit in an earlier run."""
     is_source_damaged: bool = False
     """Whether a tier that is copied from has metadata that could not be used."""
     from_remote: TierSpec | None = None
@@ -127,11 +138,43 @@ class Mutation:
         self, sources: Sources | None = None, *, custom_metadata_max_bytes: int | None = None
     ) -> RunOptions:
         """Return the options of a copy; `sources` are the log directories if None."""
-        max_bytes = broker.CUSTOM_METADATA_MAX_BYTES.value(self.settings)
-        if custom_metadata_max_bytes is not None:
-            max_bytes = custom_metadata_max_bytes
+        max_bytes = self._custom_metadata_limit(custom_metadata_max_bytes)
         sources = LogSources(self.read_logs) if sources is None else sources
         return RunOptions(sources=sources, custom_metadata_max_bytes=max_bytes, fence=self.check_fence)
+
+    def _custom_metadata_limit(self, asked_bytes: int | None) -> int:
+        return broker.CUSTOM_METADATA_MAX_BYTES.value(self.settings) if asked_bytes is None else asked_bytes
+
+    def without_breaches(self, plan: Plan, custom_metadata_max_bytes: int | None) -> Plan:
+        """Return a copy's plan without the segments that breached KIP-917's limit in an earlier run."""
+        if self.journal is None:
+            return plan
+        limit_bytes = self._custom_metadata_limit(custom_metadata_max_bytes)
+        breaches = self.journal.custom_metadata_breaches()
+        kept = without_breaches(plan, breaches, limit_bytes=limit_bytes, layout=self._custom_metadata_layout)
+        self._is_held_back = len(kept.steps) < len(plan.steps)
+        return kept
+
+    @property
+    def _custom_metadata_layout(self) -> str:
+        fields = ",".join(sorted(self._tier_spec.aiven.custom_metadata_fields))
+        return f"{tier_layout(self.remote)} {fields}".strip()
+
+    def _record_breaches(self, outcomes: Sequence[Outcome]) -> None:
+        breaches = [
+            CustomMetadataBreach(
+                topic_id=outcome.step.topic_id,
+                partition=outcome.step.partition,
+                start_offset=outcome.step.start_offset or 0,
+                size_bytes=outcome.error.size_bytes,
+                limit_bytes=outcome.error.limit_bytes,
+                layout=self._custom_metadata_layout,
+            )
+            for outcome in outcomes
+            if isinstance(outcome.error, CustomMetadataTooLarge)
+        ]
+        if breaches and self.journal is not None:
+            self.journal.record_breaches(breaches)
 
     def sweep_options(self, log_starts: Mapping[TopicIdPartition, int]) -> RunOptions:
         """Return the options of a sweep; `log_starts` are the log start offsets that were asked for."""
@@ -155,11 +198,7 @@ class Mutation:
 
     def removal_options(self) -> RunOptions:
         """Return the options of partition deletes."""
-        journal = self.journal
-        return RunOptions(
-            commit_processed=None if journal is None else journal.commit_processed,
-            fence=self.check_deleted,
-        )
+        return RunOptions(fence=self.check_deleted)
 
     @cached_property
     def cluster(self) -> RunningCluster | None:
@@ -281,6 +320,7 @@ class Mutation:
                 stop = held.enter_context(stop_on_signals(Stop()))
             lease = held.enter_context(leased(self.remote, stop, is_optional=self.request.no_lease))
             outcomes = run(plan, self._run_context(plan, stop, advance), options())
+            self._record_breaches(outcomes)
             lost = lease is not None and lease.is_lost()
         damaged = damaged or bool(self.metadata.state.quarantined)
         if lost:
@@ -290,6 +330,8 @@ class Mutation:
             code: int = ExitCode.LOCKED
         else:
             code = stop.exit_code or exit_code(outcomes, quarantined=damaged)
+            if code == ExitCode.OK and self._is_held_back:
+                code = ExitCode.LIMIT
         return MutationResult(saved=saved, outcomes=outcomes, exit_code=code)
 
     def _run_context(self, plan: Plan, stop: Stop, advance: Callable[[int], None]) -> RunContext:

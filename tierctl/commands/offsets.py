@@ -9,7 +9,7 @@ from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import broker_kept_out, exclusive, replace_durably
-from tierctl.metadata.cache_files.files import CacheFile, cache_files, read_cache
+from tierctl.metadata.cache_files.files import CacheFile, Form, cache_files, read_cache
 from tierctl.metadata.offset_repair import (
     Finding,
     against_caches,
@@ -92,11 +92,12 @@ def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> C
 def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> OffsetsCheck:
     """Compare the offsets of the file with the caches and, if `metadata` is given, with the metadata topic.
 
-    Raise NotFoundError if there is no file, CorruptInputError if it is damaged.
+    Raise NotFoundError if there is no file, CorruptInputError if it is damaged, and UsageError if there is
+    nothing to compare the offsets with.
     """
     committed = _read(_path(request)).offsets
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        return OffsetsCheck(findings=_findings(resources, committed))
+        return OffsetsCheck(findings=_findings(resources, committed, must_compare=True))
 
 
 def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = None) -> OffsetsRepair:
@@ -112,7 +113,7 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
     except CorruptInputError as error:
         before, damage = {}, error
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        findings = _findings(resources, before)
+        findings = _findings(resources, before, must_compare=damage is None and not request.set_offset)
     after, steps = _plan(request, findings, before)
     if damage is not None:
         start_over = OffsetStep(
@@ -167,8 +168,15 @@ def _partition_and_offset(text: str) -> tuple[int, int]:
     return int(partition), int(offset)
 
 
-def _findings(resources: Resources, committed: Mapping[int, int]) -> list[Finding]:
+def _findings(resources: Resources, committed: Mapping[int, int], *, must_compare: bool) -> list[Finding]:
     caches = _caches(resources)
+    is_comparable = any(f.form is Form.SNAPSHOT and f.metadata_partition in committed for f in caches)
+    if resources.request.metadata is None and not is_comparable and must_compare:
+        raise UsageError(
+            "there is nothing to compare the offsets with: no --metadata, and no remote_log_snapshot of "
+            "their metadata partitions in --log-dir or --state-dir",
+            hint="name the metadata topic with --metadata",
+        )
     findings = list(against_snapshots(caches, committed))
     if resources.request.metadata is not None:
         topic = resources.metadata_topic()

@@ -6,7 +6,7 @@ from tierctl.apply.copy.source import OpenedSource, Source, source_changed
 from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES
 from tierctl.apply.labels import effect
 from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
-from tierctl.errors import LimitExceeded, RemoteStorageError, TierctlError
+from tierctl.errors import CustomMetadataTooLarge, RemoteStorageError, TierctlError
 from tierctl.model import RemoteLogSegmentMetadata
 
 
@@ -55,9 +55,11 @@ def _why_not_finished(
 ) -> TierctlError | None:
     size_bytes = len(stored.custom_metadata or b"")
     if size_bytes > work.custom_metadata_max_bytes:
-        return LimitExceeded(
+        return CustomMetadataTooLarge(
             f"segment {stored.start_offset} of {stored.topic_id_partition} has "
             f"{size_bytes} bytes of custom metadata, more than {work.custom_metadata_max_bytes}",
+            size_bytes=size_bytes,
+            limit_bytes=work.custom_metadata_max_bytes,
             hint="raise --custom-metadata-max-bytes (remote.log.metadata.custom.metadata.max.bytes)",
         )
     try:

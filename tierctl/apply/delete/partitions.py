@@ -24,7 +24,6 @@ from tierctl.model import (
 )
 from tierctl.plan.preconditions import why_unreadable
 from tierctl.plan.steps import Step
-from tierctl.state.tier import TierState
 
 _P = RemotePartitionDeleteState
 
@@ -85,19 +84,6 @@ def _settled(step: Step, context: RunContext) -> Outcome | None:
     if unreadable is not None:
         return Outcome(step=step, status=Status.DROPPED, reason=unreadable)
     return Outcome(step=step, status=Status.PENDING, reason=STOPPED) if context.stop.asked() else None
-
-
-def processed_offsets(state: TierState) -> dict[int, int]:
-    """Return, per metadata partition, the first offset that `delete` has not processed yet.
-
-    It is never above the first DELETE_PARTITION_MARKED whose partition is not FINISHED.
-    """
-    offsets = dict(state.read)
-    for part in state:
-        marked = part.delete_marked_offset
-        if marked is not None and part.delete_state is not _P.DELETE_PARTITION_FINISHED:
-            offsets[part.metadata_partition] = min(marked, offsets.get(part.metadata_partition, marked))
-    return offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
