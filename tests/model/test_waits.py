@@ -4,7 +4,7 @@ import threading
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tierctl.model.waits import Waits
+from tierctl.model.progress import Waits
 
 
 @dataclass

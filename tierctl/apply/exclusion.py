@@ -12,7 +12,7 @@ from tierctl.apply.stop import Stop
 from tierctl.files import broker_kept_out
 from tierctl.locallog import is_locked
 from tierctl.metadata.topic.folder import partitions_in
-from tierctl.model.waits import WAITS
+from tierctl.model.progress import WAITS
 from tierctl.plan.fencing import RunningBroker
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.lease import Lease, open_lease

@@ -2,8 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
+from tierctl.apply.journal import Journal
 from tierctl.errors import TierctlError
 from tierctl.locallog import FolderKind, LeftOutFolder, left_out_folders, read_log_dirs
 from tierctl.model import LocalLog, TopicPartition, Uuid
@@ -78,3 +80,16 @@ def _facts(log: LocalLog) -> str:
     epoch = log.leader_epochs[-1].epoch if log.leader_epochs else None
     known = "no leader epoch" if epoch is None else f"leader epoch {epoch}"
     return f"{log.directory.parent} ({known}, log end {log.log_end_offset})"
+
+
+def with_raised_log_starts(logs: Sequence[LocalLog], state_dir: Path | None) -> list[LocalLog]:
+    """Return the logs with the log starts that sweeps raised, which are kept in `state_dir`.
+
+    A log start above the high watermark belongs to another log of the partition and is ignored.
+    """
+    kept = {} if state_dir is None else Journal(state_dir).log_starts()
+    starts = ((log, kept.get(log.topic_id_partition.key, 0)) for log in logs)
+    return [
+        replace(log, log_start_offset=start) if log.log_start_offset < start <= log.high_watermark else log
+        for log, start in starts
+    ]

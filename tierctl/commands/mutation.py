@@ -1,24 +1,25 @@
 """The flow of every command that may change a tier: fences, a plan, and with `apply` its outcomes."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tierctl import __version__
+from tierctl.apply.copy.breaches import custom_metadata_layout, record_breaches
 from tierctl.apply.copy.log_source import LogSources
 from tierctl.apply.copy.source import Sources
 from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.exclusion import brokers_kept_out, leased, running_brokers
 from tierctl.apply.journal import Journal
-from tierctl.apply.outcome import Outcome, exit_code
+from tierctl.apply.outcome import exit_code
 from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
+from tierctl.commands.broker_settings import broker_settings
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.plans import Decision, MutationResult, place_of, write_plan
@@ -28,32 +29,27 @@ from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.skips import skip_lines
 from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.errors import (
-    CustomMetadataTooLarge,
     ExitCode,
     LimitExceeded,
     SafetyRefusal,
     TierctlError,
-    UsageError,
 )
-from tierctl.locallog import list_partitions, read_properties
+from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Progress, no_op
-from tierctl.model.settings import SETTINGS, broker
+from tierctl.model.settings import broker
 from tierctl.plan.clock import check_not_ahead
-from tierctl.plan.copy.custom_metadata import CustomMetadataBreach, without_breaches
+from tierctl.plan.copy.custom_metadata import without_breaches
 from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
 from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
-from tierctl.storage.identity import tier_layout
 from tierctl.storage.lease import open_lease
 from tierctl.storage.retry import RetrySettings
-
-_PLUGIN_PREFIXES = ("rsm.config.", "rlmm.config.")
 
 
 def require_not_ahead(request: MutationRequest) -> None:
@@ -93,14 +89,7 @@ class Mutation:
     @cached_property
     def settings(self) -> dict[str, str]:
         """Broker settings of `config` and `override`; the latter win."""
-        settings = read_properties(self.request.config) if self.request.config else {}
-        for text in self.request.override:
-            name, equals, value = text.partition("=")
-            if not equals:
-                raise UsageError(f"--override {text}: expected NAME=VALUE")
-            _require_known_setting(name.strip())
-            settings[name.strip()] = value.strip()
-        return settings
+        return broker_settings(self.request.config, self.request.override)
 
     def read_logs(self, partitions: Collection[TopicPartition] | None = None) -> list[LocalLog]:
         """Read the logs of the log directories that have a selected name and number, or of `partitions`.
@@ -157,24 +146,7 @@ class Mutation:
 
     @property
     def _custom_metadata_layout(self) -> str:
-        fields = ",".join(sorted(self._tier_spec.aiven.custom_metadata_fields))
-        return f"{tier_layout(self.remote)} {fields}".strip()
-
-    def _record_breaches(self, outcomes: Sequence[Outcome]) -> None:
-        breaches = [
-            CustomMetadataBreach(
-                topic_id=outcome.step.topic_id,
-                partition=outcome.step.partition,
-                start_offset=outcome.step.start_offset or 0,
-                size_bytes=outcome.error.size_bytes,
-                limit_bytes=outcome.error.limit_bytes,
-                layout=self._custom_metadata_layout,
-            )
-            for outcome in outcomes
-            if isinstance(outcome.error, CustomMetadataTooLarge)
-        ]
-        if breaches and self.journal is not None:
-            self.journal.record_breaches(breaches)
+        return custom_metadata_layout(self.remote, self._tier_spec)
 
     def sweep_options(self, log_starts: Mapping[TopicIdPartition, int]) -> RunOptions:
         """Return the options of a sweep; `log_starts` are the log start offsets that were asked for."""
@@ -320,7 +292,8 @@ class Mutation:
                 stop = held.enter_context(stop_on_signals(Stop()))
             lease = held.enter_context(leased(self.remote, stop, is_optional=self.request.no_lease))
             outcomes = run(plan, self._run_context(plan, stop, advance), options())
-            self._record_breaches(outcomes)
+            if self.journal is not None:
+                record_breaches(outcomes, self.journal, self._custom_metadata_layout)
             lost = lease is not None and lease.is_lost()
         damaged = damaged or bool(self.metadata.state.quarantined)
         if lost:
@@ -386,16 +359,6 @@ class Mutation:
             self._check(decision)
         except (LimitExceeded, SafetyRefusal) as e:
             self.progress.say(f"--apply would refuse this: {e.message}")
-
-
-def _require_known_setting(name: str) -> None:
-    """Raise UsageError with the nearest name for a setting that no broker has; plugins may have any."""
-    known = {row.name for row in SETTINGS}
-    if name in known or name.startswith(_PLUGIN_PREFIXES):
-        return
-    near = get_close_matches(name, known, n=1)
-    hint = f'did you mean "{near[0]}"?' if near else "expected the name of a broker's setting"
-    raise UsageError(f'--override: unknown setting "{name}"', hint=hint)
 
 
 @contextmanager

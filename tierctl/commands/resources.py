@@ -1,15 +1,14 @@
 """Resources: the objects that a request names, opened on first use and closed together."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain, pairwise
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from tierctl.apply.journal import Journal
+from tierctl.commands.broker_settings import check_config
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.request import Request
 from tierctl.commands.tier_inspection import require_own_tier
@@ -32,9 +31,8 @@ from tierctl.model.configs import BrokerDefaults
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
-from tierctl.model.progress import Progress
+from tierctl.model.progress import WAITS, Progress
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.waits import WAITS
 from tierctl.read.histories import missing_events_error, unseen_error
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.partitions import ReadablePartition
@@ -80,6 +78,8 @@ class Resources:
 
     def __enter__(self) -> Self:
         self._open.enter_context(WAITS.reported(self.progress.say))
+        if self.request.config is not None:
+            check_config(self.request.config, self.progress)
         return self
 
     def __exit__(
@@ -374,19 +374,6 @@ class Resources:
     def now_ms(self) -> int:
         """The time as of which to decide, read once from the clock if it is not given."""
         return self.request.clock_ms() if self.request.now_ms is None else self.request.now_ms
-
-
-def with_raised_log_starts(logs: Sequence[LocalLog], state_dir: Path | None) -> list[LocalLog]:
-    """Return the logs with the log starts that sweeps raised, which are kept in `state_dir`.
-
-    A log start above the high watermark belongs to another log of the partition and is ignored.
-    """
-    kept = {} if state_dir is None else Journal(state_dir).log_starts()
-    starts = ((log, kept.get(log.topic_id_partition.key, 0)) for log in logs)
-    return [
-        replace(log, log_start_offset=start) if log.log_start_offset < start <= log.high_watermark else log
-        for log, start in starts
-    ]
 
 
 def required(option: str, value: str | None) -> str:

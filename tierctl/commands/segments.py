@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tierctl.commands.histories import read_selected
+from tierctl.commands.local_logs import with_raised_log_starts
 from tierctl.commands.request import Request
-from tierctl.commands.resources import Resources, with_raised_log_starts
+from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.deleted_segments import deleted_segments
 from tierctl.model import (

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tierctl.apply.defaults import THREADS
 from tierctl.commands.histories import Histories
-from tierctl.commands.local_logs import read_local_logs
+from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
 from tierctl.commands.request import Request
-from tierctl.commands.resources import Resources, with_raised_log_starts
+from tierctl.commands.resources import Resources
 from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.locallog import list_partitions

@@ -12,7 +12,7 @@ from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.python_client import NotReadyError, connect, translated
 from tierctl.kafka.raw_fetch import fetch
 from tierctl.model import EpochEntry, TopicPartition, Uuid
-from tierctl.model.waits import WAITS
+from tierctl.model.progress import WAITS
 from tierctl.wire.batches.head_columns import scan_heads
 
 EARLIEST_LOCAL = -4

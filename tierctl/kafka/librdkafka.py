@@ -18,7 +18,7 @@ from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, Ti
 from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import BearerLogin, ClientSettings, PasswordLogin
-from tierctl.model.waits import WAITS
+from tierctl.model.progress import WAITS
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

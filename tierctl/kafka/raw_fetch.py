@@ -14,7 +14,7 @@ from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.python_client import NotReadyError, connect, translated
-from tierctl.model.waits import WAITS
+from tierctl.model.progress import WAITS
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, chunk_of, empty_chunk
 from tierctl.wire.batches.head_columns import scan_heads
 from tierctl.wire.batches.segment_file import Window, without_edge

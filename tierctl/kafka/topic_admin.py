@@ -12,7 +12,7 @@ from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.librdkafka import NoLeaderError, answer, make_client, translated
 from tierctl.model import TopicPartition, Uuid
-from tierctl.model.waits import WAITS
+from tierctl.model.progress import WAITS
 
 R = TypeVar("R")
 _LEADER_WAIT_S = 0.2

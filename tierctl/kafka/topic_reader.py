@@ -15,7 +15,7 @@ from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
 from tierctl.kafka.librdkafka import ErrorWatch, error_of, make_client, translated
 from tierctl.kafka.raw_fetch import RawFetcher
-from tierctl.model.waits import WAITS
+from tierctl.model.progress import WAITS
 from tierctl.wire.batches.chunks import RecordChunk
 
 CHUNK_RECORDS_MAX = 20_000

@@ -71,6 +71,8 @@ def _config(
     path: Path, name: str, settings: Mapping[str, str], brokers: BrokerDefaults | None
 ) -> TopicConfig:
     try:
+        for row in topic.TABLE:
+            row.given(settings)
         return TopicConfig.from_settings(settings, brokers)
     except UsageError as error:
         raise UsageError(f"{path}: topic {name}: {error.message}", hint=error.hint) from None

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from tierctl.errors import RemoteTierMissing, UsageError
 from tierctl.files import PLAIN, FileSystem
-from tierctl.model.waits import WAITS
+from tierctl.model.progress import WAITS
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings

@@ -16,8 +16,8 @@ from tierctl.errors import (
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker
-from tierctl.model.waits import WAITS
 from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
 from tierctl.storage.tier import ObjectTier
 

@@ -198,6 +198,7 @@ TABLE.whole("log.segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_OFFL
 LOG_CLEANUP_POLICY = TABLE.names(
     "log.cleanup.policy",
     ("delete",),
+    choices=("compact", "delete"),
     acted_on="the cleanup.policy of topics for which --topic-configs states none",
 )
 TABLE.whole(

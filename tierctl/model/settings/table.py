@@ -241,12 +241,15 @@ class Table:
         name: str,
         default: tuple[str, ...] | None = None,
         *,
+        choices: tuple[str, ...] = (),
         acted_on: str | None = None,
         ignored: str | None = None,
         since: str = "0",
     ) -> Setting[tuple[str, ...]]:
         """Add a setting that is a list of names with commas between them."""
-        return self._add(name, Type.LIST, default, _names, acted_on=acted_on, ignored=ignored, since=since)
+        return self._add(
+            name, Type.LIST, default, _names, choices=choices, acted_on=acted_on, ignored=ignored, since=since
+        )
 
     def _add(
         self,

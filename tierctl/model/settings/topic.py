@@ -10,7 +10,10 @@ _COMPACTION = "compacted topics have no remote tier"
 _LOCAL = "it governs the files on the broker's disk only"
 
 CLEANUP_POLICY = TABLE.names(
-    "cleanup.policy", ("delete",), acted_on="copy and sweep leave out a topic whose policy has compact"
+    "cleanup.policy",
+    ("delete",),
+    choices=("compact", "delete"),
+    acted_on="copy and sweep leave out a topic whose policy has compact",
 )
 RETENTION_MS = TABLE.whole(
     "retention.ms",
@@ -80,9 +83,24 @@ TABLE.whole("min.compaction.lag.ms", 0, least=0, ignored=_COMPACTION)
 TABLE.whole("max.compaction.lag.ms", _LONG_MAX, least=1, ignored=_COMPACTION)
 TABLE.number("min.cleanable.dirty.ratio", 0.5, least=0, most=1, ignored=_COMPACTION)
 TABLE.whole("max.message.bytes", (1 << 20) + 12, type=Type.INT, least=0, ignored=_WRITING)
+TABLE.whole(
+    "max.decompressed.message.bytes",
+    (1 << 31) - 9,
+    type=Type.INT,
+    least=1,
+    most=(1 << 31) - 9,
+    since="4.4",
+    ignored=_WRITING,
+)
+TABLE.flag("errors.deadletterqueue.group.enable", False, since="4.4", ignored="share groups apply it")
 MIN_INSYNC_REPLICAS = TABLE.whole("min.insync.replicas", 1, type=Type.INT, least=1, ignored=_WRITING)
 TABLE.flag("unclean.leader.election.enable", False, ignored="the controller applies it")
-TABLE.text("compression.type", "producer", ignored=_WRITING)
+TABLE.text(
+    "compression.type",
+    "producer",
+    choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ignored=_WRITING,
+)
 TABLE.whole("compression.gzip.level", -1, type=Type.INT, least=-1, most=9, since="3.8", ignored=_WRITING)
 TABLE.whole("compression.lz4.level", 9, type=Type.INT, least=1, most=17, since="3.8", ignored=_WRITING)
 TABLE.whole("compression.zstd.level", 3, type=Type.INT, least=-131072, most=22, since="3.8", ignored=_WRITING)

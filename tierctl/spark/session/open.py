@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 from tierctl.errors import EngineError, SafetyRefusal, UsageError
-from tierctl.model.waits import WAITS
+from tierctl.model.progress import WAITS
 from tierctl.spark.session import jvm
 from tierctl.spark.session.failures import failures
 from tierctl.spark.session.reachability import require_reachable, within

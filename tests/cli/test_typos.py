@@ -1,0 +1,102 @@
+"""A typing error in the name of a setting, layout or profile never ends in exit 0, whatever the command."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import environment, tierctl
+from tests.cli.test_selection import COMMANDS as SELECTING
+
+ROOT, TMP = "{root}", "{tmp}"
+COMMANDS = SELECTING | {
+    "cache show": ("cache", "show", "--state-dir={tmp}"),
+    "cache verify": ("cache", "verify", "--state-dir={tmp}"),
+    "offsets check": ("offsets", "check", "--state-dir={tmp}", "--metadata={root}/before"),
+    "pipeline run": ("pipeline", "run", "--metadata={root}/before", "--warehouse={tmp}/tables"),
+    "apply": ("apply", "{tmp}/plan", "--metadata={root}/before", "--remote={root}/before-remote"),
+}
+OF_A_TIER = ("verify with a store", "copy", "sweep", "delete", "fetch", "segments --sizes", "apply")
+FILES = {
+    "topics.properties": "orders.retention.byts=5\n",
+    "bounds.properties": "orders.retention.ms=-2\n",
+    "ignored.properties": "orders.max.message.bytes=-1\n",
+    "server.properties": "remote.log.manager.task.retry.jitter=7\n",
+    "good.toml": "[profiles.default]\n",
+    "bad.toml": '[profiles.default]\nmetdata = "/x"\n',
+}
+
+
+@pytest.fixture
+def words(capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return {"root": str(capture("tiered-cluster")), "tmp": str(tmp_path)}
+
+
+def refused(command: str, typo: tuple[str, ...], words: dict[str, str], nearest: str, **more: Any) -> None:
+    ran = tierctl(*(arg.format(**words) for arg in (*COMMANDS[command], *typo)), **more)
+    assert (ran.code, ran.out) == (2, ""), ran.err
+    assert nearest in ran.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("typo", "nearest"),
+    [
+        (("--config-file", "{tmp}/good.toml", "--profile", "defualt"), "default"),
+        (("--config-file", "{tmp}/bad.toml"), "metadata"),
+        (("--profil", "default"), "--profile"),
+    ],
+    ids=["profile", "key of tierctl.toml", "option"],
+)
+def test_profiles(command: str, typo: tuple[str, ...], nearest: str, words: dict[str, str]) -> None:
+    refused(command, typo, words, nearest)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_variables(command: str, words: dict[str, str]) -> None:
+    refused(command, (), words, "TIERCTL_METADATA", env=environment(TIERCTL_METDATA="/x"))
+
+
+@pytest.mark.parametrize("command", OF_A_TIER)
+def test_layouts(command: str, words: dict[str, str]) -> None:
+    refused(command, ("--layout", "kafak"), words, "'kafka'")
+
+
+@pytest.mark.parametrize("command", ["copy", "sweep", "verify"])
+@pytest.mark.parametrize(
+    ("file", "nearest"),
+    [
+        ("topics.properties", 'did you mean "retention.bytes"?'),
+        ("bounds.properties", "at least -1"),
+        ("ignored.properties", "at least 0"),
+    ],
+)
+def test_topic_settings(command: str, file: str, nearest: str, words: dict[str, str]) -> None:
+    refused(command, ("--topic-configs", f"{TMP}/{file}"), words, nearest)
+
+
+@pytest.mark.parametrize("command", ["copy", "sweep", "delete"])
+@pytest.mark.parametrize(
+    ("override", "nearest"),
+    [
+        ("remote.log.manager.task.retry.jiter=0.1", 'did you mean "remote.log.manager.task.retry.jitter"?'),
+        ("remote.log.manager.task.retry.jitter=0.6", "from 0 to 0.5"),
+        ("remote.log.manager.task.retry.jitter", "expected NAME=VALUE"),
+    ],
+)
+def test_overrides(command: str, override: str, nearest: str, words: dict[str, str]) -> None:
+    refused(command, ("--override", override), words, nearest)
+
+
+@pytest.mark.parametrize("command", ["segments", "verify", "copy", "sweep", "delete", "fetch"])
+def test_a_brokers_own_file(command: str, words: dict[str, str], tmp_path: Path) -> None:
+    """A value that Kafka refuses is an error; a name that no Kafka knows is a warning."""
+    refused(command, ("--config", f"{TMP}/server.properties"), words, "from 0 to 0.5")
+    (tmp_path / "server.properties").write_text("num.io.threads=8\nlog.retention.hour=5\nbroker.id=1\n")
+    args = (*SELECTING[command], "--config", f"{TMP}/server.properties")
+    err = tierctl(*(arg.format(**words) for arg in args)).err
+    assert err.count("no Kafka from 3.9 to 4.4 has the setting") == 1
+    assert 'the setting "log.retention.hour"; did you mean "log.retention.hours"?' in err

@@ -1,0 +1,54 @@
+"""Names of all settings that a broker's server.properties may have, and the nearest one for a typing error.
+
+The names are those of KafkaConfig, RemoteLogManagerConfig and StandardAuthorizer in Kafka 3.9, 4.3 and 4.4.
+"""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+
+from tierctl.model.settings import broker, metadata_manager
+
+_PREFIXES = (
+    "listener.name.",
+    "config.providers.",
+    "client.quota.callback.",
+    "kafka.metrics.",
+    "kafka.csv.metrics.",
+    metadata_manager.COMMON_CLIENT_PREFIX,
+    metadata_manager.PRODUCER_PREFIX,
+    metadata_manager.CONSUMER_PREFIX,
+    metadata_manager.ADMIN_PREFIX,
+)
+"""Settings of listeners, plugins and clients, whose names go on as those want."""
+
+
+@cache
+def _names() -> frozenset[str]:
+    """Return the names of the registry, and in known.txt those that mean nothing for tiering."""
+    others = Path(__file__).with_name("known.txt").read_text(encoding="ascii").split()
+    tables = (broker.TABLE, metadata_manager.TABLE)
+    return frozenset(others).union(row.name for table in tables for row in table)
+
+
+def unknown_names(settings: Mapping[str, str]) -> Iterator[tuple[str, str | None]]:
+    """Yield each name in a broker's `settings` that no Kafka from 3.9 to 4.4 knows, with the nearest known.
+
+    Every name with the prefix of the two remote plugins is known, since a plugin may have any.
+    """
+    plugins = tuple(
+        prefix
+        for row in (broker.STORAGE_MANAGER_PREFIX, broker.METADATA_MANAGER_PREFIX)
+        for prefix in (row.text(settings), row.kafka_default)
+        if prefix
+    )
+    for name in settings:
+        if name not in _names() and not name.startswith((*_PREFIXES, *plugins)):
+            yield name, next(iter(get_close_matches(name, _names(), n=1)), None)
+
+
+def require_bounds(settings: Mapping[str, str], source: str) -> None:
+    """Raise UsageError, with `source`, for a value in a broker's `settings` that Kafka refuses."""
+    for row in broker.TABLE:
+        row.given(settings, source)
