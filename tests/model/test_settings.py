@@ -65,6 +65,8 @@ def test_values(row: object, text: str, value: object) -> None:
         (broker.TASK_RETRY_JITTER, "0.6", "is not a number from 0 to 0.5"),
         (broker.TASK_RETRY_JITTER, "nan", "is not a number from 0 to 0.5"),
         (plugin.CHUNK_SIZE, "0", "is not a whole number from 1 to 1073741823"),
+        (topic.TABLE.rows["compression.gzip.level"], "0", "is not a whole number from 1 to 9, or -1"),
+        (topic.CLEANUP_POLICY, "delete,compcat", "is not one of compact, delete"),
         (client.SECURITY_PROTOCOL, "TLS", "is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
     ],
 )

@@ -53,6 +53,8 @@ class Setting(Generic[T]):
     assumed: T | None
     least: float | None
     most: float | None
+    besides: float | None
+    """The only valid value outside of the bounds; None if there is none."""
     choices: tuple[str, ...]
     since: str
     until: str | None
@@ -75,7 +77,8 @@ class Setting(Generic[T]):
             return _NOUNS[self.type]
         if self.most is None:
             return f"{_NOUNS[self.type]} of at least {self.least}"
-        return f"{_NOUNS[self.type]} from {self.least} to {self.most}"
+        besides = "" if self.besides is None else f", or {self.besides}"
+        return f"{_NOUNS[self.type]} from {self.least} to {self.most}{besides}"
 
     def parse(self, text: str, source: str = "") -> T:
         """Return the value that `text` states; UsageError for one that Kafka refuses, too.
@@ -89,7 +92,8 @@ class Setting(Generic[T]):
         if self.choices and not set(value if isinstance(value, tuple) else (value,)) <= set(self.choices):
             raise self._refused(text, source)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if is_number and not self._least <= value <= self._most:  # type: ignore[operator]
+        is_within = not is_number or self._least <= value <= self._most  # type: ignore[operator]
+        if not is_within and value != self.besides:
             raise self._refused(text, source)
         return value
 
@@ -189,6 +193,7 @@ class Table:
         type: Type = Type.LONG,  # noqa: A002
         least: int | None = None,
         most: int | None = None,
+        besides: int | None = None,
         assumed: int | None = None,
         acted_on: str | None = None,
         ignored: str | None = None,
@@ -197,8 +202,8 @@ class Table:
     ) -> Setting[int]:
         """Add a setting that is a whole number, in the unit that the end of its name states."""
         return self._add(
-            name, type, default, _whole, assumed=assumed, least=least, most=most, acted_on=acted_on,
-            ignored=ignored, since=since, until=until,
+            name, type, default, _whole, assumed=assumed, least=least, most=most, besides=besides,
+            acted_on=acted_on, ignored=ignored, since=since, until=until,
         )  # fmt: skip
 
     def number(
@@ -264,6 +269,7 @@ class Table:
         assumed: T | None = None,
         least: float | None = None,
         most: float | None = None,
+        besides: float | None = None,
         choices: tuple[str, ...] = (),
         until: str | None = None,
     ) -> Setting[T]:
@@ -272,8 +278,8 @@ class Table:
             raise ValueError(name)
         row = Setting(
             name=name, type=kind, scope=self.scope, default=default, assumed=assumed, least=least, most=most,
-            choices=choices, since=since, until=until, acted_on=acted_on is not None, use=use,
-            convert=convert,
+            besides=besides, choices=choices, since=since, until=until, acted_on=acted_on is not None,
+            use=use, convert=convert,
         )  # fmt: skip
         self.rows[name] = row  # type: ignore[assignment]
         return row

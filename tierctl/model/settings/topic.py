@@ -101,7 +101,9 @@ TABLE.text(
     choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ignored=_WRITING,
 )
-TABLE.whole("compression.gzip.level", -1, type=Type.INT, least=-1, most=9, since="3.8", ignored=_WRITING)
+TABLE.whole(
+    "compression.gzip.level", -1, type=Type.INT, least=1, most=9, besides=-1, since="3.8", ignored=_WRITING
+)
 TABLE.whole("compression.lz4.level", 9, type=Type.INT, least=1, most=17, since="3.8", ignored=_WRITING)
 TABLE.whole("compression.zstd.level", 3, type=Type.INT, least=-131072, most=22, since="3.8", ignored=_WRITING)
 TABLE.text("message.format.version", "3.0-IV1", until="3.9", ignored=_WRITING)
