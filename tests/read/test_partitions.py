@@ -102,6 +102,25 @@ def test_a_log_that_was_never_tiered_is_read_when_named(tier: Tier) -> None:
     assert "clicks" in (e.value.hint or "")
 
 
+def test_a_log_without_a_recorded_start_begins_with_its_remote_segments(tier: Tier) -> None:
+    """As read from a log directory without log-start-offset-checkpoint."""
+    unrecorded = [
+        replace(log, is_log_start_known=False, log_start_offset=log.local_log_start_offset)
+        for log in tier.logs
+    ]
+    found = readable_partitions(tier.state, unrecorded, Selection(), by_name=False)
+    starts = {
+        one.topic_id_partition: min(
+            segment.start_offset
+            for segment in one.cache.list_remote_log_segments()
+            if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+        )
+        for one in found
+    }
+    assert {one.topic_id_partition: log.log_start_offset for one in found for log in one.logs} == starts
+    assert len(starts) > 3
+
+
 REPLICAS = {
     # (epochs, high watermark, log end) of the replicas, then which is read and up to where
     "the later epoch wins": ([(((0, 0), (2, 900)), 1230, 1230), (((0, 0), (4, 520)), 970, 970)], 1, 970),

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from tierctl.errors import NotFoundError, SafetyRefusal, UsageError
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicIdPartition, Uuid, is_legal_topic_name
+from tierctl.plan.retention.partition_view import with_tier_start
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier import TierState
 
@@ -60,7 +61,12 @@ def tiered_partitions(
     replicas = _by_key(logs)
     return [
         ReadablePartition(
-            part.topic_id_partition, part.cache, tuple(replicas.get(part.topic_id_partition.key, ()))
+            part.topic_id_partition,
+            part.cache,
+            tuple(
+                with_tier_start(log, part.cache.list_remote_log_segments())
+                for log in replicas.get(part.topic_id_partition.key, ())
+            ),
         )
         for part in state
         if part.topic_id_partition in chosen

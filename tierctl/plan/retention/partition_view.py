@@ -118,24 +118,33 @@ def extended_below(
     return joined if is_ascending else tuple(entries)
 
 
-def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
-    """Return the view of a partition whose local log is known.
+def with_tier_start(log: LocalLog, segments: Iterable[RemoteLogSegmentMetadata]) -> LocalLog:
+    """Return `log` with the log start of its finished remote `segments` if its own is not recorded.
 
-    Brokers record the log start of every tiered partition. Without a record, the log starts with the
-    finished segments below the local log; a broker takes it for 0 (LogLoader).
+    Brokers record the log start of every tiered partition in log-start-offset-checkpoint. Without a record a
+    broker takes it for 0 (LogLoader), not for the start of the local log.
     """
+    if log.is_log_start_known:
+        return log
+    finished = [segment for segment in segments if segment.state is FINISHED]
+    return replace(
+        log,
+        log_start_offset=min([log.log_start_offset, *(segment.start_offset for segment in finished)]),
+        leader_epochs=extended_below(log.leader_epochs, finished),
+    )
+
+
+def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
+    """Return the view of a partition whose local log is known."""
     segments = tuple(part.cache.list_remote_log_segments())
-    entries, start = log.leader_epochs, log.log_start_offset
-    if not log.is_log_start_known:
-        entries = extended_below(entries, segments)
-        start = min([start, *(s.start_offset for s in segments if s.state is FINISHED)])
+    log = with_tier_start(log, segments)
     return PartitionView(
         partition=part.topic_id_partition,
         cache=part.cache,
         segments=segments,
-        lineage=Lineage(entries),
-        known_log_start_offset=start,
-        log_start_offset=start,
+        lineage=Lineage(log.leader_epochs),
+        known_log_start_offset=log.log_start_offset,
+        log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         local_only_bytes=local_only_bytes(part.cache, log),
     )
