@@ -1,13 +1,15 @@
 """A topic is deleted while its store refuses: the broker leaks, tierctl delete finds, marks and removes."""
 
 import json
+import re
 from itertools import product
 from pathlib import Path
 
 import pytest
+from tierctl.model import Uuid
 
 from tests.live.commands import killed, objects, plan, rows, tierctl, where
-from tests.support.broker import Broker, Brokers
+from tests.support.broker import CLUSTER_ID, Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -36,17 +38,49 @@ def clear(logs: list[Path]) -> None:
         log.with_suffix(".held").rename(log)
 
 
-def leak(broker: Broker, topic: str) -> None:
-    """Tier a topic of two partitions and delete it in vain; then the store works again."""
-    broker.create_topic(topic, 2, tiered=True)
+REFUSED_BY_STORE = re.compile("Found unexpected directory|Failed to delete remote log segment")
+"""What a broker says of the obstructed store, in one version or another."""
+
+
+def leak(broker: Broker, topic: str) -> Uuid:
+    """Tier a topic of two partitions and delete it in vain; return its id. Then the store works again."""
+    topic_id = broker.create_topic(topic, 2, tiered=True)
     broker.produce(topic, 3500)
     broker.produce(topic, 2500, partition=1)
     broker.await_idle()
+    assert "the cluster still has topic" in mark_refused(broker, topic, topic_id)
     logs = obstruct(broker, topic)
+    said = len(broker.said())
     broker.delete_topic(topic)
-    broker.wait_for("the broker to try", lambda: broker.said().count("Found unexpected directory") >= 1)
+    broker.wait_for("the broker to try", lambda: bool(REFUSED_BY_STORE.search(broker.said(), said)))
     broker.await_idle()
     clear(logs)
+    return topic_id
+
+
+def mark_refused(broker: Broker, topic: str, topic_id: Uuid, *more: object) -> str:
+    """The reason why the topic is not marked, by its name, by its id, and even by the operator's word."""
+    for named in (("--topic", topic), ("--topic-id", topic_id, "--i-know-it-is-deleted", topic_id)):
+        ran = tierctl("delete", *where(broker), "--mark", *named, *more, "--apply")
+        assert ran.code == 4, ran.err
+    return ran.err
+
+
+def check_evidence(broker: Broker, topic_id: Uuid) -> None:
+    """The cluster's answer is evidence, and so is its only log directory if it is said to be that."""
+    mark = ("delete", "--mark", "--topic-id", topic_id)
+    assert len(plan(*mark, *where(broker))["steps"]) == 2
+    offline = ("--metadata", broker.log_dir, "--remote", broker.remote_dir, "--log-dir", broker.log_dir)
+    assert tierctl(*mark, *offline).code == 4
+    broker.wait_for("the folders to go", lambda: not list(broker.log_dir.glob("*-delete")))
+    assert len(plan(*mark, *offline, "--all-log-dirs")["steps"]) == 2
+    # A formatted directory of the same cluster says nothing of a topic; one of another cluster even less.
+    foreign = broker.folder / "foreign"
+    foreign.mkdir(exist_ok=True)
+    properties = (broker.log_dir / "meta.properties").read_text()
+    for text, code in ((properties, 0), (properties.replace(CLUSTER_ID, "v8MbZZiORAuO-vkcIHhoow"), 4)):
+        (foreign / "meta.properties").write_text(text)
+        assert tierctl(*mark, *offline, "--log-dir", foreign, "--all-log-dirs").code == code
 
 
 def found_by_verify(broker: Broker, topic: str) -> set[str]:
@@ -58,8 +92,9 @@ def found_by_verify(broker: Broker, topic: str) -> set[str]:
 
 def test_leaked_objects_are_found_marked_and_removed(broker: Broker) -> None:
     topic = "leaked"
-    leak(broker, topic)
+    old_id = leak(broker, topic)
     leaked = objects(broker, topic)
+    check_evidence(broker, old_id)
     assert found_by_verify(broker, topic) == {"unknown_topic"}
     assert len([name for name in leaked if name.endswith(".log")]) == 5
     new_id = broker.create_topic(topic, 2, tiered=True)
