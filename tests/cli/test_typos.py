@@ -24,6 +24,8 @@ FILES = {
     "ignored.properties": "orders.max.message.bytes=-1\n",
     "server.properties": "remote.log.manager.task.retry.jitter=7\n",
     "good.toml": "[profiles.default]\n",
+    "choice.toml": 'profil = "staging"\n[profiles.staging]\n',
+    "table.toml": "[profil.default]\n",
     "bad.toml": '[profiles.default]\nmetdata = "/x"\n',
 }
 
@@ -47,9 +49,11 @@ def refused(command: str, typo: tuple[str, ...], words: dict[str, str], nearest:
     [
         (("--config-file", "{tmp}/good.toml", "--profile", "defualt"), "default"),
         (("--config-file", "{tmp}/bad.toml"), "metadata"),
+        (("--config-file", "{tmp}/choice.toml"), "did you mean 'profile'?"),
+        (("--config-file", "{tmp}/table.toml"), "did you mean 'profile"),
         (("--profil", "default"), "--profile"),
     ],
-    ids=["profile", "key of tierctl.toml", "option"],
+    ids=["profile", "key of a profile", "key of tierctl.toml", "table of tierctl.toml", "option"],
 )
 def test_profiles(command: str, typo: tuple[str, ...], nearest: str, words: dict[str, str]) -> None:
     refused(command, typo, words, nearest)

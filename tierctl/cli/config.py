@@ -20,6 +20,7 @@ from tierctl.errors import UsageError
 
 FILE_NAME = "tierctl.toml"
 _CHOOSE_PROFILE = frozenset({"profile", "config_file", "verbose"})
+_TOP_LEVEL = ("profile", "profiles")
 _PREFIX = "TIERCTL_"
 _ONLY_TYPED = "apply"
 """The option that only the command line may give, so that a plain command never changes anything."""
@@ -44,6 +45,12 @@ def load_profile(file: Path, name: str | None) -> dict[str, Any]:
         raise UsageError(f"{file}: not TOML: {e}") from e
     except OSError as e:
         raise UsageError(f"{file}: {e.strerror}") from e
+    for key in raw:
+        if key not in _TOP_LEVEL:
+            raise UsageError(
+                f"{file}: no key {key!r} outside of the profiles",
+                hint=_did_you_mean(key, _TOP_LEVEL) or "options belong below [profiles.NAME]",
+            )
     profiles = raw.get("profiles", {})
     if not isinstance(profiles, dict) or not all(isinstance(p, dict) for p in profiles.values()):
         raise UsageError(f"{file}: 'profiles' must be tables", hint="write [profiles.NAME]")
