@@ -128,12 +128,19 @@ def test_two_copies_with_different_metadata_into_one_tier(secured: Broker, tmp_p
     assert plan("copy", "--metadata", f"kafka://{secured.bootstrap}", *log, "--apply")["steps"] == []
 
 
-def test_settings_that_cannot_be_read_and_other_writers(secured: Broker, tmp_path: Path) -> None:
+def test_settings_that_cannot_be_read_and_other_writers(
+    secured: Broker, led: tuple[Broker, Uuid], tmp_path: Path
+) -> None:
     # The last test of this broker: what a stranger wrote fences its metadata partition for ten minutes.
     topic_id = copied_topic(secured, "told", tmp_path)
     sweep = ("sweep", "--topic", "told", "--log-start-offset", "told-0=1100", "--remote", secured.remote_dir)
     open_listener = ("--metadata", f"kafka://{secured.bootstrap}")
-    assert len(plan(*sweep, *open_listener)["steps"]) == 1
+    kept = tmp_path / "plan.json"
+    assert len(plan(*sweep, *open_listener, "--plan-out", kept)["steps"]) == 1
+    # The tier of the plan, with the metadata topic of another cluster.
+    other = ("--metadata", f"kafka://{led[0].bootstrap}", "--remote", secured.remote_dir)
+    elsewhere = tierctl("apply", kept, *other, "--apply")
+    assert (elsewhere.code, "the plan's metadata_topic_id: expected" in elsewhere.err) == (4, True)
 
     # The same cluster, seen by somebody whom it tells no broker's settings.
     by_user = (
@@ -164,8 +171,13 @@ def test_settings_that_cannot_be_read_and_other_writers(secured: Broker, tmp_pat
     topic.append([(number, encode(replace(stranger, broker_id=-1)))])
     topic.close()
 
-    done = plan(*sweep, *open_listener, "--allow-live-brokers", "--apply")
+    apply = ("apply", kept, "--remote", secured.remote_dir, *open_listener, "--allow-live-brokers", "--apply")
+    done = plan(*apply)
     assert [outcome["status"] for outcome in done["outcomes"]] == ["done"]
     # The log start was raised on the cluster, before anything was deleted.
     assert secured.offsets("earliest", "told") == {("told", 0): 1100}
     assert len(base_offsets(secured, "told")) == 2
+    again = plan(*apply)
+    assert [skip["reason"] for skip in again["skipped"]] == ["the segment is deleted already"]
+    elsewhere = tierctl("apply", kept, *other, "--apply")
+    assert (elsewhere.code, "the plan's metadata_topic_id: expected" in elsewhere.err) == (4, True)

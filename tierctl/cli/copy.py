@@ -45,7 +45,8 @@ def copy(
     --topic-configs. Compacted topics are refused, as by Kafka.
 
     A second run copies nothing; a run that was killed is made good by the next. Events of tierctl carry
-    broker id -1, which is no broker's.
+    broker id -1, which is no broker's. A --now that is more than five minutes ahead of the clock only plans:
+    --apply exits with code 4.
 
     Brokers that do not tier may run on the log directories: only rolled segments are read, and a segment
     whose files change meanwhile is not finished. Beside brokers that tier, copy refuses (exit 4). The

@@ -35,5 +35,7 @@ def sweep(
     leaders', and log starts are raised there first (DeleteRecords). Else settings come from
     --topic-configs: what they don't say is unlimited. Without a partition's --log-dir its lineage is then
     read from the newest remote segment, and retention.bytes deletes nothing.
+
+    A --now that is more than five minutes ahead of the clock only plans: --apply exits with code 4.
     """
     return show_mutation(ctx, commands.sweep(request_of(commands.SweepRequest, ctx), Console()))
