@@ -363,7 +363,7 @@ def _require_listening(endpoint_url: str) -> None:
     """
     url = urlsplit(endpoint_url)
     host = url.hostname or ""
-    if not host or getproxies() or host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
+    if not host or getproxies().keys() - {"no"} or host.endswith((".amazonaws.com", ".amazonaws.com.cn")):
         return
     settings = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     named_by = next((name for name in settings if os.environ.get(name)), "endpoint_url of the AWS profile")
