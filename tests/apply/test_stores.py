@@ -211,7 +211,8 @@ def test_a_lost_lease_stops_before_the_next_side_effect(
     assert ran.code == 6, ran.err
     statuses = [outcome["status"] for outcome in ran.json["outcomes"]]
     assert 0 < statuses.count("done") < 14
-    assert "pending" in statuses
+    # A wave that met the loss while publishing is dropped; later waves are not begun.
+    assert set(statuses) - {"done"} <= {"pending", "dropped", "failed"}
     tier = place.open()
     finished = [s for s in live_segments(tmp_path / "metadata") if s.state.name == "COPY_SEGMENT_FINISHED"]
     assert len(finished) == statuses.count("done")
