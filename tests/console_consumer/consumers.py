@@ -43,7 +43,8 @@ def printed(done: "subprocess.CompletedProcess[bytes]") -> list[bytes]:
 def of_files(filled: Filled, properties: Iterable[str]) -> list[bytes]:
     """The lines tierctl prints of the broker's own files."""
     named = [word for each in properties for word in ("--property", each)]
-    ran = tierctl("format", "--metadata", filled.broker.log_dir, *named)
+    version = ("--kafka-version", filled.broker.release.version)
+    ran = tierctl("format", "--metadata", filled.broker.log_dir, *version, *named)
     assert ran.code == 7, ran.err
     return ran.out.encode().split(b"\n")[:-1]
 

@@ -80,11 +80,22 @@ class StockClient(ABC):
         return len(found) == partitions and all(p.leader >= 0 for p in found.values())
 
     def topic_id(self, name: str) -> Uuid:
-        """A topic's id."""
-        from confluent_kafka import TopicCollection
+        """A topic's id, as soon as the broker that is asked knows the topic."""
+        from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
-        futures = self.admin.describe_topics(TopicCollection([name]))
-        found = str(futures[name].result(CLIENT_TIMEOUT_S).topic_id)
+        ids: list[str] = []
+
+        def is_known() -> bool:
+            futures = self.admin.describe_topics(TopicCollection([name]))
+            try:
+                ids.append(str(futures[name].result(CLIENT_TIMEOUT_S).topic_id))
+            except KafkaException as e:
+                if e.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise
+            return bool(ids)
+
+        self.wait_for(f"topic {name} to be known", is_known)
+        (found,) = ids
         # It prints in plain base64, Kafka in that of addresses.
         return Uuid(found.replace("+", "-").replace("/", "_"))
 

@@ -15,6 +15,7 @@ from tierctl.model import TopicPartition, Uuid
 from tierctl.model.progress import WAITS
 
 R = TypeVar("R")
+_KNOWN_TIMES = 5
 _LEADER_WAIT_S = 0.2
 _ATTEMPT_S = 2.0
 _NONE = -1
@@ -193,9 +194,11 @@ class TopicAdmin:
         except MetadataError as e:
             if "TOPIC_ALREADY_EXISTS" not in e.message:
                 raise
-        # The controller answers before all brokers know the topic.
+        # The controller answers before all brokers know the topic, and each question goes to any of them.
         deadline = time.monotonic() + self.request_timeout_s
-        while not self.exists(topic) and time.monotonic() < deadline:
+        known = 0
+        while known < _KNOWN_TIMES and time.monotonic() < deadline:
+            known = known + 1 if self.exists(topic) else 0
             time.sleep(_LEADER_WAIT_S)
 
     def exists(self, topic: str) -> bool:
