@@ -26,8 +26,8 @@ class Environment(Protocol):
         """Let time pass, let others run if the call `may_wait`, and perhaps crash the calling process."""
         ...
 
-    def fault(self, *kinds: str) -> str | None:
-        """Return the fault of this call, one of `kinds`; None if it succeeds."""
+    def fault(self, *kinds: str, weight: int = 1) -> str | None:
+        """Return the fault of this call, one of `kinds`, `weight` times as often; None if it succeeds."""
         ...
 
     def object_put(self, key: str, body: bytes) -> None:
@@ -157,7 +157,8 @@ class ModelStore:
 
     def delete(self, keys: Sequence[str]) -> None:
         self.world.step("delete")
-        fault = self.world.fault("failed", "half", "unknown")
+        # One call deletes a whole segment, where a copy makes one for each object.
+        fault = self.world.fault("failed", "half", "unknown", weight=5)
         if fault == "failed":
             raise RemoteStorageError("delete: 503")
         for key in keys[: len(keys) // 2] if fault == "half" else keys:

@@ -151,9 +151,11 @@ class World:
         """Implement `Environment.is_deleted`."""
         return self.truth.is_deleted(key)
 
-    def fault(self, *kinds: str) -> str | None:
+    def fault(self, *kinds: str, weight: int = 1) -> str | None:
         """Implement `Environment.fault`."""
-        if self.is_calm or self.scheduler.current is None or self.rng.random() >= self.odds.fault:
+        if self.is_calm or self.scheduler.current is None:
+            return None
+        if self.rng.random() >= self.odds.fault * weight:
             return None
         kind = self.rng.choice(kinds)
         self.note(f"fault: {kind}")
