@@ -97,6 +97,17 @@ class TestUnknownOutcome:
             store.retrying.copy_log_segment_data(M, store.data)
         assert store.inner.calls == ["copy", "objects_of"]
 
+    def test_a_failure_after_it_stays_unknown(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The first write may still land: a clean-up must not forget the segment."""
+        errors = [StoreWriteUnknown("timeout"), *[StoreWriteFailed("503")] * 9]
+
+        def fail(*_: object) -> None:
+            raise errors.pop(0)
+
+        monkeypatch.setattr(store.inner, "copy_log_segment_data", fail)
+        with pytest.raises(StoreWriteUnknown, match="503; earlier: timeout"):
+            store.retrying.copy_log_segment_data(M, store.data)
+
     def test_a_delete_is_by_exact_key_and_just_repeated(self, store: Store) -> None:
         store.inner.errors = [StoreWriteUnknown("timeout")]
         store.retrying.delete_log_segment_data(M)

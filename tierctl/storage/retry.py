@@ -101,13 +101,22 @@ class RetryingStorage:
     def copy_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> bytes | None:
         """Implement `RemoteStorageManager.copy_log_segment_data`."""
 
+        unknown: list[StoreWriteUnknown] = []
+
         def require_store(error: RemoteStorageError) -> None:
             if isinstance(error, StoreWriteUnknown):
+                unknown.append(error)
                 self._require_store(metadata, error)
 
-        return self._retried(
-            lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=require_store
-        )
+        try:
+            return self._retried(
+                lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=require_store
+            )
+        except RemoteStorageError as e:
+            if not unknown or isinstance(e, StoreWriteUnknown):
+                raise
+            # The write of an earlier attempt may still land: its object must not be forgotten by a clean-up.
+            raise StoreWriteUnknown(f"{e.message}; earlier: {unknown[0].message}", hint=e.hint) from e
 
     def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
         """Implement `RemoteStorageManager.verify_log_segment_data`."""
