@@ -1,6 +1,7 @@
 """One wave on Spark: the result of each input, and the unknown outcome of an input without a result."""
 
 import pickle
+import socket
 import threading
 import time
 from functools import partial
@@ -132,14 +133,16 @@ def test_errors_come_back_as_what_they_were(kind: type[TierctlError]) -> None:
 def test_an_executor_learns_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
-    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    tier = TierSpec("s3://bucket/folder", layout="kafka")
-    remote = open_tier(tier)
+    tier = TierSpec("s3://bucket/folder", layout=KafkaLayout())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        remote = open_tier(tier)
     spec = pickle.dumps(tier.resolved(remote))
     assert b"wJalr" not in spec
     assert b"AKID" not in spec
     # Where the objects are is no secret: of another bucket of that name nobody would know.
-    assert b"http://127.0.0.1:9" in spec
+    assert endpoint.encode() in spec
     with pytest.raises(UsageError, match="another process"):
         TierSpec("s3://user:pass@bucket/folder").resolved(remote)
 
