@@ -15,6 +15,8 @@ from tierctl.errors import (
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.stores.base import Source, TaggedObject, chunks, verify_stream
 
+from tests.storage.memory import folder_listing
+
 
 class Environment(Protocol):
     """What the store and the topic ask of the simulated world at each call."""
@@ -149,14 +151,7 @@ class ModelStore:
                 yield RemoteObject(key, len(stored.body), stored.written_ms)
 
     def list_folder(self, prefix: str) -> FolderListing:
-        folders, objects = {}, []
-        for found in self.list_objects(prefix):
-            name, slash, _ = found.key.removeprefix(prefix).partition("/")
-            if slash:
-                folders[f"{prefix}{name}/"] = True
-            else:
-                objects.append(found)
-        return FolderListing(tuple(folders), tuple(objects))
+        return folder_listing(self.list_objects(prefix), prefix)
 
     def delete(self, keys: Sequence[str]) -> None:
         self.world.step("delete")

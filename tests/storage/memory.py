@@ -1,7 +1,7 @@
 """A store in memory: the smallest thing that keeps the contract, and fails when told to."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from tierctl.errors import RemoteResourceNotFound
@@ -11,6 +11,18 @@ from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.stores.base import Source, chunks, verify_stream
 from tierctl.storage.tier import ObjectTier
+
+
+def folder_listing(found: Iterable[RemoteObject], prefix: str) -> FolderListing:
+    """The objects directly below `prefix`, and the folders there."""
+    folders, objects = {}, []
+    for each in found:
+        name, slash, _ = each.key.removeprefix(prefix).partition("/")
+        if slash:
+            folders[f"{prefix}{name}/"] = True
+        else:
+            objects.append(each)
+    return FolderListing(tuple(folders), tuple(objects))
 
 
 class MemoryStore:
@@ -51,14 +63,7 @@ class MemoryStore:
                 yield RemoteObject(key, len(data))
 
     def list_folder(self, prefix: str) -> FolderListing:
-        folders, objects = {}, []
-        for found in self.list_objects(prefix):
-            name, slash, _ = found.key.removeprefix(prefix).partition("/")
-            if slash:
-                folders[f"{prefix}{name}/"] = True
-            else:
-                objects.append(found)
-        return FolderListing(tuple(folders), tuple(objects))
+        return folder_listing(self.list_objects(prefix), prefix)
 
     def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
