@@ -1,5 +1,6 @@
 """`--metadata s3://bucket/folder`: commands that only read say the same as of the folder, on both engines."""
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -89,6 +90,13 @@ def words(command: tuple[str, ...], **places: object) -> list[str]:
     return [word.format(**places) for word in command]
 
 
+def lasting(ran: Ran) -> object:
+    """What a command printed; of a plan all but its identity, which has its time and folders."""
+    if '"identity"' not in ran.out:
+        return ran.out
+    return {name: value for name, value in json.loads(ran.out).items() if name not in {"identity", "digest"}}
+
+
 @pytest.mark.parametrize("command", READING, ids=lambda command: " ".join(command[:2]))
 def test_reading_commands_say_the_same(
     command: tuple[str, ...], folder: Path, remote: Path, in_s3: str, tierctl: Tierctl
@@ -96,7 +104,7 @@ def test_reading_commands_say_the_same(
     line = words(command, remote=remote, remote_before=remote.with_name("before-remote"))
     expected = run_here(*line, "--metadata", folder)
     ran = tierctl(*line, "--metadata", in_s3)
-    assert (ran.code, ran.out) == (expected.code, expected.out), ran.err
+    assert (ran.code, lasting(ran)) == (expected.code, lasting(expected)), ran.err
     assert len(ran.lines) > 2 or command[0] == "sweep" or "--check" in command
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl.commands.broker_settings import check_config
 from tierctl.commands.local_logs import read_local_logs
-from tierctl.commands.request import Request
+from tierctl.commands.request import MutationRequest, Request
 from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.kafka.cluster import Cluster
@@ -79,7 +79,8 @@ class Resources:
     def __enter__(self) -> Self:
         self._open.enter_context(WAITS.reported(self.progress.say))
         if self.request.config is not None:
-            check_config(self.request.config, self.progress)
+            override = self.request.override if isinstance(self.request, MutationRequest) else ()
+            check_config(self.request.config, override, self.progress)
         return self
 
     def __exit__(
