@@ -68,7 +68,9 @@ def test_sweep_plans_what_the_broker_deletes(broker: Broker, tmp_path: Path) -> 
     broker.wait_for("the broker to delete a whole topic's segments", lambda: not segment_ids(broker, "all"))
     broker.await_idle()
     deleted = {topic: found - segment_ids(broker, topic) for topic, found in before.items()}
-    assert (len(deleted["within"]), len(deleted["second"]), len(deleted["third"])) == (0, 1, 3)
+    # Where a segment ends depends on the producer's batches, and so does their number.
+    assert not deleted["within"]
+    assert 1 <= len(deleted["second"]) < len(deleted["third"])
     assert offline == deleted
     assert beside == deleted
     assert planned(*where(broker)) == {topic: set() for topic in DELETED_BEFORE}

@@ -203,7 +203,8 @@ def _named(args: Sequence[str], known: Node) -> Sequence[str]:
     valued = {name for option in known.options if not option.is_flag for name in option.names}
     words = (word for before, word in zip(("", *args), args, strict=False) if before not in valued)
     first = next((word for word in words if not word.startswith("-")), None)
-    return (first,) if first in COMMANDS else COMMANDS
+    # submit runs another command, which it finds in the tree.
+    return (first,) if first in COMMANDS and first != "submit" else COMMANDS
 
 
 def run(args: Sequence[str]) -> int:

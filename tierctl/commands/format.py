@@ -16,6 +16,7 @@ from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.metadata.topic.start_positions import StartPositions
 from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model.engine import EngineName
 from tierctl.model.events import EVENT_TYPES
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.states import STATE_NAMES
@@ -112,6 +113,7 @@ def format_records(request: FormatRequest, progress: Progress | None = None) -> 
     and no record names a selected topic, partition or topic id, a problem says so and the exit code is 10.
     """
     _require_one_source(request)
+    _require_records_for_executors(request)
     progress = progress or SilentProgress()
     style, properties = _style(request)
     if style == _KAFKA and VERSION not in properties:
@@ -155,6 +157,16 @@ class _Work:
     @property
     def by_time(self) -> bool:
         return self.request.order == "time"
+
+
+def _require_records_for_executors(request: FormatRequest) -> None:
+    """Raise UsageError if executors are to print a source that is no topic, or that does not end."""
+    is_topic = request.metadata is not None and not request.is_live and not request.files
+    if request.engine is EngineName.SPARK and not is_topic:
+        raise UsageError(
+            "--engine spark prints the present records of --metadata",
+            hint="leave it out with --follow, --bootstrap-server, files and pipes: these need no executors",
+        )
 
 
 def _require_one_source(request: FormatRequest) -> None:
@@ -292,15 +304,10 @@ def _noting_partitions(pages: Iterator[Page], seen: set[TopicIdPartition]) -> It
 
 
 def _rendered_on_executors(resources: Resources, work: _Work) -> list[Iterator[Page]]:
-    """Return the pages that executors render; UsageError for a source that is no topic or does not end."""
+    """Return the pages that executors render."""
     from tierctl.spark.executors.format import Rendering, rendered
 
     request = work.request
-    if request.metadata is None or request.is_live or request.files:
-        raise UsageError(
-            "--engine spark prints the present records of --metadata",
-            hint="leave it out with --follow, --bootstrap-server, files and pipes: these need no executors",
-        )
     rendering = Rendering(
         location=resources.metadata_location,
         style=work.style,

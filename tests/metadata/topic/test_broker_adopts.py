@@ -9,7 +9,6 @@ from tierctl.wire.metadata import encode
 from tests.metadata.events import OTHER_ID, started
 from tests.metadata.topics import topic_in
 from tests.support.broker import Broker, Brokers
-from tests.support.kafka import KafkaRelease
 
 VALUES = [encode(started(number, topic_id=OTHER_ID)) for number in range(100)]
 
@@ -30,8 +29,8 @@ def values_of(folder: Path) -> dict[int, list[bytes | None]]:
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_a_broker_adopts_what_was_appended(brokers: Brokers, kafka: KafkaRelease) -> None:
-    broker = brokers.own(kafka.version)
+def test_a_broker_adopts_what_was_appended(brokers: Brokers) -> None:
+    broker = brokers.own()
     broker.create_topic("tiered", tiered=True)
     broker.produce("tiered", 3500)
     broker.wait_for("segments to be tiered", lambda: tiered_segments(broker) >= 3)
@@ -69,6 +68,6 @@ def test_a_broker_adopts_what_was_appended(brokers: Brokers, kafka: KafkaRelease
     files = [
         str(folder / f"{0:020d}.{suffix}") for folder in folders for suffix in ("log", "index", "timeindex")
     ]
-    dumped = kafka.dump_log(",".join(files))
+    dumped = broker.release.dump_log(",".join(files))
     assert dumped.count("isvalid: true") == sum(map(len, after.values()))
     assert "Mismatches" not in dumped

@@ -13,7 +13,13 @@ import pyarrow as pa
 import pytest
 from tierctl.apply.side_effects import SideEffectContext
 from tierctl.apply.stop import Stop
-from tierctl.errors import CorruptInputError, StoreWriteUnknown, TierctlError, UsageError
+from tierctl.errors import (
+    CorruptInputError,
+    CustomMetadataTooLarge,
+    StoreWriteUnknown,
+    TierctlError,
+    UsageError,
+)
 from tierctl.spark.executors import serialization
 from tierctl.spark.executors.engine import (
     SideEffectContextSpec,
@@ -124,10 +130,13 @@ def test_errors_come_back_as_what_they_were(kind: type[TierctlError]) -> None:
     facts: dict[str, Any] = {"hint": "free space"}
     if issubclass(kind, CorruptInputError):
         facts |= {"expected": "2", "found": "3"}
+    if kind is CustomMetadataTooLarge:
+        facts |= {"size_bytes": 200, "limit_bytes": 128}
     error = kind("what happened", **facts)
     found = serialization.with_host(serialization.decoded_error(serialization.dumps(error)), "h1")
     assert (type(found), found.message, found.exit_code) == (kind, error.message, error.exit_code)
     assert found.hint == "free space; on executor h1"
+    assert {**vars(found), "hint": ""} == {**vars(error), "hint": ""}
 
 
 def test_an_executor_learns_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
