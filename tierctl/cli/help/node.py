@@ -4,6 +4,7 @@
 """
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +98,9 @@ def load_commands() -> Node:
 
     Raises FileNotFoundError if `make docs` never ran.
     """
-    return _node(json.loads(COMMANDS_FILE.read_bytes()))
+    # The loader also reads from the zip file that Spark gets; importlib.resources is slow to import.
+    loader: Any = sys.modules[__name__].__loader__
+    return _node(json.loads(loader.get_data(str(COMMANDS_FILE))))
 
 
 def _usage(argument: Option) -> str:
