@@ -63,7 +63,7 @@ _MEANINGS = {
     ExitCode.REFUSED: "refused for safety; nothing was changed",
     ExitCode.RETRYABLE: "a store or a log failed; trying again may help",
     ExitCode.LOCKED: "another process holds the lock",
-    ExitCode.CORRUPT: "corrupt input was found and set aside, or is in the output",
+    ExitCode.CORRUPT: "input is corrupt or incomplete; what is affected was set aside, or is in the output",
     ExitCode.LIMIT: "a limit stopped the run before it began",
     ExitCode.PLAN_PENDING: "with --detailed-exitcode: the plan has something to do",
     ExitCode.NOT_FOUND: "not found",

@@ -21,6 +21,8 @@ def test_the_stock_consumer_prints_what_tierctl_prints(
     properties: list[str], filled: Filled, jar: Path
 ) -> None:
     expected = of_files(filled, properties)
+    if "format=kafka" in properties:
+        properties = [*properties, f"kafka.version={filled.broker.release.version}"]
     flags = ["--from-beginning", "--max-messages", str(len(expected)), "--timeout-ms", "60000"]
     got = printed(stock_consumer(filled, jar, properties, *flags))
     assert len(expected) >= filled.count
