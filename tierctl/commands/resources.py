@@ -97,6 +97,11 @@ class Resources:
         """Enter `context`, which is left when the other resources are closed."""
         return self._open.enter_context(context)
 
+    @cached_property
+    def _config_settings(self) -> dict[str, str]:
+        """Broker settings of `config`; empty if it is not given."""
+        return read_properties(self.request.config) if self.request.config else {}
+
     @property
     def is_on_cluster(self) -> bool:
         """Return whether `metadata` is a topic on a cluster."""
@@ -221,7 +226,7 @@ class Resources:
         """
         uri = store_uri("--remote", required("--remote", self.request.remote))
         if settings is None:
-            settings = read_properties(self.request.config) if self.request.config else {}
+            settings = self._config_settings
         return TierSpec.from_settings(
             uri,
             settings,
@@ -283,7 +288,7 @@ class Resources:
     def broker_defaults(self, settings: Mapping[str, str] | None = None) -> BrokerDefaults:
         """Return the defaults of topic settings that a broker with `settings` has (default: of `config`)."""
         if settings is None:
-            settings = read_properties(self.request.config) if self.request.config else {}
+            settings = self._config_settings
         return BrokerDefaults(version=self.kafka_version, settings=settings)
 
     @cached_property
