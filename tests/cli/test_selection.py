@@ -39,6 +39,7 @@ COMMANDS = {
 
 UNKNOWN = {
     "topic": (("--topic", "oders"), 'unknown topic "oders"', "known topics with similar names: orders"),
+    "glob": (("--topic", "oders*"), 'no topic matches "oders*"', "similar names: orders"),
     "one of two topics": (("--topic", "orders", "--topic", "none"), 'unknown topic "none"', "known topics"),
     "partition": (
         ("--topic", "orders", "--partition", "7"),
@@ -73,3 +74,12 @@ def test_an_id_with_a_second_spelling_is_refused(
     ran = tierctl(*args, "--topic-id", "AAAAAAAAAAAAAAAAAAAAAR")
     assert (ran.code, ran.out) == (2, "")
     assert "AAAAAAAAAAAAAAAAAAAAAR" in ran.err
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if not name.startswith("fetch --")])
+def test_a_glob_selects_what_the_names_select(
+    command: str, capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    args = [arg.format(root=capture("tiered-cluster"), tmp=tmp_path) for arg in COMMANDS[command]]
+    by_name = tierctl(*args, "--topic", "orders", "--topic", "payments")
+    assert tierctl(*args, "--topic", "o*", "--topic", "pay[lm]ents").out == by_name.out

@@ -24,6 +24,10 @@ SELECTED: list[tuple[SelectionRequest, str]] = [
     (SelectionRequest.of(topic_ids=[OLD_ORDERS]), "orders-9"),
     (SelectionRequest.of(topic_ids=[CLICKS, OLD_ORDERS], partitions=[0, 9]), "clicks-0 orders-9"),
     (SelectionRequest.of(topics=["orders"], topic_ids=[ORDERS], partitions=[2]), "orders-2"),
+    (SelectionRequest.of(topics=["o*"]), "orders-0 orders-1 orders-2 orders-9"),
+    (SelectionRequest.of(topics=["[co]*s"], partitions=[5]), "clicks-5"),
+    (SelectionRequest.of(topics=["clicks", "order?"], partitions=[0]), "clicks-0 orders-0"),
+    (SelectionRequest.of(topics=["*"], topic_ids=[OLD_ORDERS]), "orders-9"),
 ]
 
 
@@ -46,6 +50,26 @@ UNMATCHED = [
         SelectionRequest.of(topics=["orders", "zzz"]),
         'unknown topic "zzz"',
         "known topics: clicks, orders",
+    ),
+    Unmatched(
+        SelectionRequest.of(topics=["orders", "clocks*"]),
+        'no topic matches "clocks*"',
+        "known topics with similar names: clicks",
+    ),
+    Unmatched(
+        SelectionRequest.of(topics=["O*"]),
+        'no topic matches "O*"',
+        "known topics: clicks, orders",
+    ),
+    Unmatched(
+        SelectionRequest.of(topics=["*"], partitions=[4]),
+        "no selected topic has a partition 4",
+        "known partitions: 0-2, 5, 9",
+    ),
+    Unmatched(
+        SelectionRequest.of(topics=["c*"], topic_ids=[ORDERS]),
+        f'topic id {ORDERS} belongs to topic "orders", which --topic leaves out',
+        "a partition must meet both --topic and --topic-id: leave one out",
     ),
     Unmatched(
         SelectionRequest.of(topic_ids=[LONELY]),
@@ -178,3 +202,11 @@ def test_malformed_ids(text: str) -> None:
 def test_a_negative_partition() -> None:
     with pytest.raises(UsageError, match="partition -1 is negative"):
         SelectionRequest.of(partitions=[3, -1])
+
+
+def test_a_glob_selects_only_topics_that_exist() -> None:
+    """A mutating command must not delete a topic that appears after its plan was shown."""
+    later = TopicIdPartition(LONELY, "orders-2", 0)
+    selection = SelectionRequest.of(topics=["orders*"]).resolve(KNOWN)
+    assert selection == Selection(topics=frozenset({"orders"}))
+    assert later not in selection

@@ -171,7 +171,12 @@ Truncated = Annotated[
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", metavar="NAME", help="Only this topic. Repeatable.", rich_help_panel=NARROW),
+    typer.Option(
+        "--topic",
+        metavar="NAME",
+        help="Only this topic, or the topics that exist now and match a glob such as 'orders-*'. Repeatable.",
+        rich_help_panel=NARROW,
+    ),
 ]
 Partitions = Annotated[
     list[int] | None,

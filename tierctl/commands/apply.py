@@ -17,7 +17,7 @@ from tierctl.errors import NotFoundError, UsageError
 from tierctl.locallog import list_partitions
 from tierctl.model import SelectionRequest, TopicPartition
 from tierctl.model.progress import Progress
-from tierctl.model.selection import names_text
+from tierctl.model.selection import admits_topic, names_text
 from tierctl.plan.identity import MAX_AGE_MS, check_place, check_read, check_times, check_topic_ids
 from tierctl.plan.redecide import still_decided
 from tierctl.plan.saved import SavedPlan
@@ -112,19 +112,19 @@ def _selection(saved: SavedPlan, request: ApplyRequest) -> dict[str, Sequence[st
     planned = saved.identity.topic_ids
     if not planned:
         return {"topic": request.topic or saved.options.get("topic", ()), "topic_id": request.topic_id}
-    for wanted, known, kind in (
-        (request.topic, set(planned.values()), "topic"),
-        (request.topic_id, planned.keys(), "topic id"),
+    names = set(planned.values())
+    for unknown, known, kind in (
+        (SelectionRequest.of(topics=request.topic).unmatched_topics(names), names, "topic"),
+        ([each for each in request.topic_id if each not in planned], planned.keys(), "topic id"),
     ):
-        for value in wanted:
-            if value not in known:
-                raise NotFoundError(
-                    f"the plan has no step for {kind} {value}", hint=f"it has steps for {names_text(known)}"
-                )
+        for value in unknown:
+            raise NotFoundError(
+                f"the plan has no step for {kind} {value}", hint=f"it has steps for {names_text(known)}"
+            )
     ids = [
         topic_id
         for topic_id, topic in planned.items()
-        if topic in (request.topic or (topic,)) and topic_id in (request.topic_id or (topic_id,))
+        if admits_topic(request.topic, topic) and topic_id in (request.topic_id or (topic_id,))
     ]
     if not ids:
         raise NotFoundError("the plan has no step that meets both --topic and --topic-id")

@@ -83,7 +83,7 @@ def _decide(run: Mutation, request: CopyRequest) -> Decision:
         require_topics=lambda: require_enabled(
             {partition.topic for partition in partitions},
             inputs.configs,
-            named=request.topic,
+            named=run.resources.selection_request.named_topics,
             assumed=inputs.assumed_enabled,
         ),
     )

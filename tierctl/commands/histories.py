@@ -38,7 +38,7 @@ class Histories:
             selection=resources.selection,
             logs=logs,
             cluster=lambda: resources.cluster,
-            topics=request.topic,
+            topics=resources.selection.topics,
             remote=None if request.remote is None else self.remote,
             log_starts=log_starts or {},
             local_suffices=local_suffices,

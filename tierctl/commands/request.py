@@ -45,7 +45,7 @@ class Request:
     truncated_metadata: TruncatedMetadata = TruncatedMetadata.REFUSE
     """Whether to decide for partitions whose oldest events are gone from the metadata topic."""
     topic: Sequence[str] = ()
-    """Names of the selected topics; empty selects all."""
+    """Names of the selected topics, or globs of their names; empty selects all."""
     partition: Sequence[int] = ()
     """Numbers of the selected partitions; empty selects all."""
     topic_id: Sequence[str] = ()

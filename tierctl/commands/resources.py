@@ -353,20 +353,23 @@ class Resources:
     def select_among(self, state: TierState) -> Selection:
         """Resolve the selection among the partitions of `state`, of the log directories and of the cluster.
 
-        The cluster is asked about the named topics only, and only if the other two do not have them all.
+        The cluster is asked about all topics for a glob; otherwise about the named topics only, and only if
+        the other two do not have them all.
         """
         asked = self.selection_request
         at_hand: set[TopicIdPartition] = set()
         if asked.narrows:
             at_hand = {part.topic_id_partition for part in state} | set(list_partitions(self.request.log_dir))
         try:
-            return self.resolve_selection(at_hand)
+            if not asked.globs or self.cluster is None:
+                return self.resolve_selection(at_hand)
         except NotFoundError:
             if self.cluster is None:
                 for missing in state.missing:
                     self.progress.note(f"{missing}; they may have named other topics")
                 raise
-        topics = self.cluster.topics({name for name in asked.topics if is_legal_topic_name(name)})
+        names = None if asked.globs else {name for name in asked.topics if is_legal_topic_name(name)}
+        topics = self.cluster.topics(names)
         return self.resolve_selection(at_hand, *(topic.topic_id_partitions for topic in topics.values()))
 
     @property

@@ -277,7 +277,7 @@ def _leader_logs(
     cluster = resources.cluster
     if cluster is None:
         return {}
-    topics = cluster.topics({partition.topic for partition in known} | set(resources.request.topic))
+    topics = cluster.topics({partition.topic for partition in known} | resources.selection.topics)
     partitions = [
         partition
         for topic in topics.values()

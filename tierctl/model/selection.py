@@ -1,4 +1,4 @@
-"""The choice of user partitions by --topic, --partition and --topic-id.
+"""The choice of user partitions by --topic (names and globs), --partition and --topic-id.
 
 A command receives a `SelectionRequest`, reads the partitions that exist, and resolves the request once:
 
@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from fnmatch import fnmatchcase
 from typing import Self
 
 from tierctl.errors import NotFoundError, UsageError
@@ -17,6 +18,21 @@ from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
 
 SHOWN_MAX = 5
 """Names, or ranges of numbers, that a message shows."""
+
+_GLOB_CHARACTERS = frozenset("*?[")
+"""No legal topic name has one of these characters."""
+
+
+def is_glob(text: str) -> bool:
+    """Return whether a value of --topic is a glob such as `orders-*`, and not the name of one topic."""
+    return not _GLOB_CHARACTERS.isdisjoint(text)
+
+
+def admits_topic(texts: Collection[str], topic: str | None) -> bool:
+    """Return whether `texts`, names and globs, admit the topic; without any they admit every topic."""
+    if not texts or topic in texts:
+        return True
+    return topic is not None and any(is_glob(text) and fnmatchcase(topic, text) for text in texts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +71,10 @@ class Selection(_Criteria):
 
 
 class SelectionRequest(_Criteria):
-    """The values of --topic, --partition and --topic-id, not yet compared with existing partitions."""
+    """The values of --topic, --partition and --topic-id, not yet compared with existing partitions.
+
+    `topics` has names and globs. A glob stands for the topics that exist when the request is resolved.
+    """
 
     __slots__ = ()
 
@@ -73,9 +92,19 @@ class SelectionRequest(_Criteria):
             topic_ids=frozenset(Uuid.parse(text) for text in topic_ids),
         )
 
+    @property
+    def globs(self) -> frozenset[str]:
+        """The globs among `topics`."""
+        return frozenset(filter(is_glob, self.topics))
+
+    @property
+    def named_topics(self) -> frozenset[str]:
+        """The names among `topics`, without the globs."""
+        return self.topics - self.globs
+
     def may_select(self, partition: TopicPartition) -> bool:
         """Return whether a partition whose topic id is unknown meets the criteria on name and number."""
-        return (not self.topics or partition.topic in self.topics) and (
+        return admits_topic(self.topics, partition.topic) and (
             not self.partitions or partition.partition in self.partitions
         )
 
@@ -86,28 +115,35 @@ class SelectionRequest(_Criteria):
         NotFoundError names the value and the nearest known ones. `known` is read only if the request
         restricts anything.
         """
-        selection = Selection(topics=self.topics, partitions=self.partitions, topic_ids=self.topic_ids)
+        topics = self.named_topics
         if self.narrows:
             partitions = frozenset(known)
             self._require_known(partitions)
             of_topics = [p for p in partitions if self._admits_topic(p)]
             self._require_pairs(partitions, of_topics)
             self._require_numbers(of_topics)
-        return selection
+            if self.globs:
+                topics |= {partition.topic for partition in of_topics}
+        return Selection(topics=topics, partitions=self.partitions, topic_ids=self.topic_ids)
+
+    def unmatched_topics(self, names: Collection[str]) -> list[str]:
+        """Return the names of `topics` that are not in `names`, and the globs that match none of them."""
+        return sorted(text for text in self.topics if not any(admits_topic((text,), name) for name in names))
 
     def _admits_topic(self, partition: TopicIdPartition) -> bool:
-        return (not self.topics or partition.topic in self.topics) and (
+        return admits_topic(self.topics, partition.topic) and (
             not self.topic_ids or partition.topic_id in self.topic_ids
         )
 
     def _require_known(self, known: Collection[TopicIdPartition]) -> None:
-        """Raise NotFoundError for a topic name or a topic id that no known partition has."""
+        """Raise NotFoundError for a topic name, a glob or a topic id that fits no known partition."""
         names = {partition.topic for partition in known}
-        for topic in sorted(self.topics - names):
+        for topic in self.unmatched_topics(names):
             near = get_close_matches(topic, sorted(names), n=SHOWN_MAX)
             similar = " with similar names" if near else ""
+            what = "no topic matches" if is_glob(topic) else "unknown topic"
             raise NotFoundError(
-                f'unknown topic "{topic}"', hint=f"known topics{similar}: {names_text(near or names)}"
+                f'{what} "{topic}"', hint=f"known topics{similar}: {names_text(near or names)}"
             )
         topics = {partition.topic_id: partition.topic for partition in known}
         for topic_id in sorted(self.topic_ids - topics.keys()):
@@ -126,23 +162,30 @@ class SelectionRequest(_Criteria):
                 f'topic id {topic_id} belongs to topic "{topic}", which --topic leaves out',
                 hint="a partition must meet both --topic and --topic-id: leave one out",
             )
-        for topic in sorted(self.topics - {partition.topic for partition in of_topics}):
-            ids = {partition.topic_id for partition in known if partition.topic == topic}
+        for topic in self.unmatched_topics({partition.topic for partition in of_topics}):
+            ids = {partition.topic_id for partition in known if admits_topic((topic,), partition.topic)}
             raise NotFoundError(
                 f'topic "{topic}" has none of the topic ids {", ".join(sorted(self.topic_ids))}',
                 hint=f'known topic ids of topic "{topic}": {names_text(ids)}',
             )
 
     def _require_numbers(self, of_topics: Collection[TopicIdPartition]) -> None:
-        """Raise NotFoundError for a number that no chosen topic has, and for a topic with none of them."""
+        """Raise NotFoundError for a number that no chosen topic has, and for a topic with none of them.
+
+        Of the topics that a glob stands for, only one must have the number.
+        """
         numbers_of: dict[str, set[int]] = defaultdict(set)
+        from_globs = set()
         for partition in of_topics:
             by_id = f"topic id {partition.topic_id}"
-            numbers_of[f'topic "{partition.topic}"' if self.topics else by_id].add(partition.partition)
+            title = f'topic "{partition.topic}"' if self.topics else by_id
+            numbers_of[title].add(partition.partition)
+            if self.globs and partition.topic not in self.topics:
+                from_globs.add(title)
         is_one = len(numbers_of) == 1
         for title, numbers in sorted(numbers_of.items()) if self.topics or self.topic_ids else ():
             missing = self.partitions - numbers
-            if missing and (is_one or missing == self.partitions):
+            if missing and (is_one or (missing == self.partitions and title not in from_globs)):
                 raise NotFoundError(
                     f"{title} has no partition {ranges_text(missing)}",
                     hint=f"known partitions of {title}: {ranges_text(numbers)}",

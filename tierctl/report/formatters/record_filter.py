@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.model import Uuid
+from tierctl.model.selection import admits_topic, is_glob
 from tierctl.report.formatters.records import Records, as_array, is_true
 
 
@@ -15,7 +16,7 @@ from tierctl.report.formatters.records import Records, as_array, is_true
 class Filter:
     """The accepted values of each field; an empty collection and None accept all. Bounds are inclusive.
 
-    Times are event times. A tombstone has no event, so it passes only if no field of events is restricted.
+    `topics` has names and globs. Times are event times. A tombstone has no event, so it passes only if no field of events is restricted.
     An unreadable record passes if its metadata partition and offset do, because its event is unknown.
     """
 
@@ -53,7 +54,13 @@ class Filter:
 
     def _masks(self, records: Records) -> Iterator[pa.Array]:
         events = records.events
-        for name, texts in (("topic", self.topics), ("state", self.states), ("type", self.types)):
+        topics = self.topics
+        if any(map(is_glob, topics)):
+            present = as_array(events.column("topic")).unique().to_pylist()
+            topics = [topic for topic in present if topic is not None and admits_topic(self.topics, topic)]
+            if not topics:
+                yield pa.array([False] * len(records))
+        for name, texts in (("topic", topics), ("state", self.states), ("type", self.types)):
             if texts:
                 column = as_array(events.column(name)).cast(pa.string())
                 yield pc.is_in(column, pa.array(sorted(texts), pa.string()))
