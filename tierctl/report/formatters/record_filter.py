@@ -16,8 +16,9 @@ from tierctl.report.formatters.records import Records, as_array, is_true
 class Filter:
     """The accepted values of each field; an empty collection and None accept all. Bounds are inclusive.
 
-    `topics` has names and globs. Times are event times. A tombstone has no event, so it passes only if no field of events is restricted.
-    An unreadable record passes if its metadata partition and offset do, because its event is unknown.
+    `topics` has names and globs. Times are event times. A tombstone has no event, so it passes only if no
+    field of events is restricted. An unreadable record passes if its metadata partition and offset do,
+    because its event is unknown.
     """
 
     topics: Collection[str] = ()
