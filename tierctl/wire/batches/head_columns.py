@@ -7,14 +7,13 @@ Only the walk over the length fields is a loop. Batches that fail a check here a
 import struct
 from dataclasses import dataclass
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
+from tierctl.wire.batches.batch_crcs import count_before_wrong_crc
 from tierctl.wire.batches.batch_heads import (
     COMPRESSION_MASK,
     CONTROL,
-    CRC_FROM,
     HEAD_SIZE,
     LENGTH_END,
     MAGIC,
@@ -167,7 +166,8 @@ def _good_prefix(
     good[-1] &= expected is not None and _has_no_gap(fields, expected)
     keep = len(good) if good.all() else int(np.argmin(good))
     if check_crc:
-        keep = _crc_prefix(buf, positions[:keep], fields[:keep])
+        ends = positions + LENGTH_END + fields["length"]
+        keep = count_before_wrong_crc(buf, positions[:keep], ends[:keep], fields["crc"][:keep])
     return positions[:keep], fields[:keep]
 
 
@@ -213,12 +213,3 @@ def _has_no_gap(fields: npt.NDArray[np.void], expected: int) -> bool:
     if len(fields) > 1:
         expected = int(fields["base_offset"][-2]) + int(fields["last_offset_delta"][-2]) + 1
     return int(fields["base_offset"][-1]) == expected
-
-
-def _crc_prefix(buf: Buffer, positions: Int64s, fields: npt.NDArray[np.void]) -> int:
-    """Return the number of batches before the first batch with a wrong CRC."""
-    ends = (positions + LENGTH_END + fields["length"]).tolist()
-    slices = map(slice, (positions + CRC_FROM).tolist(), ends)
-    computed = np.fromiter(map(google_crc32c.value, map(buf.__getitem__, slices)), np.uint32, len(ends))
-    wrong = computed != fields["crc"]
-    return int(np.argmax(wrong)) if wrong.any() else len(ends)
