@@ -33,8 +33,8 @@ lint: $(READY) ## ruff, mypy --strict, the one-way import rule, and no dead code
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.lint.dead_code
 
-bench: $(READY) ## Speed of what has to be fast, as ratios to the plain way
-	$(BIN)/pytest -q tests/bench --benchmark-enable --benchmark-only
+bench: $(READY) ## Speed beside the baselines: ROWS=segments,format picks rows; writes bench.json
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench $(ROWS)
 
 formatter: $(READY) ## The jar for Kafka's console consumer, which a wheel then ships (JDK 11 or newer, Maven)
 	$(BIN)/python -m tierctl.console_consumer.build

@@ -1,0 +1,128 @@
+"""The harness: rounds alternate, medians and requirements are computed, bench.json keeps a row by its key."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.bench import harness, report
+from tests.bench.harness import Comparison, MissingBaselineError, Required, Row, Side
+from tests.bench.process import Measured, run
+from tests.bench.runner import run_row
+
+MB = 1_000_000
+NOTHING = Required()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIERCTL_BENCH_CACHE", str(tmp_path / "cache"))
+
+
+def row_of(comparison: Comparison, required: Required = NOTHING) -> Row:
+    def setup(_folder: Path) -> Iterator[Comparison]:
+        yield comparison
+
+    return Row(key="key", work="work", shape="shape", required=required, setup=setup, rounds=3, limit="why")
+
+
+def side(name: str, seconds: list[float], turns: list[str] | None = None, megabytes: int = 10) -> Side:
+    """A side whose runs take the given times."""
+    left = iter(seconds)
+
+    def work() -> Measured:
+        if turns is not None:
+            turns.append(name)
+        return Measured(next(left), megabytes * MB)
+
+    return Side(name, work)
+
+
+def test_rounds_alternate_and_medians_count() -> None:
+    turns: list[str] = []
+    comparison = Comparison(side("own", [5, 1, 2], turns), side("other", [3, 4, 90], turns))
+    result = run_row(row_of(comparison, Required(ratio=2)))
+    assert turns == ["own", "other", "other", "own", "own", "other"]
+    assert (result.tierctl_s, result.baseline_s, result.ratio, result.met) == (2, 4, 2, True)
+
+
+@pytest.mark.parametrize(
+    ("required", "missed", "text"),
+    [
+        (Required(), None, ""),
+        (Required(ratio=1.5), ["1.00× of 1.5×"], "≥ 1.5×"),
+        (Required(ratio=0.5, seconds=1), ["2 s of 1 s"], "≥ 0.5×, ≤ 1 s"),
+        (Required(ratio=20, seconds=2, ratio_or_seconds=True), [], "≥ 20× or ≤ 2 s"),
+        (
+            Required(ratio=20, seconds=1, ratio_or_seconds=True),
+            ["1.00× of 20×", "2 s of 1 s"],
+            "≥ 20× or ≤ 1 s",
+        ),
+        (Required(peak_mb=9), ["10 MB of 9 MB"], "≤ 9 MB"),
+    ],
+)
+def test_requirements(required: Required, missed: list[str] | None, text: str) -> None:
+    result = run_row(row_of(Comparison(side("own", [2] * 3), side("other", [2] * 3)), required))
+    assert result.required == text
+    assert result.met is (None if missed is None else not missed)
+    assert result.missed == (missed or [])
+    assert result.limit == ("why" if missed else "")
+
+
+def test_a_missing_baseline_is_named_and_the_row_is_measured() -> None:
+    error = MissingBaselineError("needs\nJava")
+    result = run_row(row_of(Comparison(side("own", [2] * 3), error), Required(ratio=1)))
+    assert (result.tierctl_s, result.ratio, result.met, result.missing) == (2, None, None, "needs Java")
+    assert "baseline missing: needs Java" in report.table([result.as_json()])
+
+
+def test_results_that_differ_fail_the_row() -> None:
+    def check() -> None:
+        raise AssertionError("they differ")
+
+    with pytest.raises(AssertionError, match="they differ"):
+        run_row(row_of(Comparison(side("own", [2] * 3), side("other", [2] * 3), check)))
+
+
+def test_a_row_replaces_the_older_one_with_its_key(tmp_path: Path) -> None:
+    path = tmp_path / "bench.json"
+    report.merge([{"key": "b", "old": 1}, {"key": "a"}, {"key": "gone"}], ["a", "b", "gone"], path)
+    report.merge([{"key": "b"}], ["a", "b"], path)
+    assert json.loads(path.read_text())["rows"] == [{"key": "a"}, {"key": "b"}]
+
+
+def test_memory_is_that_of_the_command_and_its_children() -> None:
+    hold = "import time; held = bytearray(200_000_000); time.sleep(0.5)"
+    own = bytearray(400 * MB)
+    plain, one = run(sys.executable, "-c", "pass"), run(sys.executable, "-c", hold)
+    start = f"subprocess.Popen([sys.executable, '-c', {hold!r}])"
+    two = run(sys.executable, "-c", f"import subprocess, sys; a = {start}; b = {start}; a.wait(); b.wait()")
+    del own
+    assert plain.peak_bytes < 50 * MB
+    assert 200 * MB < one.peak_bytes < 250 * MB
+    assert 400 * MB < two.peak_bytes < 500 * MB
+    assert one.seconds > 0.5
+
+
+def test_a_command_that_fails_shows_its_errors() -> None:
+    with pytest.raises(RuntimeError, match=r"ended with 3:\nthe reason"):
+        run(sys.executable, "-c", "import sys; print('the reason', file=sys.stderr); sys.exit(3)")
+    code = "print('{\"seconds\": 0.25}')"
+    assert run(sys.executable, "-c", code, is_self_timed=True).seconds == 0.25
+
+
+def test_rows_are_selected_by_the_beginnings_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = row_of(Comparison(side("own", [])))
+    rows = [
+        replace(plain, key="a-1"),
+        replace(plain, key="a-2"),
+        replace(plain, key="curve", on_request=True),
+    ]
+    monkeypatch.setattr(harness, "ROWS", {each.key: each for each in rows})
+    assert harness.selected("") == rows[:2]
+    assert harness.selected("curve,a-2") == rows[1:]
+    with pytest.raises(SystemExit, match="no row begins with 'b'"):
+        harness.selected("a,b")
