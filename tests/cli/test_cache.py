@@ -332,7 +332,7 @@ def test_compact_keeps_out_of_another_writers_way(state_dir: Path) -> None:
         (["build", "--metadata", ".", "--out", "a", "--state-dir", "b"], 2, "--state-dir or --out"),
         (["build", "--out", "a"], 2, "--metadata is missing"),
         (["compact"], 2, "no cache is named"),
-        (["vrify"], 2, "Did you mean"),
+        (["vrify"], 2, "did you mean verify?"),
     ],
 )
 def test_what_makes_no_sense_is_refused(args: list[str], code: int, message: str, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tierctl.cli.docs.write import files, write
 from tierctl.cli.help.completion import fitting
-from tierctl.cli.help.node import COMMANDS_FILE, load_commands
-from tierctl.cli.main import COMMANDS, build, everything, key_of, leaves
+from tierctl.cli.help.node import COMMANDS_FILE, load_commands, settings_key
+from tierctl.cli.main import COMMANDS, build, everything, leaves
 from tierctl.errors import ExitCode
 
 from tests.cli.shell import environment, tierctl
@@ -35,7 +35,7 @@ def test_what_can_be_repeated_means_the_same_everywhere() -> None:
     for command in leaves(build()):
         for param in command.params:
             if param.param_type_name == "option" and param.multiple:
-                meanings.setdefault(key_of(param), set()).add(param.metavar)
+                meanings.setdefault(settings_key(param.opts), set()).add(param.metavar)
     assert {key: found for key, found in meanings.items() if len(found) > 1} == {}
 
 

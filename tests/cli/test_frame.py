@@ -38,7 +38,7 @@ def test_help_lists_every_command() -> None:
     "words", [["--help"], ["cache", "show", "-h"], *([name, "--help"] for name in COMMANDS)]
 )
 @pytest.mark.parametrize("width", ["80", "100"])
-def test_help_is_the_same_with_and_without_typer(words: list[str], width: str) -> None:
+def test_help_is_the_same_with_and_without_click(words: list[str], width: str) -> None:
     env = environment(COLUMNS=width)
     ran = tierctl(*words, env=env)
     assert max(map(len, ran.lines)) <= int(width)
@@ -65,7 +65,7 @@ def test_help_is_the_same_with_and_without_typer(words: list[str], width: str) -
         ([], {"_TIERCTL_COMPLETE": "source_bash"}, "# Written by 'make docs'"),
     ],
 )
-def test_answers_from_generated_data_import_neither_typer_nor_anything_heavy(
+def test_answers_from_generated_data_import_neither_click_nor_anything_heavy(
     args: list[str], env: dict[str, str], expected: str
 ) -> None:
     done = subprocess.run(
@@ -77,7 +77,7 @@ def test_answers_from_generated_data_import_neither_typer_nor_anything_heavy(
     )
     assert (done.returncode, done.stdout[: len(expected)]) == (0, expected)
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in done.stderr.splitlines()}
-    assert imported.isdisjoint({*HEAVY, "typer", "rich"})
+    assert imported.isdisjoint({*HEAVY, "click", "rich"})
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -2,17 +2,18 @@
 
 from typing import Annotated
 
+import click
 import pytest
-import typer
+from click.testing import CliRunner
+from tierctl.cli.declare import add, option
 from tierctl.cli.main import build
 from tierctl.cli.options import with_options
-from typer.testing import CliRunner
 
-Number = Annotated[int, typer.Option("--number")]
-Word = Annotated[str, typer.Option("--word")]
+Number = Annotated[int, option("--number", help="A number.")]
+Word = Annotated[str, option("--word", help="A word.")]
 
 
-def numbers(number: Number = 1, other: Annotated[int, typer.Option("--other")] = 2) -> None:
+def numbers(number: Number = 1, other: Annotated[int, option("--other", help="Another number.")] = 2) -> None:
     """A group."""
 
 
@@ -30,12 +31,12 @@ def words(word: Word = "a") -> None:
     ],
 )
 def test_the_order_of_options(groups: tuple[object, ...], expected: list[str]) -> None:
-    def command(ctx: typer.Context, own: Annotated[bool, typer.Option("--own")] = False) -> None:
+    def command(ctx: click.Context, own: Annotated[bool, option("--own", help="A flag.")] = False) -> None:
         """What it does."""
 
-    app = typer.Typer()
-    app.command()(with_options(*groups)(command))  # type: ignore[arg-type]
-    found = typer.main.get_command(app)
+    group = click.Group()
+    add(group, "command", with_options(*groups)(command))  # type: ignore[arg-type]
+    found = group.commands["command"]
     assert [
         param.name for param in found.params if param.name in {"number", "other", "word", "own"}
     ] == expected
@@ -46,12 +47,12 @@ def test_a_command_gets_its_own_and_the_context_has_all() -> None:
     seen = {}
 
     @with_options(numbers, words)
-    def command(ctx: typer.Context, number: Annotated[int, typer.Option("--number", max=5)] = 3) -> None:
+    def command(ctx: click.Context, number: Annotated[int, option("--number", help="", max=5)] = 3) -> None:
         seen.update(ctx.params, number=number)
 
-    app = typer.Typer()
-    app.command()(command)
-    runner = CliRunner()
+    group = click.Group()
+    add(group, "command", command)
+    app, runner = group.commands["command"], CliRunner()
     assert runner.invoke(app, ["--word", "b", "--other", "7"]).exit_code == 0
     assert seen == {"number": 3, "other": 7, "word": "b"}
     # What both declare is as the command has it.

@@ -3,34 +3,35 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
+from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.model.times import parse_duration_ms
 from tierctl.report.console import Console
 
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="What --plan-out wrote.", show_default=False)]
+PlanFile = Annotated[Path, argument(metavar="PLAN", help="What --plan-out wrote.")]
 
 MaxAge = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--max-age",
         metavar="DURATION",
         parser=parse_duration_ms,
         help="Refuse a plan that is older: 90s, 30m, 24h, 7d, or milliseconds. Default: 24h.",
-        rich_help_panel=options.DECIDE,
+        panel=options.DECIDE,
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `apply`."""
-    app.command("apply")(apply_plan)
+    add(app, "apply", apply_plan)
 
 
 @with_options(
@@ -43,7 +44,7 @@ def register(app: typer.Typer) -> None:
     options.engine,
 )
 def apply_plan(
-    ctx: typer.Context,
+    ctx: click.Context,
     plan: PlanFile,
     topic_configs: options.TopicConfigs = None,
     max_age_ms: MaxAge = None,

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import options
+from tierctl.cli.declare import add, add_group, argument, option
 from tierctl.cli.display import display_of, show_rows
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -15,11 +16,10 @@ from tierctl.report.console import Console
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
+    argument(
         metavar="FILE",
         help="Cache files: tierctl's .rlmcache, KIP-405's flat files, Kafka 3's remote_log_snapshot; show "
         "and verify also read .remoteindex files.",
-        show_default=False,
     ),
 ]
 _SHOWN = (
@@ -48,36 +48,35 @@ _VERIFIED = ("file", "status", "form", "entries", "size_bytes", "position", "det
 
 Out = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--out",
         metavar="DIR",
         help="Write flat files of KIP-405 to this folder instead of the files of a state directory.",
-        rich_help_panel=options.WHERE,
+        panel=options.WHERE,
     ),
 ]
 Header = Annotated[
     HeaderForm,
-    typer.Option(
+    option(
         "--header",
         help="With --out: whether the header has the topic's name (named) or not, as in early revisions of "
         "KIP-405 (unnamed).",
-        rich_help_panel=options.SHOW,
+        panel=options.SHOW,
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `cache` and its commands."""
-    group = typer.Typer(no_args_is_help=True, help="Show, verify, build and compact cache files (KIP-405).")
-    group.command("show")(show)
-    group.command("verify")(verify)
-    group.command("build")(build)
-    group.command("compact")(compact)
-    app.add_typer(group, name="cache")
+    group = add_group(app, "cache", "Show, verify, build and compact cache files (KIP-405).")
+    add(group, "show", show)
+    add(group, "verify", verify)
+    add(group, "build", build)
+    add(group, "compact", compact)
 
 
 @with_options(..., options.folders, options.rows)
-def show(ctx: typer.Context, files: Files = None) -> int:
+def show(ctx: click.Context, files: Files = None) -> int:
     """Print the header and every entry of cache files, with their byte positions.
 
     An entry that can't be read has a row with the error, and the exit code is 7.
@@ -88,7 +87,7 @@ def show(ctx: typer.Context, files: Files = None) -> int:
 
 
 @with_options(..., options.folders, options.rows)
-def verify(ctx: typer.Context, files: Files = None) -> int:
+def verify(ctx: click.Context, files: Files = None) -> int:
     """Read every byte of cache files, and print what is wrong and where.
 
     A good file has one row, a bad file one row for each problem; the exit code is then 7.
@@ -99,7 +98,7 @@ def verify(ctx: typer.Context, files: Files = None) -> int:
 
 
 @with_options(options.metadata_topic, options.state, ..., options.selection, options.rows)
-def build(ctx: typer.Context, out: Out = None, header: Header = HeaderForm.NAMED) -> int:
+def build(ctx: click.Context, out: Out = None, header: Header = HeaderForm.NAMED) -> int:
     """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
 
     The entries of flat files have no fields for broker ids, custom metadata and transaction indexes. Files
@@ -111,7 +110,7 @@ def build(ctx: typer.Context, out: Out = None, header: Header = HeaderForm.NAMED
 
 
 @with_options(..., options.folders, options.applying, options.rows)
-def compact(ctx: typer.Context, files: Files = None) -> int:
+def compact(ctx: click.Context, files: Files = None) -> int:
     """Remove entries that no query needs: deleted segments, and entries that later entries replace.
 
     The old file is kept as .bak. A damaged file is not changed, and the exit code is 7.

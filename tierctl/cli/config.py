@@ -120,7 +120,7 @@ def _did_you_mean(key: str, names: Collection[str]) -> str | None:
 
 
 def _as_typed(file: Path, key: str, value: Any) -> Any:
-    """Return numbers as text, as on the command line, so that typer converts both in the same way."""
+    """Return numbers as text, as on the command line, so that click converts both in the same way."""
     if isinstance(value, list):
         return [_as_typed(file, key, item) for item in value]
     if isinstance(value, bool):
@@ -131,7 +131,7 @@ def _as_typed(file: Path, key: str, value: Any) -> Any:
 
 
 class Defaults(Mapping[str, Any]):
-    """The mapping in which typer looks up the default of an option, or the defaults of a command in a group.
+    """The mapping in which click looks up the default of an option, or the defaults of a command in a group.
 
     `keys` maps parameter names of a command to names in the profile. The options of a group itself have no
     defaults here: they choose the file and the profile.

@@ -1,19 +1,20 @@
 """`tierctl copy`: rolled segments to the tier."""
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
+from tierctl.cli.declare import add
 from tierctl.cli.display import show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.report.console import Console
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `copy`."""
-    app.command("copy")(copy)
+    add(app, "copy", copy)
 
 
 @with_options(
@@ -26,7 +27,7 @@ def register(app: typer.Typer) -> None:
     options.engine,
 )
 def copy(
-    ctx: typer.Context,
+    ctx: click.Context,
     from_remote: own.FromRemote = None,
     from_layout: own.FromLayout = None,
     to_metadata: own.ToMetadata = None,

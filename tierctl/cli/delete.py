@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-import typer
-from typer.core import TyperCommand
+import click
 
 from tierctl import commands
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
+from tierctl.cli.declare import add
 from tierctl.cli.display import display_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -20,7 +20,7 @@ from tierctl.report.console import Console
 LEAKED_COLUMNS = ("topic", "topic_id", "partitions", "segments", "log_bytes", "delete_state")
 
 
-class _Delete(TyperCommand):
+class _Delete(click.Command):
     """--interval may stand without a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -36,14 +36,14 @@ def with_default_interval(args: Sequence[str]) -> list[str]:
     return completed
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `delete`."""
-    app.command("delete", cls=_Delete)(delete)
+    add(app, "delete", delete, _Delete)
 
 
 @with_options(options.where, options.state, options.selection, ..., own.changing, options.engine)
 def delete(
-    ctx: typer.Context,
+    ctx: click.Context,
     find: own.Find = False,
     mark: own.Mark = False,
     all_log_dirs: own.AllLogDirs = False,

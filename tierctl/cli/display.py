@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
 from tierctl.cli.options import OutputFormat
 from tierctl.cli.request import request_of
@@ -31,13 +31,13 @@ class Display:
         return ExitCode.PLAN_PENDING if pending else code
 
 
-def display_of(ctx: typer.Context) -> Display:
+def display_of(ctx: click.Context) -> Display:
     """Return the display options of a command line."""
     return request_of(Display, ctx)
 
 
 def show_rows(
-    ctx: typer.Context,
+    ctx: click.Context,
     rows: Iterable[Mapping[str, Any]],
     columns: Sequence[str],
     *,
@@ -47,7 +47,7 @@ def show_rows(
     render(rows, display_of(ctx).output, columns, table_columns=table_columns)
 
 
-def show_mutation(ctx: typer.Context, result: "MutationResult") -> int:
+def show_mutation(ctx: click.Context, result: "MutationResult") -> int:
     """Print the plan or the outcomes on stdout, failures also on stderr; return the exit code."""
     display = display_of(ctx)
     if result.outcomes is None:

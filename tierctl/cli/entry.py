@@ -1,6 +1,6 @@
 """The entry point: answer version, help and completion at once; otherwise run the command line.
 
-Version, help and completion come from generated data, so that they import neither typer nor a command.
+Version, help and completion come from generated data, so that they import neither click nor a command.
 """
 
 import os

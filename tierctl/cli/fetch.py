@@ -5,10 +5,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import options
+from tierctl.cli.declare import add, option
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
@@ -25,121 +26,121 @@ _RECORD_COLUMNS = Columns(COLUMNS, TABLE_COLUMNS)
 
 Offset = Annotated[
     str,
-    typer.Option(
+    option(
         "--offset",
         metavar="N|NAME",
         help="Begin at this offset: a number, earliest, earliest-local, latest-tiered or latest.",
-        rich_help_panel=_RECORDS,
+        panel=_RECORDS,
     ),
 ]
 UntilOffset = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--until-offset",
         metavar="N",
         min=0,
         help="End before this offset.",
-        rich_help_panel=_RECORDS,
+        panel=_RECORDS,
     ),
 ]
 FromTime = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--from-time",
         metavar="TIME",
         parser=parse_time_ms,
         help="Begin at the first record of this time or later; milliseconds or ISO 8601.",
-        rich_help_panel=_RECORDS,
+        panel=_RECORDS,
     ),
 ]
 ToTime = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--to-time",
         metavar="TIME",
         parser=parse_time_ms,
         help="End before the first record that is later than this.",
-        rich_help_panel=_RECORDS,
+        panel=_RECORDS,
     ),
 ]
 MaxRecords = Annotated[
     int | None,
-    typer.Option("--max-records", metavar="N", min=1, help="Stop after N records.", rich_help_panel=_RECORDS),
+    option("--max-records", metavar="N", min=1, help="Stop after N records.", panel=_RECORDS),
 ]
 Isolation = Annotated[
     IsolationLevel,
-    typer.Option(
+    option(
         "--isolation",
         help="read_committed leaves aborted transactions out and ends at the last stable offset.",
-        rich_help_panel=_RECORDS,
+        panel=_RECORDS,
     ),
 ]
 BinaryOption = Annotated[
     Binary,
-    typer.Option(
+    option(
         "--binary",
         help="How keys and values are written. auto: as text where they are UTF-8, else as base64; "
         "key_encoding and value_encoding say which.",
-        rich_help_panel=options.SHOW,
+        panel=options.SHOW,
     ),
 ]
 Rows = Annotated[
     options.OutputFormat | None,
-    typer.Option(
+    option(
         "--output",
         "-o",
         help="Format of the output. Default: jsonl for records, raw bytes for objects.",
-        rich_help_panel=options.SHOW,
+        panel=options.SHOW,
     ),
 ]
 RawSegment = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--raw-segment",
         metavar="SEGMENT_ID",
         help="The segment's log as it is stored in the tier, or with --index one of its indexes.",
-        rich_help_panel=_OBJECTS,
+        panel=_OBJECTS,
     ),
 ]
 Index = Annotated[
     IndexType | None,
-    typer.Option(
+    option(
         "--index",
         help="An index of the segment of --raw-segment, or of the one that holds --offset; "
         "with --output decoded.",
-        rich_help_panel=_OBJECTS,
+        panel=_OBJECTS,
     ),
 ]
 AuxiliaryState = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--auxiliary-state",
         metavar="OFFSET",
         min=1,
         help="What a follower takes from the tier if its leader's local log begins at OFFSET: "
         "leader epochs and producer snapshot. With --out DIR also as the follower's files.",
-        rich_help_panel=_OBJECTS,
+        panel=_OBJECTS,
     ),
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--out",
         metavar="PATH",
         help="Write the object to this file (--auxiliary-state: into this folder).",
-        rich_help_panel=_OBJECTS,
+        panel=_OBJECTS,
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `fetch`."""
-    app.command("fetch")(fetch)
+    add(app, "fetch", fetch)
 
 
 @with_options(options.where, options.private_keys, options.state, options.selection, ..., options.engine)
 def fetch(
-    ctx: typer.Context,
+    ctx: click.Context,
     offset: Offset = "earliest",
     until_offset: UntilOffset = None,
     from_time_ms: FromTime = None,

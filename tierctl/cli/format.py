@@ -7,10 +7,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import options
+from tierctl.cli.declare import add, argument, option
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.console_consumer import CLASS_NAME
@@ -53,248 +54,241 @@ class Order(StrEnum):
 
 Files = Annotated[
     list[Path] | None,
-    typer.Argument(
+    argument(
         metavar="FILE",
         help="Segment files of the metadata topic, or files of the kind --input; - is stdin.",
-        show_default=False,
     ),
 ]
 InputOption = Annotated[
     InputKind | None,
-    typer.Option(
+    option(
         "--input",
         help="Content of the files. hex: one value per line. framed: 4-byte big-endian length, "
         "then the value. "
         "Without FILE, stdin is read.",
-        rich_help_panel=_INPUT,
+        panel=_INPUT,
     ),
 ]
 OrderOption = Annotated[
     Order,
-    typer.Option(
-        "--order", help="Partition by partition, or all partitions merged by time.", rich_help_panel=_INPUT
-    ),
+    option("--order", help="Partition by partition, or all partitions merged by time.", panel=_INPUT),
 ]
 Follow = Annotated[
     bool,
-    typer.Option("--follow", "-f", help="Continue with new records until stopped.", rich_help_panel=_INPUT),
+    option("--follow", "-f", help="Continue with new records until stopped.", panel=_INPUT),
 ]
 PollInterval = Annotated[
     int,
-    typer.Option(
+    option(
         "--poll-interval-ms",
         metavar="MS",
         min=10,
         max=60_000,
         help="Pause before --follow reads again.",
-        rich_help_panel=_INPUT,
+        panel=_INPUT,
     ),
 ]
 MaxMessages = Annotated[
     int | None,
-    typer.Option("--max-messages", metavar="N", min=1, help="Stop after N records.", rich_help_panel=_INPUT),
+    option("--max-messages", metavar="N", min=1, help="Stop after N records.", panel=_INPUT),
 ]
 BootstrapServer = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--bootstrap-server",
         metavar="HOST:PORT",
         help="Consume the topic of this cluster from its end until stopped. --partition means partitions of "
         "the metadata topic.",
-        rich_help_panel=_CONSUMER,
+        panel=_CONSUMER,
     ),
 ]
 FromBeginning = Annotated[
     bool,
-    typer.Option("--from-beginning", help="Begin at the first record.", rich_help_panel=_CONSUMER),
+    option("--from-beginning", help="Begin at the first record.", panel=_CONSUMER),
 ]
 Offset = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--offset",
         metavar="N",
         help="Begin at this offset of --partition: a number, earliest or latest.",
-        rich_help_panel=_CONSUMER,
+        panel=_CONSUMER,
     ),
 ]
 TimeoutMs = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--timeout-ms",
         metavar="MS",
         min=0,
         help="Stop after this time without a new record.",
-        rich_help_panel=_CONSUMER,
+        panel=_CONSUMER,
     ),
 ]
 FormatterJar = Annotated[
     bool,
-    typer.Option(
+    option(
         "--formatter-jar",
         help="Print the path of the jar with which Kafka's own console consumer prints this text.",
-        rich_help_panel=_CONSUMER,
+        panel=_CONSUMER,
     ),
 ]
 Style = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--style",
         metavar="NAME",
         help="kafka: as Kafka's own formatter. kip: as KIP-405 describes. json: one object per line. "
         "Or the name of a plugin. Default: kip if properties are given, else kafka.",
-        rich_help_panel=_STYLE,
+        panel=_STYLE,
     ),
 ]
 KafkaVersionOption = Annotated[
     KafkaVersion | None,
-    typer.Option(
+    option(
         "--kafka-version",
         metavar="VERSION",
         parser=KafkaVersion.parse,
         help="kafka: as this version prints it, 3.6 to 4.4. Default: the version of the cluster, "
         "otherwise 4.4.",
-        rich_help_panel=_STYLE,
+        panel=_STYLE,
     ),
 ]
 Property = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--property",
         "--formatter-property",
         metavar="NAME=VALUE",
         help="A property of the console consumer: format=json, print.partition=true, sep=; ... Repeatable.",
-        rich_help_panel=_STYLE,
+        panel=_STYLE,
     ),
 ]
 PrintPartition = Annotated[
-    bool, typer.Option("--print-partition", help="kip: print the metadata partition.", rich_help_panel=_STYLE)
+    bool, option("--print-partition", help="kip: print the metadata partition.", panel=_STYLE)
 ]
 PrintOffset = Annotated[
     bool,
-    typer.Option("--print-message-offset", help="kip: print the metadata offset.", rich_help_panel=_STYLE),
+    option("--print-message-offset", help="kip: print the metadata offset.", panel=_STYLE),
 ]
 PrintVersion = Annotated[
-    bool, typer.Option("--print-version", help="kip: print the record's version.", rich_help_panel=_STYLE)
+    bool, option("--print-version", help="kip: print the record's version.", panel=_STYLE)
 ]
 PrintAll = Annotated[
     bool,
-    typer.Option(
+    option(
         "--print-all-event-value-fields",
         help="kip: print every field, not only the short form.",
-        rich_help_panel=_STYLE,
+        panel=_STYLE,
     ),
 ]
 Separator = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--sep",
         "--separator",
         metavar="TEXT",
         help="kip: text between fields. Default: a comma.",
-        rich_help_panel=_STYLE,
+        panel=_STYLE,
     ),
 ]
 ValueSeparator = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--vs",
         "--value-separator",
         metavar="TEXT",
         help="kip: text before event-value. Default: that of --sep.",
-        rich_help_panel=_STYLE,
+        panel=_STYLE,
     ),
 ]
 Rows = Annotated[
     options.OutputFormat | None,
-    typer.Option(
+    option(
         "--output",
         "-o",
         help="Print the fields of --style json as rows of this format.",
-        rich_help_panel=_STYLE,
+        panel=_STYLE,
     ),
 ]
 SegmentIds = Annotated[
     list[str] | None,
-    typer.Option(
-        "--segment-id", metavar="ID", help="Only this segment. Repeatable.", rich_help_panel=_FILTER
-    ),
+    option("--segment-id", metavar="ID", help="Only this segment. Repeatable.", panel=_FILTER),
 ]
 States = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--state",
         metavar="STATE",
-        autocompletion=lambda: list(STATE_NAMES),
+        completions=STATE_NAMES,
         help="Only this state, such as COPY_SEGMENT_FINISHED. Repeatable.",
-        rich_help_panel=_FILTER,
+        panel=_FILTER,
     ),
 ]
 Types = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--type",
         metavar="TYPE",
-        autocompletion=lambda: list(EVENT_TYPES),
+        completions=EVENT_TYPES,
         help="Only this type, such as RemoteLogSegmentMetadata. Repeatable.",
-        rich_help_panel=_FILTER,
+        panel=_FILTER,
     ),
 ]
 FromTime = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--from-time",
         metavar="TIME",
         parser=parse_time_ms,
         help="Only events of this time or later; milliseconds or ISO 8601.",
-        rich_help_panel=_FILTER,
+        panel=_FILTER,
     ),
 ]
 ToTime = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--to-time",
         metavar="TIME",
         parser=parse_time_ms,
         help="Only events up to this time.",
-        rich_help_panel=_FILTER,
+        panel=_FILTER,
     ),
 ]
 MetadataPartitions = Annotated[
     list[int] | None,
-    typer.Option(
+    option(
         "--metadata-partition",
         metavar="N",
         min=0,
         help="Only this partition of the metadata topic. Repeatable.",
-        rich_help_panel=_FILTER,
+        panel=_FILTER,
     ),
 ]
 FromOffset = Annotated[
     int | None,
-    typer.Option(
-        "--from-offset", metavar="N", min=0, help="Begin at this metadata offset.", rich_help_panel=_FILTER
-    ),
+    option("--from-offset", metavar="N", min=0, help="Begin at this metadata offset.", panel=_FILTER),
 ]
 ToOffset = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--to-offset",
         metavar="N",
         min=0,
         help="End after this metadata offset.",
-        rich_help_panel=_FILTER,
+        panel=_FILTER,
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `format`."""
-    app.command("format")(format_)
+    add(app, "format", format_)
 
 
 @with_options(options.metadata_topic, ..., options.selection, options.engine)
 def format_(
-    ctx: typer.Context,
+    ctx: click.Context,
     metadata: options.Metadata = None,
     files: Files = None,
     input_kind: InputOption = None,
@@ -335,8 +329,8 @@ def format_(
     spark, executors decode and print the present records of --metadata: the same bytes in the same order.
     """
     if formatter_jar:
-        typer.echo(str(commands.find_formatter_jar()))
-        typer.echo(_JAR_USE, err=True)
+        click.echo(str(commands.find_formatter_jar()))
+        click.echo(_JAR_USE, err=True)
         return ExitCode.OK
     unused = _unused_sources(ctx, has_other=bool(metadata or files or input_kind))
     request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
@@ -348,7 +342,7 @@ def format_(
     return pages.exit_code
 
 
-def _unused_sources(ctx: typer.Context, *, has_other: bool) -> tuple[str, ...]:
+def _unused_sources(ctx: click.Context, *, has_other: bool) -> tuple[str, ...]:
     """Return the sources that only the environment or a profile names while another one is to be read.
 
     A typed --bootstrap-server wins over other sources that are not typed; without it, any other source wins.

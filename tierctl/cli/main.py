@@ -6,14 +6,16 @@ import sys
 import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from typer.main import get_command
+import click
+from click.exceptions import Exit, NoArgsIsHelpError
 
 from tierctl import __version__
 from tierctl.cli.config import Defaults, Settings
+from tierctl.cli.declare import HELP_NAMES, option, params_of
 from tierctl.cli.help.node import Node, load_commands, settings_key
 from tierctl.cli.help.text import help_text
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
@@ -21,74 +23,71 @@ from tierctl.errors import ExitCode, TierctlError
 from tierctl.report.terminal import printable
 
 COMMANDS = (
-    *("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify", "cache", "offsets"),
-    *("pipeline", "submit"),
+    *("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify", "submit"),
+    *("cache", "offsets", "pipeline"),
 )
 _EVERYWHERE = "Everywhere"
-_HELP = ["-h", "--help"]
 
 
-def _print_version(value: bool) -> None:
+def _print_version(ctx: click.Context, value: bool) -> None:
     if value:
-        typer.echo(f"tierctl {__version__}")
-        raise typer.Exit
+        click.echo(f"tierctl {__version__}")
+        ctx.exit()
 
 
-def _set_profile(ctx: typer.Context, value: str | None) -> None:
+def _set_profile(ctx: click.Context, value: str | None) -> None:
     if value is not None and isinstance(ctx.obj, Settings):
         ctx.obj.profile = value
 
 
-def _set_config_file(ctx: typer.Context, value: Path | None) -> None:
+def _set_config_file(ctx: click.Context, value: Path | None) -> None:
     if value is not None and isinstance(ctx.obj, Settings):
         ctx.obj.config_file = value
 
 
-def _set_verbose(ctx: typer.Context, value: bool) -> None:
+def _set_verbose(ctx: click.Context, value: bool) -> None:
     if value and isinstance(ctx.obj, Settings):
         ctx.obj.verbose = True
 
 
+Profile = Annotated[
+    str | None,
+    option(
+        "--profile",
+        metavar="NAME",
+        help="Profile of tierctl.toml to take settings from.",
+        callback=_set_profile,
+        panel=_EVERYWHERE,
+    ),
+]
+ConfigFile = Annotated[
+    Path | None,
+    option(
+        "--config-file",
+        metavar="FILE",
+        help="Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.",
+        callback=_set_config_file,
+        panel=_EVERYWHERE,
+    ),
+]
+Verbose = Annotated[
+    bool,
+    option(
+        "--verbose",
+        "-v",
+        help="Show where an error came from.",
+        callback=_set_verbose,
+        panel=_EVERYWHERE,
+    ),
+]
+Version = Annotated[bool, option("--version", help="Print the version.", callback=_print_version)]
+
+
 def _root(
-    profile: Annotated[
-        str | None,
-        typer.Option(
-            "--profile",
-            metavar="NAME",
-            help="Profile of tierctl.toml to take settings from.",
-            is_eager=True,
-            callback=_set_profile,
-            expose_value=False,
-            rich_help_panel=_EVERYWHERE,
-        ),
-    ] = None,
-    config_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--config-file",
-            metavar="FILE",
-            help="Default: ./tierctl.toml, then ~/.config/tierctl/tierctl.toml.",
-            is_eager=True,
-            callback=_set_config_file,
-            expose_value=False,
-            rich_help_panel=_EVERYWHERE,
-        ),
-    ] = None,
-    verbose: Annotated[
-        bool,
-        typer.Option(
-            "--verbose",
-            "-v",
-            help="Show where an error came from.",
-            is_eager=True,
-            callback=_set_verbose,
-            expose_value=False,
-            rich_help_panel=_EVERYWHERE,
-        ),
-    ] = False,
-    version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
-    ] = False,
+    profile: Profile = None,
+    config_file: ConfigFile = None,
+    verbose: Verbose = False,
+    version: Version = False,
 ) -> None:
     """Operations toolkit for Apache Kafka tiered storage (KIP-405, KIP-917).
 
@@ -96,26 +95,21 @@ def _root(
     """
 
 
-def build(names: Sequence[str] = COMMANDS) -> Any:
+def build(names: Sequence[str] = COMMANDS) -> click.Group:
     """Return the tree of the commands in `names`, ready to parse a command line; import no heavy library."""
-    app = typer.Typer(
-        name="tierctl",
+    own = params_of(_root)
+    root = click.Group(
+        "tierctl",
         no_args_is_help=True,
-        add_completion=False,
-        context_settings={"help_option_names": _HELP},
+        params=own,
+        help=cleandoc(_root.__doc__ or ""),
+        context_settings={"help_option_names": HELP_NAMES},
     )
-    app.callback()(_root)
     for name in names:
-        import_module(f"tierctl.cli.{name}").register(app)
-    root: Any = get_command(app)
-    shared = [p for p in root.params if p.name in {"profile", "config_file", "verbose"}]
+        import_module(f"tierctl.cli.{name}").register(root)
     for command in leaves(root):
-        command.params.extend(shared)
+        command.params.extend(param for param in own if param.name != "version")
     for command in everything(root):
-        for param in command.params:
-            _finish(param)
-        # Typer creates the help option on first use, with the metavar <bool>.
-        command.get_help_option(typer.Context(command, help_option_names=_HELP)).metavar = ""
         command.format_help = _write_help
     return root
 
@@ -131,27 +125,6 @@ def everything(command: Any) -> Iterator[Any]:
         yield from everything(child)
 
 
-def key_of(option: Any) -> str:
-    """Return the key of an option in tierctl.toml, and after TIERCTL_ in the environment: log_dir."""
-    return settings_key(option.opts)
-
-
-def _finish(param: Any) -> None:
-    if param.param_type_name == "argument":
-        # The metavar is enough; typer would add <list[Path]>.
-        param.display_type_rich = _nothing
-        return
-    if param.name not in {"version", "apply"}:
-        param.envvar = f"TIERCTL_{key_of(param).upper()}"
-    param.show_envvar = False
-    if param.is_flag:
-        param.metavar = ""
-
-
-def _nothing(ctx: Any) -> None:
-    """Show no type."""
-
-
 def leaves(command: Any) -> Iterator[Any]:
     """Yield every command below `command`, without groups."""
     return (each for each in everything(command) if not hasattr(each, "commands"))
@@ -165,7 +138,7 @@ def _defaults(command: Any, settings: Settings) -> Defaults:
     children = getattr(command, "commands", {})
     return Defaults(
         settings,
-        keys={option.name: key_of(option) for option in _options(command)},
+        keys={option.name: settings_key(option.opts) for option in _options(command)},
         commands={name: _defaults(child, settings) for name, child in children.items()},
     )
 
@@ -174,16 +147,14 @@ def _fail(settings: Settings, message: str, hint: str | None) -> None:
     # The traceback comes first, so that message and hint are the last lines on the screen.
     if settings.verbose:
         traceback.print_exc()
-    typer.echo(f"error: {printable(message)}", err=True)
+    click.echo(f"error: {printable(message)}", err=True)
     if hint:
-        typer.echo(f"hint: {printable(hint)}", err=True)
+        click.echo(f"hint: {printable(hint)}", err=True)
 
 
 def _usage_message(error: Any) -> str:
-    # If a command line is empty, typer has already printed the help, and the error has no message.
-    if hasattr(error, "possibilities") or not error.message:
-        return str(error.message)
-    return str(error.format_message()).replace("Value error, ", "")
+    # The possibilities are in the hint, which click would add to its message.
+    return str(error.message if hasattr(error, "possibilities") else error.format_message())
 
 
 def _usage_hint(error: Any) -> str:
@@ -224,11 +195,14 @@ def run(args: Sequence[str]) -> int:
 
 def _exit_code(error: BaseException, settings: Settings) -> int:
     """Print the message of the error that ended a run, and return the exit code."""
+    if isinstance(error, NoArgsIsHelpError):
+        click.echo(error.message, err=True)
+        return error.exit_code
     message, hint = _what_happened(error)
     if message:
         _fail(settings, message, hint)
     match error:
-        case TierctlError() | typer.Exit() | typer.TyperException():
+        case TierctlError() | Exit() | click.ClickException():
             return error.exit_code
         case BrokenPipeError():
             return PIPE_CLOSED
@@ -244,9 +218,9 @@ def _what_happened(error: BaseException) -> tuple[str, str | None]:
     match error:
         case TierctlError():
             return error.message, error.hint
-        case typer.TyperException():
+        case click.ClickException():
             return _usage_message(error), _usage_hint(error)
-        case typer.Exit() | BrokenPipeError() | KeyboardInterrupt() | Signalled():
+        case Exit() | BrokenPipeError() | KeyboardInterrupt() | Signalled():
             return "", None
         case OSError():
             return f"{error.filename or 'input/output'}: {error.strerror or error}", None

@@ -3,239 +3,235 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.cli import options
+from tierctl.cli.declare import option
 from tierctl.cli.options import APPLY, DECIDE
 
 HOW = "How it is done"
 
 WaveSize = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--wave-size",
         metavar="N",
         min=1,
         help="Segments that are published, moved and confirmed together. Default: 16; on Spark 8 for each "
         "task that runs at the same time.",
-        rich_help_panel=HOW,
+        panel=HOW,
     ),
 ]
 Threads = Annotated[
     int,
-    typer.Option(
+    option(
         "--threads",
         metavar="N",
         min=1,
         max=256,
         help="Segments that are stored or deleted at the same time.",
-        show_default=True,
-        rich_help_panel=HOW,
+        panel=HOW,
     ),
 ]
 BrokerId = Annotated[
     int,
-    typer.Option(
+    option(
         "--broker-id",
         metavar="ID",
         min=-1,
         help="Broker id in published events; -1 stands for no broker.",
-        show_default=True,
-        rich_help_panel=HOW,
+        panel=HOW,
     ),
 ]
 Override = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--override",
         metavar="NAME=VALUE",
         help="A broker setting that overrides --config: remote.log.manager.task.retry.backoff.ms (500), "
         "remote.log.manager.task.retry.backoff.max.ms (30000), remote.log.manager.task.retry.jitter (0.2), "
         "remote.log.metadata.custom.metadata.max.bytes (128). Repeatable.",
-        rich_help_panel=HOW,
+        panel=HOW,
     ),
 ]
 Attempts = Annotated[
     int,
-    typer.Option(
+    option(
         "--attempts",
         metavar="N",
         min=1,
         help="Attempts of each call to the store before the segment fails.",
-        show_default=True,
-        rich_help_panel=HOW,
+        panel=HOW,
     ),
 ]
 AllowLiveBrokers = Annotated[
     bool,
-    typer.Option(
+    option(
         "--allow-live-brokers",
         help="Continue although brokers may do the same work: the cluster tiers a partition, or nothing says "
         "whether it does; a broker runs on a --log-dir that decides deletes, or that shows signs of tiering. "
         "Never needed to copy from a running broker that does not tier.",
-        rich_help_panel=APPLY,
+        panel=APPLY,
     ),
 ]
 AllowMissingObjects = Annotated[
     bool,
-    typer.Option(
+    option(
         "--allow-missing-objects",
         help="Continue although the tier has no object of finished segments, because they are known to be "
         "lost. Without this option tierctl treats such a tier as the wrong one.",
-        rich_help_panel=APPLY,
+        panel=APPLY,
     ),
 ]
 AdoptTier = Annotated[
     bool,
-    typer.Option(
+    option(
         "--adopt-tier",
         help="Make the tier that of --metadata: with --apply, write --metadata's identity over the one in "
         "the tier. For a metadata topic that was created again. Without this option tierctl refuses the tier "
         "of another metadata topic.",
-        rich_help_panel=APPLY,
+        panel=APPLY,
     ),
 ]
 NoLease = Annotated[
     bool,
-    typer.Option(
+    option(
         "--no-lease",
         help="Continue although tierctl has no lease for the store of --remote (gs://, abfs://, viewfs://, "
         "file systems without locks): you make sure that no other tierctl changes the tier.",
-        rich_help_panel=APPLY,
+        panel=APPLY,
     ),
 ]
 CreateMetadataTopic = Annotated[
     bool,
-    typer.Option(
+    option(
         "--create-metadata-topic",
         help="Create __remote_log_metadata if the cluster has none, with --config's "
         "remote.log.metadata.topic.* settings (50 partitions, 3 replicas).",
-        rich_help_panel=HOW,
+        panel=HOW,
     ),
 ]
 AssumeEnabled = Annotated[
     bool,
-    typer.Option(
+    option(
         "--assume-enabled",
         help="With --topic: copy these topics although their settings do not state remote.storage.enable. "
         "A stated false, and a compacted topic, are refused all the same.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 CustomMetadataMaxBytes = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--custom-metadata-max-bytes",
         metavar="N",
         min=0,
         help="KIP-917's limit; a segment with more stops its partition. Default: the setting, else 128.",
-        rich_help_panel=HOW,
+        panel=HOW,
     ),
 ]
 CleanDangling = Annotated[
     bool,
-    typer.Option(
+    option(
         "--clean-dangling",
         help="Also delete the objects of copies that began over 24 hours ago and never finished.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 LogStartOffsets = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--log-start-offset",
         metavar="TOPIC-PARTITION=OFFSET",
         help="Raise a partition's log start offset, as DeleteRecords does. Repeatable.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 OffLineage = Annotated[
     bool,
-    typer.Option(
+    option(
         "--off-lineage",
         help="Also delete segments that diverged from the lineage, once its start has passed their epochs.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 UnreferencedEpochs = Annotated[
     bool,
-    typer.Option(
+    option(
         "--unreferenced-epochs",
         help="Also delete segments above the log start whose leader epochs are all older than the log's "
         "earliest one. Those below the log start are deleted in any case.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 MaxDeletes = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--max-deletes",
         metavar="N",
         min=0,
         help="Segments that a run may delete; a plan with more ends with exit code 8. Default: 10000.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 MaxFraction = Annotated[
     float | None,
-    typer.Option(
+    option(
         "--max-fraction",
         metavar="F",
         min=0,
         max=1,
         help="Share of a partition's segments that a run may delete, if it has 20 or more. Default: 0.5.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 Mark = Annotated[
     bool,
-    typer.Option(
+    option(
         "--mark",
         help="Publish DELETE_PARTITION_MARKED for a deleted topic: --topic-id, or a --topic with one id. "
         "Without evidence that the topic is deleted, tierctl refuses (exit 4): the cluster does not know its "
         "id, or --all-log-dirs.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 Find = Annotated[
     bool,
-    typer.Option(
+    option(
         "--find",
         help="List the topic ids that the metadata have and the cluster's controller does not know. "
         "With --mark they are marked.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 AllLogDirs = Annotated[
     bool,
-    typer.Option(
+    option(
         "--all-log-dirs",
         help="The --log-dir options name the log directories of all replicas: a topic id without a folder in "
         "any of them is deleted. This is the evidence that --mark needs where no cluster can be asked. A "
         "directory that can't be read, is empty or belongs to another cluster is no evidence.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 IKnowItIsDeleted = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--i-know-it-is-deleted",
         metavar="TOPIC_ID",
         help="Mark this topic id without other evidence that the topic is deleted. A topic that the cluster "
         "still has is refused nevertheless. Repeatable.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 Interval = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--interval",
         metavar="[MS]",
         min=1,
         help="Repeat the run, this long after the last run has ended. Without a value: "
         "3600000, the default of remote.partition.remover.task.interval.ms.",
-        rich_help_panel=HOW,
+        panel=HOW,
     ),
 ]
 
@@ -244,37 +240,37 @@ FROM_TIER = "From one tier to another"
 
 FromRemote = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--from-remote",
         metavar="URI",
         help="Copy from this tier, which --metadata describes, instead of from log directories.",
-        rich_help_panel=FROM_TIER,
+        panel=FROM_TIER,
     ),
 ]
 FromLayout = Annotated[
     options.Layout | None,
-    typer.Option(
+    option(
         "--from-layout",
         help="Layout of --from-remote. Default: the layout found there.",
-        rich_help_panel=FROM_TIER,
+        panel=FROM_TIER,
     ),
 ]
 ToMetadata = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--to-metadata",
         metavar="URI",
         help="The metadata topic of --remote, the tier that is copied to; never that of --from-remote.",
-        rich_help_panel=FROM_TIER,
+        panel=FROM_TIER,
     ),
 ]
 ToCommandConfig = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--to-command-config",
         metavar="FILE",
         help="Like --command-config, for --to-metadata. Default: --command-config.",
-        rich_help_panel=FROM_TIER,
+        panel=FROM_TIER,
     ),
 ]
 

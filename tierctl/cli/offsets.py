@@ -4,10 +4,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import options
+from tierctl.cli.declare import add, add_group, argument, option
 from tierctl.cli.display import display_of, show_rows
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -21,41 +22,39 @@ _REPAIRED = ("action", "metadata_partition", "from_offset", "to_offset", "reason
 
 File = Annotated[
     Path | None,
-    typer.Argument(
+    argument(
         metavar="FILE",
         help=f"Default: {_NAME} in --state-dir, or in --log-dir.",
-        show_default=False,
     ),
 ]
 Set = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--set",
         metavar="PARTITION=OFFSET",
         help="Set this offset; to raise it, add --force. Repeatable.",
-        rich_help_panel=options.APPLY,
+        panel=options.APPLY,
     ),
 ]
 Force = Annotated[
     bool,
-    typer.Option(
+    option(
         "--force",
         help="Allow --set to raise offsets. Events below them are then never read: segments may be lost.",
-        rich_help_panel=options.APPLY,
+        panel=options.APPLY,
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `offsets` and its commands."""
-    group = typer.Typer(no_args_is_help=True, help=f"Show, check and repair {_NAME}.")
+    group = add_group(app, "offsets", f"Show, check and repair {_NAME}.")
     for command in (show, check, repair):
-        group.command(command.__name__)(command)
-    app.add_typer(group, name="offsets")
+        add(group, command.__name__, command)
 
 
 @with_options(..., options.folders, options.rows)
-def show(ctx: typer.Context, file: File = None) -> None:
+def show(ctx: click.Context, file: File = None) -> None:
     """Print the last consumed offset of each metadata partition, and the form of the file."""
     found = commands.show_offsets(request_of(commands.OffsetsRequest, ctx), Console())
     rows = (dict(zip(_SHOWN, (*entry, str(found.form)), strict=True)) for entry in found.offsets.items())
@@ -63,7 +62,7 @@ def show(ctx: typer.Context, file: File = None) -> None:
 
 
 @with_options(..., options.metadata_topic, options.folders, options.rows)
-def check(ctx: typer.Context, file: File = None) -> int:
+def check(ctx: click.Context, file: File = None) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
     The caches are those in --state-dir and --log-dir. If an offset is printed, the exit code is
@@ -75,7 +74,7 @@ def check(ctx: typer.Context, file: File = None) -> int:
 
 
 @with_options(options.metadata_topic, options.folders, ..., options.applying, options.rows)
-def repair(ctx: typer.Context, file: File = None, set_offset: Set = None, force: Force = False) -> int:
+def repair(ctx: click.Context, file: File = None, set_offset: Set = None, force: Force = False) -> int:
     """Lower offsets to safe values, which are those of `check` and of --set.
 
     The events after a lowered offset are read again, which takes time and does no harm. The old file is kept

@@ -3,7 +3,7 @@
     def selection(topic: Topics = None, partition: Partitions = None) -> None: ...
 
     @with_options(options.where, options.selection, ..., options.rows)
-    def segments(ctx: typer.Context, check: Check = False) -> ExitCode: ...
+    def segments(ctx: click.Context, check: Check = False) -> ExitCode: ...
 
 `main` gives each option an environment variable, TIERCTL_<OPTION>, and a key in tierctl.toml.
 """
@@ -17,8 +17,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Annotated, Any
 
-import typer
-
+from tierctl.cli.declare import option
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.settings.kafka_version import KafkaVersion
@@ -51,207 +50,197 @@ class Layout(StrEnum):
 
 Metadata = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--metadata",
         metavar="URI",
         help="The metadata topic: kafka://host:port[,host:port...], or a folder with "
         "__remote_log_metadata-N/ (file:///dir or a plain path). For commands that only read, also a copy "
         "of such a folder in a store: s3://bucket/folder and every other URI of --remote.",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 BootstrapServer = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
         help="The cluster of the topics. Default: the cluster of --metadata kafka://...",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 CommandConfig = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--command-config",
         metavar="FILE",
         help="Properties for connecting to a cluster (SASL, TLS), as Kafka's own tools take them.",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 ServerProperties = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--config",
         metavar="FILE",
         help="A broker's server.properties: remote.log.metadata.* and rlmm.config.* apply to the metadata "
         "topic, and other settings where a command says so.",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 Remote = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--remote",
         metavar="URI",
         help="The remote tier: s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., "
         "file:///dir or a plain path. For S3, endpoint, region and credentials come the usual AWS ways.",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 RemoteLayout = Annotated[
     Layout | None,
-    typer.Option(
+    option(
         "--layout",
         help="Names and encoding of a segment's objects: kafka as in LocalTieredStorage, aiven as in Aiven's "
         "plugin with the rsm.config.* settings of --config. Default: the layout found in the tier, otherwise "
         "kafka for folders and aiven for other stores.",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 AivenPrivateKeys = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--aiven-private-key",
         metavar="[ID=]FILE",
         help="Private key (RSA, PEM) for segments that Aiven's plugin encrypted, in addition to the keys "
         "that --config names. Repeatable.",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 LogDirs = Annotated[
     list[Path] | None,
-    typer.Option(
+    option(
         "--log-dir",
         metavar="DIR",
         help="A broker's log directory. Repeatable.",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 TopicConfigs = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--topic-configs",
         metavar="FILE",
         help="Topic settings as properties: <topic>.retention.bytes=... "
         "They never override the settings of a topic on a cluster.",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 KafkaVersionOption = Annotated[
     KafkaVersion | None,
-    typer.Option(
+    option(
         "--kafka-version",
         metavar="VERSION",
         parser=KafkaVersion.parse,
         help="Decide, and print, as brokers of this version do: 3.6 to 4.4. Default: the version of the "
         "cluster, otherwise 4.4.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 StateDir = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--state-dir",
         metavar="DIR",
         help="Directory that keeps the state, so that the next run reads only new events.",
-        rich_help_panel=WHERE,
+        panel=WHERE,
     ),
 ]
 Truncated = Annotated[
     TruncatedMetadata,
-    typer.Option(
+    option(
         "--truncated-metadata",
         help="Where the metadata topic's retention deleted the oldest events of a partition. refuse: do "
         "nothing for a partition unless --state-dir, its log start offset or the objects in the tier show "
         "that its remaining events are complete. accept: decide from the remaining events, as a broker does; "
         "objects without events stay in the tier.",
-        show_default=True,
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--topic",
         metavar="NAME",
         help="Only this topic, or the topics that exist now and match a glob such as 'orders-*'. Repeatable.",
-        rich_help_panel=NARROW,
+        panel=NARROW,
     ),
 ]
 Partitions = Annotated[
     list[int] | None,
-    typer.Option(
-        "--partition", metavar="N", min=0, help="Only this partition. Repeatable.", rich_help_panel=NARROW
-    ),
+    option("--partition", metavar="N", min=0, help="Only this partition. Repeatable.", panel=NARROW),
 ]
 TopicIds = Annotated[
     list[str] | None,
-    typer.Option("--topic-id", metavar="ID", help="Only this topic id. Repeatable.", rich_help_panel=NARROW),
+    option("--topic-id", metavar="ID", help="Only this topic id. Repeatable.", panel=NARROW),
 ]
 Now = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--now",
         metavar="MS",
         min=0,
         help="Decide as of this time, in milliseconds since 1970. Default: the clock.",
-        rich_help_panel=DECIDE,
+        panel=DECIDE,
     ),
 ]
 Output = Annotated[
     OutputFormat,
-    typer.Option(
-        "--output", "-o", help="Format of the rows on stdout.", show_default=True, rich_help_panel=SHOW
-    ),
+    option("--output", "-o", help="Format of the rows on stdout.", panel=SHOW),
 ]
 Apply = Annotated[
     bool,
-    typer.Option(
-        "--apply", help="Carry out the plan. Without this option it is only printed.", rich_help_panel=APPLY
-    ),
+    option("--apply", help="Carry out the plan. Without this option it is only printed.", panel=APPLY),
 ]
 PlanOut = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--plan-out",
         metavar="FILE",
         help="Write the plan as JSON, for 'tierctl apply'.",
-        rich_help_panel=APPLY,
+        panel=APPLY,
     ),
 ]
 DetailedExitcode = Annotated[
     bool,
-    typer.Option(
-        "--detailed-exitcode", help="Exit with 9 if the plan has something to do.", rich_help_panel=APPLY
-    ),
+    option("--detailed-exitcode", help="Exit with 9 if the plan has something to do.", panel=APPLY),
 ]
 Engine = Annotated[
     EngineName,
-    typer.Option(
+    option(
         "--engine",
         help="local: threads of this process. spark: executors of Apache Spark; decisions and writes to the "
         "metadata topic stay in this process.",
-        show_default=True,
-        rich_help_panel=RUN,
+        panel=RUN,
     ),
 ]
 Master = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--master",
         metavar="URL",
         help="With --engine spark: local[N], spark://host:port, yarn, k8s://..., or sc://host:port for Spark "
         "Connect. Default: the master of spark-submit or of Spark's configuration, otherwise local[*].",
-        rich_help_panel=RUN,
+        panel=RUN,
     ),
 ]
 SparkConf = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
         "--spark-conf",
         metavar="KEY=VALUE",
         help="With --engine spark: a Spark setting, never a credential. Repeatable.",
-        rich_help_panel=RUN,
+        panel=RUN,
     ),
 ]
 

@@ -4,10 +4,11 @@ import sys
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import options
+from tierctl.cli.declare import add, add_group, option
 from tierctl.cli.display import display_of, show_rows
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -22,101 +23,95 @@ _COMMITTED = ("commit", "metadata_partitions", "offsets", "events", "warehouse")
 
 Warehouse = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--warehouse",
         metavar="URI",
         help="The folder of the tables: file:///dir or a plain path, which executors must reach as well, or "
         "s3://bucket/folder. Other stores can't make sure that a commit is made only once.",
-        rich_help_panel=options.WHERE,
+        panel=options.WHERE,
     ),
 ]
 Follow = Annotated[
     bool,
-    typer.Option(
+    option(
         "--follow",
         "-f",
         help="Continue until stopped, with one commit per micro-batch of Structured Streaming; with --engine "
         "local tierctl polls the topic. Not on Spark Connect, where the server would have to hold the "
         "warehouse. Prints one JSON line per commit.",
-        rich_help_panel=options.RUN,
+        panel=options.RUN,
     ),
 ]
 Interval = Annotated[
     int,
-    typer.Option(
+    option(
         "--interval-s",
         metavar="S",
         min=1,
         help="With --follow: the shortest time between two commits.",
-        show_default=True,
-        rich_help_panel=options.RUN,
+        panel=options.RUN,
     ),
 ]
 Engine = Annotated[
     EngineName,
-    typer.Option(
+    option(
         "--engine",
         help="spark: one task per metadata partition. local: all of them in this process.",
-        show_default=True,
-        rich_help_panel=options.RUN,
+        panel=options.RUN,
     ),
 ]
 
 
 Segments = Annotated[
     int,
-    typer.Option("--segments", metavar="N", min=1, help="Live segments of the tier.", rich_help_panel=_SIZE),
+    option("--segments", metavar="N", min=1, help="Live segments of the tier.", panel=_SIZE),
 ]
 Deleted = Annotated[
     int,
-    typer.Option(
+    option(
         "--deleted-segments",
         metavar="N",
         min=0,
         help="Deleted segments whose events the metadata topic still has.",
-        show_default=True,
-        rich_help_panel=_SIZE,
+        panel=_SIZE,
     ),
 ]
 Executors = Annotated[
     int,
-    typer.Option("--executors", metavar="M", min=1, help="Executors of Spark.", rich_help_panel=_SIZE),
+    option("--executors", metavar="M", min=1, help="Executors of Spark.", panel=_SIZE),
 ]
 Cores = Annotated[
     int,
-    typer.Option(
+    option(
         "--executor-cores",
         metavar="N",
         min=1,
         help="Cores of each executor.",
-        show_default=True,
-        rich_help_panel=_SIZE,
+        panel=_SIZE,
     ),
 ]
 MetadataPartitions = Annotated[
     int,
-    typer.Option(
+    option(
         "--metadata-partitions",
         metavar="N",
         min=1,
         help="Partitions of the metadata topic; executors beyond this number have nothing to do.",
-        show_default=True,
-        rich_help_panel=_SIZE,
+        panel=_SIZE,
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `pipeline` and its commands."""
-    group = typer.Typer(no_args_is_help=True, help="Write the metadata topic to tables in Parquet.")
-    group.command("run")(run)
-    group.command("plan")(plan)
-    app.add_typer(group, name="pipeline")
+    group = add_group(app, "pipeline", "Write the metadata topic to tables in Parquet.")
+    add(group, "run", run)
+    add(group, "plan", plan)
 
 
 @with_options(options.metadata_topic, ..., options.rows, options.engine)
 def run(
-    ctx: typer.Context,
+    ctx: click.Context,
     warehouse: Warehouse = None,
     follow: Follow = False,
     interval_s: Interval = 10,
@@ -143,7 +138,7 @@ def run(
 
 @with_options(..., options.rows)
 def plan(
-    ctx: typer.Context,
+    ctx: click.Context,
     segments: Segments,
     executors: Executors,
     deleted_segments: Deleted = 0,

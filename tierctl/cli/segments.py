@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import options
+from tierctl.cli.declare import add, option
 from tierctl.cli.display import display_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
@@ -18,64 +19,64 @@ _FIND = "Which segments"
 
 All = Annotated[
     bool,
-    typer.Option("--all", help="Also list segments whose deletion has finished.", rich_help_panel=_FIND),
+    option("--all", help="Also list segments whose deletion has finished.", panel=_FIND),
 ]
 Epoch = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--epoch",
         metavar="E",
         min=0,
         help="With --offset: find the segment that a broker reads for this leader epoch and offset.",
-        rich_help_panel=_FIND,
+        panel=_FIND,
     ),
 ]
 Offset = Annotated[
     int | None,
-    typer.Option("--offset", metavar="N", min=0, help="See --epoch.", rich_help_panel=_FIND),
+    option("--offset", metavar="N", min=0, help="See --epoch.", panel=_FIND),
 ]
 Time = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--time",
         metavar="TIME",
         parser=parse_time_ms,
         help="Find the first segment of the current leader epochs with a record of this time or later; "
         "milliseconds or ISO 8601.",
-        rich_help_panel=_FIND,
+        panel=_FIND,
     ),
 ]
 Sizes = Annotated[
     bool,
-    typer.Option(
+    option(
         "--sizes",
         help="Print sizes by topic: of the logs, and with --remote of all objects.",
-        rich_help_panel=options.SHOW,
+        panel=options.SHOW,
     ),
 ]
 Offsets = Annotated[
     bool,
-    typer.Option(
+    option(
         "--offsets",
         help="Print each partition's earliest, earliest-local, latest-tiered, earliest-pending-upload (-6, "
         "brokers from Kafka 4.2 on) and latest offset, as GetOffsetShell names them.",
-        rich_help_panel=options.SHOW,
+        panel=options.SHOW,
     ),
 ]
 Check = Annotated[
     bool,
-    typer.Option(
+    option(
         "--check",
         help="Print problems: of offsets, and gaps, doubled and divergent segments. "
         "Exit 3 when one is more than information.",
-        rich_help_panel=options.SHOW,
+        panel=options.SHOW,
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `segments`."""
-    app.command("segments")(segments)
+    add(app, "segments", segments)
 
 
 @with_options(
@@ -88,7 +89,7 @@ def register(app: typer.Typer) -> None:
     options.engine,
 )
 def segments(
-    ctx: typer.Context,
+    ctx: click.Context,
     include_deleted: All = False,
     epoch: Epoch = None,
     offset: Offset = None,

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import options
+from tierctl.cli.declare import add, argument, option
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.engine import EngineName
@@ -20,79 +21,70 @@ _HINT = "after --, as in: tierctl submit --master yarn -- sweep --metadata ..."
 
 Command = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="-- COMMAND...", help="The command of tierctl, with its options.", show_default=False
-    ),
+    argument(metavar="-- COMMAND...", help="The command of tierctl, with its options."),
 ]
 Master = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="yarn, k8s://https://host:port or spark://host:port."),
+    option("--master", metavar="URL", help="yarn, k8s://https://host:port or spark://host:port."),
 ]
 Mode = Annotated[
     DeployMode,
-    typer.Option(
+    option(
         "--deploy-mode",
         help="Where the driver runs: here, or on the cluster (YARN and Kubernetes only).",
-        show_default=True,
     ),
 ]
-Run = Annotated[
-    bool, typer.Option("--run", help="Run spark-submit. Without this option the line is printed.")
-]
+Run = Annotated[bool, option("--run", help="Run spark-submit. Without this option the line is printed.")]
 NumExecutors = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--num-executors",
         metavar="N",
         min=1,
         help="Number of executors, on YARN and Kubernetes.",
-        rich_help_panel=_RESOURCES,
+        panel=_RESOURCES,
     ),
 ]
 ExecutorCores = Annotated[
     int | None,
-    typer.Option(
+    option(
         "--executor-cores",
         metavar="N",
         min=1,
         help="Tasks that an executor runs at the same time.",
-        rich_help_panel=_RESOURCES,
+        panel=_RESOURCES,
     ),
 ]
 ExecutorMemory = Annotated[
     str | None,
-    typer.Option(
-        "--executor-memory", metavar="SIZE", help="Memory of an executor, as 4g.", rich_help_panel=_RESOURCES
-    ),
+    option("--executor-memory", metavar="SIZE", help="Memory of an executor, as 4g.", panel=_RESOURCES),
 ]
 DriverMemory = Annotated[
     str | None,
-    typer.Option(
-        "--driver-memory", metavar="SIZE", help="Memory of the driver, as 2g.", rich_help_panel=_RESOURCES
-    ),
+    option("--driver-memory", metavar="SIZE", help="Memory of the driver, as 2g.", panel=_RESOURCES),
 ]
 PythonArchive = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--python-archive",
         metavar="FILE",
         help="A packed environment (venv-pack, conda-pack) with tierctl's libraries, which driver and "
         "executors unpack and use. Default: the interpreter there; on a standalone cluster this interpreter.",
-        rich_help_panel=_RESOURCES,
+        panel=_RESOURCES,
     ),
 ]
 ContainerImage = Annotated[
     str | None,
-    typer.Option(
+    option(
         "--container-image",
         metavar="IMAGE",
         help="Kubernetes: an image with Spark, Python and tierctl's libraries.",
-        rich_help_panel=_RESOURCES,
+        panel=_RESOURCES,
     ),
 ]
 SubmitDir = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--submit-dir",
         metavar="DIR",
         help="Folder for the files that the line names: tierctl as a zip, and the script. "
@@ -101,13 +93,13 @@ SubmitDir = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `submit`."""
-    app.command("submit", context_settings={"allow_interspersed_args": False})(submit)
+    add(app, "submit", submit, allow_interspersed_args=False)
 
 
 def submit(
-    ctx: typer.Context,
+    ctx: click.Context,
     command: Command = None,
     master: Master = None,
     deploy_mode: Mode = DeployMode.CLIENT,
@@ -133,11 +125,11 @@ def submit(
     words, is_mutating = _checked(ctx, command or [])
     request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)
     line = commands.submit(request, Console())
-    typer.echo(_shell_text(line.words, line.words.index(line.script)))
+    click.echo(_shell_text(line.words, line.words.index(line.script)))
     return ExitCode.OK
 
 
-def _checked(ctx: typer.Context, words: list[str]) -> tuple[list[str], bool]:
+def _checked(ctx: click.Context, words: list[str]) -> tuple[list[str], bool]:
     """Return the command with `--engine spark`, and whether it may change a tier.
 
     Raise UsageError for a command without the option `--engine`, and for wrong options of the command.

@@ -1,24 +1,25 @@
 """`tierctl sweep`: retention over the tier."""
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
+from tierctl.cli.declare import add
 from tierctl.cli.display import show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.report.console import Console
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `sweep`."""
-    app.command("sweep")(sweep)
+    add(app, "sweep", sweep)
 
 
 @with_options(options.where, options.state, options.selection, ..., own.changing, options.engine)
 def sweep(
-    ctx: typer.Context,
+    ctx: click.Context,
     topic_configs: options.TopicConfigs = None,
     kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,

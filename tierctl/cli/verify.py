@@ -4,11 +4,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+import click
 
 from tierctl import commands
 from tierctl.apply.defaults import THREADS
 from tierctl.cli import options
+from tierctl.cli.declare import add, option
 from tierctl.cli.display import display_of
 from tierctl.cli.mutation_options import HOW
 from tierctl.cli.options import with_options
@@ -22,47 +23,46 @@ if TYPE_CHECKING:
 
 IsDeep = Annotated[
     bool,
-    typer.Option(
+    option(
         "--deep",
         help="Fetch every segment: check each batch's CRC, offsets, leader epochs and indexes, "
         "and compare with the logs.",
-        rich_help_panel=options.DECIDE,
+        panel=options.DECIDE,
     ),
 ]
 Threads = Annotated[
     int,
-    typer.Option(
+    option(
         "--threads",
         metavar="N",
         min=1,
         max=256,
         help="Segments that --deep fetches, to a folder for temporary files (TMPDIR), at the same time.",
-        show_default=True,
-        rich_help_panel=HOW,
+        panel=HOW,
     ),
 ]
 
 StateDir = Annotated[
     Path | None,
-    typer.Option(
+    option(
         "--state-dir",
         metavar="DIR",
         help="The state directory of sweep: the log starts that it raised apply to --log-dir.",
-        rich_help_panel=options.WHERE,
+        panel=options.WHERE,
     ),
 ]
 
 
-def register(app: typer.Typer) -> None:
+def register(app: click.Group) -> None:
     """Add `verify`."""
-    app.command("verify")(verify)
+    add(app, "verify", verify)
 
 
 @with_options(
     options.where, options.private_keys, options.state, options.selection, ..., options.rows, options.engine
 )
 def verify(
-    ctx: typer.Context,
+    ctx: click.Context,
     deep: IsDeep = False,
     threads: Threads = THREADS,
     state_dir: StateDir = None,

@@ -5,8 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import typer
-
 from tierctl.errors import TierctlError
 from tierctl.model.progress import Advance, Unit, no_op
 from tierctl.report.terminal import printable
@@ -26,7 +24,7 @@ class Console:
 
     def say(self, text: str) -> None:
         """Implement `Progress.say`."""
-        typer.echo(printable(text), err=True)
+        print(printable(text), file=sys.stderr, flush=True)
 
     def problem(self, error: TierctlError) -> None:
         """Implement `Progress.problem`: print message and hint as for an error that ends the run."""

@@ -4,8 +4,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from tierctl.report.render import render, render_object
 
 if TYPE_CHECKING:
@@ -34,7 +32,7 @@ def show_plan(saved: "SavedPlan", output: str) -> None:
     render(rows, output, _columns(rows), table_columns=TABLE_COLUMNS)
     if sys.stderr.isatty():
         count = len(saved.plan.steps)
-        typer.echo(f"{count} steps; --apply carries them out" if count else "nothing to do", err=True)
+        print(f"{count} steps; --apply carries them out" if count else "nothing to do", file=sys.stderr)
 
 
 def show_outcomes(saved: "SavedPlan", outcomes: Sequence[Mapping[str, Any]], output: str) -> None:

@@ -1,16 +1,17 @@
-"""Describe typer's command tree as data, for help, man pages and completions."""
+"""Describe click's command tree as data, for help, man pages and completions."""
 
 import inspect
 from typing import Any
 
-import typer
+import click
 
+from tierctl.cli.declare import HELP_NAMES
 from tierctl.cli.help.node import Node, Option
 
 
 def tree(command: Any, path: tuple[str, ...] = ()) -> Node:
     """Return the description of `command`, which `main.build` returned or which is below that."""
-    ctx = typer.Context(command, info_name=" ".join(("tierctl", *path)))
+    ctx = click.Context(command, info_name=" ".join(("tierctl", *path)), help_option_names=list(HELP_NAMES))
     params = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
     return Node(
         path=path,
@@ -23,15 +24,15 @@ def tree(command: Any, path: tuple[str, ...] = ()) -> Node:
     )
 
 
-def _option(param: Any, ctx: typer.Context) -> Option:
+def _option(param: Any, ctx: click.Context) -> Option:
     is_flag = bool(getattr(param, "is_flag", False))
-    choices = () if is_flag else tuple(item.value for item in param.shell_complete(ctx, ""))
+    choices = () if is_flag else tuple(filter(None, (item.value for item in param.shell_complete(ctx, ""))))
     return Option(
         # The parser keeps the names of --help in a set: unsorted, the pages would differ between runs.
         names=(*sorted(param.opts, key=lambda name: not name.startswith("--")), *param.secondary_opts),
         metavar="" if is_flag else _metavar(param, choices),
-        help=" ".join((param.help or "").split()),
-        panel=getattr(param, "rich_help_panel", None) or "Options",
+        help=" ".join((getattr(param, "help", None) or "").split()),
+        panel=getattr(param, "panel", "Options"),
         choices=choices,
         is_repeatable=bool(param.multiple or param.nargs == -1),
         is_required=bool(param.required),
@@ -46,6 +47,5 @@ def _metavar(param: Any, choices: tuple[str, ...]) -> str:
 
 
 def _default(param: Any, *, is_flag: bool) -> str | None:
-    if is_flag or not param.show_default or param.default in (None, "", ()) or callable(param.default):
-        return None
-    return str(param.default)
+    given = param.to_info_dict()["default"]
+    return None if is_flag or given in (None, ()) else str(given)

@@ -1,6 +1,6 @@
 """The command tree as data: what help, completions and man pages are made from.
 
-`make docs` writes it to commands.json, so that help and completion need neither typer nor the commands.
+`make docs` writes it to commands.json, so that help and completion need neither click nor the commands.
 """
 
 import json

@@ -1,0 +1,171 @@
+"""Declare commands as functions: each parameter is annotated with the option or argument that it receives.
+
+    Topics = Annotated[list[str] | None, option("--topic", metavar="NAME", help="Only this topic.")]
+
+    def segments(ctx: click.Context, topic: Topics = None) -> ExitCode: ...
+
+    add(group, "segments", segments)
+
+The type decides how text is converted, and the default of the parameter is the option's.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, get_args, get_origin
+
+import click
+
+from tierctl.cli.help.node import settings_key
+
+NOT_CONFIGURABLE = frozenset({"version", "apply"})
+"""Parameters that only the command line sets, neither the environment nor a profile."""
+HELP_NAMES = ("--help", "-h")
+_GENERAL = "Options"
+
+
+class Declaration(NamedTuple):
+    """An option, or an argument if it has no names."""
+
+    names: tuple[str, ...]
+    help: str
+    metavar: str | None = None
+    panel: str = _GENERAL
+    min: Any = None
+    max: Any = None
+    parser: Callable[[str], Any] | None = None
+    completions: Sequence[str] = ()
+    callback: Callable[[click.Context, Any], None] | None = None
+
+
+def option(*names: str, help: str, **more: Any) -> Declaration:  # noqa: A002
+    """Declare an option of the given names.
+
+    `panel` is its heading in the help, `min` and `max` bound a number, `parser` converts the text,
+    `completions` are shown by shells. An option with a `callback` is handled before others and not passed on.
+    """
+    return Declaration(names, help, **more)
+
+
+def argument(*, metavar: str, help: str) -> Declaration:  # noqa: A002
+    """Declare an argument."""
+    return Declaration((), help, metavar)
+
+
+class Option(click.Option):
+    """An option with a heading in the help."""
+
+    panel = _GENERAL
+
+
+class Argument(click.Argument):
+    """An argument with a help."""
+
+    help = ""
+
+
+class _Choice(click.Choice[str]):
+    """Converts the value of a member of an enumeration to the member."""
+
+    def __init__(self, kind: type[Enum]) -> None:
+        super().__init__([str(member.value) for member in kind])
+        self._kind = kind
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return self._kind(value if isinstance(value, self._kind) else super().convert(value, param, ctx))
+
+
+def add(
+    group: click.Group,
+    name: str,
+    function: Callable[..., Any],
+    kind: type[click.Command] = click.Command,
+    **context_settings: Any,
+) -> None:
+    """Add the command `name` to `group`: it calls `function`, whose docstring is its help."""
+    group.add_command(
+        kind(
+            name,
+            callback=_with_context(function),
+            params=params_of(function),
+            help=inspect.cleandoc(function.__doc__ or ""),
+            context_settings=context_settings,
+        )
+    )
+
+
+def add_group(parent: click.Group, name: str, help: str) -> click.Group:  # noqa: A002
+    """Add a group of commands to `parent` and return it."""
+    group = click.Group(name, no_args_is_help=True, help=help)
+    parent.add_command(group)
+    return group
+
+
+def _with_context(function: Callable[..., Any]) -> Callable[..., Any]:
+    def called(**given: Any) -> Any:
+        return function(ctx=click.get_current_context(), **given)
+
+    return called
+
+
+def params_of(function: Callable[..., Any]) -> list[click.Parameter]:
+    """Return the options and arguments that the parameters of `function` declare, in their order."""
+    parameters = inspect.signature(function).parameters.values()
+    return [_param(each) for each in parameters if get_args(each.annotation)]
+
+
+def _param(parameter: inspect.Parameter) -> click.Parameter:
+    kind, declared = get_args(parameter.annotation)
+    assert isinstance(declared, Declaration)
+    if isinstance(kind, UnionType):
+        kind = next(each for each in get_args(kind) if each is not NoneType)
+    is_list = get_origin(kind) is list
+    if is_list:
+        (kind,) = get_args(kind)
+    is_required = parameter.default is parameter.empty
+    common: dict[str, Any] = {"type": _type(kind, declared), "required": is_required}
+    if not is_required and parameter.default is not None:
+        common["default"] = parameter.default
+    if not declared.names:
+        made = Argument([parameter.name], nargs=-1 if is_list else 1, metavar=declared.metavar, **common)
+        made.help = declared.help
+        return made
+    return _option(parameter.name, declared, common | {"multiple": is_list, "is_flag": kind is bool})
+
+
+def _option(name: str, declared: Declaration, common: dict[str, Any]) -> Option:
+    is_eager = declared.callback is not None
+    made = Option(
+        [name, *declared.names],
+        metavar=declared.metavar,
+        help=declared.help,
+        envvar=None if name in NOT_CONFIGURABLE else f"TIERCTL_{settings_key(declared.names).upper()}",
+        is_eager=is_eager,
+        expose_value=not is_eager,
+        callback=_callback(declared.callback),
+        shell_complete=(lambda *_: list(declared.completions)) if declared.completions else None,
+        **common,
+    )
+    made.panel = declared.panel
+    return made
+
+
+def _callback(
+    callback: Callable[[click.Context, Any], None] | None,
+) -> Callable[[click.Context, click.Parameter, Any], Any] | None:
+    if callback is None:
+        return None
+    return lambda ctx, _param, value: callback(ctx, value)
+
+
+def _type(kind: Any, declared: Declaration) -> Any:
+    """Return click's type for values of class `kind`."""
+    if declared.parser is not None:
+        return declared.parser
+    if declared.min is not None or declared.max is not None:
+        return (click.IntRange if kind is int else click.FloatRange)(declared.min, declared.max)
+    if issubclass(kind, Enum):
+        return _Choice(kind)
+    return click.Path(path_type=Path) if kind is Path else kind
