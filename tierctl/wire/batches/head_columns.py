@@ -5,6 +5,7 @@ Only the walk over the length fields is a loop. Batches that fail a check here a
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +49,7 @@ HEAD_DTYPE = np.dtype(
 
 _NATIVE = HEAD_DTYPE.newbyteorder("=")
 _LENGTH = struct.Struct(">i")
-_LENGTH_MIN = HEAD_SIZE - LENGTH_END
+_LENGTH_AT = 8
 _CHUNK_MIN = 16
 _CHUNK_MAX = 1 << 16
 
@@ -108,7 +109,7 @@ def scan_heads(
     buf: Buffer, *, position: int = 0, expected_offset: int | None = None, check_crc: bool = True
 ) -> HeadColumns:
     """Return the items that `batch_heads.walk` yields from `position` on, as columns; never raise."""
-    parts: list[tuple[Int64s, npt.NDArray[np.void]]] = []
+    parts: list[tuple[Int64s, npt.NDArray[np.void]]] = [(np.empty(0, np.int64), np.empty(0, _NATIVE))]
     bad: list[BadRange] = []
     torn = None
     expected = expected_offset
@@ -131,8 +132,9 @@ def scan_heads(
             parts.append(_row(item))
             position, expected = item.end, item.next_offset
     return HeadColumns(
-        positions=np.concatenate([p for p, _ in parts]) if parts else np.empty(0, np.int64),
-        fields=np.concatenate([f for _, f in parts]) if parts else np.empty(0, _NATIVE),
+        positions=np.concatenate([p for p, _ in parts]),
+        # As plain bytes, because NumPy concatenates structured arrays field by field.
+        fields=np.concatenate([f.view(np.uint8) for _, f in parts]).view(_NATIVE),
         bad=tuple(bad),
         torn=torn,
     )
@@ -152,7 +154,7 @@ def _good_prefix(
     buf: Buffer, position: int, expected: int | None, count: int, check_crc: bool
 ) -> tuple[Int64s, npt.NDArray[np.void]]:
     """Return up to `count` good batches from `position` on, up to the first batch that fails a check."""
-    positions = np.array(_follow_lengths(buf, position, count), np.int64)
+    positions = _follow_lengths(buf, position, count)
     if not len(positions):
         return positions, np.empty(0, _NATIVE)
     end = min(int(positions[-1]) + HEAD_SIZE, len(buf))
@@ -171,23 +173,25 @@ def _good_prefix(
     return positions[:keep], fields[:keep]
 
 
-def _follow_lengths(buf: Buffer, position: int, count: int) -> list[int]:
+def _follow_lengths(buf: Buffer, position: int, count: int) -> Int64s:
     """Return the positions of up to `count` complete batches, found by their length fields."""
+    edges = np.fromiter(_walk_lengths(buf, position, count), np.int64)
+    positions, ends = edges[:-1], edges[1:]
+    good = (ends - positions >= HEAD_SIZE) & (ends <= len(buf))
+    return positions if good.all() else positions[: int(np.argmin(good))]
+
+
+def _walk_lengths(buf: Buffer, position: int, count: int) -> Iterator[int]:
+    """Yield `position`, and the end of each of up to `count` batches, without checking the lengths."""
     unpack = _LENGTH.unpack_from
-    positions: list[int] = []
-    append = positions.append
-    size = len(buf)
-    last = size - HEAD_SIZE
-    for _ in range(count):
-        if position > last:
-            break
-        (length,) = unpack(buf, position + 8)
-        end = position + LENGTH_END + length
-        if length < _LENGTH_MIN or end > size:
-            break
-        append(position)
-        position = end
-    return positions
+    at = position + _LENGTH_AT
+    yield position
+    try:
+        for _ in range(count):
+            at += unpack(buf, at)[0] + LENGTH_END
+            yield at - _LENGTH_AT
+    except struct.error:
+        return
 
 
 def _plausible(fields: npt.NDArray[np.void], expected: int | None) -> npt.NDArray[np.bool_]:
