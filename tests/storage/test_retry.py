@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tierctl.errors import (
+    AuthenticationError,
     RemoteObjectDiffers,
     RemoteResourceNotFound,
     RemoteStorageError,
@@ -91,21 +92,25 @@ class TestUnknownOutcome:
         store.retrying.copy_log_segment_data(M, store.data)
         assert store.inner.calls == ["copy", "objects_of", "copy"]
 
-    def test_a_copy_is_not_repeated_blindly(self, store: Store) -> None:
-        store.inner.errors = [StoreWriteUnknown("timeout"), RemoteStorageError("still down")]
+    @pytest.mark.parametrize("look", [RemoteStorageError("still down"), AuthenticationError("403")])
+    def test_a_copy_is_not_repeated_blindly(self, store: Store, look: Exception) -> None:
+        store.inner.errors = [StoreWriteUnknown("timeout"), look]
         with pytest.raises(StoreWriteUnknown, match="timeout"):
             store.retrying.copy_log_segment_data(M, store.data)
         assert store.inner.calls == ["copy", "objects_of"]
 
-    def test_a_failure_after_it_stays_unknown(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("later", [StoreWriteFailed("no"), AuthenticationError("no")])
+    def test_a_failure_after_it_stays_unknown(
+        self, store: Store, later: Exception, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The first write may still land: a clean-up must not forget the segment."""
-        errors = [StoreWriteUnknown("timeout"), *[StoreWriteFailed("503")] * 9]
+        errors: list[Exception] = [StoreWriteUnknown("timeout"), *[later] * 9]
 
         def fail(*_: object) -> None:
             raise errors.pop(0)
 
         monkeypatch.setattr(store.inner, "copy_log_segment_data", fail)
-        with pytest.raises(StoreWriteUnknown, match="503; earlier: timeout"):
+        with pytest.raises(StoreWriteUnknown, match="no; earlier: timeout"):
             store.retrying.copy_log_segment_data(M, store.data)
 
     def test_a_delete_is_by_exact_key_and_just_repeated(self, store: Store) -> None:

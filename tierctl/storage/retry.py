@@ -13,6 +13,7 @@ from tierctl.errors import (
     RemoteStorageError,
     RemoteTierMissing,
     StoreWriteUnknown,
+    TierctlError,
     UsageError,
 )
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
@@ -112,7 +113,8 @@ class RetryingStorage:
             return self._retried(
                 lambda: self._inner.copy_log_segment_data(metadata, data), before_retry=require_store
             )
-        except RemoteStorageError as e:
+        except TierctlError as e:
+            # Any error: a store that refuses the rights later is no RemoteStorageError.
             if not unknown or isinstance(e, StoreWriteUnknown):
                 raise
             # The write of an earlier attempt may still land: its object must not be forgotten by a clean-up.

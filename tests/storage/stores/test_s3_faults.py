@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.errors import RemoteObjectDiffers, TierctlError
+from tierctl.errors import RemoteObjectDiffers, StoreWriteUnknown, TierctlError
 from tierctl.storage.stores.base import Endpoint
 from tierctl.storage.stores.s3 import client
 from tierctl.storage.stores.s3.client import s3_client
@@ -74,6 +74,16 @@ def sides(s3_session: S3Server) -> Iterator[Sides]:
         near.close()
 
 
+@pytest.fixture
+def repeating(sides: Sides) -> Iterator[S3Store]:
+    """The bucket behind the faults, by a client that repeats a request once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "CLIENT_ATTEMPTS", 2)
+        store = S3Store(s3_client(Endpoint(sides.proxy.endpoint)), sides.near._bucket)
+    yield store
+    store.close()
+
+
 @pytest.fixture(params=KINDS)
 def kind(request: pytest.FixtureRequest) -> Kind:
     made: Kind = request.param
@@ -95,6 +105,30 @@ def test_writing(sides: Sides, kind: Kind) -> None:
         assert failed or held == wanted
         sides.near.put_all(wanted)
         assert sides.holds(keys) == wanted
+
+
+@pytest.mark.parametrize("look", ["403", "500", "reset before"])
+def test_an_unknown_write_stays_unknown_when_the_look_fails(sides: Sides, look: Kind) -> None:
+    """As a failure it would be cleaned up at once, and could land after that."""
+    sides.proxy.faults = [Fault("reset before", "PUT"), Fault(look, "HEAD")]
+    with pytest.raises(StoreWriteUnknown):
+        sides.far.put_all({sides.keys()[0]: b"late"})
+
+
+@pytest.mark.parametrize("later", ["403", "500", "503"])
+def test_a_refused_repetition_leaves_the_first_request_unknown(
+    sides: Sides, repeating: S3Store, later: Kind
+) -> None:
+    sides.proxy.faults = [Fault("reset before", "PUT"), Fault(later, "PUT", nth=1)]
+    with pytest.raises(StoreWriteUnknown, match="repeated"):
+        repeating.put_all({sides.keys()[0]: b"late"})
+
+
+def test_a_repetition_that_finds_the_first_write_is_a_success(sides: Sides, repeating: S3Store) -> None:
+    sides.proxy.faults = [Fault("reset after", "PUT")]
+    key = sides.keys()[0]
+    repeating.put_all({key: b"once"})
+    assert sides.holds((key,)) == {key: b"once"}
 
 
 def test_writing_over_what_is_there(sides: Sides, kind: Kind) -> None:

@@ -63,12 +63,16 @@ def suppressed(codes: Collection[str]) -> Iterator[None]:
 def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
     """Raise boto3's errors as tierctl's, with `doing` as context.
 
-    With `writing`, a request without response raises StoreWriteUnknown.
+    With `writing`, a request without response raises StoreWriteUnknown. So does a refusal of a request that
+    the client repeated, because an earlier attempt may still land; a failed condition does not.
     """
     try:
         yield
     except ClientError as e:
-        raise _of_answer(doing, e) from e
+        error = _of_answer(doing, e)
+        if writing and _is_repeated(e) and code_of(e) not in PRECONDITION_FAILED:
+            error = StoreWriteUnknown(f"{error.message} (repeated)", hint=error.hint)
+        raise error from e
     except (NoCredentialsError, PartialCredentialsError, ProfileNotFound) as e:
         raise AuthenticationError(
             f"{doing}: {e}",
@@ -81,6 +85,11 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
     except (BotoCoreError, OSError) as e:
         kind = StoreWriteUnknown if writing else RemoteStorageError
         raise kind(f"{doing}: {type(e).__name__}: {e}") from e
+
+
+def _is_repeated(error: ClientError) -> bool:
+    metadata: Any = error.response.get("ResponseMetadata", {})
+    return int(metadata.get("RetryAttempts", 0)) > 0
 
 
 def _of_answer(doing: str, error: ClientError) -> TierctlError:

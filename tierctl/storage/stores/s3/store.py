@@ -97,8 +97,13 @@ class S3Store:
             write(key, source, {"IfNoneMatch": "*"})
         except _ConditionFailed as failed:
             self._confirm_or_replace(key, source, write, failed)
-        except StoreWriteUnknown:
-            if not self._has_same_bytes(key, source):
+        except StoreWriteUnknown as unknown:
+            try:
+                is_stored = self._has_same_bytes(key, source)
+            except TierctlError:
+                # A look that fails leaves the outcome unknown: the write may still land.
+                raise unknown from None
+            if not is_stored:
                 raise
 
     def verify(self, key: str, source: Source) -> None:
