@@ -4,9 +4,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
-from typing import Any, Self
+from typing import Any
 from unittest import mock
 
+import pyarrow as pa
+import tierctl.apply.stop
 import tierctl.apply.tier_check
 import tierctl.commands.mutation
 import tierctl.commands.resources
@@ -14,7 +16,10 @@ import tierctl.files
 import tierctl.metadata.fold.partitions
 import tierctl.metadata.recent_writers
 import tierctl.metadata.topic.cluster
+import tierctl.model.progress
+import tierctl.storage.lease.object
 import tierctl.storage.lease.open
+import tierctl.storage.lease.owner
 import tierctl.storage.open
 import tierctl.wire.metadata
 from tierctl.storage.lease import ObjectLease, Owner
@@ -22,25 +27,10 @@ from tierctl.storage.lease.object import RENEW_S
 from tierctl.storage.retry import RetryingStorage
 from tierctl.storage.stores.base import ConditionalStore
 
+from tests.simulation.unthreaded import SerialPool, Threading
 from tests.simulation.world import World
 
 NEVER_S = 1e9
-
-
-class SerialPool:
-    """A ThreadPoolExecutor that runs each call at once: with threads a seed would not repeat."""
-
-    def __init__(self, _threads: int = 1) -> None:
-        pass
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def map(self, function: Callable[..., Any], *inputs: Any) -> Iterator[Any]:
-        return map(function, *inputs)
 
 
 @cache
@@ -58,17 +48,46 @@ def _unlock_cached_properties() -> None:
                         each.lock = nullcontext()
 
 
-def _remembering(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return `decode_column` with its results kept: every command of a seed reads the same records."""
-    tables: dict[tuple[bytes, ...], Any] = {}
+class _Remembering:
+    """Decode a column from the tables of columns decoded before: every command of a seed reads them again."""
 
-    def decode_column(values: Any) -> Any:
+    def __init__(self, decode: Callable[[Any], pa.Table]) -> None:
+        self._decode = decode
+        self._tables: dict[tuple[bytes, ...], pa.Table] = {}
+        self._by_first: dict[bytes, list[tuple[bytes, ...]]] = {}
+
+    def __call__(self, values: Any) -> pa.Table:
         key = tuple(values.to_pylist())
-        if key not in tables:
-            tables[key] = decode(values)
-        return tables[key]
+        if key not in self._tables:
+            tables = [self._table(part) for part in self._parts(key)]
+            self._keep(key, pa.concat_tables(tables).combine_chunks() if len(tables) != 1 else tables[0])
+        return self._tables[key]
 
-    return decode_column
+    def _parts(self, key: tuple[bytes, ...]) -> Iterator[tuple[bytes, ...]]:
+        """Cut `key` into the longest parts that are known, and the ones between them."""
+        at = new = 0
+        while at < len(key):
+            known = [part for part in self._by_first.get(key[at], ()) if key[at : at + len(part)] == part]
+            if not known:
+                at += 1
+                continue
+            if new < at:
+                yield key[new:at]
+            longest = max(known, key=len)
+            yield longest
+            at = new = at + len(longest)
+        if new < at or not key:
+            yield key[new:]
+
+    def _table(self, part: tuple[bytes, ...]) -> pa.Table:
+        if part not in self._tables:
+            self._keep(part, self._decode(pa.array(part, pa.binary())))
+        return self._tables[part]
+
+    def _keep(self, key: tuple[bytes, ...], table: pa.Table) -> None:
+        self._tables[key] = table
+        if key:
+            self._by_first.setdefault(key[0], []).append(key)
 
 
 @contextmanager
@@ -85,7 +104,8 @@ def installed(world: World) -> Iterator[None]:
     def time_ns() -> int:
         return world.clock_ms * 1_000_000
 
-    decode_column = _remembering(tierctl.wire.metadata.decode_column)
+    decode_column = _Remembering(tierctl.wire.metadata.decode_column)
+    owner, unthreaded = tierctl.storage.lease.owner, Threading()
     retries = RetryingStorage.__init__.__kwdefaults__ or {}
     sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}
     with (
@@ -95,6 +115,12 @@ def installed(world: World) -> Iterator[None]:
         mock.patch.object(tierctl.metadata.topic.cluster, "open_on_cluster", _always(world.topic)),
         mock.patch.object(tierctl.storage.open, "open_store_at", _always(world.store)),
         mock.patch.object(tierctl.storage.lease.open, "ObjectLease", object_lease),
+        mock.patch.object(tierctl.storage.lease.object, "threading", unthreaded),
+        mock.patch.object(tierctl.model.progress, "threading", unthreaded),
+        mock.patch.object(tierctl.apply.stop, "threading", unthreaded),
+        # /proc says the same of every simulated process.
+        mock.patch.object(owner, "_place", _always(owner._place())),
+        mock.patch.object(owner, "_started", cache(owner._started)),
         mock.patch.object(tierctl.apply.tier_check, "ThreadPoolExecutor", SerialPool),
         mock.patch.object(tierctl.commands.mutation, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),

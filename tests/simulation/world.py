@@ -74,6 +74,7 @@ class World:
     deleted: set[tuple[Uuid, int]] = field(default_factory=set)
     _broker_wrote_ms: dict[int, int] = field(default_factory=dict)
     _late: list[tuple[int, Callable[[], None]]] = field(default_factory=list)
+    _checkpoints: dict[str, str] = field(default_factory=dict)
     _is_stepping: bool = False
 
     def __post_init__(self) -> None:
@@ -341,7 +342,9 @@ class World:
         ):
             lines = [f"{p.topic} {p.partition} {offset}" for p, offset in sorted(offsets.items())]
             text = "\n".join(["0", str(len(lines)), *lines, ""])
-            (self.folder / "log" / name).write_text(text)
+            if self._checkpoints.get(name) != text:
+                self._checkpoints[name] = text
+                (self.folder / "log" / name).write_text(text)
 
     def close(self) -> None:
         """Remove the files."""
