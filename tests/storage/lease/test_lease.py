@@ -9,7 +9,13 @@ import threading
 from pathlib import Path
 
 import pytest
-from tierctl.errors import LockedError, RemoteStorageError, RemoteTierMissing, SafetyRefusal
+from tierctl.errors import (
+    AuthenticationError,
+    LockedError,
+    RemoteStorageError,
+    RemoteTierMissing,
+    SafetyRefusal,
+)
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
@@ -92,8 +98,9 @@ class TestLease:
             assert first.is_lost()
         assert b"thief" in body(store)
 
+    @pytest.mark.parametrize("error", [RemoteStorageError("timeout"), AuthenticationError("403")])
     def test_time_passes_without_renewal(
-        self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch
+        self, error: Exception, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         now = [0.0]
         with ObjectLease(store, "lease", owner=Owner.of_this_run(), clock_s=lambda: now[0]) as lease:
@@ -103,7 +110,7 @@ class TestLease:
             assert not lease.is_lost()
 
             def unreachable(*_: object) -> None:
-                raise RemoteStorageError("timeout")
+                raise error
 
             monkeypatch.setattr(store, "put_if", unreachable)
             lease.renew()

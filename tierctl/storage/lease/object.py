@@ -12,7 +12,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
-from tierctl.errors import LockedError, RemoteStorageError, TierctlError
+from tierctl.errors import LockedError, TierctlError
 from tierctl.storage.lease.owner import Owner, has_ended
 from tierctl.storage.stores.base import ConditionalStore
 
@@ -77,8 +77,8 @@ class ObjectLease:
         return self._is_taken or self._clock_s() > self._valid_until_s - MARGIN_S
 
     def renew(self) -> None:
-        """Write the lease again; if the store can't be reached, the lease stays valid until its end."""
-        with suppress(RemoteStorageError):
+        """Write the lease again; if the store fails or refuses that, the lease stays valid until its end."""
+        with suppress(TierctlError):
             self._is_taken = not self._write(self._tag)
 
     def _renew_until_end(self) -> None:
