@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from tierctl.cli.main import run
 from tierctl.model import IsolationLevel, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState, Uuid
-from tierctl.read.record_rows import COLUMNS, Binary, encoder
+from tierctl.read.record_rows import Binary, encoder
+from tierctl.report.tables import RECORDS
 from tierctl.wire.files.indexes import OffsetIndex
 
 from tests.metadata.topics import manager_at
@@ -65,7 +66,7 @@ def test_without_a_topic_every_record_of_every_remote_segment(
 def test_a_record_is_an_obvious_object(cluster: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*cluster, "--topic", "orders", "--partition", "0", "--max-records", "1"]) == 0
     (record,) = lines(capsys)
-    assert tuple(record) == COLUMNS
+    assert tuple(record) == RECORDS.names
     assert (record["topic"], record["partition"], record["offset"]) == ("orders", 0, 0)
     assert record["key"] == "0"
     assert (record["key_encoding"], record["value_encoding"]) == ("utf8", "utf8")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tierctl.cli.main import run
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
-from tierctl.report.rows import SEGMENTS
+from tierctl.report.tables import SEGMENTS
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 

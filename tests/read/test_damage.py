@@ -10,6 +10,7 @@ from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata
 from tierctl.read.index_lookup import rebuilt_indexes
 from tierctl.read.index_rows import index_rows
 from tierctl.read.segment_bytes import RemoteSegment
+from tierctl.report.tables import INDEXES
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 
@@ -331,10 +332,9 @@ def test_indexes_as_rows_have_every_entry(capture: Capture, index_type: IndexTyp
     tier = Tier.of(root / "before", root / "before-remote")
     segment = tier.segments("payments")[1]
     data = tier.object(segment, INDEX_SUFFIXES[index_type]).read_bytes()
-    columns, rows = index_rows(data, index_type, segment.start_offset)
-    listed = list(rows)
+    listed = list(index_rows(data, index_type, segment.start_offset))
     sizes = {IndexType.OFFSET: 8, IndexType.TIMESTAMP: 12, IndexType.TRANSACTION: 34}
     if index_type in sizes:
         assert len(listed) == len(data) // sizes[index_type]
     assert listed
-    assert all(tuple(row) == columns for row in listed)
+    assert all(tuple(row) == INDEXES[index_type.value].names for row in listed)

@@ -11,6 +11,7 @@ from tierctl.cli import options
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import show_mutation
 from tierctl.cli.options import with_options
+from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
 from tierctl.model.times import parse_duration_ms
 from tierctl.report.console import Console
@@ -40,6 +41,7 @@ def register(app: click.Group) -> None:
     options.private_keys,
     options.state,
     options.selection,
+    rows,
     own.changing,
     options.engine,
 )
@@ -69,4 +71,5 @@ def apply_plan(
     A plan that was edited, is older than --max-age, or was made for another cluster, metadata topic or tier,
     is refused with exit code 4. The digest that detects edits protects against mistakes, not against intent.
     """
-    return show_mutation(ctx, commands.apply(request_of(commands.ApplyRequest, ctx), Console()))
+    request = request_of(commands.ApplyRequest, ctx)
+    return show_mutation(ctx, lambda: commands.apply(request, Console()))

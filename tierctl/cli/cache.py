@@ -6,12 +6,13 @@ from typing import Annotated
 import click
 
 from tierctl import commands
-from tierctl.cli import options
+from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, add_group, argument, option
-from tierctl.cli.display import display_of, show_rows
+from tierctl.cli.display import Printer, display_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.model.stored import HeaderForm
+from tierctl.report import tables
 from tierctl.report.console import Console
 
 Files = Annotated[
@@ -22,30 +23,6 @@ Files = Annotated[
         "and verify also read .remoteindex files.",
     ),
 ]
-_SHOWN = (
-    *("file", "position", "type", "form", "topic", "topic_id", "partition", "metadata_partition"),
-    *("metadata_topic_offset", "segment_id", "start_offset", "end_offset", "broker_id", "leader_epoch"),
-    *("epoch", "max_timestamp_ms", "event_timestamp_ms", "segment_leader_epochs", "segment_size_in_bytes"),
-    *("custom_metadata", "state", "txn_index_empty", "metadata_offset", "timestamp_ms", "dialect", "error"),
-)
-_SHOWN_IN_TABLE = (
-    *("file", "position", "type", "topic", "partition", "segment_id", "start_offset", "end_offset"),
-    *("state", "error"),
-)
-_BUILT = (
-    "file",
-    "topic",
-    "topic_id",
-    "partition",
-    "metadata_partition",
-    "last_offset",
-    "entries",
-    "size_bytes",
-)
-_COMPACTED = ("action", "file", "entries", "kept", "size_bytes", "new_size_bytes", "reason")
-_VERIFIED = ("file", "status", "form", "entries", "size_bytes", "position", "detail")
-
-
 Out = Annotated[
     Path | None,
     option(
@@ -75,46 +52,50 @@ def register(app: click.Group) -> None:
     add(group, "compact", compact)
 
 
-@with_options(..., options.folders, options.rows)
+@with_options(..., options.folders, output_options.rows)
 def show(ctx: click.Context, files: Files = None) -> int:
     """Print the header and every entry of cache files, with their byte positions.
 
     An entry that can't be read has a row with the error, and the exit code is 7.
     """
+    printer = Printer.of(ctx, tables.CACHE_ENTRIES)
     result = commands.show_cache(request_of(commands.CacheRequest, ctx), Console())
-    show_rows(ctx, result.rows, _SHOWN, table_columns=_SHOWN_IN_TABLE)
+    printer.show(result.rows)
     return result.exit_code
 
 
-@with_options(..., options.folders, options.rows)
+@with_options(..., options.folders, output_options.rows)
 def verify(ctx: click.Context, files: Files = None) -> int:
     """Read every byte of cache files, and print what is wrong and where.
 
     A good file has one row, a bad file one row for each problem; the exit code is then 7.
     """
+    printer = Printer.of(ctx, tables.CACHE_CHECKS)
     result = commands.verify_cache(request_of(commands.CacheRequest, ctx), Console())
-    show_rows(ctx, result.rows, _VERIFIED)
+    printer.show(result.rows)
     return result.exit_code
 
 
-@with_options(options.metadata_topic, options.state, ..., options.selection, options.rows)
+@with_options(options.metadata_topic, options.state, ..., options.selection, output_options.rows)
 def build(ctx: click.Context, out: Out = None, header: Header = HeaderForm.NAMED) -> int:
     """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
 
     The entries of flat files have no fields for broker ids, custom metadata and transaction indexes. Files
     of the same names are kept as .bak.
     """
+    printer = Printer.of(ctx, tables.CACHE_FILES)
     result = commands.build_cache(request_of(commands.BuildCacheRequest, ctx), Console())
-    show_rows(ctx, result.rows, _BUILT)
+    printer.show(result.rows)
     return result.exit_code
 
 
-@with_options(..., options.folders, options.applying, options.rows)
+@with_options(..., options.folders, options.applying, output_options.rows)
 def compact(ctx: click.Context, files: Files = None) -> int:
     """Remove entries that no query needs: deleted segments, and entries that later entries replace.
 
     The old file is kept as .bak. A damaged file is not changed, and the exit code is 7.
     """
+    printer = Printer.of(ctx, tables.CACHE_REWRITES)
     result = commands.compact_cache(request_of(commands.CompactCacheRequest, ctx), Console())
-    show_rows(ctx, (each.row() for each in result.rewrites), _COMPACTED)
+    printer.show(each.row() for each in result.rewrites)
     return display_of(ctx).exit_code(result.exit_code, is_pending=result.is_pending)

@@ -8,6 +8,7 @@ from tierctl.cli import options
 from tierctl.cli.declare import add
 from tierctl.cli.display import show_mutation
 from tierctl.cli.options import with_options
+from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
 from tierctl.report.console import Console
 
@@ -23,6 +24,7 @@ def register(app: click.Group) -> None:
     options.state,
     options.selection,
     ...,
+    rows,
     own.changing,
     options.engine,
 )
@@ -64,4 +66,5 @@ def copy(
     With --engine spark executors read, check and store segments: folders named here, and files of private
     keys, have to be the same ones there. Credentials are those of their own environment.
     """
-    return show_mutation(ctx, commands.copy(request_of(commands.CopyRequest, ctx), Console()))
+    request = request_of(commands.CopyRequest, ctx)
+    return show_mutation(ctx, lambda: commands.copy(request, Console()))

@@ -1,7 +1,6 @@
 """`tierctl delete`: KIP-405's RemotePartitionRemover."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import click
@@ -11,13 +10,13 @@ from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.declare import add
-from tierctl.cli.display import display_of, show_mutation
+from tierctl.cli.display import Printer, display_of, print_mutation, show_mutation, view_of
 from tierctl.cli.options import with_options
+from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
-from tierctl.report import render
+from tierctl.report import tables
 from tierctl.report.console import Console
-
-LEAKED_COLUMNS = ("topic", "topic_id", "partitions", "segments", "log_bytes", "delete_state")
+from tierctl.report.plans import check_view
 
 
 class _Delete(click.Command):
@@ -41,7 +40,7 @@ def register(app: click.Group) -> None:
     add(app, "delete", delete, _Delete)
 
 
-@with_options(options.where, options.state, options.selection, ..., own.changing, options.engine)
+@with_options(options.where, options.state, options.selection, ..., rows, own.changing, options.engine)
 def delete(
     ctx: click.Context,
     find: own.Find = False,
@@ -63,12 +62,14 @@ def delete(
     """
     request = request_of(commands.DeleteRequest, ctx)
     if find and not mark:
+        printer = Printer.of(ctx, tables.LEAKED_TOPICS)
         leaked = commands.find_leaked_topics(request, Console())
-        render(map(asdict, leaked.topics), display_of(ctx).output, LEAKED_COLUMNS)
+        printer.show(leaked.topics)
         return leaked.exit_code
     if interval is None:
-        return show_mutation(ctx, commands.delete(request, Console()))
+        return show_mutation(ctx, lambda: commands.delete(request, Console()))
+    check_view(display_of(ctx).output, view_of(ctx))
     runs = commands.delete_repeatedly(request, Console())
     for result in runs:
-        show_mutation(ctx, result)
+        print_mutation(ctx, result)
     return runs.exit_code

@@ -2,27 +2,27 @@
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import click
 
 from tierctl import commands
-from tierctl.cli import options
+from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, option
+from tierctl.cli.display import Printer
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model import IndexType, IsolationLevel
 from tierctl.model.times import parse_time_ms
-from tierctl.read.record_rows import COLUMNS, TABLE_COLUMNS, Binary
-from tierctl.report import render, render_object
+from tierctl.read.record_rows import Binary
+from tierctl.report import render_object, tables
 from tierctl.report.console import Console
-from tierctl.report.rows import Columns, show_rows, show_texts
 
 _RECORDS = "Which records"
 _OBJECTS = "Instead of records"
-_RECORD_COLUMNS = Columns(COLUMNS, TABLE_COLUMNS)
 
 Offset = Annotated[
     str,
@@ -138,7 +138,15 @@ def register(app: click.Group) -> None:
     add(app, "fetch", fetch)
 
 
-@with_options(options.where, options.private_keys, options.state, options.selection, ..., options.engine)
+@with_options(
+    options.where,
+    options.private_keys,
+    options.state,
+    options.selection,
+    ...,
+    output_options.records,
+    options.engine,
+)
 def fetch(
     ctx: click.Context,
     offset: Offset = "earliest",
@@ -160,10 +168,17 @@ def fetch(
     current leader epochs: those of the logs, else those of the newest remote segment. Unreadable data are
     reported on stderr, reading continues after them, and the exit code is 7 (damage) or 10 (missing).
     """
-    result = commands.fetch(request_of(commands.FetchRequest, ctx), Console())
+    printer = Printer.of(ctx, tables.RECORDS, output or options.OutputFormat.JSONL)
+    if index is not None and output is not None:
+        printer = Printer.of(ctx, tables.INDEXES[index.value], output)
+    request = request_of(commands.FetchRequest, ctx)
+    if output is options.OutputFormat.CSV and not printer.view.is_plain:
+        # Executors render csv with all columns; other columns are made from jsonl here.
+        request = replace(request, output=options.OutputFormat.JSONL)
+    result = commands.fetch(request, Console())
     match result:
         case commands.IndexEntries():
-            render(result.rows, output or options.OutputFormat.TABLE, result.columns)
+            printer.show(result.rows)
         case commands.FollowerState():
             render_object(result.state.to_json(), output or options.OutputFormat.JSON)
         case commands.ObjectBytes():
@@ -171,10 +186,10 @@ def fetch(
                 _write_bytes(result)
         case commands.RecordTexts():
             with result:
-                show_texts(result, output or options.OutputFormat.JSONL, _RECORD_COLUMNS)
+                printer.show_texts(result)
         case commands.RecordRows():
             with result:
-                show_rows(result, output or options.OutputFormat.JSONL, _RECORD_COLUMNS)
+                printer.show(result)
     return result.exit_code
 
 

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from tierctl import commands
-from tierctl.cli import options
+from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, argument, option
+from tierctl.cli.display import Printer, view_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.console_consumer import CLASS_NAME
-from tierctl.errors import ExitCode
+from tierctl.errors import ExitCode, UsageError
 from tierctl.model.events import EVENT_TYPES
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.states import STATE_NAMES
 from tierctl.model.times import parse_time_ms
 from tierctl.report.console import Console
-from tierctl.report.rows import EVENTS, show_rows
+from tierctl.report.tables import EVENTS
 
 if TYPE_CHECKING:
     from tierctl.report.formatters.pages import Page
@@ -286,7 +287,7 @@ def register(app: click.Group) -> None:
     add(app, "format", format_)
 
 
-@with_options(options.metadata_topic, ..., options.selection, options.engine)
+@with_options(options.metadata_topic, ..., options.selection, output_options.records, options.engine)
 def format_(
     ctx: click.Context,
     metadata: options.Metadata = None,
@@ -332,13 +333,16 @@ def format_(
         click.echo(str(commands.find_formatter_jar()))
         click.echo(_JAR_USE, err=True)
         return ExitCode.OK
+    printer = None if output is None else Printer.of(ctx, EVENTS, output)
+    if printer is None and not view_of(ctx).is_plain:
+        raise UsageError("--columns and --no-header are for rows", hint="add --output")
     unused = _unused_sources(ctx, has_other=bool(metadata or files or input_kind))
     request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
     with commands.format_records(request, Console()) as pages:
-        if output is None:
+        if printer is None:
             _write_lines(pages, flush=request.is_live)
         else:
-            show_rows((json.loads(line) for page in pages for line in page.lines), output, EVENTS)
+            printer.show(json.loads(line) for page in pages for line in page.lines)
     return pages.exit_code
 
 

@@ -276,7 +276,6 @@ ToCommandConfig = Annotated[
 
 
 def changing(
-    output: options.Output = options.OutputFormat.TABLE,
     plan_out: options.PlanOut = None,
     detailed_exitcode: options.DetailedExitcode = False,
     apply: options.Apply = False,

@@ -1,24 +1,21 @@
 """`tierctl offsets`: options and output of `show`, `check` and `repair`."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import click
 
 from tierctl import commands
-from tierctl.cli import options
+from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, add_group, argument, option
-from tierctl.cli.display import display_of, show_rows
+from tierctl.cli.display import Printer, display_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
+from tierctl.report import tables
 from tierctl.report.console import Console
 
 _NAME = "_rlmm_committed_offsets"
-_SHOWN = ("metadata_partition", "committed_offset", "form")
-_CHECKED = ("metadata_partition", "committed_offset", "problem", "limit", "detail")
-_REPAIRED = ("action", "metadata_partition", "from_offset", "to_offset", "reason")
 
 File = Annotated[
     Path | None,
@@ -53,33 +50,36 @@ def register(app: click.Group) -> None:
         add(group, command.__name__, command)
 
 
-@with_options(..., options.folders, options.rows)
+@with_options(..., options.folders, output_options.rows)
 def show(ctx: click.Context, file: File = None) -> None:
     """Print the last consumed offset of each metadata partition, and the form of the file."""
+    printer = Printer.of(ctx, tables.COMMITTED_OFFSETS)
     found = commands.show_offsets(request_of(commands.OffsetsRequest, ctx), Console())
-    rows = (dict(zip(_SHOWN, (*entry, str(found.form)), strict=True)) for entry in found.offsets.items())
-    show_rows(ctx, rows, _SHOWN)
+    rows = ((*entry, str(found.form)) for entry in found.offsets.items())
+    printer.show(dict(zip(printer.columns.names, row, strict=True)) for row in rows)
 
 
-@with_options(..., options.metadata_topic, options.folders, options.rows)
+@with_options(..., options.metadata_topic, options.folders, output_options.rows)
 def check(ctx: click.Context, file: File = None) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
     The caches are those in --state-dir and --log-dir. If an offset is printed, the exit code is
     7; if there is nothing to compare with, it is 2.
     """
+    printer = Printer.of(ctx, tables.UNSAFE_OFFSETS)
     result = commands.check_offsets(request_of(commands.OffsetsRequest, ctx), Console())
-    show_rows(ctx, map(asdict, result.findings), _CHECKED)
+    printer.show(result.findings)
     return result.exit_code
 
 
-@with_options(options.metadata_topic, options.folders, ..., options.applying, options.rows)
+@with_options(options.metadata_topic, options.folders, ..., options.applying, output_options.rows)
 def repair(ctx: click.Context, file: File = None, set_offset: Set = None, force: Force = False) -> int:
     """Lower offsets to safe values, which are those of `check` and of --set.
 
     The events after a lowered offset are read again, which takes time and does no harm. The old file is kept
     as .bak.
     """
+    printer = Printer.of(ctx, tables.OFFSET_REPAIRS)
     result = commands.repair_offsets(request_of(commands.RepairOffsetsRequest, ctx), Console())
-    show_rows(ctx, map(asdict, result.steps), _REPAIRED)
+    printer.show(result.steps)
     return display_of(ctx).exit_code(ExitCode.OK, is_pending=result.is_pending)

@@ -2,7 +2,7 @@
 
     def selection(topic: Topics = None, partition: Partitions = None) -> None: ...
 
-    @with_options(options.where, options.selection, ..., options.rows)
+    @with_options(options.where, options.selection, ..., output_options.rows)
     def segments(ctx: click.Context, check: Check = False) -> ExitCode: ...
 
 `main` gives each option an environment variable, TIERCTL_<OPTION>, and a key in tierctl.toml.
@@ -277,10 +277,6 @@ def folders(state_dir: StateDir = None, log_dir: LogDirs = None) -> None:
 
 def selection(topic: Topics = None, partition: Partitions = None, topic_id: TopicIds = None) -> None:
     """Group: the selected partitions."""
-
-
-def rows(output: Output = OutputFormat.TABLE) -> None:
-    """Group: the format of rows."""
 
 
 def applying(detailed_exitcode: DetailedExitcode = False, apply: Apply = False) -> None:

@@ -1,25 +1,22 @@
 """`tierctl pipeline`: options and output of `run` and `plan`."""
 
 import sys
-from dataclasses import asdict
 from typing import Annotated
 
 import click
 
 from tierctl import commands
-from tierctl.cli import options
+from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, add_group, option
-from tierctl.cli.display import display_of, show_rows
+from tierctl.cli.display import Printer
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model.engine import EngineName
-from tierctl.report import render
+from tierctl.report import tables
 from tierctl.report.console import Console
 
 _SIZE = "Size"
-_PREDICTED = ("what", "value", "unit", "from")
-_COMMITTED = ("commit", "metadata_partitions", "offsets", "events", "warehouse")
 
 Warehouse = Annotated[
     str | None,
@@ -109,7 +106,7 @@ def register(app: click.Group) -> None:
     add(group, "plan", plan)
 
 
-@with_options(options.metadata_topic, ..., options.rows, options.engine)
+@with_options(options.metadata_topic, ..., output_options.rows, options.engine)
 def run(
     ctx: click.Context,
     warehouse: Warehouse = None,
@@ -125,18 +122,18 @@ def run(
     metadata alone. A run continues after the last commit. It can be killed at any point: the next run comes
     to the same tables. While one run has a warehouse, another run ends with exit code 6.
     """
-    output = options.OutputFormat.JSONL if follow else display_of(ctx).output
+    printer = Printer.of(ctx, tables.COMMITS, options.OutputFormat.JSONL if follow else None)
 
-    def show(commit: commands.PipelineCommit) -> None:
-        render([asdict(commit)], output, _COMMITTED)
+    def print_commit(commit: commands.PipelineCommit) -> None:
+        printer.show([commit])
         sys.stdout.flush()
 
     request = request_of(commands.RunPipelineRequest, ctx)
-    commands.run_pipeline(request, Console(), on_commit=show)
+    commands.run_pipeline(request, Console(), on_commit=print_commit)
     return ExitCode.OK
 
 
-@with_options(..., options.rows)
+@with_options(..., output_options.rows)
 def plan(
     ctx: click.Context,
     segments: Segments,
@@ -149,6 +146,6 @@ def plan(
 
     This is a prediction: nothing is read, and no cluster was measured.
     """
-    rows = commands.plan_pipeline(request_of(commands.PlanPipelineRequest, ctx), Console())
-    show_rows(ctx, rows, _PREDICTED)
+    printer = Printer.of(ctx, tables.PREDICTIONS)
+    printer.show(commands.plan_pipeline(request_of(commands.PlanPipelineRequest, ctx), Console()))
     return ExitCode.OK

@@ -5,14 +5,14 @@ from typing import Annotated
 import click
 
 from tierctl import commands
-from tierctl.cli import options
+from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, option
-from tierctl.cli.display import display_of
+from tierctl.cli.display import Printer
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model.times import parse_time_ms
-from tierctl.report import rows
+from tierctl.report import tables
 from tierctl.report.console import Console
 
 _FIND = "Which segments"
@@ -85,7 +85,7 @@ def register(app: click.Group) -> None:
     options.state,
     options.selection,
     ...,
-    options.rows,
+    output_options.rows,
     options.engine,
 )
 def segments(
@@ -106,13 +106,14 @@ def segments(
     stderr, and the exit code is 7. With --engine spark, executors read the metadata
     topic; for --all, this process reads it once more.
     """
-    columns = rows.SEGMENTS
+    columns = tables.SEGMENTS
     if check:
-        columns = rows.SEGMENT_FINDINGS
+        columns = tables.SEGMENT_FINDINGS
     elif offsets:
-        columns = rows.PARTITION_OFFSETS
+        columns = tables.PARTITION_OFFSETS
     elif sizes:
-        columns = rows.TOPIC_SIZES
+        columns = tables.TOPIC_SIZES
+    printer = Printer.of(ctx, columns)
     result = commands.segments(request_of(commands.SegmentsRequest, ctx), Console())
-    rows.show_rows(result.rows, display_of(ctx).output, columns)
+    printer.show(result.rows)
     return result.exit_code

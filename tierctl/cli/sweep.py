@@ -8,6 +8,7 @@ from tierctl.cli import options
 from tierctl.cli.declare import add
 from tierctl.cli.display import show_mutation
 from tierctl.cli.options import with_options
+from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
 from tierctl.report.console import Console
 
@@ -17,7 +18,7 @@ def register(app: click.Group) -> None:
     add(app, "sweep", sweep)
 
 
-@with_options(options.where, options.state, options.selection, ..., own.changing, options.engine)
+@with_options(options.where, options.state, options.selection, ..., rows, own.changing, options.engine)
 def sweep(
     ctx: click.Context,
     topic_configs: options.TopicConfigs = None,
@@ -39,4 +40,5 @@ def sweep(
 
     A --now that is more than five minutes ahead of the clock only plans: --apply exits with code 4.
     """
-    return show_mutation(ctx, commands.sweep(request_of(commands.SweepRequest, ctx), Console()))
+    request = request_of(commands.SweepRequest, ctx)
+    return show_mutation(ctx, lambda: commands.sweep(request, Console()))

@@ -8,14 +8,14 @@ import click
 
 from tierctl import commands
 from tierctl.apply.defaults import THREADS
-from tierctl.cli import options
+from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, option
-from tierctl.cli.display import display_of
+from tierctl.cli.display import Printer
 from tierctl.cli.mutation_options import HOW
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
-from tierctl.report import rows
+from tierctl.report import tables
 from tierctl.report.console import Console
 
 if TYPE_CHECKING:
@@ -59,7 +59,13 @@ def register(app: click.Group) -> None:
 
 
 @with_options(
-    options.where, options.private_keys, options.state, options.selection, ..., options.rows, options.engine
+    options.where,
+    options.private_keys,
+    options.state,
+    options.selection,
+    ...,
+    output_options.rows,
+    options.engine,
 )
 def verify(
     ctx: click.Context,
@@ -78,11 +84,12 @@ def verify(
     --remote. What a cluster's leaders report takes precedence over --log-dir. With --engine spark, executors
     list the store's folders and examine segments; with --deep they must be able to read --log-dir, too.
     """
+    printer = Printer.of(ctx, tables.FINDINGS)
     with commands.verify(request_of(commands.VerifyRequest, ctx), Console()) as findings:
-        rows.show_rows(map(_row, findings), display_of(ctx).output, rows.FINDINGS)
+        printer.show(map(_row, findings))
     return findings.exit_code
 
 
 def _row(finding: "Finding") -> dict[str, Any]:
     row = asdict(finding) | {"hint": commands.hint_of(finding)}
-    return {name: row[name] for name in rows.FINDINGS.names}
+    return {name: row[name] for name in tables.FINDINGS.names}

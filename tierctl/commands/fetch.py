@@ -65,7 +65,7 @@ class FetchRequest(Request):
 
 
 class RecordRows(Stream[dict[str, Any]]):
-    """Records, as rows with the keys of `read.record_rows.COLUMNS`."""
+    """Records, as rows with the keys of `report.tables.RECORDS`."""
 
 
 class RecordTexts(Stream[str]):
@@ -78,9 +78,8 @@ class ObjectBytes(Stream[bytes]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexEntries:
-    """The decoded entries of an index, as rows with these columns."""
+    """The decoded entries of an index, as rows with its fields."""
 
-    columns: tuple[str, ...]
     rows: list[dict[str, Any]]
     exit_code: ExitCode
 
@@ -254,8 +253,8 @@ def _chunks(
 def _index_entries(resources: Resources, request: FetchRequest, index: IndexType) -> IndexEntries:
     with resources:
         segment = _segment(resources, request)
-        columns, rows = index_rows(_index_data(resources, segment, index), index, segment.start_offset)
-        return IndexEntries(columns=columns, rows=list(rows), exit_code=resources.problems.exit_code)
+        rows = index_rows(_index_data(resources, segment, index), index, segment.start_offset)
+        return IndexEntries(rows=list(rows), exit_code=resources.problems.exit_code)
 
 
 def _index_data(resources: Resources, segment: RemoteLogSegmentMetadata, index: IndexType) -> bytes:

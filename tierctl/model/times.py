@@ -1,13 +1,57 @@
-"""Times as operators type them."""
+"""Times and durations as operators type and read them: the one parser and the one printer of both."""
 
 import re
 import time
 from datetime import UTC, datetime
+from enum import StrEnum
 
 from tierctl.errors import UsageError
 
-_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION = re.compile(r"([0-9]{1,15})(ms|s|m|h|d|)\Z")
+_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+_PART = r"([0-9]{1,15})(ms|[smhdw])"
+_DURATION = re.compile(rf"(?:{_PART})+\Z", re.ASCII)
+_RELATIVE = re.compile(rf"([+-]?)((?:{_PART})+)\Z", re.ASCII)
+_NUMBER = re.compile(r"-?[0-9]{1,18}\Z", re.ASCII)
+_AGES = (("s", 1000, 120), ("min", 60_000, 120), ("h", 3_600_000, 48), ("d", 86_400_000, 730))
+"""Units of ages, their milliseconds, and the number from which the next unit is used; the last is years."""
+_YEAR_MS = 31_557_600_000
+
+
+class TimeForm(StrEnum):
+    """How a table prints times."""
+
+    RELATIVE = "relative"
+    ISO = "iso"
+    MS = "ms"
+
+
+def time_text(at_ms: int, form: TimeForm, *, now_ms: int) -> str:
+    """Return a time in milliseconds since 1970 as text in `form`; `parse_time_ms` reads all but ages.
+
+    RELATIVE is the age at `now_ms`, as `3 h ago` or `in 5 min`. ISO is the local time with its offset. Times
+    before 1970, which Kafka uses for unknown ones, are printed as numbers.
+    """
+    if form is TimeForm.MS or at_ms < 0:
+        return str(at_ms)
+    return _age_text(now_ms - at_ms) if form is TimeForm.RELATIVE else _local(at_ms)
+
+
+def _age_text(age_ms: int) -> str:
+    size_ms = abs(age_ms)
+    unit, number = "y", size_ms // _YEAR_MS
+    for name, unit_ms, end in _AGES:
+        if size_ms < end * unit_ms:
+            unit, number = name, size_ms // unit_ms
+            break
+    return f"{number} {unit} ago" if age_ms >= 0 else f"in {number} {unit}"
+
+
+def _local(at_ms: int) -> str:
+    try:
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
+    except (OverflowError, ValueError, OSError):
+        return str(at_ms)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def iso_utc(at_ms: int) -> str:
@@ -19,15 +63,25 @@ def iso_utc(at_ms: int) -> str:
 
 
 def parse_time_ms(text: str) -> int:
-    """Return milliseconds since 1970 from a number of them or ISO 8601, in UTC if it names no zone."""
-    digits = text.removeprefix("-")
-    if digits.isascii() and digits.isdigit():
+    """Return milliseconds since 1970 from a number of them, ISO 8601, or a time relative to the clock.
+
+    ISO 8601 without a zone is in UTC. `2h` and `-2h` are two hours ago, `+1d12h` is in the future, and `now`
+    is the present.
+    """
+    relative = _RELATIVE.match(text)
+    if relative is not None:
+        distance_ms = parse_duration_ms(relative[2])
+        return system_clock_ms() + (distance_ms if relative[1] == "+" else -distance_ms)
+    if _NUMBER.match(text):
         return int(text)
+    if text == "now":
+        return system_clock_ms()
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise UsageError(
-            f"not a time: {text!r}", hint="expected milliseconds since 1970, or as 2026-11-21T12:00:00Z"
+            f"not a time: {text!r}",
+            hint="expected as 2026-11-21T12:00:00Z, -2h, 3d, or milliseconds since 1970",
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -35,11 +89,12 @@ def parse_time_ms(text: str) -> int:
 
 
 def parse_duration_ms(text: str) -> int:
-    """Return the milliseconds of a duration: 500ms, 90s, 30m, 24h, 7d, or a number of milliseconds."""
-    found = _DURATION.match(text)
-    if found is None:
-        raise UsageError(f"not a duration: {text!r}", hint="expected as 90s, 30m, 24h or 7d")
-    return int(found[1]) * _UNITS_MS[found[2]]
+    """Return the milliseconds of a duration: 500ms, 90s, 30m, 1h30m, 7d, 2w, or a number of milliseconds."""
+    if _DURATION.match(text):
+        return sum(int(number) * _UNITS_MS[unit] for number, unit in re.findall(_PART, text))
+    if _NUMBER.match(text) and not text.startswith("-"):
+        return int(text)
+    raise UsageError(f"not a duration: {text!r}", hint="expected as 90s, 30m, 24h or 7d")
 
 
 def system_clock_ms() -> int:

@@ -1,4 +1,4 @@
-"""Records as rows for output: fields of JSON objects and columns of tables."""
+"""Records as rows for output."""
 
 import base64
 import hashlib
@@ -11,22 +11,6 @@ from tierctl.model import TopicIdPartition
 if TYPE_CHECKING:
     # The command line needs `Binary` at start-up, where nothing may import pyarrow.
     from tierctl.read.partition_reader import FetchedRecord
-
-COLUMNS = (
-    "topic",
-    "topic_id",
-    "partition",
-    "offset",
-    "timestamp_ms",
-    "timestamp_type",
-    "leader_epoch",
-    "key",
-    "key_encoding",
-    "value",
-    "value_encoding",
-    "headers",
-)
-TABLE_COLUMNS = ("topic", "partition", "offset", "timestamp_ms", "leader_epoch", "key", "value", "headers")
 
 
 class Binary(StrEnum):
@@ -74,7 +58,7 @@ _WRITERS: dict[Binary, Callable[[bytes], str]] = {
 def record_row(
     partition: TopicIdPartition, record: "FetchedRecord", encode: Callable[[bytes | None], Encoded]
 ) -> dict[str, Any]:
-    """Return a record as a JSON-ready object with the keys of COLUMNS in order."""
+    """Return a record as a JSON-ready object with the keys of `report.tables.RECORDS` in order."""
     key, key_encoding = encode(record.key)
     value, value_encoding = encode(record.value)
     return {

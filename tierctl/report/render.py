@@ -1,48 +1,68 @@
-"""Print rows as table, json, jsonl or csv, one by one; an empty result prints its header or `[]`."""
+"""Print rows as table, json, jsonl or csv, one by one."""
 
 import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
 
-from tierctl.report.table import Table
+from tierctl.model.times import TimeForm, time_text
+from tierctl.report.columns import Column, Columns, Kind
+from tierctl.report.table import TerminalTable, write_table
 from tierctl.report.terminal import printable
-
-Row = Mapping[str, Any]
+from tierctl.report.units import bytes_text
+from tierctl.report.view import Counted, Row, View
 
 # The widths of columns follow from the first rows; a wider cell of a later row is not cut off.
 _SAMPLE_ROWS = 1000
 _FORMULA_START = ("=", "+", "-", "@")
+_PLAIN = View()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What was printed: the number of all rows, and the columns that did not fit at a terminal."""
+
+    rows: int
+    dropped: tuple[str, ...] = ()
 
 
 def render(
     rows: Iterable[Row],
     fmt: str,
-    columns: Sequence[str] | None = None,
+    columns: Columns,
+    view: View = _PLAIN,
     *,
-    table_columns: Sequence[str] | None = None,
+    names: Sequence[str] | None = None,
     stream: TextIO | None = None,
-) -> None:
+) -> Shown:
     """Print `rows` on `stream` (default: stdout) as `table`, `json` (one array), `jsonl` or `csv`.
 
-    `columns` are the columns of table and csv, in order, printed even without a row (default: the keys of
-    the first row); `table_columns` replaces them in a table. json and jsonl print every key of every row.
-    Only a table reads more than one row before it prints the first.
+    json and jsonl have every key of every row, csv has the columns of `columns` (or `names`), and a table
+    those that `columns` states for it; `view.columns` replaces them all. Without rows, csv and a table have
+    a header, and a table at a terminal has nothing. Only a table reads more than one row before it prints
+    the first, except for `view.sort`. Raise UsageError for an unknown column.
     """
     out = stream or sys.stdout
+    chosen = view.chosen(columns)
+    counted = Counted(view.arranged(rows, columns), view.limit)
+    dropped: tuple[str, ...] = ()
     match fmt:
         case "json":
-            _json_array(rows, out)
+            _json_array(_narrowed(counted, chosen), out)
         case "jsonl":
-            for row in rows:
+            for row in _narrowed(counted, chosen):
                 out.write(f"{to_json(row)}\n")
         case "csv":
-            _csv(rows, columns, out)
+            _csv(counted, chosen or names or columns.names, out, header=not view.no_header)
+        case _ if out.isatty():
+            dropped = _terminal(counted, columns, view, chosen, out)
         case _:
-            _table(rows, table_columns or columns, out)
+            _table(counted, columns, view, chosen or columns.in_table or columns.names, out)
+    return Shown(rows=counted.count, dropped=dropped)
 
 
 def render_object(obj: Row, fmt: str, *, stream: TextIO | None = None) -> None:
@@ -51,10 +71,18 @@ def render_object(obj: Row, fmt: str, *, stream: TextIO | None = None) -> None:
     match fmt:
         case "json":
             out.write(f"{json.dumps(obj, default=_plain, indent=2)}\n")
-        case "table":
-            _table(({"field": key, "value": value} for key, value in obj.items()), ("field", "value"), out)
+        case "jsonl":
+            out.write(f"{to_json(obj)}\n")
+        case "csv":
+            _csv([obj], list(obj), out, header=True)
         case _:
-            render([obj], fmt, stream=out)
+            cells = [(printable(key), _cell(value)) for key, value in obj.items()]
+            write_table(_FIELD_AND_VALUE, cells, (), out, header=True)
+
+
+_FIELD_AND_VALUE = tuple(
+    Column(name=name, kind=Kind.TEXT, meaning="", heading=name) for name in ("field", "value")
+)
 
 
 def to_json(value: Any) -> str:
@@ -88,20 +116,33 @@ def _cell(value: Any) -> str:
     return printable(json.dumps(value, default=_plain, separators=(",", ":")).strip('"'))
 
 
+def _human(value: Any, kind: Kind, view: View) -> str:
+    """Return the text of a cell at a terminal: sizes and times in units that a person reads."""
+    if isinstance(value, int):
+        if kind is Kind.BYTES:
+            return bytes_text(value)
+        if kind is Kind.TIME:
+            return time_text(value, view.times or TimeForm.RELATIVE, now_ms=view.now_ms)
+    return _cell(value)
+
+
+def _exact(value: Any, kind: Kind, view: View) -> str:
+    """Return the text of a cell in a pipe: exact, unless `view.times` asks for times in another form."""
+    if view.times is not None and kind is Kind.TIME and isinstance(value, int):
+        return time_text(value, view.times, now_ms=view.now_ms)
+    return _cell(value)
+
+
+def _narrowed(rows: Iterable[Row], names: Sequence[str]) -> Iterable[Row]:
+    return ({name: row.get(name) for name in names} for row in rows) if names else rows
+
+
 def _json_array(rows: Iterable[Row], out: TextIO) -> None:
     separator = "["
     for row in rows:
         out.write(f"{separator}\n{to_json(row)}")
         separator = ","
     out.write("[]\n" if separator == "[" else "\n]\n")
-
-
-def _with_columns(rows: Iterable[Row], columns: Sequence[str] | None) -> tuple[list[str], Iterator[Row]]:
-    if columns is not None:
-        return list(columns), iter(rows)
-    remaining = iter(rows)
-    first = list(islice(remaining, 1))
-    return [key for row in first for key in row], chain(first, remaining)
 
 
 def _csv_cell(value: Any) -> str:
@@ -117,28 +158,45 @@ def _csv_cell(value: Any) -> str:
     return f"'{text}"
 
 
-def _csv(rows: Iterable[Row], columns: Sequence[str] | None, out: TextIO) -> None:
-    names, remaining = _with_columns(rows, columns)
+def _csv(rows: Iterable[Row], names: Sequence[str], out: TextIO, *, header: bool) -> None:
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([_csv_cell(name) for name in names])
-    for row in remaining:
+    if header:
+        writer.writerow([_csv_cell(name) for name in names])
+    for row in rows:
         writer.writerow([_csv_cell(row.get(name)) for name in names])
 
 
-def _table(rows: Iterable[Row], columns: Sequence[str] | None, out: TextIO) -> None:
-    names, remaining = _with_columns(rows, columns)
-    sample = list(islice(remaining, _SAMPLE_ROWS))
-    cells = ([_cell(row.get(name)) for name in names] for row in chain(sample, remaining))
-    table = Table(
-        names=[printable(name) for name in names],
-        right={printable(name) for name in names if _is_number_column(sample, name)},
-        sample=list(islice(cells, len(sample))),
-    )
-    table.write(cells, out)
+def _split(rows: Iterable[Sequence[str]]) -> tuple[list[Sequence[str]], Iterator[Sequence[str]]]:
+    remaining = iter(rows)
+    return list(islice(remaining, _SAMPLE_ROWS)), remaining
 
 
-def _is_number_column(rows: Sequence[Row], name: str) -> bool:
-    values = [row.get(name) for row in rows]
-    return any(isinstance(v, int) and not isinstance(v, bool) for v in values) and not any(
-        isinstance(v, str) for v in values
+def _table(rows: Iterable[Row], columns: Columns, view: View, names: Sequence[str], out: TextIO) -> None:
+    shown = [columns.by_name[name] for name in names]
+    cells = ([_exact(row.get(each.name), each.kind, view) for each in shown] for row in rows)
+    sample, more = _split(cells)
+    write_table(shown, sample, more, out, header=not view.no_header)
+
+
+def _terminal(
+    rows: Iterable[Row], columns: Columns, view: View, names: Sequence[str], out: TextIO
+) -> tuple[str, ...]:
+    """Print a table at a terminal; return the names of the columns that do not fit.
+
+    Columns that were asked for are all shown; of the others, those that are empty in every row are not.
+    """
+    ranks = dict.fromkeys(names, 0) if names else columns.at_terminal
+    shown = [columns.by_name[name] for name in ranks]
+    cells = ([_human(row.get(each.name), each.kind, view) for each in shown] for row in rows)
+    sample, more = _split(cells)
+    if not sample:
+        return ()
+    is_all = len(sample) < _SAMPLE_ROWS and not names
+    kept = [i for i in range(len(shown)) if not is_all or any(row[i] for row in sample)]
+    table = TerminalTable(
+        columns=[shown[i] for i in kept],
+        ranks=[ranks[shown[i].name] for i in kept],
+        sample=[[row[i] for i in kept] for row in sample],
+        has_header=not view.no_header,
     )
+    return table.write(([row[i] for i in kept] for row in more), out)

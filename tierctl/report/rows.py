@@ -1,133 +1,26 @@
-"""Rows of the commands that read: the columns of each kind, and how a typed result becomes a row."""
+"""Print typed results: each becomes one row of its kind."""
 
 import io
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, is_dataclass
 from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.report.render import render
+from tierctl.report.columns import Columns
+from tierctl.report.render import Shown, render
+from tierctl.report.tables import SEGMENTS
+from tierctl.report.view import Row, View
 from tierctl.wire.metadata.json_fields import json_fields
-from tierctl.wire.metadata.schema import FIELD_NAMES
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
-    """The columns of csv in their order, and those of the narrower table; None shows all in the table, too.
-
-    json and jsonl show every field of a row.
-    """
-
-    names: tuple[str, ...]
-    in_table: tuple[str, ...] | None = None
-
-
-SEGMENTS = Columns(
-    (
-        "topic",
-        "topic_id",
-        "partition",
-        "segment_id",
-        "start_offset",
-        "end_offset",
-        "broker_id",
-        "max_timestamp_ms",
-        "event_timestamp_ms",
-        "segment_leader_epochs",
-        "segment_size_in_bytes",
-        "custom_metadata",
-        "state",
-        "txn_index_empty",
-    ),
-    (
-        "topic",
-        "partition",
-        "segment_id",
-        "start_offset",
-        "end_offset",
-        "segment_leader_epochs",
-        "segment_size_in_bytes",
-        "state",
-    ),
-)
-TOPIC_SIZES = Columns(
-    (
-        "topic",
-        "topic_id",
-        "partitions",
-        "segments",
-        "log_bytes",
-        "copying_segments",
-        "copying_bytes",
-        "deleting_segments",
-        "deleting_bytes",
-        "objects",
-        "object_bytes",
-    ),
-    ("topic", "partitions", "segments", "log_bytes", "copying_segments", "deleting_segments", "object_bytes"),
-)
-PARTITION_OFFSETS = Columns(
-    (
-        "topic",
-        "topic_id",
-        "partition",
-        "earliest",
-        "earliest_local",
-        "latest_tiered",
-        "earliest_pending_upload",
-        "latest",
-    )
-)
-SEGMENT_FINDINGS = Columns(
-    (
-        "severity",
-        "kind",
-        "topic",
-        "topic_id",
-        "partition",
-        "segment_id",
-        "start_offset",
-        "end_offset",
-        "message",
-    ),
-    ("severity", "kind", "topic", "partition", "segment_id", "start_offset", "end_offset", "message"),
-)
-
-FINDINGS = Columns(
-    (
-        "severity",
-        "kind",
-        "topic",
-        "topic_id",
-        "partition",
-        "segment_id",
-        "start_offset",
-        "end_offset",
-        "key",
-        "message",
-        "hint",
-    ),
-    ("severity", "kind", "topic", "partition", "segment_id", "start_offset", "end_offset", "key", "message"),
-)
-
-_RECORD_POSITION = ("metadata_partition", "metadata_offset", "timestamp_ms")
-EVENTS = Columns(
-    (*FIELD_NAMES, "dialect", *_RECORD_POSITION, "error", "value"),
-    (
-        *_RECORD_POSITION,
-        *("type", "topic", "partition", "segment_id", "start_offset", "end_offset", "state", "error"),
-    ),
-)
-
-
-def show_rows(items: Iterable[Any], output: str, columns: Columns) -> None:
+def show_rows(items: Iterable[Any], output: str, columns: Columns, view: View) -> Shown:
     """Print one row per item: a mapping as it is, a segment or another dataclass by its fields."""
-    render(map(_row_of, items), output, columns.names, table_columns=columns.in_table)
+    return render(map(_row_of, items), output, columns, view)
 
 
-def _row_of(item: Any) -> dict[str, Any]:
+def _row_of(item: Any) -> Row:
     if isinstance(item, RemoteLogSegmentMetadata):
         return segment_row(item)
     return asdict(item) if is_dataclass(item) and not isinstance(item, type) else item
@@ -139,23 +32,39 @@ def segment_row(segment: RemoteLogSegmentMetadata) -> dict[str, Any]:
     return {name: shown.get(name) for name in SEGMENTS.names}
 
 
-def show_texts(texts: Iterable[str], output: str, columns: Columns) -> None:
+def show_texts(texts: Iterable[str], output: str, columns: Columns, view: View) -> Shown:
     """Print rows that executors have rendered: text of csv without its header, otherwise of jsonl.
 
-    What is printed equals `show_rows` of the same rows, byte for byte.
+    What is printed equals `show_rows` of the same rows, byte for byte. The text is that of csv only if
+    `output` is csv and the view is plain.
     """
     out = sys.stdout
+    if output == "table" or not view.is_plain:
+        lines = (line for text in texts for line in io.StringIO(text))
+        return show_rows(map(json.loads, lines), output, columns, view)
+    counted = _CountedLines(texts)
     match output:
-        case "table":
-            lines = (line for text in texts for line in io.StringIO(text))
-            show_rows(map(json.loads, lines), output, columns)
         case "json":
             separator = "["
-            for text in texts:
+            for text in counted:
                 out.write(f"{separator}\n" + text.rstrip("\n").replace("\n", ",\n"))
                 separator = ","
             out.write("[]\n" if separator == "[" else "\n]\n")
         case _:
             if output == "csv":
-                show_rows([], output, columns)
-            out.writelines(texts)
+                show_rows([], output, columns, view)
+            out.writelines(counted)
+    return Shown(rows=counted.count)
+
+
+@dataclass(slots=True)
+class _CountedLines:
+    """Texts whose lines are counted while they are read."""
+
+    texts: Iterable[str]
+    count: int = 0
+
+    def __iter__(self) -> Iterator[str]:
+        for text in self.texts:
+            self.count += text.count("\n")
+            yield text

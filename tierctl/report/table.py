@@ -1,4 +1,4 @@
-"""Print aligned columns: at full width in a file or a pipe, folded to the width of a terminal."""
+"""Print aligned columns: all of them in a file or a pipe, as many as fit at a terminal."""
 
 import shutil
 import textwrap
@@ -7,99 +7,74 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TextIO
 
-_GAP = "  "
-_SENTENCE_MIN = 24
+from tierctl.report.colours import OF_WORDS, Colour, coloured, shows_colours
+from tierctl.report.columns import Column, Kind
+from tierctl.report.fit import GAP, fit, width_of
+
+Cells = Sequence[str]
+
+
+def write_table(
+    columns: Sequence[Column], sample: Sequence[Cells], more: Iterable[Cells], out: TextIO, *, header: bool
+) -> None:
+    """Write rows of cells at their full width; the widths follow from the names and from `sample`."""
+    names = [column.name for column in columns]
+    measured = [names, *sample] if header else sample
+    widths = [width_of(row[i] for row in measured) for i in range(len(columns))]
+    rows = chain([names] if header else [], sample, more)
+    out.writelines(_line(row, columns, widths) for row in rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
-    """Column names and rows of cells. The widths follow from `sample`, the first rows.
+class TerminalTable:
+    """A table at a terminal: columns with their ranks, and the first rows, from which widths follow."""
 
-    `right` are the names of the columns that are aligned to the right.
-    """
+    columns: Sequence[Column]
+    ranks: Sequence[int]
+    sample: Sequence[Cells]
+    has_header: bool
 
-    names: Sequence[str]
-    right: set[str]
-    sample: Sequence[Sequence[str]]
+    def write(self, more: Iterable[Cells], out: TextIO) -> tuple[str, ...]:
+        """Write the header, the sample and `more` rows; return the names of the columns that do not fit.
 
-    def write(self, more: Iterable[Sequence[str]], out: TextIO) -> None:
-        """Write the header, the sample and then `more` rows, each as soon as it is produced."""
-        widths = [_width([name]) for name in self.names]
-        widths = [max(width, _width(cells)) for width, cells in zip(widths, self._columns(), strict=True)]
-        if out.isatty():
-            self._to_terminal(widths, more, out)
-            return
-        rows = chain([self.names], self.sample, more)
-        out.writelines(self._line(row, widths) for row in rows)
-
-    def _columns(self) -> Iterator[list[str]]:
-        return ([row[i] for row in self.sample] for i in range(len(self.names)))
-
-    def _to_terminal(self, widths: Sequence[int], more: Iterable[Sequence[str]], out: TextIO) -> None:
-        """Write to a terminal: fold headers at underscores and sentences at blanks, but no id or number.
-
-        The terminal wraps lines that are still too wide; nothing is cut off.
+        Sentences are wrapped and names cut in the middle; no id or number is cut.
         """
-        from rich.console import Console
-        from rich.text import Text
-
-        console = Console(file=out, highlight=False)
-        widths = self._fitted(widths, shutil.get_terminal_size().columns)
-        headers = [_folded_header(name, width) for name, width in zip(self.names, widths, strict=True)]
-        # Headers are aligned at their last lines, so that each ends directly above its column.
-        lines = [*zip_longest(*(reversed(header) for header in headers), fillvalue="")][::-1]
-        for line in lines:
-            console.print(Text(self._line(line, widths).rstrip("\n"), style="bold"), soft_wrap=True)
+        headings = [column.heading for column in self.columns] if self.has_header else []
+        measured = [headings, *self.sample] if self.has_header else self.sample
+        natural = [width_of(row[i] for row in measured) for i in range(len(self.columns))]
+        fitted = fit(self.columns, self.ranks, natural, shutil.get_terminal_size().columns)
+        at = [i for i, column in enumerate(self.columns) if column in fitted.columns]
+        is_coloured = shows_colours(out)
+        if self.has_header:
+            line = _line([headings[i] for i in at], fitted.columns, fitted.widths).rstrip("\n")
+            out.write(f"{coloured(line, Colour.BOLD) if is_coloured else line}\n")
         for row in chain(self.sample, more):
-            out.writelines(self._line(line, widths) for line in _folded_row(row, widths))
-
-    def _fitted(self, widths: Sequence[int], available: int) -> list[int]:
-        """Return column widths that fit into `available`; `widths` if folding cannot achieve that."""
-        fitted = list(widths)
-        if _total(fitted) <= available:
-            return fitted
-        for i, (name, cells) in enumerate(zip(self.names, self._columns(), strict=True)):
-            fitted[i] = max(_width(cells), _width(name.split("_")))
-        for i, cells in enumerate(self._columns()):
-            excess = _total(fitted) - available
-            if excess > 0 and any(" " in cell for cell in cells):
-                least = max(_SENTENCE_MIN, *(_width(cell.split()) for cell in cells))
-                fitted[i] = min(fitted[i], max(least, fitted[i] - excess))
-        return fitted if _total(fitted) <= available else list(widths)
-
-    def _line(self, row: Sequence[str], widths: Sequence[int]) -> str:
-        padded = (
-            cell.rjust(width) if name in self.right else cell.ljust(width)
-            for cell, name, width in zip(row, self.names, widths, strict=True)
-        )
-        return _GAP.join(padded).rstrip() + "\n"
+            lines = _folded([row[i] for i in at], fitted.columns, fitted.widths)
+            out.writelines(
+                _line(line, fitted.columns, fitted.widths, is_coloured=is_coloured) for line in lines
+            )
+        return fitted.dropped
 
 
-def _total(widths: Sequence[int]) -> int:
-    return sum(widths) + len(_GAP) * (len(widths) - 1)
+def _line(row: Cells, columns: Sequence[Column], widths: Sequence[int], *, is_coloured: bool = False) -> str:
+    padded = []
+    for cell, column, width in zip(row, columns, widths, strict=True):
+        text = cell.rjust(width) if column.kind.is_number else cell.ljust(width)
+        if is_coloured and column.kind is Kind.WORD:
+            text = coloured(cell, OF_WORDS.get(cell)) + " " * (width - len(cell))
+        padded.append(text)
+    return GAP.join(padded).rstrip() + "\n"
 
 
-def _width(texts: Iterable[str]) -> int:
-    return max(map(len, texts), default=0)
-
-
-def _folded_header(name: str, width: int) -> list[str]:
-    """Return `name`, such as segment_size_in_bytes, on as many lines as `width` requires."""
-    lines = [""]
-    for i, word in enumerate(name.split("_")):
-        part = word if i == 0 else f"_{word}"
-        if lines[-1] and len(lines[-1]) + len(part) > width:
-            lines.append(word)
+def _folded(row: Cells, columns: Sequence[Column], widths: Sequence[int]) -> Iterator[Cells]:
+    """Yield the lines of one row: sentences wrapped, and names that are too long with … in the middle."""
+    cells = []
+    for cell, column, width in zip(row, columns, widths, strict=True):
+        if len(cell) <= width or column.kind not in {Kind.SENTENCE, Kind.NAME}:
+            cells.append([cell])
+        elif column.kind is Kind.SENTENCE:
+            cells.append(textwrap.wrap(cell, width, break_on_hyphens=False))
         else:
-            lines[-1] += part
-    return lines
-
-
-def _folded_row(row: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[str, ...]]:
-    cells = (
-        [cell]
-        if len(cell) <= width or " " not in cell
-        else textwrap.wrap(cell, width, break_long_words=False, break_on_hyphens=False)
-        for cell, width in zip(row, widths, strict=True)
-    )
+            head = (width - 1) // 2
+            cells.append([f"{cell[:head]}…{cell[len(cell) - (width - 1 - head) :]}"])
     return zip_longest(*cells, fillvalue="")

@@ -22,6 +22,8 @@ from tierctl.read.parallel.task import ReadTask, read_task
 from tierctl.read.partition_reader import FetchedRecord
 from tierctl.read.range_reader import with_lost_offsets
 from tierctl.report import render
+from tierctl.report.tables import RECORDS
+from tierctl.report.view import View
 from tierctl.spark.executors.resources import shared_tier
 from tierctl.spark.executors.transport import Executors
 from tierctl.storage import TierSpec
@@ -127,14 +129,7 @@ def _write(
     """Write records as `render` does, without the header of csv."""
     encode = record_rows.encoder(record_rows.Binary(text_format.binary))
     made = (record_rows.record_row(partition, record, encode) for record in _records(columns))
-    if text_format.output == "csv":
-        header = io.StringIO()
-        render([], "csv", record_rows.COLUMNS, stream=header)
-        whole = io.StringIO()
-        render(made, "csv", record_rows.COLUMNS, stream=whole)
-        text.write(whole.getvalue()[len(header.getvalue()) :])
-    else:
-        render(made, "jsonl", stream=text)
+    render(made, text_format.output, RECORDS, View(no_header=True), stream=text)
 
 
 def _records(columns: pa.RecordBatch) -> Iterator[FetchedRecord]:

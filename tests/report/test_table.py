@@ -1,0 +1,186 @@
+"""Tables at a terminal: what fits, in which units and colours."""
+
+import io
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tierctl.report import render, tables
+from tierctl.report.columns import Column, Columns, Kind
+from tierctl.report.fit import fit, total
+from tierctl.report.units import bytes_text
+from tierctl.report.view import View
+
+HOUR_MS = 3_600_000
+NOW_MS = 1_795_300_000_000
+SEGMENT = {
+    "topic": "orders",
+    "topic_id": "2QZ5FAXaQrqgUzsReWnweA",
+    "partition": 3,
+    "segment_id": "WXLMw9uDS32Q2fp63a9ugA",
+    "start_offset": 1200,
+    "end_offset": 2399,
+    "broker_id": 2,
+    "max_timestamp_ms": NOW_MS - 3 * HOUR_MS,
+    "event_timestamp_ms": NOW_MS - 2 * HOUR_MS,
+    "segment_leader_epochs": [[0, 1200]],
+    "segment_size_in_bytes": 13_314_398_618,
+    "custom_metadata": None,
+    "state": "COPY_SEGMENT_FINISHED",
+    "txn_index_empty": True,
+}
+FINDING = {
+    "severity": "error",
+    "kind": "missing_object",
+    "topic": "orders",
+    "topic_id": "2QZ5FAXaQrqgUzsReWnweA",
+    "partition": 3,
+    "segment_id": "WXLMw9uDS32Q2fp63a9ugA",
+    "start_offset": 1200,
+    "end_offset": 2399,
+    "key": "orders-3-2QZ5FAXaQrqgUzsReWnweA/00000000000000001200-WXLMw9uDS32Q2fp63a9ugA.log",
+    "message": "the tier has no object of this finished segment: the log, 13314398618 bytes, can't be found",
+    "hint": "look for it",
+}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def width(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("TERM", "dumb")
+    return lambda columns: monkeypatch.setenv("COLUMNS", str(columns))
+
+
+def at_terminal(rows: list[Any], kind: Columns, **view: Any) -> list[str]:
+    out = Terminal()
+    render(rows, "table", kind, View(now_ms=NOW_MS, **view), stream=out)
+    return out.getvalue().splitlines()
+
+
+def test_sizes_and_times_are_in_units_that_a_person_reads(width: Any) -> None:
+    width(80)
+    header, row = at_terminal([SEGMENT], tables.SEGMENTS)
+    assert header.split() == ["topic", "partition", "start", "end", "size", "newest_record", "state"]
+    assert re.split(" {2,}", row) == ["orders", "3", "1200", "2399", "12.4 GiB", "3 h ago", SEGMENT["state"]]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+@pytest.mark.parametrize(
+    ("row", "kind"), [(SEGMENT, tables.SEGMENTS), (FINDING, tables.FINDINGS)], ids=["segments", "findings"]
+)
+def test_lines_fit_and_the_most_important_columns_stay(
+    columns: int, row: dict[str, Any], kind: Columns, width: Any
+) -> None:
+    width(columns)
+    header, *lines = at_terminal([row], kind)
+    assert max(map(len, (header, *lines))) <= columns
+    headings = {kind.by_name[name].heading for name, rank in kind.at_terminal.items() if rank == 0}
+    assert headings <= set(header.split())
+    if "message" in row:
+        column = header.index("message")
+        assert " ".join(" ".join(line[column:] for line in lines).split()) == row["message"]
+
+
+def test_a_wide_terminal_shows_more(width: Any) -> None:
+    shown = []
+    for columns in (80, 120, 200):
+        width(columns)
+        shown.append(set(at_terminal([SEGMENT], tables.SEGMENTS)[0].split()))
+    assert shown[0] < shown[1] < shown[2]
+    assert "segment_id" in shown[1]
+
+
+def test_columns_that_were_asked_for_are_all_shown(width: Any) -> None:
+    width(40)
+    names = ("segment_id", "size", "max_timestamp_ms", "topic_id")
+    header, row = at_terminal([SEGMENT], tables.SEGMENTS, columns=names)
+    assert header.split() == ["segment_id", "size", "newest_record", "topic_id"]
+    assert row.split()[0] == SEGMENT["segment_id"]
+
+
+def test_an_empty_result_prints_no_header(width: Any) -> None:
+    width(80)
+    assert at_terminal([], tables.SEGMENTS) == []
+
+
+def test_a_column_without_values_is_not_shown(width: Any) -> None:
+    width(200)
+    header = at_terminal([SEGMENT | {"broker_id": None}], tables.SEGMENTS)[0]
+    assert "broker_id" not in header
+
+
+def test_a_long_name_is_cut_in_the_middle(width: Any) -> None:
+    width(60)
+    _, row = at_terminal([SEGMENT | {"topic": "a" * 40 + "z" * 100}], tables.SEGMENTS)
+    assert len(row) <= 60
+    assert re.match("a+…z+ ", row)
+
+
+def test_colours_follow_from_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    coloured = "\n".join(at_terminal([FINDING], tables.FINDINGS))
+    assert "\033[31merror\033[0m" in coloured
+    monkeypatch.setenv("NO_COLOR", "1")
+    plain = "\n".join(at_terminal([FINDING], tables.FINDINGS))
+    assert re.sub("\033\\[[0-9]+m", "", coloured) == plain
+
+
+def test_in_a_pipe_values_are_exact() -> None:
+    out = io.StringIO()
+    render(
+        [SEGMENT],
+        "table",
+        tables.SEGMENTS,
+        View(now_ms=NOW_MS, columns=("size", "max_timestamp_ms")),
+        stream=out,
+    )
+    assert out.getvalue().split() == [
+        *("segment_size_in_bytes", "max_timestamp_ms", "13314398618", str(NOW_MS - 3 * HOUR_MS)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1536, "1.5 KiB"),
+        (1024 * 1024 - 1, "1.0 MiB"),
+        (13_314_398_618, "12.4 GiB"),
+        (1 << 63, "8.0 EiB"),
+        (-2048, "-2.0 KiB"),
+    ],
+)
+def test_sizes(size_bytes: int, text: str) -> None:
+    assert bytes_text(size_bytes) == text
+
+
+COLUMNS = st.lists(
+    st.tuples(st.sampled_from(Kind), st.integers(0, 9), st.integers(1, 60)), min_size=1, max_size=12
+)
+
+
+@given(COLUMNS, st.integers(20, 250))
+def test_what_is_dropped_is_least_important(shape: list[tuple[Kind, int, int]], available: int) -> None:
+    columns = [Column(name=str(i), kind=kind, meaning="", heading="") for i, (kind, _, _) in enumerate(shape)]
+    ranks, natural = [rank for _, rank, _ in shape], [width for _, _, width in shape]
+    fitted = fit(columns, ranks, natural, available)
+    kept = [int(column.name) for column in fitted.columns]
+    gone = [int(name) for name in fitted.dropped]
+    assert sorted(kept + gone) == list(range(len(shape)))
+    assert kept == sorted(kept)
+    assert all(ranks[i] > 0 for i in gone)
+    assert max((ranks[i] for i in kept), default=0) <= min((ranks[i] for i in gone), default=9)
+    if total(fitted.widths) > available:
+        assert all(ranks[i] == 0 for i in kept)
+    if not gone and total(natural) <= available:
+        assert list(fitted.widths) == natural

@@ -1,0 +1,81 @@
+"""--columns, --sort, --limit and --no-header: the same in every format."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from tierctl.errors import UsageError
+from tierctl.report import render, tables
+from tierctl.report.view import View
+
+ROWS = [
+    {"topic": "b", "topic_id": "B", "partitions": 1, "segments": 7, "log_bytes": 10, "objects": None},
+    {"topic": "a", "topic_id": "A", "partitions": 2, "segments": 7, "log_bytes": 30, "objects": 2},
+    {"topic": "c", "topic_id": "C", "partitions": 3, "segments": 1, "log_bytes": 20, "objects": 9},
+]
+
+
+def printed(fmt: str, **view: Any) -> str:
+    out = io.StringIO()
+    render(ROWS, fmt, tables.TOPIC_SIZES, View(**view), stream=out)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"),
+    [
+        ([], "bac"),
+        (["topic"], "abc"),
+        (["-topic"], "cba"),
+        (["-segments", "log_bytes"], "bac"),
+        (["-segments", "-log_bytes"], "abc"),
+        (["size"], "bca"),
+        (["objects"], "acb"),
+        (["-objects"], "cab"),
+    ],
+)
+def test_rows_are_sorted(sort: list[str], order: str) -> None:
+    """Null comes last in both directions, and the order is the same in every format."""
+    assert "".join(json.loads(line)["topic"] for line in printed("jsonl", sort=sort).splitlines()) == order
+    assert "".join(row["topic"] for row in json.loads(printed("json", sort=sort))) == order
+    assert "".join(row["topic"] for row in csv.DictReader(io.StringIO(printed("csv", sort=sort)))) == order
+    assert "".join(line[0] for line in printed("table", sort=sort).splitlines()[1:]) == order
+
+
+def test_columns_are_those_asked_for() -> None:
+    view = {"columns": ["log_bytes", "topic"]}
+    assert json.loads(printed("json", **view))[0] == {"log_bytes": 10, "topic": "b"}
+    assert printed("csv", **view).splitlines()[:2] == ["log_bytes,topic", "10,b"]
+    assert printed("table", **view).splitlines()[:2] == ["log_bytes  topic", "       10  b"]
+
+
+def test_a_limit_prints_fewer_rows_and_counts_them_all() -> None:
+    out = io.StringIO()
+    shown = render(iter(ROWS), "jsonl", tables.TOPIC_SIZES, View(limit=1), stream=out)
+    assert (out.getvalue().count("\n"), shown.rows) == (1, 3)
+
+
+@pytest.mark.parametrize("fmt", ["table", "csv"])
+def test_no_header(fmt: str) -> None:
+    assert printed(fmt, no_header=True).splitlines()[0].split(",")[0].split()[0] == "b"
+
+
+@pytest.mark.parametrize("view", [{"columns": ["sizes"]}, {"sort": ["-sizes"]}])
+def test_an_unknown_column_is_refused(view: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="no column 'sizes'") as raised:
+        View(**view).check(tables.TOPIC_SIZES)
+    assert "log_bytes" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize("columns", tables.ALL, ids=lambda columns: columns.name)
+def test_descriptions_are_consistent(columns: Any) -> None:
+    assert set(columns.in_table or ()) <= set(columns.names)
+    assert set(columns.at_terminal) <= set(columns.names)
+    assert min(columns.at_terminal.values()) == 0
+    headings = [column.heading for column in columns.all]
+    assert len({*headings, *columns.names}) == len({*columns.names}) + sum(
+        column.heading not in columns.names for column in columns.all
+    )
+    assert len(set(headings)) == len(headings)

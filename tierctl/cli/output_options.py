@@ -1,0 +1,70 @@
+"""Options about the rows on stdout: their format, which columns and rows, their order, and times."""
+
+from typing import Annotated
+
+from tierctl.cli.declare import option
+from tierctl.cli.options import SHOW, Output, OutputFormat
+from tierctl.model.times import TimeForm
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return the names of a comma-separated list."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+Columns = Annotated[
+    str | None,
+    option(
+        "--columns",
+        metavar="NAME,...",
+        parser=_names,
+        help="Print these columns, in this order, in every format. Without it a terminal shows those that "
+        "fit, the most important ones first.",
+        panel=SHOW,
+    ),
+]
+Sort = Annotated[
+    str | None,
+    option(
+        "--sort",
+        metavar="[-]NAME,...",
+        parser=_names,
+        help="Sort the rows by these columns; - before a name: in descending order.",
+        panel=SHOW,
+    ),
+]
+Limit = Annotated[
+    int | None,
+    option(
+        "--limit",
+        metavar="N",
+        min=1,
+        help="Print the first N rows only. The run itself, and its exit code, stay the same.",
+        panel=SHOW,
+    ),
+]
+NoHeader = Annotated[bool, option("--no-header", help="Print tables and csv without a header.", panel=SHOW)]
+Times = Annotated[
+    TimeForm | None,
+    option(
+        "--times",
+        help="Times in a table: ages, ISO 8601, or milliseconds since 1970. Default: relative at a terminal, "
+        "otherwise ms. json, jsonl and csv have ms.",
+        panel=SHOW,
+    ),
+]
+
+
+def rows(
+    output: Output = OutputFormat.TABLE,
+    columns: Columns = None,
+    sort: Sort = None,
+    limit: Limit = None,
+    no_header: NoHeader = False,
+    times: Times = None,
+) -> None:
+    """Group: how rows are printed."""
+
+
+def records(columns: Columns = None, no_header: NoHeader = False, times: Times = None) -> None:
+    """Group: how records are printed, which come in their own order and have their own limit."""

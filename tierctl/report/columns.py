@@ -1,0 +1,89 @@
+"""What describes a kind of rows: its columns, the JSON types of their values, and what a terminal shows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+
+
+class Kind(Enum):
+    """What a column holds; the value is the JSON type of its values."""
+
+    TEXT = "string"
+    NAME = "string", "name"
+    """A name that may be long: of a topic, a file or an object."""
+    WORD = "string", "word"
+    """One of few words, such as a state; colours show what it means."""
+    SENTENCE = "string", "sentence"
+    NUMBER = "integer"
+    DECIMAL = "number"
+    BYTES = "integer", "bytes"
+    TIME = "integer", "time"
+    """Milliseconds since 1970."""
+    FLAG = "boolean"
+    PAIRS = "array", "pairs"
+    """Lists of two numbers, such as [leader epoch, start offset]."""
+    LIST = "array"
+
+    @property
+    def json_type(self) -> str:
+        """The JSON type of the values."""
+        return str(self.value if isinstance(self.value, str) else self.value[0])
+
+    @property
+    def is_number(self) -> bool:
+        """Whether the cells are aligned to the right."""
+        return self.json_type in {"integer", "number"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column; `meaning` describes its values in JSON schemas.
+
+    `heading` is the title at a terminal, where sizes and times have human units and the name would be wrong.
+    A value may be null if `is_nullable`; an object of JSON may lack the key if `is_optional`. Only JSON has
+    the field unless `is_in_csv`.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    heading: str
+    is_nullable: bool = False
+    is_optional: bool = False
+    is_in_csv: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """The columns of one kind of rows; `name` is that of its JSON schema.
+
+    `all` are in the order of csv. `in_table` are the names in a table in a pipe or a file; None stands for
+    those of csv. `at_terminal` has the names at a terminal in their order, each with its rank: a column of
+    rank 0 is always shown, and those with the highest ranks are dropped first where the terminal is narrow.
+    Rows may have further keys if `is_open`. A change of `all` that readers of JSON must know of is a new
+    `format_version`.
+    """
+
+    name: str
+    title: str
+    all: tuple[Column, ...]
+    at_terminal: Mapping[str, int]
+    in_table: tuple[str, ...] | None = None
+    is_open: bool = False
+    format_version: int = 1
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns of csv."""
+        return tuple(column.name for column in self.all if column.is_in_csv)
+
+    @cached_property
+    def by_name(self) -> dict[str, Column]:
+        """The columns by their names."""
+        return {column.name: column for column in self.all}
+
+    def find(self, text: str) -> Column | None:
+        """Return the column with this name, or with this heading; None if there is none."""
+        found = self.by_name.get(text)
+        return found or next((column for column in self.all if column.heading == text), None)

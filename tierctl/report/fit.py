@@ -1,0 +1,72 @@
+"""Choose the columns of a table, and their widths, for a terminal of some width."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tierctl.report.columns import Column, Kind
+
+GAP = "  "
+_SENTENCE_MIN = 28
+_NAME_MIN = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fitted:
+    """The columns that a terminal shows, with their widths, and the names of those that it does not show."""
+
+    columns: tuple[Column, ...]
+    widths: tuple[int, ...]
+    dropped: tuple[str, ...]
+
+
+def width_of(texts: Iterable[str]) -> int:
+    """Return the length of the longest text."""
+    return max(map(len, texts), default=0)
+
+
+def fit(columns: Sequence[Column], ranks: Sequence[int], natural: Sequence[int], available: int) -> Fitted:
+    """Return the columns that fit into `available` characters.
+
+    `natural[i]` is the width that column `i` needs, and `ranks[i]` its rank: columns with the highest ranks
+    are dropped first, those of rank 0 never. Sentences are wrapped down to 28 characters before a column is
+    dropped, and names are cut down to 16 characters if no more columns can be dropped. If that does not
+    suffice, the lines are longer.
+    """
+    least = [
+        min(width, _SENTENCE_MIN) if column.kind is Kind.SENTENCE else width
+        for column, width in zip(columns, natural, strict=True)
+    ]
+    kept = list(range(len(columns)))
+    while total(least[i] for i in kept) > available and max(ranks[i] for i in kept) > 0:
+        # Of columns with the same rank the last is dropped.
+        kept.remove(max(kept, key=lambda i: (ranks[i], i)))
+    widths = {i: least[i] for i in kept}
+    _cut_names(columns, widths, total(widths.values()) - available)
+    _widen_sentences(widths, natural, available - total(widths.values()))
+    return Fitted(
+        columns=tuple(columns[i] for i in kept),
+        widths=tuple(widths[i] for i in kept),
+        dropped=tuple(column.name for i, column in enumerate(columns) if i not in kept),
+    )
+
+
+def _cut_names(columns: Sequence[Column], widths: dict[int, int], excess: int) -> None:
+    """Make the longest columns of names narrower, until `excess` characters are saved."""
+    names = [i for i in widths if columns[i].kind is Kind.NAME]
+    for i in sorted(names, key=lambda i: -widths[i]):
+        cut = max(0, min(excess, widths[i] - _NAME_MIN))
+        widths[i] -= cut
+        excess -= cut
+
+
+def _widen_sentences(widths: dict[int, int], natural: Sequence[int], spare: int) -> None:
+    for i, width in widths.items():
+        more = max(0, min(spare, natural[i] - width))
+        widths[i] = width + more
+        spare -= more
+
+
+def total(widths: Iterable[int]) -> int:
+    """Return the width of a line of columns with gaps between them."""
+    each = list(widths)
+    return sum(each) + len(GAP) * max(0, len(each) - 1)

@@ -1,0 +1,233 @@
+"""Every kind of rows that a command prints: its columns, and which of them a table and a terminal show.
+
+This is the only description of them: csv, tables, `--columns`, `--sort` and the JSON schemas follow from it.
+"""
+
+from tierctl.report.columns import Columns, Kind
+from tierctl.report.fields import columns
+
+_SEGMENT = "topic topic_id partition segment_id start_offset end_offset"
+_FOUND = "topic? topic_id? partition? segment_id? start_offset? end_offset?"
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _ranks(text: str) -> dict[str, int]:
+    """Return the ranks that `text` states as `name:rank`, in its order."""
+    words = (word.partition(":") for word in text.split())
+    return {name: int(rank) for name, _, rank in words}
+
+
+SEGMENTS = Columns(
+    name="segments",
+    title="Remote segments",
+    all=columns(
+        f"{_SEGMENT} broker_id? max_timestamp_ms? event_timestamp_ms? segment_leader_epochs? "
+        "segment_size_in_bytes? custom_metadata? state txn_index_empty?"
+    ),
+    in_table=_names(
+        "topic partition segment_id start_offset end_offset segment_leader_epochs segment_size_in_bytes state"
+    ),
+    at_terminal=_ranks(
+        "topic:0 partition:0 segment_id:5 start_offset:0 end_offset:1 segment_leader_epochs:6 "
+        "segment_size_in_bytes:2 max_timestamp_ms:3 event_timestamp_ms:7 broker_id:8 state:4"
+    ),
+)
+TOPIC_SIZES = Columns(
+    name="sizes",
+    title="Sizes by topic",
+    all=columns(
+        "topic topic_id partitions segments log_bytes copying_segments copying_bytes deleting_segments "
+        "deleting_bytes objects? object_bytes?"
+    ),
+    in_table=_names("topic partitions segments log_bytes copying_segments deleting_segments object_bytes"),
+    at_terminal=_ranks(
+        "topic:0 topic_id:8 partitions:3 segments:1 log_bytes:0 copying_segments:4 copying_bytes:6 "
+        "deleting_segments:5 deleting_bytes:7 object_bytes:2"
+    ),
+)
+PARTITION_OFFSETS = Columns(
+    name="offsets",
+    title="Offsets by partition",
+    all=columns(
+        "topic topic_id partition earliest? earliest_local? latest_tiered? earliest_pending_upload? latest?"
+    ),
+    at_terminal=_ranks(
+        "topic:0 topic_id:5 partition:0 earliest:1 earliest_local:3 latest_tiered:2 "
+        "earliest_pending_upload:4 latest:1"
+    ),
+)
+_FINDING_RANKS = _ranks(
+    "severity:0 kind:1 topic:0 partition:0 segment_id:4 start_offset:2 end_offset:3 message:0"
+)
+SEGMENT_FINDINGS = Columns(
+    name="segment-findings",
+    title="Findings about offsets and segments",
+    all=columns(f"severity kind {_FOUND} key!? message advice!?"),
+    in_table=_names("severity kind topic partition segment_id start_offset end_offset message"),
+    at_terminal=_FINDING_RANKS,
+)
+FINDINGS = Columns(
+    name="findings",
+    title="Findings of verify",
+    all=columns(f"severity kind {_FOUND} key? message hint"),
+    in_table=_names("severity kind topic partition segment_id start_offset end_offset key message"),
+    at_terminal=_ranks(
+        "severity:0 kind:1 topic:0 partition:0 segment_id:4 start_offset:2 end_offset:3 key:5 message:0"
+    ),
+)
+_EVENT = (
+    "topic~ topic_id~ partition~ segment_id~ start_offset~ end_offset~ broker_id~ leader_epoch~ epoch~ "
+    "max_timestamp_ms~ event_timestamp_ms~ segment_leader_epochs~ segment_size_in_bytes~ custom_metadata~? "
+    "state~ txn_index_empty~ type?"
+)
+EVENTS = Columns(
+    name="events",
+    title="Records of the metadata topic",
+    all=columns(f"{_EVENT} dialect? metadata_partition? metadata_offset? timestamp_ms? error~ value~"),
+    in_table=_names(
+        "metadata_partition metadata_offset timestamp_ms type topic partition segment_id start_offset "
+        "end_offset state error"
+    ),
+    at_terminal=_ranks(
+        "metadata_partition:4 metadata_offset:3 timestamp_ms:5 type:7 topic:0 partition:0 segment_id:6 "
+        "start_offset:1 end_offset:2 state:0 error:8"
+    ),
+)
+RECORDS = Columns(
+    name="records",
+    title="Records of topics",
+    all=columns(
+        "topic topic_id partition offset timestamp_ms timestamp_type leader_epoch? key? key_encoding? value? "
+        "value_encoding? headers",
+        key=Kind.TEXT,
+    ),
+    in_table=_names("topic partition offset timestamp_ms leader_epoch key value headers"),
+    at_terminal=_ranks("topic:1 partition:0 offset:0 timestamp_ms:2 leader_epoch:4 key:3 value:0 headers:5"),
+)
+INDEXES = {
+    kind: Columns(
+        name=f"{kind}-index",
+        title=f"Entries of the {kind} index",
+        all=columns(names),
+        at_terminal=dict.fromkeys(_names(names), 0),
+    )
+    for kind, names in {
+        "offset": "offset position",
+        "timestamp": "timestamp_ms offset",
+        "transaction": "producer_id first_offset last_offset last_stable_offset",
+        "producer-snapshot": "producer_id epoch last_sequence last_offset offset_delta timestamp_ms "
+        "coordinator_epoch current_txn_first_offset",
+        "leader-epoch": "epoch start_offset",
+    }.items()
+}
+"""By the name of the index, as --index takes it."""
+CACHE_ENTRIES = Columns(
+    name="cache-entries",
+    title="Headers and entries of cache files",
+    all=columns(
+        "file position? type? form~ topic~? topic_id~? partition~? metadata_partition~? "
+        "metadata_topic_offset~ segment_id~ start_offset~ end_offset~ broker_id~ leader_epoch~ epoch~ "
+        "max_timestamp_ms~ event_timestamp_ms~ segment_leader_epochs~ segment_size_in_bytes~ "
+        "custom_metadata~? state~ txn_index_empty~ metadata_offset~ timestamp_ms~ dialect~ error~ value!~"
+    ),
+    in_table=_names("file position type topic partition segment_id start_offset end_offset state error"),
+    at_terminal=_ranks(
+        "file:6 position:0 type:1 topic:3 partition:3 segment_id:5 start_offset:2 end_offset:4 state:1 "
+        "error:7"
+    ),
+)
+CACHE_CHECKS = Columns(
+    name="cache-checks",
+    title="Good cache files, and each problem of bad ones",
+    all=columns("file status form~? entries~? size_bytes~ position~? detail?"),
+    at_terminal=_ranks("file:0 status:0 form:2 entries:3 size_bytes:4 position:5 detail:1"),
+)
+CACHE_FILES = Columns(
+    name="cache-files",
+    title="Cache files that were built",
+    all=columns("file topic topic_id partition metadata_partition last_offset? entries size_bytes"),
+    at_terminal=_ranks(
+        "file:5 topic:0 topic_id:6 partition:0 metadata_partition:4 last_offset:3 entries:2 size_bytes:1"
+    ),
+)
+CACHE_REWRITES = Columns(
+    name="cache-rewrites",
+    title="Plan of a compaction",
+    all=columns("action file entries? kept? size_bytes new_size_bytes reason"),
+    at_terminal=_ranks("action:0 file:0 entries:4 kept:3 size_bytes:2 new_size_bytes:2 reason:1"),
+)
+COMMITTED_OFFSETS = Columns(
+    name="committed-offsets",
+    title="Committed offsets",
+    all=columns("metadata_partition committed_offset form"),
+    at_terminal=_ranks("metadata_partition:0 committed_offset:0 form:1"),
+)
+UNSAFE_OFFSETS = Columns(
+    name="unsafe-offsets",
+    title="Committed offsets that would lose segments",
+    all=columns("metadata_partition committed_offset problem limit? detail"),
+    at_terminal=_ranks("metadata_partition:0 committed_offset:0 problem:1 limit:1 detail:0"),
+)
+OFFSET_REPAIRS = Columns(
+    name="offset-repairs",
+    title="Plan of a repair",
+    all=columns("action metadata_partition? from_offset? to_offset? reason"),
+    at_terminal=_ranks("action:0 metadata_partition:0 from_offset:1 to_offset:1 reason:0"),
+)
+PREDICTIONS = Columns(
+    name="predictions",
+    title="Predicted time and memory",
+    all=columns("what value unit from", value=Kind.DECIMAL),
+    at_terminal=_ranks("what:0 value:0 unit:0 from:1"),
+)
+COMMITS = Columns(
+    name="commits",
+    title="Commits of the pipeline",
+    all=columns("commit metadata_partitions offsets events warehouse"),
+    at_terminal=_ranks("commit:0 metadata_partitions:2 offsets:1 events:1 warehouse:1"),
+)
+LEAKED_TOPICS = Columns(
+    name="leaked-topics",
+    title="Topics that the cluster does not have any more",
+    all=columns("topic topic_id partitions segments log_bytes delete_state?"),
+    at_terminal=_ranks("topic:0 topic_id:0 partitions:2 segments:1 log_bytes:0 delete_state:3"),
+)
+_STEP = "action reason topic topic_id partition segment_id? start_offset? end_offset?"
+_DETAILS = (
+    "state~ segment_size_in_bytes~ max_timestamp_ms~ segment_leader_epochs~ metadata_partition~? "
+    "lineage_epoch~ next_base_offset~ leader_epoch_checkpoint~ txn_index_empty~? source_segment_id~ breach~ "
+    "follows~ new_log_start_offset~ delete_marked_offset~? segments~"
+)
+_STEP_TABLE = "action topic partition start_offset end_offset segment_id"
+STEPS = Columns(
+    name="steps",
+    title="Steps of a plan",
+    all=columns(f"{_STEP} {_DETAILS}"),
+    in_table=_names(f"{_STEP_TABLE} reason"),
+    at_terminal=_ranks(
+        "action:1 topic:0 partition:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 "
+        "max_timestamp_ms:4 segment_id:5 reason:1"
+    ),
+    is_open=True,
+)
+OUTCOMES = Columns(
+    name="outcomes",
+    title="Outcomes of a plan's steps",
+    all=columns(f"{_STEP} {_DETAILS} status error? why?"),
+    in_table=_names(f"status {_STEP_TABLE} error why"),
+    at_terminal=_ranks(
+        "status:0 action:1 topic:0 partition:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 "
+        "segment_id:4 error:1 why:2"
+    ),
+    is_open=True,
+)
+ALL = (
+    *(SEGMENTS, TOPIC_SIZES, PARTITION_OFFSETS, SEGMENT_FINDINGS, FINDINGS, EVENTS, RECORDS),
+    *INDEXES.values(),
+    *(CACHE_ENTRIES, CACHE_CHECKS, CACHE_FILES, CACHE_REWRITES),
+    *(COMMITTED_OFFSETS, UNSAFE_OFFSETS, OFFSET_REPAIRS, PREDICTIONS, COMMITS, LEAKED_TOPICS),
+    *(STEPS, OUTCOMES),
+)

@@ -1,0 +1,95 @@
+"""The options of one run about rows: which columns and rows are printed, in which order and how."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from tierctl.errors import UsageError
+from tierctl.model.times import TimeForm, system_clock_ms
+from tierctl.report.columns import Columns
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What is printed of the rows.
+
+    `columns` and `sort` have names of columns, or their headings at a terminal; a `-` before a name of `sort`
+    sorts in descending order. `limit` is the number of rows to print. `times` is how tables print times;
+    None stands for ages at a terminal and for milliseconds elsewhere. `now_ms` is the time of ages.
+    """
+
+    columns: Sequence[str] = ()
+    sort: Sequence[str] = ()
+    limit: int | None = None
+    no_header: bool = False
+    times: TimeForm | None = None
+    now_ms: int = field(default_factory=system_clock_ms)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether every row is printed as it is, in the order in which it comes."""
+        return not (self.columns or self.sort) and self.limit is None and not self.no_header
+
+    def chosen(self, columns: Columns) -> tuple[str, ...]:
+        """Return the names of `columns` that were asked for, none without; UsageError for an unknown one."""
+        return tuple(_name(columns, text, "--columns") for text in self.columns)
+
+    def arranged(self, rows: Iterable[Row], columns: Columns) -> Iterable[Row]:
+        """Return the rows in the order that was asked for; without one they are not read before their time.
+
+        Null comes last in both directions. Raise UsageError for an unknown column.
+        """
+        if not self.sort:
+            return rows
+        ordered = list(rows)
+        for text, name in reversed([*zip(self.sort, self._sort_names(columns), strict=True)]):
+            known = [row for row in ordered if row.get(name) is not None]
+            known.sort(key=_key(name), reverse=text.startswith("-"))
+            ordered = known + [row for row in ordered if row.get(name) is None]
+        return ordered
+
+    def check(self, columns: Columns) -> None:
+        """Raise UsageError for names that `columns` do not have."""
+        self.chosen(columns)
+        self._sort_names(columns)
+
+    def _sort_names(self, columns: Columns) -> list[str]:
+        return [_name(columns, text.removeprefix("-"), "--sort") for text in self.sort]
+
+
+def _key(name: str) -> Callable[[Row], Any]:
+    return lambda row: row[name]
+
+
+def _name(columns: Columns, text: str, option: str) -> str:
+    found = columns.find(text)
+    if found is None:
+        names = ", ".join(column.name for column in columns.all)
+        raise UsageError(f"{option}: no column {text!r}", hint=f"one of {names}")
+    return found.name
+
+
+@dataclass(slots=True)
+class Counted:
+    """Rows that are counted while they are read; at most `limit` of them are passed on.
+
+    All rows are read: the exit code of a run may depend on the last one.
+    """
+
+    rows: Iterable[Row]
+    limit: int | None = None
+    count: int = 0
+
+    def __iter__(self) -> Iterator[Row]:
+        remaining = iter(self._all())
+        yield from islice(remaining, self.limit)
+        for _ in remaining:
+            pass
+
+    def _all(self) -> Iterator[Row]:
+        for row in self.rows:
+            self.count += 1
+            yield row
