@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.bench import report, rows, runner
+from tests.bench.clusters import SCALE
 from tests.bench.harness import ROWS, selected
 
 
@@ -16,13 +17,15 @@ def main() -> int:
     )
     parser.add_argument("--list", action="store_true", help="print the keys and end")
     parser.add_argument("--rounds", type=int, help="default: what each row says")
-    parser.add_argument("--json", type=Path, default=report.BENCH_JSON, help="default: %(default)s")
+    parser.add_argument("--json", type=Path, help="default: bench.json; needed with $TIERCTL_BENCH_SCALE")
     options = parser.parse_args()
     rows.load()
     chosen = selected(options.rows)
     if options.list:
         print("\n".join(f"{each.key:28} {each.work}; {each.shape}" for each in chosen))
         return 0
+    if options.json is None and SCALE != 1:
+        parser.error("with $TIERCTL_BENCH_SCALE figures go to --json FILE")
     results, failed = [], []
     for row in chosen:
         print(f"{row.key}: {row.work}; {row.shape}", flush=True)
@@ -30,10 +33,9 @@ def main() -> int:
             results.append(runner.run_row(row, options.rounds).as_json())
         except (RuntimeError, OSError, AssertionError) as e:
             failed.append(f"{row.key} failed: {e}")
-            print(f"  {failed[-1]}", file=sys.stderr, flush=True)
-    report.merge(results, ROWS, options.json)
+    report.merge(results, ROWS, options.json or report.BENCH_JSON)
     print(report.table(results))
-    print("\n".join(failed), file=sys.stderr)
+    print("".join(f"error: {each}\n" for each in failed), file=sys.stderr, end="")
     return int(bool(failed))
 
 

@@ -3,6 +3,7 @@
 Each function returns the words that begin a command line, or raises MissingBaselineError.
 """
 
+import re
 import shutil
 import subprocess
 import sys
@@ -22,12 +23,12 @@ INSTALL_TIMEOUT_S = 900
 _JAVA = Path(__file__).parent / "java"
 
 
-def kafka_tool(main_class: str, *, heap: str) -> list[str]:
-    """Return the command line of one of Kafka's own tools, without arguments."""
-    return ["java", f"-Xmx{heap}", "-cp", f"{_kafka_jars()}/*", _logging(), main_class]
+def kafka_tool(main_class: str, *options: str) -> list[str]:
+    """Return the command line of one of Kafka's own tools, without arguments; `options` are the JVM's."""
+    return ["java", *options, "-cp", f"{_kafka_jars()}/*", _logging(), main_class]
 
 
-def kafka_program(name: str, *, heap: str) -> list[str]:
+def kafka_program(name: str, *options: str) -> list[str]:
     """Return the command line of `java/<name>.java`, which uses Kafka's classes, without arguments."""
     jars, source = _kafka_jars(), _JAVA / f"{name}.java"
 
@@ -35,7 +36,9 @@ def kafka_program(name: str, *, heap: str) -> list[str]:
         _run(["javac", "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(folder), str(source)])
 
     classes = cache.make_once(f"java/{name}", build, source=[source])
-    return ["java", f"-Xmx{heap}", "-cp", f"{classes}:{jars}/*", _logging(), name]
+    package = re.match(r"package (.+);", source.read_text())
+    main_class = f"{package[1]}.{name}" if package else name
+    return ["java", *options, "-cp", f"{classes}:{jars}/*", _logging(), main_class]
 
 
 def python_with(*requirements: str) -> list[str]:

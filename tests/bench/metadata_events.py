@@ -90,6 +90,14 @@ def event_table(owners: Owners, events: Events) -> pa.Table:
     return pa.table(arrays, schema=EVENT_SCHEMA)
 
 
+def all_epochs(number: int) -> list[tuple[int, int]]:
+    """Return each leader epoch with its first offset, up to the segment of that number."""
+    starts = [
+        term * SEGMENTS_OF_A_TERM * RECORDS_OF_A_SEGMENT for term in range(number // SEGMENTS_OF_A_TERM + 1)
+    ]
+    return [(term, start + (RECORDS_OF_A_SEGMENT // 2 if term else 0)) for term, start in enumerate(starts)]
+
+
 def _ids(raw: npt.NDArray[np.uint8]) -> pa.Array:
     data = pa.py_buffer(np.ascontiguousarray(raw))
     storage = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(raw), [None, data])

@@ -12,7 +12,7 @@ partitions.
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,10 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 
 from tests.bench import cache
 from tests.bench.log_files import SegmentFiles
-from tests.bench.metadata_events import Events, Owners, event_table
+from tests.bench.metadata_events import RECORDS_OF_A_SEGMENT, Events, Owners, all_epochs, event_table
+from tests.bench.shape import Shape
+
+__all__ = ["MetadataLog", "NewestSegment", "Shape", "metadata_log"]
 
 PARTITIONS_OF_A_TOPIC = 50
 CHUNK_EVENTS = 200_000
@@ -37,51 +40,15 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shape:
-    """What a metadata log holds.
+class NewestSegment:
+    """The finished segment of a user partition with the highest offsets, and all leader epochs up to it."""
 
-    `segments` counts COPY_SEGMENT_STARTED events; `user_partitions` are those of all metadata partitions
-    together, distributed by Kafka's hash: `metadata_partitions=1` puts all of them into one. `deleted` is the
-    share of each user partition's segments, oldest first, that retention deleted; `failed` the share of
-    copies that failed, were deleted, and were repeated with another id; `custom` the share of segments with
-    custom metadata. `spread` is the sigma of the log-normal distribution of segments over user partitions (0:
-    all have the same number). `between` is the average number of events of other segments between STARTED and
-    FINISHED of a segment.
-    """
-
-    segments: int
-    user_partitions: int
-    metadata_partitions: int = 50
-    deleted: float = 0.0
-    failed: float = 0.0
-    custom: float = 0.0
-    spread: float = 0.5
-    between: float = 20.0
-    seed: int = 1
-
-    @property
-    def name(self) -> str:
-        """Return a name for the cache: the fields that differ from their defaults, and those without one."""
-        words = [f"{self.segments}-in-{self.user_partitions}-over-{self.metadata_partitions}"]
-        plain = Shape(segments=1, user_partitions=1)
-        for field in ("deleted", "failed", "custom", "spread", "between", "seed"):
-            value = getattr(self, field)
-            words += [] if value == getattr(plain, field) else [f"{field}-{value:g}"]
-        return "-".join(words)
-
-    def __str__(self) -> str:
-        text = f"{self.segments:,} segments, {self.user_partitions:,} user partitions in "
-        text += f"{self.metadata_partitions} metadata partition{'s' if self.metadata_partitions > 1 else ''}"
-        extras = ", ".join(
-            f"{value:.0%} {word}"
-            for value, word in (
-                (self.deleted, "deleted"),
-                (self.failed, "failed copies"),
-                (self.custom, "with custom metadata"),
-            )
-            if value
-        )
-        return f"{text}; {extras}" if extras else text
+    topic: str
+    topic_id: str
+    partition: int
+    segment_id: str
+    start_offset: int
+    epochs: list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +67,11 @@ class MetadataLog:
     def uri(self) -> str:
         """Return the value for `--metadata`."""
         return self.folder.as_uri()
+
+    def newest(self) -> Iterator[NewestSegment]:
+        """Yield the newest finished segment of each user partition that has one."""
+        with (self.folder.parent / "newest.jsonl").open() as lines:
+            yield from (NewestSegment(**json.loads(line)) for line in lines)
 
 
 def metadata_log(shape: Shape) -> MetadataLog:
@@ -122,6 +94,8 @@ def _make(shape: Shape, folder: Path) -> None:
             for part in history.chunks():
                 files.append(encode_column(event_table(owners, part)), part.timestamp_ms, part.broker)
             size_bytes += files.size_bytes
+        with (folder / "newest.jsonl").open("a") as lines:
+            lines.writelines(json.dumps(asdict(each)) + "\n" for each in history.newest(owners))
         events += len(history.order)
         counts.update(history.last_states())
     facts = {"events": events, "size_bytes": size_bytes, "states": dict(counts)}
@@ -216,8 +190,7 @@ class _History:
 
     def last_states(self) -> Counter[str]:
         """Count the segments by the state that their last event left them in."""
-        last = np.zeros(len(self.owner), np.int64)
-        np.maximum.at(last, self.attempt[self.order], self.state[self.order])
+        last = self._last()
         names = (
             "COPY_SEGMENT_STARTED",
             "COPY_SEGMENT_FINISHED",
@@ -225,6 +198,28 @@ class _History:
             "DELETE_SEGMENT_FINISHED",
         )
         return Counter(dict(zip(names, np.bincount(last, minlength=4).tolist(), strict=True)))
+
+    def newest(self, owners: Owners) -> Iterator[NewestSegment]:
+        """Yield the newest finished segment of each user partition that has one."""
+        rows = np.flatnonzero(self._last() == FINISHED)
+        # Rows are ordered by owner and number: the last of each owner is its newest.
+        rows = rows[np.diff(self.owner[rows], append=-1) != 0]
+        for row in rows.tolist():
+            owner, number = int(self.owner[row]), int(self.number[row])
+            yield NewestSegment(
+                topic=owners.topics[owner],
+                topic_id=str(Uuid.from_bytes(owners.topic_ids[owner])),
+                partition=owners.partitions[owner],
+                segment_id=str(Uuid.from_bytes(self.ids[row].tobytes())),
+                start_offset=number * RECORDS_OF_A_SEGMENT,
+                epochs=all_epochs(number),
+            )
+
+    def _last(self) -> Int64s:
+        """Return the state that each segment's last event left it in."""
+        last = np.zeros(len(self.owner), np.int64)
+        np.maximum.at(last, self.attempt[self.order], self.state[self.order])
+        return last
 
 
 def _deleted(good: Int64s, number: Int64s, owner: Int64s, share: float) -> tuple[Int64s, Int64s]:

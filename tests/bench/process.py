@@ -47,14 +47,16 @@ def run(
     With `is_self_timed` the last line that the command prints is {"seconds": ...}, the time without its
     start-up. Raise RuntimeError with the end of its stderr if the exit code is not one of `codes`.
     """
-    environment = os.environ | {"PYTHONPATH": str(REPOSITORY)} | dict(env)
+    # No setting of the person who runs the benches counts.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIERCTL_")}
+    environment = inherited | {"PYTHONPATH": str(REPOSITORY)} | dict(env)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
         cost = Path(folder) / "cost.json"
         target = stdout or (Path(folder) / "printed" if is_self_timed else Path(os.devnull))
         command = [sys.executable, "-IS", str(_LAUNCHER), str(cost), *words]
         with Path(stdin or os.devnull).open("rb") as given, target.open("wb") as out:
             child = subprocess.Popen(
-                command, env=environment, cwd=cwd, stdin=given, stdout=out, stderr=errors
+                command, env=environment, cwd=cwd or folder, stdin=given, stdout=out, stderr=errors
             )
             tree_peak_bytes = _wait(child)
         if child.returncode not in codes or not cost.is_file():

@@ -1,6 +1,8 @@
 """The harness: rounds alternate, medians and requirements are computed, bench.json keeps a row by its key."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -126,3 +128,23 @@ def test_rows_are_selected_by_the_beginnings_of_keys(monkeypatch: pytest.MonkeyP
     assert harness.selected("curve,a-2") == rows[1:]
     with pytest.raises(SystemExit, match="no row begins with 'b'"):
         harness.selected("a,b")
+
+
+def test_rows_run_at_a_small_scale(tmp_path: Path) -> None:
+    """The rows that need neither Java nor Spark, from the generator to the table."""
+    found = tmp_path / "bench.json"
+    words = ["start-version", "segments-skew", "sweep-plan", "state-new", "curve-pipeline-0.1M"]
+    environment = os.environ | {
+        "TIERCTL_BENCH_SCALE": "0.001",
+        "TIERCTL_BENCH_CACHE": str(tmp_path / "cache"),
+    }
+    command = [sys.executable, "-m", "tests.bench", ",".join(words), "--rounds", "1", "--json", str(found)]
+    done = subprocess.run(
+        command, env=environment, cwd=report.REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(found.read_text())["rows"]
+    assert sorted(row["key"] for row in rows) == sorted(words)
+    assert all(row["tierctl_s"] > 0 and row["peak_mb"] > 5 for row in rows)
+    assert done.stdout.endswith(report.table(rows) + "\n")
+    assert not list((tmp_path / "cache").glob("run-*"))

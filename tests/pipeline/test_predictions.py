@@ -36,7 +36,7 @@ def test_it_says_what_it_is() -> None:
     ran = tierctl("pipeline", "plan", "--segments", 10**6, "--executors", 8, "--output", "json")
     assert ran.code == 0, ran.err
     assert "a prediction, not a measurement" in ran.err
-    assert "--benchmark-enable" in ran.err
+    assert "make bench" in ran.err
     assert {row["unit"] for row in json.loads(ran.out)} == {"events", "tasks", "s", "bytes", "waves"}
 
 

@@ -1,6 +1,6 @@
 """Predict the duration, memory and storage of a pipeline for a given tier, from measured costs.
 
-The costs are processor times, measured by tests/bench/test_bench_spark.py on the machine in MEASURED_ON.
+The costs are processor times, measured by `make bench` on the machine in MEASURED_ON.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import Any, Final
 from tierctl.errors import UsageError
 
 MEASURED_ON: Final = "two cores of a virtual machine, Python 3.11, Spark 4.3 local[1] and local[2]"
-MEASURED_BY: Final = "pytest tests/bench/test_bench_spark.py --benchmark-enable --benchmark-only"
+MEASURED_BY: Final = "make bench ROWS=spark,pipeline"
 
 FOLD_US: Final = 1.8
 """Processor time to read, decode and fold one event on an executor."""

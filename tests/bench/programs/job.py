@@ -1,0 +1,83 @@
+"""A job in one process, timed without its start-up: `job.py ENGINE WORK ARGUMENTS`.
+
+ENGINE is `here`, which uses one core, or a master of Spark. A session of Spark does the work on the
+small data first, so that the JVM, its workers and their libraries are there. Arguments of WORK:
+
+    sizes METADATA SMALL_METADATA               `segments --sizes`
+    remote_log_metadata METADATA SMALL          every column of the data source
+    remote_log METADATA REMOTE TOPIC            every column of the data source, or `fetch` of the topic
+"""
+
+import json
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+
+from tierctl.commands import FetchRequest, SegmentsRequest, fetch, segments
+from tierctl.model.engine import EngineName
+
+CONF = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def sizes(metadata: str, engine: EngineName, master: str | None) -> None:
+    """Sum the segments of each topic up."""
+    result = segments(SegmentsRequest(metadata=metadata, sizes=True, engine=engine, master=master))
+    assert result.rows
+
+
+def read_source(spark: object, source: str, options: dict[str, str]) -> None:
+    """Read every row and column of a data source, and write them nowhere."""
+    frame = spark.read.format(source).options(**options).load()  # type: ignore[attr-defined]
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def read_here(metadata: str, remote: str, topic: str) -> None:
+    """Read every record of a topic in this process."""
+    request = FetchRequest(metadata=metadata, remote=remote, topic=[topic], partition=[0])
+    deque(fetch(request).rows, maxlen=0)
+
+
+def job_here(work: str, arguments: list[str]) -> list[Callable[[], None]]:
+    """Return the one run that this process does."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    if work == "sizes":
+        return [lambda: sizes(arguments[0], EngineName.LOCAL, None)]
+    return [lambda: read_here(*arguments)]
+
+
+def job_on_spark(master: str, work: str, arguments: list[str]) -> list[Callable[[], None]]:
+    """Return the run that starts the workers, and the one that is measured."""
+    from tierctl.spark import register
+    from tierctl.spark.session import SparkSettings, open_session
+
+    spark = open_session(SparkSettings(master=master, conf=CONF))
+    register(spark)
+    match work:
+        case "sizes":
+            return [lambda uri=uri: sizes(uri, EngineName.SPARK, master) for uri in arguments[::-1]]
+        case "remote_log_metadata":
+            return [lambda uri=uri: read_source(spark, work, {"metadata": uri}) for uri in arguments[::-1]]
+        case _:
+            options = dict(zip(("metadata", "remote", "topic"), arguments, strict=True))
+            return [lambda: read_source(spark, work, options)] * 2
+
+
+def main() -> None:
+    """Do the work; print how long the last run took."""
+    engine, work, *arguments = sys.argv[1:]
+    runs = job_here(work, arguments) if engine == "here" else job_on_spark(engine, work, arguments)
+    for run in runs:
+        began_s = time.perf_counter()
+        run()
+        seconds = time.perf_counter() - began_s
+    print(json.dumps({"seconds": seconds}))
+
+
+main()

@@ -1,0 +1,76 @@
+"""The tables of `pipeline run`: the first run, and a run with one per cent new events."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.clusters import ONE, without_newest
+from tests.bench.harness import Comparison, Required, Side, row
+from tests.bench.metadata_log import MetadataLog, metadata_log
+from tests.bench.process import Measured, run, tierctl
+
+FIRST = Required(seconds=40)
+NEW = 0.01
+
+
+def tables(topic: Path, warehouse: Path, *engine: str) -> Measured:
+    """Bring the tables up to the end of the topic."""
+    words = tierctl("pipeline", "run", "--metadata", topic.as_uri(), "--warehouse", warehouse.as_uri())
+    return run(*words, *(engine or ("--engine", "local")))
+
+
+@row("pipeline-first", work="`pipeline run`, first", shape=str(ONE), required=FIRST, rounds=2)
+def first_run(folder: Path) -> Iterator[Comparison]:
+    """In one process."""
+    yield _first(folder)
+
+
+@row("pipeline-spark", work="`pipeline run`, first, Spark local[2]", shape=str(ONE), required=FIRST, rounds=2)
+def first_run_on_spark(folder: Path) -> Iterator[Comparison]:
+    """On executors, the start of the session included."""
+    yield _first(folder, "--engine", "spark", "--master", "local[2]")
+
+
+def _first(folder: Path, *engine: str) -> Comparison:
+    log, warehouse = metadata_log(ONE), folder / "warehouse"
+    return Comparison(
+        Side(
+            "tierctl",
+            lambda: tables(log.folder, warehouse, *engine),
+            prepare=lambda: shutil.rmtree(warehouse, ignore_errors=True),
+        )
+    )
+
+
+@row(
+    "pipeline-new",
+    work="`pipeline run`, 1 % new events",
+    shape=str(ONE),
+    required=Required(ratio=10),
+    rounds=2,
+)
+def run_with_new_events(folder: Path) -> Iterator[Comparison]:
+    """A run after the topic has grown by a hundredth, beside a first run."""
+    log, topic, kept, used, new = (
+        metadata_log(ONE),
+        *(folder / name for name in ("topic", "kept", "used", "new")),
+    )
+    link(without_newest(log, NEW), topic)
+    tables(topic, kept)
+    link(log, topic)
+
+    def restore() -> None:
+        shutil.rmtree(used, ignore_errors=True)
+        shutil.copytree(kept, used)
+
+    yield Comparison(
+        Side("tierctl", lambda: tables(topic, used), prepare=restore),
+        Side("first run", lambda: tables(topic, new), prepare=lambda: shutil.rmtree(new, ignore_errors=True)),
+    )
+
+
+def link(log: MetadataLog, topic: Path) -> None:
+    """Make `topic` a folder with the files of a log, which are not copied."""
+    shutil.rmtree(topic, ignore_errors=True)
+    shutil.copytree(log.folder, topic, copy_function=os.link)

@@ -1,0 +1,67 @@
+"""Spark with two cores: the fold and the data sources. The session's start does not count."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench.clusters import ONE, WIDE, scaled
+from tests.bench.harness import Comparison, Required, Side, row
+from tests.bench.log_tier import logs_in_a_tier
+from tests.bench.metadata_log import Shape, metadata_log
+from tests.bench.process import REPOSITORY, Measured, run
+
+JOB = REPOSITORY / "tests" / "bench" / "programs" / "job.py"
+SMALL = scaled(Shape(segments=20_000, user_partitions=200))
+EVENTS = scaled(Shape(segments=500_000, user_partitions=10_000))
+MASTER = "local[2]"
+
+
+def job(engine: str, *words: str) -> Measured:
+    """Run a job in a process of its own, timed without its start."""
+    return run(sys.executable, str(JOB), engine, *words, is_self_timed=True)
+
+
+def fold(shape: Shape) -> Comparison:
+    """Compare the fold on executors with that in one process on one core."""
+    log, small = metadata_log(shape), metadata_log(SMALL)
+    ours = Side(f"Spark, {MASTER}", lambda: job(MASTER, "sizes", log.uri, small.uri))
+    return Comparison(ours, Side("engine=local, one core", lambda: job("here", "sizes", log.uri)))
+
+
+@row("spark-fold", work="Spark: fold", shape=str(WIDE), required=Required(ratio=1.6))
+def fold_wide(_folder: Path) -> Iterator[Comparison]:
+    """5.2 million events in fifty metadata partitions."""
+    yield fold(WIDE)
+
+
+@row("spark-fold-skew", work="Spark: fold", shape=str(ONE), required=Required(ratio=1.6))
+def fold_one(_folder: Path) -> Iterator[Comparison]:
+    """The same events in one metadata partition, which has to be split."""
+    yield fold(ONE)
+
+
+@row(
+    "source-metadata",
+    work="data source `remote_log_metadata`, all columns",
+    shape=f"{2 * EVENTS.segments:,} events in 50 metadata partitions",
+    required=Required(seconds=1.5),
+)
+def source_metadata(_folder: Path) -> Iterator[Comparison]:
+    """Every column, written nowhere."""
+    log, small = metadata_log(EVENTS), metadata_log(SMALL)
+    yield Comparison(Side(f"Spark, {MASTER}", lambda: job(MASTER, "remote_log_metadata", log.uri, small.uri)))
+
+
+@row(
+    "source-log",
+    work="data source `remote_log`, all columns",
+    shape="432,000 records in 24 segments",
+    required=Required(ratio=1.6),
+)
+def source_log(_folder: Path) -> Iterator[Comparison]:
+    """A day of one partition, beside the reader in one process."""
+    words = logs_in_a_tier()
+    yield Comparison(
+        Side(f"Spark, {MASTER}", lambda: job(MASTER, "remote_log", *words)),
+        Side("`fetch` in one process", lambda: job("here", "remote_log", *words)),
+    )
