@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         fetch,
     )
     from tierctl.commands.format import FormatRequest, find_formatter_jar, format_records
+    from tierctl.commands.lineage_questions import PartitionOffsets
     from tierctl.commands.offsets import (
         OffsetsCheck,
         OffsetsRepair,
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     )
     from tierctl.commands.plans import MutationResult
     from tierctl.commands.segments import (
-        PartitionOffsets,
         SegmentsRequest,
         SegmentsResult,
         TopicSize,
@@ -157,7 +157,7 @@ _MODULE_OF = {
     "OffsetsCheck": "offsets",
     "OffsetsRepair": "offsets",
     "OffsetsRequest": "offsets",
-    "PartitionOffsets": "segments",
+    "PartitionOffsets": "lineage_questions",
     "PipelineCommit": "pipeline",
     "PlanPipelineRequest": "pipeline",
     "RecordRows": "fetch",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tierctl.commands.histories import report_unusable
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, place_of
@@ -201,7 +202,7 @@ def _decide_from_tier(run: Mutation, request: CopyRequest) -> Decision:
     run.histories.examine(run.metadata.state)
     evidence = EvidenceSources(selection=selection, remote=lambda: source.remote)
     incomplete = examine_histories(source.metadata.state, evidence, request.truncated_metadata)
-    run.is_source_damaged = run.resources.report_unusable(source.metadata.state, incomplete)
+    run.is_source_damaged = report_unusable(run.resources, source.metadata.state, incomplete)
     run.from_remote = source.spec
     run.source = place_of(request.source, source.metadata, source.remote)
     plan = run.narrowed(_plan_from_tier(run, source, clean_dangling=request.clean_dangling))

@@ -1,15 +1,24 @@
 """Where the metadata topic lost its oldest events: which user partitions a command may decide for."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from tierctl.commands.resources import Resources
-from tierctl.model import LocalLog, TopicIdPartition
-from tierctl.plan.history import why_history_unknown
-from tierctl.plan.steps import Skip
-from tierctl.read.histories import EvidenceSources, examine_histories, unseen_partitions
-from tierctl.state.tier import MissingEvents, TierState
-from tierctl.storage import RemoteStorageManager
+from tierctl.errors import TierctlError
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model import TopicIdPartition
+
+if TYPE_CHECKING:
+    from tierctl.model import LocalLog
+    from tierctl.plan.steps import Skip
+    from tierctl.state.tier import MissingEvents, TierState
+    from tierctl.storage import RemoteStorageManager
+
+_PROBLEMS_SHOWN_MAX = 20
 
 
 @dataclass(slots=True)
@@ -33,6 +42,11 @@ class Histories:
         local_suffices: bool = True,
     ) -> None:
         """Call `examine_histories` with what the request names; the reasons are in `incomplete` then."""
+        if not state.missing:
+            return
+        from tierctl.plan.history import why_history_unknown
+        from tierctl.read.histories import EvidenceSources, examine_histories, unseen_partitions
+
         resources, request = self.resources, self.resources.request
         sources = EvidenceSources(
             selection=resources.selection,
@@ -63,7 +77,38 @@ class Histories:
 
     def report(self, state: TierState) -> bool:
         """Report damaged records and missing events as problems; return whether there are any."""
-        return self.resources.report_unusable(state, self.incomplete, self.unseen)
+        return report_unusable(self.resources, state, self.incomplete, self.unseen)
+
+
+def report_unusable(
+    resources: Resources,
+    state: TierState,
+    incomplete: Mapping[TopicIdPartition, str],
+    unseen: Collection[MissingEvents] = (),
+) -> bool:
+    """Report metadata records that can't be used, and missing events, as problems.
+
+    For `incomplete` and `unseen` see `read.histories`. Return whether there are any problems.
+    """
+    problems: list[TierctlError] = [
+        bad.error.within(f"{METADATA_TOPIC}-{bad.metadata_partition}, offset {bad.metadata_offset}")
+        for bad in state.quarantined
+    ]
+    if incomplete or unseen:
+        from tierctl.read.histories import missing_events_error, unseen_error
+
+        problems += [missing_events_error(*each) for each in incomplete.items()]
+        problems += map(unseen_error, unseen)
+    shown = problems[:_PROBLEMS_SHOWN_MAX]
+    for problem, following in pairwise([*shown, None]):
+        assert problem is not None
+        if following is not None and following.hint == problem.hint:
+            # The last of the errors with the same hint shows it.
+            problem.hint = None
+        resources.problems.report(problem)
+    if len(problems) > _PROBLEMS_SHOWN_MAX:
+        resources.progress.say(f"{len(problems) - _PROBLEMS_SHOWN_MAX} more such errors")
+    return bool(problems)
 
 
 def read_selected(resources: Resources) -> TierState:

@@ -1,52 +1,42 @@
 """Resources: the objects that a request names, opened on first use and closed together."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
-from tierctl.commands.broker_settings import check_config
-from tierctl.commands.local_logs import read_local_logs
+from tierctl import locallog, storage
 from tierctl.commands.request import MutationRequest, Request
-from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.errors import NotFoundError, TierctlError, UsageError
-from tierctl.kafka.cluster import Cluster
-from tierctl.locallog import list_partitions, read_properties, read_topic_configs
-from tierctl.metadata import RemoteLogMetadataManager, open_metadata
-from tierctl.metadata.fold.parallel import FoldRunner
-from tierctl.metadata.server_properties import cluster_client
-from tierctl.metadata.topic import METADATA_TOPIC, IfMissing, MetadataTopic, open_topic, topic_location
-from tierctl.model import (
-    LocalLog,
-    Selection,
-    SelectionRequest,
-    TopicConfig,
-    TopicIdPartition,
-    is_legal_topic_name,
-)
-from tierctl.model.configs import BrokerDefaults
+from tierctl.metadata.topic import IfMissing, open_topic, topic_location
+from tierctl.model import Selection, SelectionRequest, TopicIdPartition, is_legal_topic_name
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.read.histories import missing_events_error, unseen_error
-from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
-from tierctl.read.partitions import ReadablePartition
-from tierctl.read.readable_log import ReadableLog
 from tierctl.read.tolerated_errors import ToleratedErrors
-from tierctl.spark.session.settings import SparkSettings
-from tierctl.state.tier import MissingEvents, TierState
-from tierctl.storage import RemoteStorageManager, TierSpec, open_tier, store_uri
-from tierctl.storage.index_cache import RemoteIndexCache
-from tierctl.storage.retry import RetrySettings
 
 if TYPE_CHECKING:
+    from tierctl.kafka.cluster import Cluster
+    from tierctl.metadata import RemoteLogMetadataManager
+    from tierctl.metadata.fold.parallel import FoldRunner
+    from tierctl.metadata.topic import MetadataTopic
+    from tierctl.model import LocalLog, TopicConfig
+    from tierctl.model.configs import BrokerDefaults
+    from tierctl.read.index_lookup import IndexFetcher
+    from tierctl.read.partitions import ReadablePartition
+    from tierctl.read.readable_log import ReadableLog
     from tierctl.spark.executors.transport import Executors
     from tierctl.spark.session.open import Session
+    from tierctl.state.tier import TierState
+    from tierctl.storage import RemoteStorageManager, TierSpec
+    from tierctl.storage.retry import RetrySettings
 
 
 class _Closable(Protocol):
@@ -55,8 +45,6 @@ class _Closable(Protocol):
 
 C = TypeVar("C", bound=_Closable)
 T = TypeVar("T")
-
-_PROBLEMS_SHOWN_MAX = 20
 
 
 @dataclass(kw_only=True)
@@ -79,6 +67,8 @@ class Resources:
     def __enter__(self) -> Self:
         self._open.enter_context(WAITS.reported(self.progress.say))
         if self.request.config is not None:
+            from tierctl.commands.broker_settings import check_config
+
             override = self.request.override if isinstance(self.request, MutationRequest) else ()
             check_config(self.request.config, override, self.progress)
         return self
@@ -100,7 +90,7 @@ class Resources:
     @cached_property
     def _config_settings(self) -> dict[str, str]:
         """Broker settings of `config`; empty if it is not given."""
-        return read_properties(self.request.config) if self.request.config else {}
+        return locallog.read_properties(self.request.config) if self.request.config else {}
 
     @property
     def is_on_cluster(self) -> bool:
@@ -128,6 +118,8 @@ class Resources:
         """
         is_made = writable and (make_topic if self.is_on_cluster else may_be_new)
         if_missing = IfMissing.EMPTY if may_be_new else IfMissing.FAIL
+        from tierctl.metadata.open import open_metadata
+
         return self._closing(
             open_metadata(
                 self.metadata_location,
@@ -148,36 +140,11 @@ class Resources:
 
         return SparkFold(self.executors, self.metadata_location)
 
-    def report_unusable(
-        self,
-        state: TierState,
-        incomplete: Mapping[TopicIdPartition, str],
-        unseen: Collection[MissingEvents] = (),
-    ) -> bool:
-        """Report metadata records that can't be used, and missing events, as problems.
-
-        For `incomplete` and `unseen` see `read.histories`. Return whether there are any problems.
-        """
-        problems: list[TierctlError] = [
-            bad.error.within(f"{METADATA_TOPIC}-{bad.metadata_partition}, offset {bad.metadata_offset}")
-            for bad in state.quarantined
-        ]
-        problems += [missing_events_error(*each) for each in incomplete.items()]
-        problems += map(unseen_error, unseen)
-        shown = problems[:_PROBLEMS_SHOWN_MAX]
-        for problem, following in pairwise([*shown, None]):
-            assert problem is not None
-            if following is not None and following.hint == problem.hint:
-                # The last of the errors with the same hint shows it.
-                problem.hint = None
-            self.problems.report(problem)
-        if len(problems) > _PROBLEMS_SHOWN_MAX:
-            self.progress.say(f"{len(problems) - _PROBLEMS_SHOWN_MAX} more such errors")
-        return bool(problems)
-
     def inspect_tier(self, metadata: RemoteLogMetadataManager) -> None:
         """Call `require_own_tier` once, if the request names a tier."""
         if self.request.remote is not None and not self._is_tier_known:
+            from tierctl.commands.tier_inspection import require_own_tier
+
             require_own_tier(self.request, self.remote, metadata, self.progress)
             self._is_tier_known = True
 
@@ -198,6 +165,9 @@ class Resources:
             servers = self.request.metadata
         if servers is None:
             return None
+        from tierctl.kafka.cluster import Cluster
+        from tierctl.metadata.server_properties import cluster_client
+
         return self._closing(
             Cluster(
                 cluster_client(
@@ -214,7 +184,7 @@ class Resources:
 
     def open_tier(self, spec: TierSpec) -> RemoteStorageManager:
         """Open a tier and close it with the other resources."""
-        return self._closing(open_tier(spec))
+        return self._closing(storage.open_tier(spec))
 
     def tier_spec(
         self, settings: Mapping[str, str] | None = None, retry: RetrySettings | None = None
@@ -224,10 +194,10 @@ class Resources:
         `settings` are a broker's (default: those of `config`); failed calls are repeated as `retry` says
         (default: as the settings say, and not at all for a folder).
         """
-        uri = store_uri("--remote", required("--remote", self.request.remote))
+        uri = storage.store_uri("--remote", required("--remote", self.request.remote))
         if settings is None:
             settings = self._config_settings
-        return TierSpec.from_settings(
+        return storage.TierSpec.from_settings(
             uri,
             settings,
             layout=self.request.layout,
@@ -239,7 +209,11 @@ class Resources:
     def indexes(self) -> IndexFetcher:
         """The source of the tier's indexes; with a state directory they are kept in a bounded cache there."""
         if self.request.state_dir is None:
+            from tierctl.read.index_lookup import UncachedIndexes
+
             return UncachedIndexes(self.remote)
+        from tierctl.storage.index_cache import RemoteIndexCache
+
         return RemoteIndexCache(self.request.state_dir, self.remote)
 
     def readable_log(
@@ -252,6 +226,8 @@ class Resources:
 
         `report` receives errors of its indexes; default: they become problems.
         """
+        from tierctl.read.readable_log import ReadableLog
+
         return ReadableLog.of(
             partition.topic_id_partition,
             partition.cache,
@@ -272,6 +248,8 @@ class Resources:
         """Read the selected logs of the log directories; empty if none is given."""
         if not self.request.log_dir:
             return []
+        from tierctl.commands.local_logs import read_local_logs
+
         select = self.selection_request.may_select
         logs = read_local_logs(self.request.log_dir, self.progress, select=select)
         return [log for log in logs if log.topic_id_partition in self.selection]
@@ -283,12 +261,14 @@ class Resources:
         """
         if self.request.topic_configs is None:
             return {}
-        return read_topic_configs(self.request.topic_configs, self.broker_defaults(settings))
+        return locallog.read_topic_configs(self.request.topic_configs, self.broker_defaults(settings))
 
     def broker_defaults(self, settings: Mapping[str, str] | None = None) -> BrokerDefaults:
         """Return the defaults of topic settings that a broker with `settings` has (default: of `config`)."""
         if settings is None:
             settings = self._config_settings
+        from tierctl.model.configs import BrokerDefaults
+
         return BrokerDefaults(version=self.kafka_version, settings=settings)
 
     @cached_property
@@ -300,8 +280,12 @@ class Resources:
 
     def known_topics(self, state: TierState) -> set[str]:
         """Return the names of the topics that the metadata or the log directories have."""
-        in_logs = list_partitions(self.request.log_dir)
-        return {p.topic for p in in_logs} | {part.topic_id_partition.topic for part in state}
+        return {p.topic for p in self._partitions_in_logs()} | {
+            part.topic_id_partition.topic for part in state
+        }
+
+    def _partitions_in_logs(self) -> set[TopicIdPartition]:
+        return set(locallog.list_partitions(self.request.log_dir)) if self.request.log_dir else set()
 
     @property
     def is_on_spark(self) -> bool:
@@ -309,14 +293,14 @@ class Resources:
         return self.request.engine is EngineName.SPARK
 
     @cached_property
-    def spark(self) -> "Session":
+    def spark(self) -> Session:
         """The Spark session of `master` and `spark_conf`.
 
         UsageError for settings with which Spark can't start, EngineError if the master does not answer.
         """
         if not self.is_on_spark:
             raise UsageError("this needs Spark", hint="add --engine spark")
-        from tierctl.spark.session.open import opened_session
+        from tierctl.spark.session import SparkSettings, opened_session
 
         request = self.request
         settings = SparkSettings.of(
@@ -328,7 +312,7 @@ class Resources:
         return self._open.enter_context(opened_session(settings))
 
     @cached_property
-    def executors(self) -> "Executors":
+    def executors(self) -> Executors:
         """The executors of the Spark session."""
         from tierctl.spark.executors.transport import Executors
 
@@ -359,7 +343,7 @@ class Resources:
         asked = self.selection_request
         at_hand: set[TopicIdPartition] = set()
         if asked.narrows:
-            at_hand = {part.topic_id_partition for part in state} | set(list_partitions(self.request.log_dir))
+            at_hand = {part.topic_id_partition for part in state} | self._partitions_in_logs()
         try:
             if not asked.globs or self.cluster is None:
                 return self.resolve_selection(at_hand)

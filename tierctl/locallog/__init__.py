@@ -3,11 +3,25 @@
 Exports the functions that read log directories, their locks, and .properties files.
 """
 
-from tierctl.locallog.folders import FolderKind, LeftOutFolder, left_out_folders
-from tierctl.locallog.loading import list_partitions, read_log_dirs
-from tierctl.locallog.locks import ensure_stopped, is_locked
-from tierctl.locallog.topic_configs import read_properties, read_topic_configs
-from tierctl.locallog.topic_ids import read_log_dir_facts
+from typing import TYPE_CHECKING
+
+from tierctl.lazy import exports
+
+if TYPE_CHECKING:
+    from tierctl.locallog.folders import FolderKind, LeftOutFolder, left_out_folders
+    from tierctl.locallog.loading import list_partitions, read_log_dirs
+    from tierctl.locallog.locks import ensure_stopped, is_locked
+    from tierctl.locallog.topic_configs import read_properties, read_topic_configs
+    from tierctl.locallog.topic_ids import read_log_dir_facts
+else:
+    __getattr__ = exports(
+        __name__,
+        folders=("FolderKind", "LeftOutFolder", "left_out_folders"),
+        loading=("list_partitions", "read_log_dirs"),
+        locks=("ensure_stopped", "is_locked"),
+        topic_configs=("read_properties", "read_topic_configs"),
+        topic_ids=("read_log_dir_facts",),
+    )
 
 __all__ = [
     "FolderKind",

@@ -3,9 +3,21 @@
 Other packages open tiers with `open_tier(TierSpec(…))` and stores with `open_store(uri)`.
 """
 
-from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
-from tierctl.storage.open import LAYOUTS, TierSpec, open_tier
-from tierctl.storage.stores import open_store, store_uri
+from typing import TYPE_CHECKING
+
+from tierctl.lazy import exports
+
+if TYPE_CHECKING:
+    from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
+    from tierctl.storage.open import LAYOUTS, TierSpec, open_tier
+    from tierctl.storage.stores import open_store, store_uri
+else:
+    __getattr__ = exports(
+        __name__,
+        base=("FolderListing", "RemoteObject", "RemoteStorageManager"),
+        open=("LAYOUTS", "TierSpec", "open_tier"),
+        stores=("open_store", "store_uri"),
+    )
 
 __all__ = [
     "LAYOUTS",

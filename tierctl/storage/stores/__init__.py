@@ -3,7 +3,18 @@
 Other packages use `open_store`, the contracts `ObjectStore` and `CopyingStore`, and `Endpoint`.
 """
 
-from tierctl.storage.stores.base import CopyingStore, Endpoint, ObjectStore
-from tierctl.storage.stores.registry import SCHEMES, open_store, store_uri
+from typing import TYPE_CHECKING
+
+from tierctl.lazy import exports
+
+if TYPE_CHECKING:
+    from tierctl.storage.stores.base import CopyingStore, Endpoint, ObjectStore
+    from tierctl.storage.stores.registry import SCHEMES, open_store, store_uri
+else:
+    __getattr__ = exports(
+        __name__,
+        base=("CopyingStore", "Endpoint", "ObjectStore"),
+        registry=("SCHEMES", "open_store", "store_uri"),
+    )
 
 __all__ = ["SCHEMES", "CopyingStore", "Endpoint", "ObjectStore", "open_store", "store_uri"]

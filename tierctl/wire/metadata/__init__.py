@@ -4,25 +4,20 @@ Other packages use `decode` and `encode` for one value, `decode_column` and `enc
 column.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tierctl.wire.metadata.values import decode, encode
+from tierctl.lazy import exports
 
 if TYPE_CHECKING:
     from tierctl.wire.metadata.decode_columns import decode_column
     from tierctl.wire.metadata.encode_columns import encode_column
+    from tierctl.wire.metadata.values import decode, encode
+else:
+    __getattr__ = exports(
+        __name__,
+        decode_columns=("decode_column",),
+        encode_columns=("encode_column",),
+        values=("decode", "encode"),
+    )
 
 __all__ = ["decode", "decode_column", "encode", "encode_column"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import the columnar codec at its first use, because it needs pyarrow and numpy."""
-    if name == "decode_column":
-        from tierctl.wire.metadata.decode_columns import decode_column
-
-        return decode_column
-    if name == "encode_column":
-        from tierctl.wire.metadata.encode_columns import encode_column
-
-        return encode_column
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,188 @@
+"""Answers the questions of `segments` that depend on lineages: offsets, problems, segments by time."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tierctl.commands.histories import read_selected
+from tierctl.commands.local_logs import with_raised_log_starts
+from tierctl.commands.resources import Resources
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.cluster import ClusterLog
+from tierctl.read.index_lookup import IndexFetcher
+from tierctl.read.leader_logs import reliable_leader_logs
+from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
+from tierctl.read.replicas import choose_replica, lineage_from_segments, newest_segment
+from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.verify.findings import Finding
+from tierctl.verify.partition import check_partition, current_lineage, facts_of_leader
+
+_FourOffsets = tuple[int | None, int | None, int | None, int | None]
+"""Earliest, earliest-local, latest-tiered and latest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionOffsets:
+    """The offsets of one partition, named as GetOffsetShell names them; None for an unknown offset.
+
+    `latest_tiered` is the highest offset of the current lineage that the metadata record as copied.
+    `earliest_pending_upload` is the first offset that is still to be copied (KIP-1023): the leader's answer,
+    None from brokers before Kafka 4.2. Without a cluster it follows from the other offsets.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    earliest: int | None
+    earliest_local: int | None
+    latest_tiered: int | None
+    earliest_pending_upload: int | None
+    latest: int | None
+
+
+def segments_by_time(resources: Resources, time_ms: int) -> Iterator[RemoteLogSegmentMetadata | None]:
+    """Yield for each partition the first segment of its lineage with a record of `time_ms` or later."""
+    for readable in _partitions(resources):
+        lineage = current_lineage(readable, _indexes(resources, readable), resources.problems.report)
+        spans = segments_in_lineage(readable.cache, lineage)
+        yield next((span.segment for span in spans if span.segment.max_timestamp_ms >= time_ms), None)
+
+
+def partition_offsets(resources: Resources) -> Iterator[PartitionOffsets]:
+    """Yield the offsets of each selected partition, from its leader if there is a cluster.
+
+    With a cluster, untiered partitions of the same topics and of the named topics are included.
+    """
+    known = {readable.topic_id_partition: readable for readable in _partitions(resources)}
+    leader_logs = _leader_logs(resources, known)
+    pending = _pending_uploads(resources, leader_logs)
+    partitions = known.keys() | leader_logs.keys()
+    for partition in sorted(partitions, key=lambda p: (p.topic, p.topic_id, p.partition)):
+        log = leader_logs.get(partition)
+        offsets = (
+            _offsets_of_logs(known[partition])
+            if log is None
+            else _offsets_of_leader(known.get(partition), log)
+        )
+        earliest, earliest_local, latest_tiered, latest = offsets
+        yield PartitionOffsets(
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            earliest=earliest,
+            earliest_local=earliest_local,
+            latest_tiered=latest_tiered,
+            earliest_pending_upload=(
+                _pending_upload(earliest, earliest_local, latest_tiered)
+                if log is None
+                else pending.get(partition.topic_partition)
+            ),
+            latest=latest,
+        )
+
+
+def find_problems(resources: Resources) -> list[Finding]:
+    """Return the findings of each selected partition, compared with its leader's log if there is one."""
+    readables = _partitions(resources)
+    partitions = [readable.topic_id_partition for readable in readables]
+    cluster = resources.cluster
+    logs = {} if cluster is None else reliable_leader_logs(cluster, partitions).logs
+    findings: list[Finding] = []
+    for readable in readables:
+        log = logs.get(readable.topic_id_partition)
+        findings += check_partition(
+            readable,
+            _indexes(resources, readable),
+            resources.problems.report,
+            now_ms=resources.now_ms,
+            facts=None if log is None else facts_of_leader(readable.cache, log),
+        )
+    return findings
+
+
+def _partitions(resources: Resources) -> list[ReadablePartition]:
+    """Return the selected partitions that the metadata know, with their logs of the log directories."""
+    state = read_selected(resources)
+    logs = with_raised_log_starts(resources.logs_if_given(), resources.request.state_dir)
+    return tiered_partitions(state, logs, resources.selection)
+
+
+def _indexes(resources: Resources, readable: ReadablePartition) -> IndexFetcher | None:
+    """Return the source of the partition's indexes; None without a tier, or if its name is illegal."""
+    has_tier = (
+        resources.request.remote is not None and illegal_name_error(readable.topic_id_partition) is None
+    )
+    return resources.indexes if has_tier else None
+
+
+def _leader_logs(
+    resources: Resources, known: Iterable[TopicIdPartition]
+) -> dict[TopicIdPartition, ClusterLog]:
+    cluster = resources.cluster
+    if cluster is None:
+        return {}
+    topics = cluster.topics({partition.topic for partition in known} | resources.selection.topics)
+    partitions = [
+        partition
+        for topic in topics.values()
+        for partition in topic.topic_id_partitions
+        if partition in resources.selection
+    ]
+    return {log.topic_id_partition: log for log in cluster.logs(partitions)}
+
+
+def _pending_uploads(
+    resources: Resources, leader_logs: Mapping[TopicIdPartition, ClusterLog]
+) -> Mapping[TopicPartition, int | None]:
+    """Return the leaders' earliest pending uploads; empty, with a message, if the brokers are too old."""
+    if resources.cluster is None or not leader_logs:
+        return {}
+    version = resources.kafka_version
+    if not version.has_earliest_pending_upload:
+        resources.progress.say(
+            f"earliest_pending_upload is not known: the brokers are of Kafka {version}, and the offset -6 "
+            "needs 4.2 or later"
+        )
+        return {}
+    return resources.cluster.earliest_pending_uploads([p.topic_partition for p in leader_logs])
+
+
+def _pending_upload(
+    earliest: int | None, earliest_local: int | None, latest_tiered: int | None
+) -> int | None:
+    """Return the first offset that is still to be copied, as UnifiedLog.fetchEarliestPendingUploadOffset."""
+    if earliest is None or (latest_tiered is None and earliest_local != earliest):
+        return None
+    return earliest if latest_tiered is None else max(latest_tiered + 1, earliest)
+
+
+def _offsets_of_leader(readable: ReadablePartition | None, log: ClusterLog) -> _FourOffsets:
+    lineage = Lineage(log.leader_epochs)
+    return (
+        log.log_start_offset,
+        log.local_log_start_offset,
+        None if readable is None else _latest_tiered(readable, lineage, log.log_end_offset),
+        log.high_watermark,
+    )
+
+
+def _offsets_of_logs(readable: ReadablePartition) -> _FourOffsets:
+    """Return the offsets by the partition's logs; without a log, those that the metadata imply."""
+    replica = choose_replica(readable.logs)
+    if replica is not None:
+        log = replica.log
+        return (
+            log.log_start_offset,
+            max(log.local_log_start_offset, log.log_start_offset),
+            _latest_tiered(readable, replica.lineage, log.log_end_offset),
+            replica.high_watermark,
+        )
+    known = list(readable.cache.list_remote_log_segments())
+    lineage, newest = lineage_from_segments(known), newest_segment(known)
+    first = next(segments_in_lineage(readable.cache, lineage), None)
+    tiered = None if newest is None else _latest_tiered(readable, lineage, newest.end_offset + 1)
+    return None if first is None else first.from_offset, None, tiered, None
+
+
+def _latest_tiered(readable: ReadablePartition, lineage: Lineage, log_end_offset: int) -> int | None:
+    highest = find_highest_remote_offset(readable.cache, lineage, log_end_offset).offset
+    return highest if highest >= 0 else None
