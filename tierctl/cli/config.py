@@ -9,8 +9,6 @@
 The keys of a profile are option names, with - or _. The command line and the environment override them.
 """
 
-import difflib
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,6 +37,8 @@ def load_profile(file: Path, name: str | None) -> dict[str, Any]:
     If `name` is None, the key `profile` of the file names the profile; without that key it is the profile
     `default`, which may be missing.
     """
+    import tomllib
+
     try:
         raw = tomllib.loads(file.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
@@ -115,6 +115,8 @@ def _not_typed(found: str) -> UsageError:
 
 
 def _did_you_mean(key: str, names: Collection[str]) -> str | None:
+    import difflib
+
     close = difflib.get_close_matches(key, names, n=1)
     return f"did you mean {close[0]!r}?" if close else None
 

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import traceback
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from inspect import cleandoc
@@ -146,6 +145,8 @@ def _defaults(command: Any, settings: Settings) -> Defaults:
 def _fail(settings: Settings, message: str, hint: str | None) -> None:
     # The traceback comes first, so that message and hint are the last lines on the screen.
     if settings.verbose:
+        import traceback
+
         traceback.print_exc()
     click.echo(f"error: {printable(message)}", err=True)
     if hint:

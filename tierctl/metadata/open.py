@@ -1,15 +1,19 @@
 """Opens the RemoteLogMetadataManager that `--metadata` and `--state-dir` name."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.metadata.fold.parallel import FoldRunner
 from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
-from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.metadata.topic import IfMissing, open_topic
 from tierctl.model.location import TopicLocation
+
+if TYPE_CHECKING:
+    from tierctl.metadata.fold.parallel import FoldRunner
 
 
 def open_metadata(
@@ -33,6 +37,8 @@ def open_metadata(
         opened.callback(topic.close)
         kept = None
         if state_dir is not None:
+            from tierctl.metadata.state_dir.directory import StateDirectory
+
             kept = StateDirectory(state_dir, writable=writable)
             opened.callback(kept.close)
         manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept, fold_runner=fold_runner)

@@ -1,6 +1,5 @@
 """Print aligned columns: all of them in a file or a pipe, as many as fit at a terminal."""
 
-import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,8 @@ class TerminalTable:
 
         Sentences are wrapped and names cut in the middle; no id or number is cut.
         """
+        import shutil
+
         headings = [column.heading for column in self.columns] if self.has_header else []
         measured = [headings, *self.sample] if self.has_header else self.sample
         natural = [width_of(row[i] for row in measured) for i in range(len(self.columns))]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from tierctl.files import TEMP_SUFFIX, FileSystem, write_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
+from tierctl.metadata.topic.files import PARTITION_METADATA
 from tierctl.metadata.topic.partition_writer import EPOCHS_FILE
 from tierctl.model import EpochEntry, Uuid
 from tierctl.wire.files.checkpoints import (
@@ -13,7 +14,6 @@ from tierctl.wire.files.checkpoints import (
     write_partition_metadata,
 )
 
-PARTITION_METADATA = "partition.metadata"
 FIRST_SEGMENT = "00000000000000000000.log"
 
 

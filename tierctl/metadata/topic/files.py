@@ -6,6 +6,8 @@ from typing import Protocol
 
 from tierctl.wire.batches.segment_file import LogBytes
 
+PARTITION_METADATA = "partition.metadata"
+
 
 class LogFiles(Protocol):
     """Read folders and files by path. Every method raises OSError or a TierctlError."""

@@ -3,21 +3,25 @@
 file:///dir/__remote_log_metadata-0/00000000000000000000.log
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tierctl.errors import CorruptInputError, MetadataError, NotFoundError
 from tierctl.metadata.topic.base import METADATA_TOPIC
-from tierctl.metadata.topic.creation import PARTITION_METADATA
 from tierctl.metadata.topic.disk_errors import translated
-from tierctl.metadata.topic.files import LOCAL, LogFiles
-from tierctl.metadata.topic.folder_writer import FolderWriter
+from tierctl.metadata.topic.files import LOCAL, PARTITION_METADATA, LogFiles
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES, read_cluster_id
+
+if TYPE_CHECKING:
+    from tierctl.metadata.topic.folder_writer import FolderWriter
 
 _FOLDER = re.compile(re.escape(METADATA_TOPIC) + r"-(0|[1-9]\d{0,8})\Z")
 _LOG_STARTS = "log-start-offset-checkpoint"

@@ -1,21 +1,23 @@
 """Opens the metadata topic at any location; no other module may open one."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tierctl.errors import UsageError
-from tierctl.metadata.topic.base import MetadataTopic
-from tierctl.metadata.topic.creation import make_topic
+from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS, MetadataTopic
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.folder import FolderTopic, partitions_in
-from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
-from tierctl.metadata.topic.segment_file import SegmentFile
-from tierctl.metadata.topic.store_files import StoreFiles
 from tierctl.model.location import TopicLocation
-from tierctl.storage.stores import SCHEMES, open_store, store_uri
+from tierctl.storage.stores.registry import SCHEMES, open_store, store_uri
+
+if TYPE_CHECKING:
+    from tierctl.metadata.topic.folder_writer import FolderSettings
 
 
 class IfMissing(StrEnum):
@@ -75,10 +77,10 @@ def open_topic(
         return _on_cluster(location, writable=writable, create=if_missing is IfMissing.CREATE)
     path = None if location.is_in_store else location.path
     if path is not None and not path.is_file():
-        settings = FolderSettings() if folder is None else folder
         if writable:
-            return _writable_folder(path, settings, if_missing, on_torn)
-        empty_count = None if if_missing is IfMissing.FAIL else settings.partition_count
+            return _writable_folder(path, folder, if_missing, on_torn)
+        count = DEFAULT_METADATA_PARTITIONS if folder is None else folder.partition_count
+        empty_count = None if if_missing is IfMissing.FAIL else count
         return FolderTopic(path, complete=complete, empty_count=empty_count, on_torn=on_torn)
     if writable:
         raise UsageError(
@@ -92,12 +94,18 @@ def open_topic(
             f"{path} is one segment file: this command needs all partitions of the metadata topic",
             hint="name the folder that contains the __remote_log_metadata-N folders",
         )
+    from tierctl.metadata.topic.segment_file import SegmentFile
+
     return FolderTopic(path.parent, files=SegmentFile(path), on_torn=on_torn)
 
 
 def _writable_folder(
-    folder: Path, settings: FolderSettings, if_missing: IfMissing, on_torn: Callable[[str], None] | None
+    folder: Path, given: FolderSettings | None, if_missing: IfMissing, on_torn: Callable[[str], None] | None
 ) -> FolderTopic:
+    from tierctl.metadata.topic.creation import make_topic
+    from tierctl.metadata.topic.folder_writer import FolderSettings, FolderWriter
+
+    settings = FolderSettings() if given is None else given
     if if_missing is not IfMissing.CREATE:
         # Raises NotFoundError before the writer makes a folder for its lock.
         FolderTopic(folder).close()
@@ -115,6 +123,8 @@ def _writable_folder(
 def _in_store(
     location: TopicLocation, *, complete: bool, on_torn: Callable[[str], None] | None
 ) -> FolderTopic:
+    from tierctl.metadata.topic.store_files import StoreFiles
+
     with ExitStack() as opened:
         files = StoreFiles(open_store(location.uri, named_by="--metadata"))
         opened.callback(files.close)

@@ -3,21 +3,14 @@
 Exports `SETTINGS` (all rows) and one module per scope with its rows: `topic.RETENTION_MS.given(settings)`.
 """
 
-from tierctl.model.settings import broker, client, metadata_manager, plugin, topic
-from tierctl.model.settings.table import Scope, Setting, Table
+from typing import TYPE_CHECKING
 
-TABLES: tuple[Table, ...] = (topic.TABLE, broker.TABLE, metadata_manager.TABLE, plugin.TABLE, client.TABLE)
-SETTINGS: tuple[Setting[object], ...] = tuple(row for table in TABLES for row in table)
+from tierctl.lazy import exports
 
-__all__ = [
-    "SETTINGS",
-    "TABLES",
-    "Scope",
-    "Setting",
-    "Table",
-    "broker",
-    "client",
-    "metadata_manager",
-    "plugin",
-    "topic",
-]
+if TYPE_CHECKING:
+    from tierctl.model.settings.registry import SETTINGS, TABLES
+    from tierctl.model.settings.table import Scope, Setting, Table
+else:
+    __getattr__ = exports(__name__, registry=("SETTINGS", "TABLES"), table=("Scope", "Setting", "Table"))
+
+__all__ = ["SETTINGS", "TABLES", "Scope", "Setting", "Table"]
