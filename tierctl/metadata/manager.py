@@ -1,6 +1,9 @@
 """The RemoteLogMetadataManager over any metadata topic, as brokers' TopicBasedRemoteLogMetadataManager."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -8,7 +11,6 @@ from tierctl.errors import MetadataError
 from tierctl.metadata.base import no_op
 from tierctl.metadata.fold.parallel import FoldRunner, ParallelFold, PartitionRange, partition_ranges
 from tierctl.metadata.fold.partitions import PartitionFold
-from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.transitions import Transitions
 from tierctl.model import (
@@ -22,6 +24,9 @@ from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
+
+if TYPE_CHECKING:
+    from tierctl.metadata.state_dir.directory import StateDirectory
 
 
 class TopicBasedRemoteLogMetadataManager:

@@ -5,15 +5,19 @@ metadata partitions was changed, a user partition may have events in several of 
 of these.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tierctl.metadata.fold.partitions import PartitionFold
-from tierctl.metadata.state_dir.cache_ledger import CacheLedger
-from tierctl.metadata.state_dir.directory import StateDirectory
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.state.tier import ANOMALIES_KEPT, TierState
+
+if TYPE_CHECKING:
+    from tierctl.metadata.state_dir.cache_ledger import CacheLedger
+    from tierctl.metadata.state_dir.directory import StateDirectory
 
 EVENTS_AT_ONCE_MAX = 4_000_000
 """The results of a round of tasks are held in memory: about 45 bytes per event, 90 for unfinished copies."""
