@@ -25,6 +25,7 @@ def made(names: Sequence[str], **kinds: Kind) -> Columns:
     return Columns(
         name="made",
         title="Made",
+        commands="made",
         all=tuple(
             Column(name=name, kind=kinds.get(name, Kind.TEXT), meaning=name, heading=name) for name in names
         ),

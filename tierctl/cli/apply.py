@@ -24,7 +24,7 @@ MaxAge = Annotated[
         "--max-age",
         metavar="DURATION",
         parser=parse_duration_ms,
-        help="Refuse a plan that is older: 90s, 30m, 24h, 7d, or milliseconds. Default: 24h.",
+        help="Refuse a plan that is older: 90s, 1h30m, 7d, or milliseconds. Default: 24h.",
         panel=options.DECIDE,
     ),
 ]

@@ -132,7 +132,8 @@ def _param(parameter: inspect.Parameter) -> click.Parameter:
         made = Argument([parameter.name], nargs=-1 if is_list else 1, metavar=declared.metavar, **common)
         made.help = declared.help
         return made
-    return _option(parameter.name, declared, common | {"multiple": is_list, "is_flag": kind is bool})
+    # With False, click would take a value that begins with a dash, such as -2h, for the next option.
+    return _option(parameter.name, declared, common | {"multiple": is_list, "is_flag": kind is bool or None})
 
 
 def _option(name: str, declared: Declaration, common: dict[str, Any]) -> Option:

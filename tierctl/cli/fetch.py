@@ -49,7 +49,7 @@ FromTime = Annotated[
         "--from-time",
         metavar="TIME",
         parser=parse_time_ms,
-        help="Begin at the first record of this time or later; milliseconds or ISO 8601.",
+        help=f"Begin at the first record of this time or later; {options.TIME_FORMS}.",
         panel=_RECORDS,
     ),
 ]

@@ -242,7 +242,7 @@ FromTime = Annotated[
         "--from-time",
         metavar="TIME",
         parser=parse_time_ms,
-        help="Only events of this time or later; milliseconds or ISO 8601.",
+        help=f"Only events of this time or later; {options.TIME_FORMS}.",
         panel=_FILTER,
     ),
 ]

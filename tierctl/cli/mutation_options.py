@@ -7,6 +7,7 @@ from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.cli import options
 from tierctl.cli.declare import option
 from tierctl.cli.options import APPLY, DECIDE
+from tierctl.model.times import parse_duration_ms
 
 HOW = "How it is done"
 
@@ -227,10 +228,10 @@ Interval = Annotated[
     int | None,
     option(
         "--interval",
-        metavar="[MS]",
-        min=1,
-        help="Repeat the run, this long after the last run has ended. Without a value: "
-        "3600000, the default of remote.partition.remover.task.interval.ms.",
+        metavar="[DURATION]",
+        parser=parse_duration_ms,
+        help="Repeat the run, this long after the last run has ended: 90s, 1h30m, or milliseconds. Without "
+        "a value: 1h, the default of remote.partition.remover.task.interval.ms.",
         panel=HOW,
     ),
 ]

@@ -18,9 +18,11 @@ from types import EllipsisType
 from typing import Annotated, Any
 
 from tierctl.cli.declare import option
+from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.times import parse_time_ms
 
 _Command = Callable[..., Any]
 
@@ -30,6 +32,18 @@ DECIDE = "How to decide"
 APPLY = "Changing things"
 SHOW = "Output"
 RUN = "Where the work is done"
+
+
+TIME_FORMS = "as 2026-11-21T12:00:00Z, -2h, 3d (ago), +1d, or milliseconds since 1970"
+"""How the help of an option describes what `parse_time_ms` accepts."""
+
+
+def _now_ms(text: str) -> int:
+    """Return the time of --now in milliseconds since 1970; UsageError for one before 1970."""
+    at_ms = parse_time_ms(text)
+    if at_ms < 0:
+        raise UsageError(f"--now {text} is before 1970", hint=f"expected {TIME_FORMS}")
+    return at_ms
 
 
 class OutputFormat(StrEnum):
@@ -188,9 +202,9 @@ Now = Annotated[
     int | None,
     option(
         "--now",
-        metavar="MS",
-        min=0,
-        help="Decide as of this time, in milliseconds since 1970. Default: the clock.",
+        metavar="TIME",
+        parser=_now_ms,
+        help=f"Decide as of this time; {TIME_FORMS}. Default: the clock.",
         panel=DECIDE,
     ),
 ]

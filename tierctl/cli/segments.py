@@ -42,7 +42,7 @@ Time = Annotated[
         metavar="TIME",
         parser=parse_time_ms,
         help="Find the first segment of the current leader epochs with a record of this time or later; "
-        "milliseconds or ISO 8601.",
+        f"{options.TIME_FORMS}.",
         panel=_FIND,
     ),
 ]

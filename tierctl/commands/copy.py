@@ -12,6 +12,7 @@ from tierctl.errors import UsageError
 from tierctl.model import LocalLog, RemoteLogSegmentState, TopicConfig, TopicIdPartition
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
+from tierctl.model.times import iso_utc
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.copy.enabled import require_enabled
 from tierctl.plan.copy.from_logs import plan_copy
@@ -187,8 +188,9 @@ def _unfinished(run: Mutation, state: TierState) -> Iterator[Skip]:
         for segment in part.cache.list_remote_log_segments():
             if segment.state is started:
                 reason = (
-                    f"its copy was begun by broker {segment.broker_id} at {segment.event_timestamp_ms} "
-                    "and not finished; --clean-dangling deletes it 24 hours later"
+                    f"its copy was begun by broker {segment.broker_id} at "
+                    f"{iso_utc(segment.event_timestamp_ms)} and not finished; --clean-dangling deletes it "
+                    "24 hours later"
                 )
                 yield Skip.of(part.topic_id_partition, reason, segment.segment_id)
 

@@ -13,6 +13,7 @@ from tierctl.commands.request import MutationRequest
 from tierctl.errors import ExitCode, NotFoundError, SafetyRefusal, TierctlError, UsageError
 from tierctl.model import RemotePartitionDeleteState, Uuid, is_legal_topic_name
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.times import duration_text
 from tierctl.plan.fencing import leaked_topic_ids
 from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.steps import Plan
@@ -139,7 +140,7 @@ class RepeatedDeletes:
                 except TierctlError as e:
                     if e.exit_code not in _TRY_AGAIN:
                         raise
-                    self.progress.say(f"{e.message}; the next run is in {interval_ms} ms")
+                    self.progress.say(f"{e.message}; the next run is in {duration_text(interval_ms)}")
                 stop.wait(interval_ms / 1000)
         self.exit_code = stop.exit_code or self.exit_code
 

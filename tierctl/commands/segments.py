@@ -14,6 +14,7 @@ from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
+from tierctl.model.times import iso_utc
 
 if TYPE_CHECKING:
     from tierctl.commands.lineage_questions import PartitionOffsets
@@ -129,7 +130,7 @@ def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Iterable
     if request.time_ms is not None:
         from tierctl.commands.lineage_questions import segments_by_time
 
-        message = f"no segment has a timestamp of {request.time_ms} or later"
+        message = f"no segment has a timestamp of {iso_utc(request.time_ms)} or later"
         return _require_found(segments_by_time(resources, request.time_ms), message)
     state, selection = read_selected(resources), resources.selection
     caches = [part.cache for part in state if part.topic_id_partition in selection]

@@ -97,6 +97,15 @@ def parse_duration_ms(text: str) -> int:
     raise UsageError(f"not a duration: {text!r}", hint="expected as 90s, 30m, 24h or 7d")
 
 
+def duration_text(duration_ms: int) -> str:
+    """Return a duration as `parse_duration_ms` reads it: 1d12h, 90s as 1m30s, 0 as 0s."""
+    text = ""
+    for unit in ("d", "h", "m", "s", "ms"):
+        number, duration_ms = divmod(duration_ms, _UNITS_MS[unit])
+        text += f"{number}{unit}" if number else ""
+    return text or "0s"
+
+
 def system_clock_ms() -> int:
     """Return the system clock's milliseconds since 1970."""
     return time.time_ns() // 1_000_000

@@ -11,6 +11,7 @@ from pathlib import Path
 from tierctl.errors import SafetyRefusal
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.model.cluster import BrokerFacts, TopicFacts
+from tierctl.model.times import duration_text, iso_utc
 
 TASK_INTERVALS = 10
 """An event of a broker closes the fence of its metadata partition for this many of its task intervals."""
@@ -92,8 +93,9 @@ class Fence:
             return None
         for broker_id, at_ms in sorted(self.writers.get(metadata_partition, {}).items()):
             return (
-                f"broker {broker_id} wrote to metadata partition {metadata_partition} at {at_ms}, "
-                f"not {TASK_INTERVALS} task intervals ({TASK_INTERVALS * self.task_interval_ms} ms) ago"
+                f"broker {broker_id} wrote to metadata partition {metadata_partition} at {iso_utc(at_ms)}, "
+                f"not {TASK_INTERVALS} task intervals "
+                f"({duration_text(TASK_INTERVALS * self.task_interval_ms)}) ago"
             )
         return None
 

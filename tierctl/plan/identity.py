@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 
+from tierctl.model.times import duration_text, iso_utc
 from tierctl.plan.clock import CLOCK_SKEW_MS_MAX
 from tierctl.plan.saved import PlanIdentity, PlanPlace, refusal
 
@@ -17,21 +18,21 @@ def check_times(identity: PlanIdentity, *, clock_ms: int, max_age_ms: int = MAX_
     if age_ms < -CLOCK_SKEW_MS_MAX:
         raise refusal(
             "created_ms",
-            expected=f"at most {clock_ms}, which is the clock",
-            found=identity.created_ms,
+            expected=f"at most {iso_utc(clock_ms)}, which is the clock",
+            found=iso_utc(identity.created_ms),
             hint="set the clock of this machine, or of the one that made the plan",
         )
     if age_ms > max_age_ms:
         raise refusal(
             "created_ms",
-            expected=f"at most {max_age_ms} ms ago (--max-age)",
-            found=f"{identity.created_ms}, {age_ms} ms ago",
+            expected=f"at most {duration_text(max_age_ms)} ago (--max-age)",
+            found=f"{iso_utc(identity.created_ms)}, {duration_text(age_ms)} ago",
         )
     if identity.now_ms > identity.created_ms + CLOCK_SKEW_MS_MAX:
         raise refusal(
             "now_ms",
-            expected=f"at most {identity.created_ms}, when the plan was made",
-            found=f"{identity.now_ms}, ahead of the clock",
+            expected=f"at most {iso_utc(identity.created_ms)}, when the plan was made",
+            found=f"{iso_utc(identity.now_ms)}, ahead of the clock",
             hint="a plan made with a later --now is only a preview: plan again without --now",
         )
 

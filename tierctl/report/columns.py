@@ -56,7 +56,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Columns:
-    """The columns of one kind of rows; `name` is that of its JSON schema.
+    """The columns of one kind of rows; `name` is that of its JSON schema, `commands` print these rows.
 
     `all` are in the order of csv. `in_table` are the names in a table in a pipe or a file; None stands for
     those of csv. `at_terminal` has the names at a terminal in their order, each with its rank: a column of
@@ -67,6 +67,7 @@ class Columns:
 
     name: str
     title: str
+    commands: str
     all: tuple[Column, ...]
     at_terminal: Mapping[str, int]
     in_table: tuple[str, ...] | None = None

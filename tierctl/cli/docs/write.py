@@ -1,4 +1,4 @@
-"""Write completions/, man/ and commands.json: `python -m tierctl.cli.docs.write [DIR]`."""
+"""Write completions/, man/, schemas/ and commands.json: `python -m tierctl.cli.docs.write [DIR]`."""
 
 import json
 import sys
@@ -10,6 +10,7 @@ from tierctl.cli.docs.tree import tree
 from tierctl.cli.help import shells as docs_shells
 from tierctl.cli.help.node import COMMANDS_FILE
 from tierctl.cli.main import build
+from tierctl.report.schemas import schemas
 
 
 def files() -> dict[Path, str]:
@@ -18,17 +19,21 @@ def files() -> dict[Path, str]:
     completions = {Path("completions", name): text for name, text in docs_shells.scripts(root).items()}
     pages = {Path("man", name): text for name, text in docs_man.pages(root).items()}
     commands = json.dumps(asdict(root), indent=1) + "\n"
-    return completions | pages | {Path("tierctl", "cli", "help", COMMANDS_FILE.name): commands}
+    described = {
+        Path("schemas", name): json.dumps(schema, indent=2) + "\n" for name, schema in schemas().items()
+    }
+    return completions | pages | described | {Path("tierctl", "cli", "help", COMMANDS_FILE.name): commands}
 
 
 def write(folder: Path) -> None:
-    """Write every file below `folder`, and delete the man pages of commands that no longer exist."""
+    """Write every file below `folder`, and delete man pages and schemas that no longer exist."""
     wanted = files()
-    for room in {path.parent for path in wanted}:
-        (folder / room).mkdir(parents=True, exist_ok=True)
-    for page in (folder / "man").iterdir():
-        if Path("man", page.name) not in wanted:
-            page.unlink()
+    for parent in {path.parent for path in wanted}:
+        (folder / parent).mkdir(parents=True, exist_ok=True)
+    for room in ("man", "schemas"):
+        for old in (folder / room).iterdir():
+            if Path(room, old.name) not in wanted:
+                old.unlink()
     for path, text in wanted.items():
         (folder / path).write_text(text, encoding="utf-8")
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.model.times import iso_utc
 from tierctl.plan.steps import Skip, Step, delete_step
 from tierctl.state.tier import PartitionState
 
@@ -59,7 +60,7 @@ class Dangling:
     def _why_not(self, segment: RemoteLogSegmentMetadata) -> str | None:
         age_ms = self.now_ms - segment.event_timestamp_ms
         if segment.event_timestamp_ms <= 0 or age_ms <= self.after_ms:
-            return f"a copy was started at {segment.event_timestamp_ms} and may still be running"
+            return f"a copy was started at {iso_utc(segment.event_timestamp_ms)} and may still be running"
         if segment.broker_id in self.alive:
             return f"a copy was started by broker {segment.broker_id}, which is alive"
         return None

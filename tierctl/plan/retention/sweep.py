@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
 from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.times import iso_utc
 from tierctl.plan.basis import Basis
 from tierctl.plan.clock import CLOCK_SKEW_MS_MAX
 from tierctl.plan.preconditions import (
@@ -167,7 +168,7 @@ def _check_clock(view: PartitionView, now_ms: int) -> None:
     newest_ms = max((segment.event_timestamp_ms for segment in view.segments), default=0)
     if newest_ms > now_ms + CLOCK_SKEW_MS_MAX:
         raise SafetyRefusal(
-            f"the clock is at {now_ms}, but {view.partition} has an event of {newest_ms}, "
+            f"the clock is at {iso_utc(now_ms)}, but {view.partition} has an event of {iso_utc(newest_ms)}, "
             f"{(newest_ms - now_ms) // 1000} s later",
             hint="set the clock of this machine, or of the broker that wrote the event",
         )

@@ -1,0 +1,169 @@
+"""What --output json prints is as the files in schemas/ say, for every command that has the option."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from tierctl.cli.help.node import load_commands
+from tierctl.commands.delete import LeakedTopic
+from tierctl.model import Uuid
+from tierctl.report import to_json
+from tierctl.report.schemas import schemas
+
+from tests.cli.shell import tierctl
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+Line = tuple[str, str, str]
+Capture = Callable[[str], Path]
+
+TIER = "--metadata {root}/before --remote {root}/before-remote"
+SEGMENT = "--topic payments --partition 0 --offset 700"
+INDEXES = ("offset", "timestamp", "leader-epoch", "producer-snapshot")
+READ: list[Line] = [
+    ("segments", "segments --metadata {root}/before --all", "segments"),
+    ("segments", f"segments {TIER} --sizes", "sizes"),
+    ("segments", "segments --metadata {root}/before --sizes", "sizes"),
+    ("segments", "segments --metadata {root}/before --log-dir {root}/before --offsets", "offsets"),
+    ("segments", "segments --metadata {root}/before --log-dir {root}/after --check", "segment-findings"),
+    (
+        "verify",
+        f"verify {TIER} --log-dir {{root}}/after",
+        "findings",
+    ),
+    ("format", "format --metadata {root}/after", "events"),
+    ("fetch", f"fetch {TIER} --max-records 5", "records"),
+    ("cache show", "cache show --state-dir {tmp}/state", "cache-entries"),
+    ("cache show", "cache show {tmp}/torn.rlmcache {tmp}/empty.rlmcache", "cache-entries"),
+    ("cache verify", "cache verify --state-dir {tmp}/state {tmp}/torn.rlmcache", "cache-checks"),
+    ("cache build", "cache build --metadata {root}/after --out {tmp}/flat", "cache-files"),
+    ("cache build", "cache build --metadata {root}/after --state-dir {tmp}/other", "cache-files"),
+    ("cache compact", "cache compact --state-dir {tmp}/state {tmp}/torn.rlmcache", "cache-rewrites"),
+    ("offsets show", "offsets show --state-dir {tmp}/state", "committed-offsets"),
+    ("offsets check", "offsets check {tmp}/high --metadata {root}/before", "unsafe-offsets"),
+    ("offsets repair", "offsets repair {tmp}/high --metadata {root}/before", "offset-repairs"),
+    ("offsets repair", "offsets repair {tmp}/bad --metadata {root}/before", "offset-repairs"),
+    ("pipeline plan", "pipeline plan --segments 1000 --executors 2", "predictions"),
+    (
+        "pipeline run",
+        "pipeline run --engine local --metadata {root}/before --warehouse {tmp}/warehouse",
+        "commits",
+    ),
+    *(("fetch", f"fetch {TIER} {SEGMENT} --index {index}", f"{index}-index") for index in INDEXES),
+]
+PLANS = {
+    "sweep": "sweep --metadata {tmp}/before --remote {tmp}/before-remote --log-start-offset orders-0=1800",
+    "delete": "delete --metadata {tmp}/after --remote {tmp}/after-remote --topic payments --mark "
+    "--i-know-it-is-deleted C-_VDc3nSdCk0xVcuxBnAA",
+    "copy": "copy --metadata {tmp}/metadata --remote {tmp}/tier --log-dir {untiered} --assume-enabled "
+    "--topic 'ledger'",
+    "apply": "apply {tmp}/plan.json --metadata {tmp}/before --remote {tmp}/before-remote",
+}
+
+
+def check(value: Any, name: str) -> None:
+    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    jsonschema.Draft202012Validator(schema).validate(value)
+
+
+@pytest.fixture
+def state(capture: Capture, tmp_path: Path) -> dict[str, Path]:
+    """Paths in command lines: a captured cluster, and a folder with a state directory and damaged files."""
+    root = capture("tiered-cluster")
+    assert (
+        tierctl("cache", "build", "--metadata", root / "after", "--state-dir", tmp_path / "state").code == 0
+    )
+    whole = next((tmp_path / "state").glob("orders-0-*.rlmcache")).read_bytes()
+    (tmp_path / "torn.rlmcache").write_bytes(whole[:-3])
+    (tmp_path / "empty.rlmcache").touch()
+    (tmp_path / "high").write_text("0\n1\n0 9999\n")
+    (tmp_path / "bad").write_text("0\nx\n")
+    return {"root": root, "tmp": tmp_path}
+
+
+@pytest.mark.parametrize(
+    ("_command", "line", "schema"), READ, ids=[f"{name}: {line}" for _, line, name in READ]
+)
+def test_rows_are_as_their_schema_says(_command: str, line: str, schema: str, state: dict[str, Path]) -> None:
+    args = line.format(**state).split()
+    ran = tierctl(*args, "--output", "json")
+    rows = json.loads(ran.out)
+    assert rows, ran.err
+    for row in rows[:200]:
+        check(row, schema)
+    if schema != "commits":
+        assert [json.loads(each) for each in tierctl(*args, "--output", "jsonl").lines] == rows
+
+
+def test_plans_and_outcomes_are_as_their_schema_says(capture: Capture, tmp_path: Path) -> None:
+    for name in ("before", "before-remote", "after", "after-remote"):
+        shutil.copytree(capture("tiered-cluster") / name, tmp_path / name)
+    (tmp_path / "metadata").mkdir()
+    (tmp_path / "tier").mkdir()
+    paths = {"tmp": tmp_path, "untiered": capture("untiered-broker") / "local"}
+    plan_out = ["--plan-out", tmp_path / "plan.json"]
+    for command, line in PLANS.items():
+        args: list[Any] = line.replace("'", "").format(**paths).split()
+        ran = tierctl(*args, *(plan_out if command == "sweep" else []), "--output", "json")
+        assert json.loads(ran.out)["steps"], ran.err
+        check(json.loads(ran.out), "plan")
+        for row in tierctl(*args, "--output", "jsonl").lines:
+            check(json.loads(row), "steps")
+    check(json.loads((tmp_path / "plan.json").read_text()), "plan")
+    for command in ("apply", "delete", "copy"):
+        args = PLANS[command].replace("'", "").format(**paths).split()
+        applied = json.loads(tierctl(*args, "--apply", "--output", "json").out)
+        check(applied, "plan")
+        assert applied["outcomes"]
+        for outcome in applied["outcomes"]:
+            check(outcome, "outcomes")
+
+
+def test_the_state_of_a_follower(state: dict[str, Path]) -> None:
+    root = state["root"]
+    args = ("fetch", "--metadata", root / "before", "--remote", root / "before-remote")
+    ran = tierctl(*args, "--topic", "payments", "--partition", 0, "--auxiliary-state", 1000, "-o", "json")
+    check(json.loads(ran.out), "follower-state")
+
+
+def test_leaked_topics() -> None:
+    leaked = LeakedTopic(
+        topic="orders",
+        topic_id=Uuid("2QZ5FAXaQrqgUzsReWnweA"),
+        partitions=1,
+        segments=2,
+        log_bytes=3,
+        delete_state=None,
+    )
+    check(json.loads(to_json(asdict(leaked))), "leaked-topics")
+
+
+def test_every_command_with_json_is_checked() -> None:
+    having = {
+        " ".join(node.path)
+        for node in load_commands().walk()
+        if not node.children and any("--output" in option.names for option in node.options)
+    }
+    assert having == {command for command, _, _ in READ} | PLANS.keys()
+
+
+def test_every_schema_is_valid_and_has_a_version() -> None:
+    for schema in schemas().values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+        assert schema["$id"].endswith(f":{schema['format_version']}")
+
+
+@pytest.mark.parametrize(
+    "change", [{"partition": "0"}, {"partition": None}, {"more": 1}, {"state": 3}], ids=str
+)
+def test_a_schema_refuses_other_rows(change: dict[str, Any], state: dict[str, Path]) -> None:
+    row = json.loads(tierctl("segments", "--metadata", state["root"] / "before", "-o", "jsonl").lines[0])
+    with pytest.raises(jsonschema.ValidationError):
+        check(row | change, "segments")
+    del row["partition"]
+    with pytest.raises(jsonschema.ValidationError):
+        check(row, "segments")

@@ -1,0 +1,103 @@
+"""Times and durations as operators type them, and as they are printed."""
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tierctl.errors import UsageError
+from tierctl.model import times
+from tierctl.model.times import TimeForm, duration_text, iso_utc, parse_duration_ms, parse_time_ms, time_text
+
+NOW_MS = 1_795_269_600_000
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(autouse=True)
+def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(times, "system_clock_ms", lambda: NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("text", "at_ms"),
+    [
+        ("0", 0),
+        ("1795269600000", NOW_MS),
+        ("-1", -1),
+        ("2026-11-21T14:00:00Z", NOW_MS),
+        ("2026-11-21T14:00:00", NOW_MS),
+        ("2026-11-21 15:00+01:00", NOW_MS),
+        ("2026-11-21", NOW_MS - 14 * HOUR_MS),
+        ("now", NOW_MS),
+        ("-2h", NOW_MS - 2 * HOUR_MS),
+        ("2h", NOW_MS - 2 * HOUR_MS),
+        ("3d", NOW_MS - 72 * HOUR_MS),
+        ("+1d12h", NOW_MS + 36 * HOUR_MS),
+        ("1w", NOW_MS - 168 * HOUR_MS),
+        ("90s", NOW_MS - 90_000),
+        ("250ms", NOW_MS - 250),
+    ],
+)
+def test_times_that_are_accepted(text: str, at_ms: int) -> None:
+    assert parse_time_ms(text) == at_ms
+
+
+@pytest.mark.parametrize("text", ["", "noon", "2h ago", "h", "1.5h", "٣d", "--2h", "2 h"])
+def test_other_texts_are_no_times(text: str) -> None:
+    with pytest.raises(UsageError, match="not a time") as raised:
+        parse_time_ms(text)
+    assert "-2h" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "-2h", "h", "1.5h", "1h 30m", "tomorrow"])
+def test_other_texts_are_no_durations(text: str) -> None:
+    with pytest.raises(UsageError, match="not a duration"):
+        parse_duration_ms(text)
+
+
+@given(st.integers(0, 10**13))
+def test_durations_are_read_as_they_are_printed(duration_ms: int) -> None:
+    assert parse_duration_ms(duration_text(duration_ms)) == duration_ms
+    assert parse_duration_ms(str(duration_ms)) == duration_ms
+
+
+@given(st.integers(0, 10**13))
+def test_times_are_read_as_they_are_printed(at_ms: int) -> None:
+    for form in (TimeForm.ISO, TimeForm.MS):
+        assert parse_time_ms(time_text(at_ms, form, now_ms=0)) == at_ms
+    assert parse_time_ms(iso_utc(at_ms)) == at_ms // 1000 * 1000
+
+
+@pytest.mark.parametrize(
+    ("age_ms", "text"),
+    [
+        (0, "0 s ago"),
+        (119_000, "119 s ago"),
+        (120_000, "2 min ago"),
+        (3 * HOUR_MS, "3 h ago"),
+        (47 * HOUR_MS, "47 h ago"),
+        (48 * HOUR_MS, "2 d ago"),
+        (729 * 24 * HOUR_MS, "729 d ago"),
+        (3 * 31_557_600_000, "3 y ago"),
+        (-5 * 60_000, "in 5 min"),
+    ],
+)
+def test_ages(age_ms: int, text: str) -> None:
+    assert time_text(NOW_MS - age_ms, TimeForm.RELATIVE, now_ms=NOW_MS) == text
+
+
+@pytest.mark.parametrize("form", TimeForm)
+def test_kafkas_minus_one_is_no_time(form: TimeForm) -> None:
+    assert time_text(-1, form, now_ms=NOW_MS) == "-1"
+
+
+def test_iso_is_local_with_its_offset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Kolkata")
+    time.tzset()
+    try:
+        assert time_text(NOW_MS, TimeForm.ISO, now_ms=0) == "2026-11-21T19:30:00.000+05:30"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert datetime.fromtimestamp(NOW_MS / 1000, UTC).hour == 14
