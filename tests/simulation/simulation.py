@@ -2,6 +2,7 @@
 
 import random
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,9 @@ from tierctl.commands import (
     delete,
     sweep,
 )
-from tierctl.errors import ExitCode, TierctlError
+from tierctl.errors import ExitCode, LimitExceeded, TierctlError
 from tierctl.model import RemoteLogSegmentState, RemotePartitionDeleteState
+from tierctl.plan.limits import FRACTION_EXEMPT_BELOW
 from tierctl.storage.layouts.kafka import SUFFIXES, key_stem
 
 from tests.simulation.cluster import BROKERS
@@ -49,7 +51,9 @@ class SimulationError(AssertionError):
 class _Run:
     world: World
 
-    def command(self, name: str, *, state_dir: Path | None) -> MutationResult:
+    def command(
+        self, name: str, *, state_dir: Path | None, max_fraction: float | None = None
+    ) -> MutationResult:
         """Run one command of tierctl in this world."""
         rng, world = self.world.rng, self.world
         common = {
@@ -69,7 +73,7 @@ class _Run:
             case "clean":
                 return copy(CopyRequest(log_dir=logs, clean_dangling=True, **common))
             case "sweep":
-                return sweep(SweepRequest(**common))
+                return sweep(SweepRequest(max_fraction=max_fraction, **common))
             case "mark":
                 # At the end the operator answers for a cluster that shares no topic with the metadata.
                 known = world.unmarked_topic_ids() if world.is_calm else []
@@ -130,7 +134,7 @@ class _Run:
         removals = ("mark", "delete") if self.world.deleted else ()
         for name in ("clean", "sweep", *removals):
             try:
-                result = self.command(name, state_dir=None)
+                result = self._allowed(name)
             except TierctlError as e:
                 raise InvariantViolation(f"{name}, without faults: {e.message} ({e.hint})") from e
             self.world.note(f"{name}: {len(result.plan.steps)} steps, exit {result.exit_code}")
@@ -139,6 +143,18 @@ class _Run:
                 raise InvariantViolation(f"{name}, without faults, ends with {result.exit_code}: {problems}")
             has_worked = has_worked or bool(result.plan.steps)
         return has_worked
+
+    def _allowed(self, name: str) -> MutationResult:
+        """Run a command; where it may not delete many of many segments, the operator raises the limit."""
+        segments = self.world.truth.segments.values()
+        sizes = Counter(known.metadata.topic_id_partition.key for known in segments)
+        try:
+            return self.command(name, state_dir=None)
+        except LimitExceeded:
+            if max(sizes.values(), default=0) < FRACTION_EXEMPT_BELOW:
+                raise
+            self.world.note(f"{name} needs a higher limit")
+            return self.command(name, state_dir=None, max_fraction=1.0)
 
     def check_end(self) -> None:
         """Check the tier that the commands have converged to."""
