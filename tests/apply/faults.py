@@ -2,11 +2,11 @@
 
 import errno
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from tierctl.errors import RemoteStorageError
+from tierctl.errors import RemoteStorageError, TierctlError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
 
@@ -31,8 +31,17 @@ class Wrapper:
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
         return self.inner.fetch_index(metadata, index_type)
 
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        self.inner.delete_log_segment_data(metadata)
+    @property
+    def delete_batch(self) -> int:
+        return self.inner.delete_batch
+
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        return self.inner.delete_log_segments(segments)
+
+    def objects_of_each(
+        self, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> list[list[RemoteObject] | TierctlError]:
+        return self.inner.objects_of_each(segments)
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         return self.inner.objects_of(metadata)
@@ -79,20 +88,35 @@ class Failing(Wrapper):
         setattr(self, operation, call)
 
 
+class OneSegmentFails(Wrapper):
+    """Deletes all but the nth segment of each call, for which it reports an error."""
+
+    def __init__(self, inner: RemoteStorageManager, nth: int) -> None:
+        super().__init__(inner)
+        self._nth = nth
+
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        rest = [segment for at, segment in enumerate(segments, 1) if at != self._nth]
+        errors = iter(self.inner.delete_log_segments(rest))
+        failed = RemoteStorageError("InternalError")
+        return [failed if at == self._nth else next(errors) for at in range(1, len(segments) + 1)]
+
+
 class HalfDeleting(Wrapper):
-    """Deletes only a segment's log, and fails, or says nothing of it (a 200 with errors inside)."""
+    """Deletes only a segment's log, and fails, or says nothing of it."""
 
     def __init__(self, inner: RemoteStorageManager, root: Path, *, silent: bool) -> None:
         super().__init__(inner)
         self._root = root
         self._silent = silent
 
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        for obj in self.objects_of(metadata):
-            if obj.key.endswith(".log"):
-                (self._root / obj.key).unlink()
-        if not self._silent:
-            raise RemoteStorageError("some objects could not be deleted")
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        for segment in segments:
+            for obj in self.objects_of(segment):
+                if obj.key.endswith(".log"):
+                    (self._root / obj.key).unlink()
+        error = None if self._silent else RemoteStorageError("some objects could not be deleted")
+        return [error] * len(segments)
 
 
 class Custom(Wrapper):
@@ -107,9 +131,9 @@ class Custom(Wrapper):
         super().copy_log_segment_data(metadata, data)
         return self._custom
 
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        self.deleted.append(metadata)
-        super().delete_log_segment_data(metadata)
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        self.deleted += segments
+        return super().delete_log_segments(segments)
 
 
 class Meddling(Wrapper):
@@ -125,9 +149,10 @@ class Meddling(Wrapper):
         self._meddle(metadata)
         return super().copy_log_segment_data(metadata, data)
 
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        self._meddle(metadata)
-        super().delete_log_segment_data(metadata)
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        for segment in segments:
+            self._meddle(segment)
+        return super().delete_log_segments(segments)
 
 
 class Disk:

@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from tierctl.apply.journal import Journal
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext
-from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
+from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
 from tierctl.apply.stop import Stop
 from tierctl.commands import CopyRequest, copy
 from tierctl.files import PLAIN, FileSystem
@@ -31,7 +32,7 @@ from tests.metadata.topics import topic_in
 from tests.storage.tiers import local_tier
 from tests.support.topic_settings import enabled, enabled_configs
 
-P = TypeVar("P", bound=SideEffectInput)
+P = TypeVar("P")
 
 NOW_MS = 1_795_300_000_000
 """A time after the captures, and before the clock."""
@@ -45,7 +46,7 @@ class Backwards:
     """An engine that comes to the last piece first, as threads may."""
 
     verify_on_driver = False
-    wave_size = 3
+    wave_size = delete_wave_size = 3
 
     def ready(self) -> None:
         """Always."""
@@ -54,6 +55,12 @@ class Backwards:
         self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
     ) -> list[SideEffectResult]:
         return [side_effect(context, each) for each in reversed(inputs)][::-1]
+
+    def begin(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> Callable[[], list[SideEffectResult]]:
+        """Wait until the results are asked for."""
+        return partial(self.map, side_effect, inputs, context)
 
 
 def new_segment_id() -> Uuid:
@@ -103,6 +110,7 @@ def context_of(
         new_segment_id=new_segment_id,
         engine=engine or LocalEngine(1),
         wave_size=wave_size,
+        delete_wave_size=wave_size,
         stop=Stop() if stop is None else stop,
     )
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 from tierctl.apply.engine import LocalEngine, SideEffect
 from tierctl.apply.outcome import Status
-from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
+from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
 from tierctl.errors import EngineError, StoreWriteUnknown
 from tierctl.model import RemoteLogSegmentState
 
@@ -17,7 +17,7 @@ from tests.apply.runs import run_on, statuses
 from tests.apply.worlds import World, copy_world
 from tests.storage.tiers import local_tier
 
-P = TypeVar("P", bound=SideEffectInput)
+P = TypeVar("P")
 S = RemoteLogSegmentState
 
 

@@ -91,10 +91,10 @@ def _converge(command: str, world: World, end: Any) -> None:
 OPERATIONS = [
     ("copy", "copy_log_segment_data"),
     ("copy", "verify_log_segment_data"),
-    ("sweep", "delete_log_segment_data"),
-    ("sweep", "objects_of"),
-    ("delete", "delete_log_segment_data"),
-    ("delete", "objects_of"),
+    ("sweep", "delete_log_segments"),
+    ("sweep", "objects_of_each"),
+    ("delete", "delete_log_segments"),
+    ("delete", "objects_of_each"),
 ]
 
 
@@ -147,7 +147,7 @@ def test_a_clean_up_that_fails_is_a_begun_deletion(
     here = world("copy")
 
     def wrap(inner: Any) -> Failing:
-        return Failing(Failing(inner, "delete_log_segment_data", 0), "verify_log_segment_data", 2)
+        return Failing(Failing(inner, "delete_log_segments", 0), "verify_log_segment_data", 2)
 
     outcomes = run_on("copy", here, wrap, wave_size=3)
     assert statuses(outcomes) == [DONE, FAILED, DROPPED]

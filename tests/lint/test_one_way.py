@@ -10,7 +10,7 @@ import tierctl
 ROOT = Path(tierctl.__file__).parent
 STORAGE = ROOT / "storage"
 CONTRACTS = {
-    "a tier": "delete_log_segment_data",
+    "a tier": "delete_log_segments",
     "a store": "put_all",
     "a layout": "keys_to_delete",
 }

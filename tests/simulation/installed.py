@@ -9,7 +9,6 @@ from unittest import mock
 
 import pyarrow as pa
 import tierctl.apply.stop
-import tierctl.apply.tier_check
 import tierctl.commands.mutation
 import tierctl.commands.resources
 import tierctl.files
@@ -21,13 +20,14 @@ import tierctl.storage.lease.object
 import tierctl.storage.lease.open
 import tierctl.storage.lease.owner
 import tierctl.storage.open
+import tierctl.storage.tier
 import tierctl.wire.metadata
 from tierctl.storage.lease import ObjectLease, Owner
 from tierctl.storage.lease.object import RENEW_S
 from tierctl.storage.retry import RetryingStorage
 from tierctl.storage.stores.base import ConditionalStore
 
-from tests.simulation.unthreaded import SerialPool, Threading
+from tests.simulation.unthreaded import InterleavedEngine, SerialPool, Threading
 from tests.simulation.world import World
 
 NEVER_S = 1e9
@@ -101,6 +101,9 @@ def installed(world: World) -> Iterator[None]:
     def observe(operation: str, _path: object) -> None:
         world.step(f"file {operation}")
 
+    def engine(_threads: int) -> InterleavedEngine:
+        return InterleavedEngine(lambda: world.scheduler.current)
+
     def time_ns() -> int:
         return world.clock_ms * 1_000_000
 
@@ -121,7 +124,8 @@ def installed(world: World) -> Iterator[None]:
         # /proc says the same of every simulated process.
         mock.patch.object(owner, "_place", _always(owner._place())),
         mock.patch.object(owner, "_started", cache(owner._started)),
-        mock.patch.object(tierctl.apply.tier_check, "ThreadPoolExecutor", SerialPool),
+        mock.patch.object(tierctl.storage.tier, "ThreadPoolExecutor", SerialPool),
+        mock.patch.object(tierctl.commands.mutation, "LocalEngine", engine),
         mock.patch.object(tierctl.commands.mutation, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),
         mock.patch.object(RetryingStorage.__init__, "__kwdefaults__", retries | sleep),

@@ -6,6 +6,7 @@ unwinds can change the tier, the metadata topic or a file: as after kill -9.
 
 import random
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -42,8 +43,19 @@ class Process:
     owner: Owner | None = None
     renew_lease: Callable[[], None] | None = None
     """Renews the lease that the process holds: what its renewing thread does."""
+    background: deque[Callable[[], None]] = field(default_factory=deque)
+    """Calls that another thread of the process makes at some time, at the latest when they are waited for."""
+    is_in_background: bool = False
     baton: threading.Lock = field(default_factory=taken)
     """Released by the process that gives its turn to this one."""
+
+    def run_background(self) -> None:
+        """Make the next call of the other thread."""
+        self.is_in_background = True
+        try:
+            self.background.popleft()()
+        finally:
+            self.is_in_background = False
 
 
 class Scheduler:

@@ -108,6 +108,7 @@ class _Run:
 
     def _killed(self, process: Process) -> None:
         """Let the process be gone; other runs see that if they are on its machine."""
+        process.background.clear()
         if self.world.scheduler.violation is not None:
             return
         if process.owner is not None and self.world.rng.random() < 0.5:

@@ -11,6 +11,7 @@ from tierctl.errors import (
     RemoteStorageError,
     StoreWriteFailed,
     StoreWriteUnknown,
+    TierctlError,
 )
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.stores.base import Source, TaggedObject, chunks, verify_stream
@@ -44,6 +45,10 @@ class Environment(Protocol):
         """Return whether the segment of an object is being deleted, or was."""
         ...
 
+    def chosen(self, keys: Sequence[str]) -> Sequence[str]:
+        """Return some of `keys`, at least one."""
+        ...
+
     def later(self, do: Callable[[], None]) -> None:
         """Do something at a later step: the effect of a request whose client has given up."""
         ...
@@ -63,6 +68,8 @@ class ModelStore:
     world: Environment
     stored: dict[str, _Stored] = field(default_factory=dict)
     endpoint: None = None
+    delete_batch: int = 12
+    """Two segments: a wave has several calls."""
     _writes: int = 0
     _ever: set[str] = field(default_factory=set)
 
@@ -153,17 +160,30 @@ class ModelStore:
     def list_folder(self, prefix: str) -> FolderListing:
         return folder_listing(self.list_objects(prefix), prefix)
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         self.world.step("delete")
-        # One call deletes a whole segment, where a copy makes one for each object.
-        fault = self.world.fault("failed", "half", "unknown", weight=5)
-        if fault == "failed":
-            raise RemoteStorageError("delete: 503")
-        for key in keys[: len(keys) // 2] if fault == "half" else keys:
-            self._remove(key)
-        if fault is not None:
-            raise RemoteStorageError(f"delete {keys[-1]}: 200 with an error inside, or no answer")
+        # One call deletes whole segments, where a copy makes one for each object.
+        fault = self.world.fault("failed", "some", "silent", "unknown", "late", "refused", weight=5)
+        kept = set(self.world.chosen(keys)) if fault in {"some", "silent"} else set()
+        match fault:
+            case "failed":
+                return dict.fromkeys(keys, RemoteStorageError("delete: 503"))
+            case "refused":
+                raise AuthenticationError("delete: 403")
+            case "late":
+                self.world.later(lambda: self._remove_late(keys))
+                return dict.fromkeys(keys, RemoteStorageError("delete: timeout"))
+        for key in keys:
+            if key not in kept:
+                self._remove(key)
+        if fault == "unknown":
+            return dict.fromkeys(keys, RemoteStorageError("delete: connection reset after the commit"))
         self.world.step("delete done")
+        return dict.fromkeys(kept, RemoteStorageError("InternalError")) if fault == "some" else {}
+
+    def _remove_late(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._remove(key)
 
     def create(self, key: str, body: bytes) -> bool:
         self.world.step("create")

@@ -6,8 +6,15 @@ pool of threads, calls would come in another order each time, and a seed would n
 """
 
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Self, TypeVar
+
+from tierctl.apply.engine import LocalEngine, SideEffect
+from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
+
+from tests.simulation.scheduler import Process
+
+P = TypeVar("P")
 
 
 class Flag:
@@ -53,6 +60,36 @@ class SerialPool:
 
     def map(self, function: Callable[..., Any], *inputs: Any) -> Iterator[Any]:
         return map(function, *inputs)
+
+
+class InterleavedEngine(LocalEngine):
+    """A LocalEngine whose calls in the background are made between the steps of the process that began them.
+
+    `process` returns the process that runs.
+    """
+
+    def __init__(self, process: Callable[[], Process | None]) -> None:
+        super().__init__(1)
+        self._process = process
+
+    def begin(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> Callable[[], list[SideEffectResult]]:
+        """Implement `Engine.begin`."""
+        process = self._process()
+        assert process is not None
+        assert not process.background
+        results: list[SideEffectResult] = []
+        process.background += [
+            lambda each=each: results.append(side_effect(context, each)) for each in inputs
+        ]
+
+        def wait() -> list[SideEffectResult]:
+            while process.background:
+                process.run_background()
+            return results
+
+        return wait
 
 
 class Threading:

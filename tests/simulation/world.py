@@ -3,7 +3,7 @@
 import random
 import shutil
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,8 @@ class Odds:
     event: float
     crash: float
     fault: float
+    overlap: float
+    """How often another thread of the process comes first."""
     takes_over: bool
     """Whether brokers tier for a while, between runs of tierctl."""
 
@@ -45,6 +47,7 @@ class Odds:
             event=rng.choice([0.0, 0.01, 0.05]),
             crash=rng.choice([0.0, 0.002, 0.01]),
             fault=rng.choice([0.0, 0.01, 0.05]),
+            overlap=rng.choice([0.0, 0.1, 0.5]),
             takes_over=rng.random() < 0.3,
         )
 
@@ -124,6 +127,9 @@ class World:
             return
         if process.is_dead:
             raise Crash
+        overlaps = may_wait and process.background and not process.is_in_background
+        if overlaps and self.rng.random() < self.odds.overlap:
+            process.run_background()
         self.clock_ms += self.rng.randint(1, 40)
         if self.is_calm:
             return
@@ -151,6 +157,10 @@ class World:
     def is_deleted(self, key: str) -> bool:
         """Implement `Environment.is_deleted`."""
         return self.truth.is_deleted(key)
+
+    def chosen(self, keys: Sequence[str]) -> Sequence[str]:
+        """Implement `Environment.chosen`."""
+        return self.rng.sample(keys, self.rng.randint(1, len(keys)))
 
     def fault(self, *kinds: str, weight: int = 1) -> str | None:
         """Implement `Environment.fault`."""

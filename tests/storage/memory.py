@@ -4,7 +4,7 @@ import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from tierctl.errors import RemoteResourceNotFound
+from tierctl.errors import RemoteResourceNotFound, TierctlError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
@@ -29,6 +29,7 @@ class MemoryStore:
     """ObjectStore over a dict."""
 
     endpoint = None
+    delete_batch = 12
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -65,9 +66,10 @@ class MemoryStore:
     def list_folder(self, prefix: str) -> FolderListing:
         return folder_listing(self.list_objects(prefix), prefix)
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         for key in keys:
             self.objects.pop(key, None)
+        return {}
 
     def close(self) -> None:
         pass
@@ -109,9 +111,19 @@ class MemoryStorage:
         self._call("fetch_index")
         return self.tier.fetch_index(metadata, index_type)
 
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
+    @property
+    def delete_batch(self) -> int:
+        return self.tier.delete_batch
+
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
         self._call("delete")
-        self.tier.delete_log_segment_data(metadata)
+        return self.tier.delete_log_segments(segments)
+
+    def objects_of_each(
+        self, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> list[list[RemoteObject] | TierctlError]:
+        self._call("objects_of_each")
+        return self.tier.objects_of_each(segments)
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         self._call("objects_of")

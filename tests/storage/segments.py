@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, Uuid
+from tierctl.storage.base import RemoteStorageManager
 
 TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
 
@@ -45,3 +46,10 @@ def data_in(
         producer_snapshot_index=file(".snapshot", 56),
         leader_epoch_index=b"0\n1\n0 0\n",
     )
+
+
+def delete_segment(tier: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> None:
+    """Delete one segment; raise its error."""
+    for error in tier.delete_log_segments([segment]):
+        if error is not None:
+            raise error

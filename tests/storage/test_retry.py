@@ -21,7 +21,7 @@ from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.retry import RetryingStorage, RetrySettings
 
 from tests.storage.memory import MemoryStorage
-from tests.storage.segments import data_in, metadata_of
+from tests.storage.segments import data_in, delete_segment, metadata_of
 
 M = metadata_of()
 
@@ -50,7 +50,7 @@ CALLS = {
     "verify": lambda s: s.retrying.verify_log_segment_data(M, s.data),
     "fetch": lambda s: s.retrying.fetch_log_segment(M, 0).read(),
     "fetch_index": lambda s: s.retrying.fetch_index(M, IndexType.OFFSET).read(),
-    "delete": lambda s: s.retrying.delete_log_segment_data(M),
+    "delete": lambda s: delete_segment(s.retrying, M),
     "objects_of": lambda s: s.retrying.objects_of(M),
     "list": lambda s: list(s.retrying.list_objects()),
 }
@@ -115,7 +115,7 @@ class TestUnknownOutcome:
 
     def test_a_delete_is_by_exact_key_and_just_repeated(self, store: Store) -> None:
         store.inner.errors = [StoreWriteUnknown("timeout")]
-        store.retrying.delete_log_segment_data(M)
+        delete_segment(store.retrying, M)
         assert store.inner.calls == ["delete", "delete"]
 
 

@@ -4,6 +4,11 @@ NOT_A_BROKER_ID = -1
 """The broker id in events that tierctl writes; Kafka's own ids begin at 0."""
 
 WAVE_SIZE = 16
+"""Segments that are copied as one wave."""
+
+DELETE_WAVE_SIZE = 1_000
+"""Segments that are deleted as one wave: some requests of 1,000 keys each, which S3 deletes at once."""
+
 THREADS = 4
 
 ATTEMPTS = 5

@@ -1,13 +1,17 @@
 """Engines run side effects in parallel. They never publish metadata: only the driver does."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Protocol, TypeVar
 
-from tierctl.apply.defaults import WAVE_SIZE
-from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
+from tierctl.apply.defaults import DELETE_WAVE_SIZE, WAVE_SIZE
+from tierctl.apply.side_effects import SideEffectContext, SideEffectResult
 
-P = TypeVar("P", bound=SideEffectInput)
+P = TypeVar("P")
+T = TypeVar("T")
 
 SideEffect = Callable[[SideEffectContext, P], SideEffectResult]
 """A module-level function, or a `partial` of one, so that it can be sent to another process."""
@@ -26,7 +30,12 @@ class Engine(Protocol):
 
     @property
     def wave_size(self) -> int:
-        """Return the number of segments per wave to use when the operator gave none."""
+        """Return the number of segments to copy per wave when the operator gave none."""
+        ...
+
+    @property
+    def delete_wave_size(self) -> int:
+        """Return the number of segments to delete per wave when the operator gave none."""
         ...
 
     def ready(self) -> None:
@@ -44,12 +53,19 @@ class Engine(Protocol):
         """
         ...
 
+    def begin(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> Callable[[], list[SideEffectResult]]:
+        """Begin what `map` does, and return a function that waits for the results and returns them."""
+        ...
+
 
 class LocalEngine:
     """Runs side effects on a pool of `threads` threads in this process."""
 
     verify_on_driver = False
     wave_size = WAVE_SIZE
+    delete_wave_size = DELETE_WAVE_SIZE
 
     def __init__(self, threads: int) -> None:
         self._threads = max(1, threads)
@@ -65,3 +81,20 @@ class LocalEngine:
             return [side_effect(context, each) for each in inputs]
         with ThreadPoolExecutor(max_workers=min(self._threads, len(inputs)) or 1) as pool:
             return list(pool.map(lambda each: side_effect(context, each), inputs))
+
+    def begin(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> Callable[[], list[SideEffectResult]]:
+        """Implement `Engine.begin`; an engine of one thread does everything at once."""
+        if self._threads == 1:
+            results = self.map(side_effect, inputs, context)
+            return lambda: results
+        return begun(partial(self.map, side_effect, inputs, context))
+
+
+def begun(work: Callable[[], T]) -> Callable[[], T]:
+    """Call `work` in a thread of its own; return a function that waits for the result or raises the error."""
+    with_thread = ThreadPoolExecutor(1)
+    future = with_thread.submit(work)
+    with_thread.shutdown(wait=False)
+    return future.result

@@ -1,6 +1,8 @@
 """Carry out a plan in waves. A step that fails is reported in its outcome, not raised."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from tierctl.apply.copy.log_source import LogSources
@@ -9,7 +11,8 @@ from tierctl.apply.copy.source import Sources
 from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES
 from tierctl.apply.delete.log_starts import RaiseLogStarts, new_log_starts, raise_log_starts
 from tierctl.apply.delete.partitions import mark_partition, remove_partition
-from tierctl.apply.delete.segments import SWEEP_LABELS, delete_steps, find_segment
+from tierctl.apply.delete.segments import SWEEP_LABELS, find_segment, outcome_of
+from tierctl.apply.delete.waves import Wave, delete_waves
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import claim_tier, require_known_tier, why_not_deletable
@@ -84,37 +87,49 @@ class _Run:
             self._attempt([step], self._mark)
         for step in removals:
             self._attempt([step, *removed[step.topic_id_partition.key]], self._remove)
-        self._waves(self._steps(Action.COPY_SEGMENT), self._copy)
+        for wave in self._context.waves(self._steps(Action.COPY_SEGMENT)):
+            self._attempt(wave, self._copy)
         self._raise_requested_log_starts()
-        self._waves([s for s in deletes if s.topic_id_partition.key not in removed], self._delete)
+        self._delete([step for step in deletes if step.topic_id_partition.key not in removed])
         return [self._outcomes[id(step)] for step in self._plan.steps]
 
     def _steps(self, action: Action) -> list[Step]:
         return [step for step in self._plan.steps if step.action is action]
 
-    def _waves(self, steps: Sequence[Step], do: Callable[[Sequence[Step]], Sequence[Outcome]]) -> None:
-        for wave in self._context.waves(steps):
-            self._attempt(wave, do)
-
-    def _attempt(self, steps: Sequence[Step], do: Callable[[Sequence[Step]], Sequence[Outcome]]) -> None:
+    def _attempt(self, steps: Sequence[Step], do: Callable[[Sequence[Step]], Iterable[Outcome]]) -> None:
         """Call `do` with the steps of one wave; an error that `do` raises was met while publishing."""
-        if self._halted is not None:
-            reason = f"not begun, since the run could not go on: {self._halted.message}"
-            self._record(Outcome(step=step, status=Status.DROPPED, reason=reason) for step in steps)
-        elif self._context.stop.asked():
-            self._record(Outcome(step=step, status=Status.PENDING, reason=STOPPED) for step in steps)
-        else:
-            try:
+        if self._may_begin():
+            with self._halting(steps):
                 self._options.fence({step.topic_id_partition for step in steps})
                 self._record(do(steps))
-            except TierctlError as e:
-                self._halt(e, steps)
-            except OSError as e:
-                self._halt(MetadataError(str(e)), steps)
+        self._record(self._not_begun(steps))
 
-    def _halt(self, error: TierctlError, steps: Sequence[Step]) -> None:
-        self._halted = error
-        self._record(Outcome(step=step, status=Status.FAILED, error=error) for step in steps)
+    def _may_begin(self) -> bool:
+        return self._halted is None and not self._context.stop.asked()
+
+    def _not_begun(self, steps: Sequence[Step]) -> Iterator[Outcome]:
+        """Yield an outcome for each of `steps` that has none, because the run ended before it."""
+        for step in steps:
+            if id(step) in self._outcomes:
+                continue
+            if self._halted is None:
+                yield Outcome(step=step, status=Status.PENDING, reason=STOPPED)
+            else:
+                reason = f"not begun, since the run could not go on: {self._halted.message}"
+                yield Outcome(step=step, status=Status.DROPPED, reason=reason)
+
+    @contextmanager
+    def _halting(self, begun: Sequence[Step]) -> Iterator[None]:
+        """Let an error in the block end the run; those of the `begun` steps without an outcome failed."""
+        try:
+            yield
+        except TierctlError as e:
+            self._halted = e
+        except OSError as e:
+            self._halted = MetadataError(str(e))
+        if self._halted is not None:
+            error = self._halted
+            self._record(Outcome(step=step, status=Status.FAILED, error=error) for step in begun)
 
     def _record(self, outcomes: Iterable[Outcome]) -> None:
         for outcome in outcomes:
@@ -137,15 +152,38 @@ class _Run:
         self._options.sources.refresh(kept)
         return [*dropped, *self._copier.copy_wave(kept)]
 
-    def _delete(self, steps: Sequence[Step]) -> list[Outcome]:
-        dropped, kept = self._recheck(steps)
-        state = self._context.metadata.state
-        segments = [segment for step in kept if (segment := find_segment(step, state)) is not None]
-        refused = why_not_deletable(segments, self._context)
-        starts = new_log_starts([step for step in kept if step.segment_id not in refused])
-        raise_log_starts(starts, self._options.raise_log_starts)
+    def _delete(self, steps: Sequence[Step]) -> None:
+        """Delete the segments of `steps` in waves; record one outcome for each."""
         labels = CLEANUP_LABELS if self._plan.command == "copy" else SWEEP_LABELS
-        return [*dropped, *delete_steps(kept, segments, self._context, labels, refused=refused)]
+        begun: list[Step] = []
+        with self._halting(begun):
+            waiting = deque[Sequence[Step]]()
+            for deletions in delete_waves(self._delete_waves(steps, begun, waiting), self._context, labels):
+                kept = zip(waiting.popleft(), deletions, strict=True)
+                self._record(outcome_of(step, deletion) for step, deletion in kept)
+        self._record(self._not_begun(steps))
+
+    def _delete_waves(
+        self, steps: Sequence[Step], begun: list[Step], waiting: deque[Sequence[Step]]
+    ) -> Iterator[Wave]:
+        """Yield the waves that delete the segments of `steps`, each checked when it is asked for.
+
+        Add the steps of each wave to `begun`, and those that are still valid, as one item, to `waiting`.
+        """
+        for wave in self._context.delete_waves(steps):
+            if not self._may_begin():
+                return
+            begun += wave
+            self._options.fence({step.topic_id_partition for step in wave})
+            dropped, kept = self._recheck(wave)
+            self._record(dropped)
+            state = self._context.metadata.state
+            segments = [segment for step in kept if (segment := find_segment(step, state)) is not None]
+            refused = why_not_deletable(segments, self._context)
+            starts = new_log_starts([step for step in kept if step.segment_id not in refused])
+            raise_log_starts(starts, self._options.raise_log_starts)
+            waiting.append(kept)
+            yield Wave(segments=segments, refused=refused)
 
     def _recheck(self, steps: Sequence[Step]) -> tuple[list[Outcome], list[Step]]:
         """Read the metadata to their end; return the outcomes of dropped steps, and the remaining steps."""

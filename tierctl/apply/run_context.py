@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS, WAVE_SIZE
+from tierctl.apply.defaults import DELETE_WAVE_SIZE, NOT_A_BROKER_ID, THREADS, WAVE_SIZE
 from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.side_effects import SideEffectContext, StoppedCopies, no_op
 from tierctl.apply.stop import Stop
@@ -23,9 +23,9 @@ class RunContext:
     """Everything that a run needs besides its plan.
 
     `clock_ms` returns the timestamp for each event, `new_segment_id` the id for each attempt to copy a
-    segment. `advance` is passed to `SideEffectContext.advance`. With `allow_missing_objects` the run accepts
-    the tier without looking for objects: segments without objects count as deleted. With `adopt_tier` it
-    makes the tier that of its metadata topic, whatever the tier's identity is.
+    segment. `advance` and `deleted` are passed to `SideEffectContext`. With `allow_missing_objects` the run
+    accepts the tier without looking for objects: segments without objects count as deleted. With
+    `adopt_tier` it makes the tier that of its metadata topic, whatever the tier's identity is.
     Published events have the fields that brokers of `kafka_version` write.
     """
 
@@ -36,16 +36,21 @@ class RunContext:
     broker_id: int = NOT_A_BROKER_ID
     engine: Engine = field(default_factory=lambda: LocalEngine(THREADS))
     wave_size: int = WAVE_SIZE
+    delete_wave_size: int = DELETE_WAVE_SIZE
     stop: Stop = field(default_factory=Stop)
     allow_missing_objects: bool = False
     adopt_tier: bool = False
     kafka_version: KafkaVersion = LATEST
     advance: Callable[[int], None] = no_op
+    deleted: Callable[[int], None] = no_op
 
-    def waves(self, items: Sequence[T]) -> Iterator[Sequence[T]]:
-        """Yield consecutive slices of `items`, each of at most `wave_size` items."""
-        for start in range(0, len(items), self.wave_size):
-            yield items[start : start + self.wave_size]
+    def waves(self, copies: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Yield consecutive slices of `copies`, each of at most `wave_size` items."""
+        return slices(copies, self.wave_size)
+
+    def delete_waves(self, deletes: Sequence[T]) -> Iterator[Sequence[T]]:
+        """Yield consecutive slices of `deletes`, each of at most `delete_wave_size` items."""
+        return slices(deletes, self.delete_wave_size)
 
     def publish(self, events: Sequence[MetadataEvent]) -> None:
         """Publish `events`; raise LockedError if the lease was lost while the metadata before them were read.
@@ -67,8 +72,15 @@ class RunContext:
             remote=self.remote,
             stop=self.stop,
             advance=self.advance,
+            deleted=self.deleted,
             stopped_copies=stopped_copies or StoppedCopies(),
         )
+
+
+def slices(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield consecutive slices of `items`, each of at most `size` items."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def new_segment_id() -> Uuid:

@@ -1,6 +1,6 @@
 """The input, the context and the result of one side effect, which may run in another process."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tierctl.storage.base import RemoteStorageManager
 
 
-def no_op(_size_bytes: int) -> None:
-    """Ignore the number of bytes: used when no caller displays progress."""
+def no_op(_amount: int) -> None:
+    """Ignore the amount: used when no caller displays progress."""
 
 
 class StoppedCopies:
@@ -45,8 +45,9 @@ class SourceTier:
 class SideEffectContext:
     """The stores and callbacks that the side effects of one process use.
 
-    A side effect calls `advance` with a segment's size in bytes once the segment's objects are stored or
-    deleted; the call comes from the thread that runs it. `stopped_copies` holds only the failures of this
+    A side effect calls `advance` with a segment's size in bytes once the segment's objects are stored, and
+    `deleted` with a number of segments whose objects are deleted; the call comes from the thread that runs
+    it. `stopped_copies` holds only the failures of this
     process; the publisher decides by the results.
     """
 
@@ -54,6 +55,7 @@ class SideEffectContext:
     source_tier: SourceTier | None = None
     stop: Stop = field(default_factory=Stop)
     advance: Callable[[int], None] = no_op
+    deleted: Callable[[int], None] = no_op
     stopped_copies: StoppedCopies = field(default_factory=StoppedCopies)
 
 
@@ -63,12 +65,14 @@ class SideEffectResult:
 
     `begun` is True once the store may have been changed. `stopped` is True if the run was told to stop first.
     If both are False, an earlier segment of the partition failed. `error` is StoreWriteUnknown if the outcome
-    is not known. `custom_metadata` is the copied segment's (KIP-917).
+    is not known. `errors` has, for each segment of a deletion, the error of that segment alone, or None.
+    `custom_metadata` is the copied segment's (KIP-917).
     """
 
     begun: bool = False
     stopped: bool = False
     error: TierctlError | None = None
+    errors: Sequence[TierctlError | None] = ()
     custom_metadata: bytes | None = None
 
 

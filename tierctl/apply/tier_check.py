@@ -5,7 +5,6 @@ segments, which the next run with the same metadata topic accepts.
 """
 
 from collections.abc import Collection, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 
@@ -23,7 +22,6 @@ from tierctl.plan.tier_identity import WRONG_TIER, TierContents, check_identity,
 from tierctl.storage.identity import create_identity, read_identity, replace_identity, tier_layout, tier_name
 from tierctl.verify.tier_contents import WITNESSES_MAX, has_objects_of_any, newest_finished, tier_contents
 
-_THREADS = 8
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 _Segments = Sequence[RemoteLogSegmentMetadata]
 
@@ -79,9 +77,12 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
     if context.allow_missing_objects or not segments:
         return {}
     finished = [segment for segment in segments if segment.state is _FINISHED]
-    with ThreadPoolExecutor(_THREADS) as pool:
-        found = zip(finished, pool.map(lambda segment: _why_not(segment, context), finished), strict=True)
-        errors = {segment.segment_id: error for segment, error in found if error is not None}
+    found = zip(finished, context.remote.objects_of_each(finished), strict=True)
+    errors = {
+        segment.segment_id: objects if isinstance(objects, TierctlError) else _missing(segment, context)
+        for segment, objects in found
+        if not isinstance(objects, list) or not objects
+    }
     if len(errors) < len(finished):
         return errors
     begun = [segment for segment in segments if segment.state is not _FINISHED]
@@ -94,15 +95,6 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
         if witnesses:
             raise _missing(witnesses[0], context)
     return errors
-
-
-def _why_not(segment: RemoteLogSegmentMetadata, context: RunContext) -> TierctlError | None:
-    try:
-        return None if context.remote.objects_of(segment) else _missing(segment, context)
-    except RemoteTierMissing:
-        raise
-    except TierctlError as e:
-        return e
 
 
 def _missing(segment: RemoteLogSegmentMetadata, context: RunContext) -> RemoteTierMissing:

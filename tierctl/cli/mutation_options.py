@@ -17,8 +17,8 @@ WaveSize = Annotated[
         "--wave-size",
         metavar="N",
         min=1,
-        help="Segments that are published, moved and confirmed together. Default: 16; on Spark 8 for each "
-        "task that runs at the same time.",
+        help="Segments that are published, moved and confirmed together. Default: 16 to copy, on Spark 8 for "
+        "each task that runs at the same time; 1000 to delete.",
         panel=HOW,
     ),
 ]

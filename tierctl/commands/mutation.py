@@ -1,7 +1,7 @@
 """The flow of every command that may change a tier: fences, a plan, and with `apply` its outcomes."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,14 +38,14 @@ from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
 from tierctl.model.ids import ZERO_UUID
-from tierctl.model.progress import Progress, no_op
+from tierctl.model.progress import Advance, Progress, no_op
 from tierctl.model.settings import broker
 from tierctl.plan.clock import check_not_ahead
 from tierctl.plan.copy.custom_metadata import without_breaches
 from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
-from tierctl.plan.steps import Plan, Skip
+from tierctl.plan.steps import Action, Plan, Skip
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
 from tierctl.storage.lease import open_lease
@@ -283,15 +283,12 @@ class Mutation:
         self, saved: SavedPlan, options: Callable[[], RunOptions], *, damaged: bool, stop: Stop | None
     ) -> MutationResult:
         plan = saved.plan
-        total = sum(int(step.details.get("segment_size_in_bytes") or 0) for step in plan.steps)
-        # Executors report their bytes only at the end of a wave; Spark's own bar shows their tasks.
-        watched = total and not self.resources.is_on_spark
-        bar = self.progress.bar(plan.command, unit="bytes", total=total) if watched else nullcontext(no_op)
-        with ExitStack() as held, bar as advance:
+        with ExitStack() as held:
+            advance, deleted = held.enter_context(self._shown_progress(plan))
             if stop is None:
                 stop = held.enter_context(stop_on_signals(Stop()))
             lease = held.enter_context(leased(self.remote, stop, is_optional=self.request.no_lease))
-            outcomes = run(plan, self._run_context(plan, stop, advance), options())
+            outcomes = run(plan, self._run_context(plan, stop, advance, deleted), options())
             if self.journal is not None:
                 record_breaches(outcomes, self.journal, self._custom_metadata_layout)
             lost = lease is not None and lease.is_lost()
@@ -307,7 +304,23 @@ class Mutation:
                 code = ExitCode.LIMIT
         return MutationResult(saved=saved, outcomes=outcomes, exit_code=code)
 
-    def _run_context(self, plan: Plan, stop: Stop, advance: Callable[[int], None]) -> RunContext:
+    @contextmanager
+    def _shown_progress(self, plan: Plan) -> Iterator[tuple[Advance, Advance]]:
+        """Show the bytes that `plan` copies or else the segments that it deletes; yield both callbacks."""
+        copies = [step for step in plan.steps if step.action is Action.COPY_SEGMENT]
+        deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
+        if self.resources.is_on_spark or not (copies or deletes):
+            # Executors report their work only at the end of a wave; Spark's own bar shows their tasks.
+            yield no_op, no_op
+        elif copies:
+            total = sum(int(step.details.get("segment_size_in_bytes") or 0) for step in copies)
+            with self.progress.bar(plan.command, unit="bytes", total=total) as advance:
+                yield advance, no_op
+        else:
+            with self.progress.bar(plan.command, unit="segments", total=len(deletes)) as advance:
+                yield no_op, advance
+
+    def _run_context(self, plan: Plan, stop: Stop, advance: Advance, deleted: Advance) -> RunContext:
         engine = self._engine(plan, stop)
         return RunContext(
             remote=self.remote,
@@ -317,8 +330,10 @@ class Mutation:
             broker_id=self.request.broker_id,
             engine=engine,
             wave_size=self.request.wave_size or engine.wave_size,
+            delete_wave_size=self.request.wave_size or engine.delete_wave_size,
             stop=stop,
             advance=advance,
+            deleted=deleted,
             allow_missing_objects=self.request.allow_missing_objects,
             adopt_tier=self.request.adopt_tier,
             kafka_version=self.resources.kafka_version,

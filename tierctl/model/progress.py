@@ -16,7 +16,7 @@ from tierctl.errors import TierctlError
 Advance = Callable[[int], None]
 """Adds to the amount done; called from the thread that opened the bar."""
 
-Unit = Literal["bytes", "objects", "tasks"]
+Unit = Literal["bytes", "objects", "segments", "tasks"]
 
 
 class Progress(Protocol):

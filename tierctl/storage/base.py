@@ -1,10 +1,10 @@
 """The contract of a remote tier (KIP-405 RemoteStorageManager, KIP-917)."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
-from tierctl.errors import RemoteStorageError
+from tierctl.errors import RemoteStorageError, TierctlError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 
 
@@ -98,10 +98,29 @@ class RemoteStorageManager(Protocol):
         """Return one whole index. Raise RemoteResourceNotFound if the segment has no index of that type."""
         ...
 
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Delete every object of the segment by its exact key, and check that none is left.
+    @property
+    def delete_batch(self) -> int:
+        """The number of segments that one call of `delete_log_segments` should have.
 
-        The operation is idempotent: missing objects are no error.
+        It follows from the number of objects that the store deletes by one request.
+        """
+        ...
+
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        """Delete every object of the segments by its exact key (KIP-405 deleteLogSegmentData, in bulk).
+
+        Return, for each segment, the error of an object that was not deleted; None if the store reported
+        none. Only `objects_of_each` proves that the objects are gone. The operation is idempotent: missing
+        objects are no error. Errors that concern all segments are raised.
+        """
+        ...
+
+    def objects_of_each(
+        self, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> list[list[RemoteObject] | TierctlError]:
+        """Return what `objects_of` returns, or raises, for each segment; list each folder once.
+
+        Errors that concern all segments are raised.
         """
         ...
 

@@ -3,7 +3,7 @@
 import io
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol, Self, TypeVar
 
@@ -66,6 +66,10 @@ class RetrySettings:
 def is_retryable(error: RemoteStorageError) -> bool:
     """Return whether the same call may succeed later: a missing or different object stays so."""
     return not isinstance(error, (RemoteResourceNotFound, RemoteObjectDiffers, RemoteTierMissing))
+
+
+def _is_to_repeat(result: object) -> bool:
+    return isinstance(result, RemoteStorageError) and is_retryable(result)
 
 
 class RetryingStorage:
@@ -149,9 +153,22 @@ class RetryingStorage:
 
         return self._stream(open_at)
 
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Implement `RemoteStorageManager.delete_log_segment_data`."""
-        self._retried(lambda: self._inner.delete_log_segment_data(metadata))
+    @property
+    def delete_batch(self) -> int:
+        """Implement `RemoteStorageManager.delete_batch`."""
+        return self._inner.delete_batch
+
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        """Implement `RemoteStorageManager.delete_log_segments`; only segments with an error are repeated."""
+        with WAITS.waiting(f"deleting {len(segments)} segments"):
+            return self._retried_each(self._inner.delete_log_segments, segments)
+
+    def objects_of_each(
+        self, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> list[list[RemoteObject] | TierctlError]:
+        """Implement `RemoteStorageManager.objects_of_each`; only segments with an error are repeated."""
+        with WAITS.waiting(f"listing the objects of {len(segments)} segments"):
+            return self._retried_each(self._inner.objects_of_each, segments)
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         """Implement `RemoteStorageManager.objects_of`."""
@@ -193,6 +210,28 @@ class RetryingStorage:
 
     def _stream(self, open_at: Callable[[int], BinaryIO]) -> BinaryIO:
         return io.BufferedReader(_ResumingStream(open_at, self._retried))
+
+    def _retried_each(
+        self,
+        call: Callable[[Sequence[RemoteLogSegmentMetadata]], list[T | TierctlError]],
+        segments: Sequence[RemoteLogSegmentMetadata],
+    ) -> list[T | TierctlError]:
+        """Return the results of `call`, which is repeated for the segments whose result is retryable."""
+        results: dict[int, T | TierctlError] = {}
+        left = list(range(len(segments)))
+
+        def call_for_left() -> None:
+            results.update(zip(left, call([segments[at] for at in left]), strict=True))
+            left[:] = [at for at in left if _is_to_repeat(results[at])]
+            for at in left[:1]:
+                raise results[at]  # type: ignore[misc]
+
+        try:
+            self._retried(call_for_left)
+        except RemoteStorageError:
+            if not left or len(results) < len(segments):
+                raise
+        return [results[at] for at in range(len(segments))]
 
     def _retried(
         self,

@@ -1,18 +1,22 @@
 """RemoteStorageManager as a layout of segments on a store of objects."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import BinaryIO
 
-from tierctl.errors import RemoteObjectDiffers, RemoteStorageError
+from tierctl.errors import RemoteObjectDiffers, RemoteTierMissing, TierctlError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
-from tierctl.storage.stores.base import ObjectStore
+from tierctl.storage.stores.base import ObjectStore, by_folder
 
 _OWN_PREFIX = ".tierctl-"
 """Begin of the names of tierctl's own objects, which are not listed among the tier's objects."""
+
+
+_THREADS = 8
 
 
 class ObjectTier:
@@ -69,15 +73,44 @@ class ObjectTier:
         """Implement `RemoteStorageManager.fetch_index`."""
         return self.layout.open_index(self.store, metadata, index_type)
 
-    def delete_log_segment_data(self, metadata: RemoteLogSegmentMetadata) -> None:
-        """Implement `RemoteStorageManager.delete_log_segment_data`."""
-        keys = self.layout.keys_to_delete(metadata)
-        self.store.delete(keys)
-        for key in self.store.sizes_bytes(keys):
-            raise RemoteStorageError(
-                f"segment {metadata.segment_id} was deleted, but the object {key} exists again",
-                hint="another program writes to this tier; find it before running again",
-            )
+    @property
+    def delete_batch(self) -> int:
+        """Implement `RemoteStorageManager.delete_batch`."""
+        return max(1, self.store.delete_batch // self.layout.keys_per_segment)
+
+    def delete_log_segments(self, segments: Sequence[RemoteLogSegmentMetadata]) -> list[TierctlError | None]:
+        """Implement `RemoteStorageManager.delete_log_segments` by one call of the store."""
+        each = [_keys(self.layout.keys_to_delete, segment) for segment in segments]
+        failed = self.store.delete([key for keys in each if isinstance(keys, tuple) for key in keys])
+        return [
+            next((failed[key] for key in keys if key in failed), None) if isinstance(keys, tuple) else keys
+            for keys in each
+        ]
+
+    def objects_of_each(
+        self, segments: Sequence[RemoteLogSegmentMetadata]
+    ) -> list[list[RemoteObject] | TierctlError]:
+        """Implement `RemoteStorageManager.objects_of_each`; several folders are listed at the same time."""
+        each = [_keys(self.layout.keys_of, segment) for segment in segments]
+        folders = list(by_folder(key for keys in each if isinstance(keys, tuple) for key in keys).values())
+        with ThreadPoolExecutor(min(_THREADS, len(folders) or 1)) as pool:
+            listed = list(pool.map(self._sizes_or_error, folders))
+        sizes: dict[str, int] = {}
+        errors: dict[str, TierctlError] = {}
+        for folder, found in zip(folders, listed, strict=True):
+            if isinstance(found, TierctlError):
+                errors |= dict.fromkeys(folder, found)
+            else:
+                sizes |= found
+        return [_objects(keys, sizes, errors) if isinstance(keys, tuple) else keys for keys in each]
+
+    def _sizes_or_error(self, keys: Sequence[str]) -> dict[str, int] | TierctlError:
+        try:
+            return self.store.sizes_bytes(keys)
+        except RemoteTierMissing:
+            raise
+        except TierctlError as e:
+            return e
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         """Implement `RemoteStorageManager.objects_of`."""
@@ -103,3 +136,20 @@ class ObjectTier:
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""
         self.store.close()
+
+
+def _keys(
+    keys_of: Callable[[RemoteLogSegmentMetadata], tuple[str, ...]], segment: RemoteLogSegmentMetadata
+) -> tuple[str, ...] | TierctlError:
+    """Return the keys of `segment`, or the error for metadata whose keys would lead out of the tier."""
+    try:
+        return keys_of(segment)
+    except TierctlError as e:
+        return e
+
+
+def _objects(
+    keys: Sequence[str], sizes: Mapping[str, int], errors: Mapping[str, TierctlError]
+) -> list[RemoteObject] | TierctlError:
+    error = next((errors[key] for key in keys if key in errors), None)
+    return error or [RemoteObject(key, sizes[key]) for key in sorted(keys) if key in sizes]

@@ -34,7 +34,7 @@ from tierctl.wire.aiven.manifest import read_manifest
 
 from tests.metadata.topics import manager_at
 from tests.storage.memory import MemoryStore
-from tests.storage.segments import data_in, metadata_of
+from tests.storage.segments import data_in, delete_segment, metadata_of
 from tests.storage.tiers import local_tier
 
 Capture = Callable[[str], Path]
@@ -199,7 +199,7 @@ class TestAgainstThePlugin:
         other = data_in(tmp_path / "two", seed=7, size_bytes=5000)
         tier.copy_log_segment_data(metadata, other)
         assert tier.fetch_log_segment(metadata, 0).read() == other.log_segment.read_bytes()
-        tier.delete_log_segment_data(metadata)
+        delete_segment(tier, metadata)
         with pytest.raises(RemoteResourceNotFound):
             tier.fetch_log_segment(metadata, 0, 5)
 
@@ -298,7 +298,7 @@ class TestCustomMetadata:
         named = replace(metadata, custom_metadata=custom)
         assert len(moved.objects_of(named)) == 3
         assert moved.fetch_log_segment(named, 0).read() == data.log_segment.read_bytes()
-        moved.delete_log_segment_data(named)
+        delete_segment(moved, named)
         assert store.objects == {}
 
     @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ class TestCustomMetadata:
         )
         assert tier.fetch_log_segment(alias, 0).read() == data.log_segment.read_bytes()
         with pytest.raises(SafetyRefusal, match="another segment"):
-            tier.delete_log_segment_data(alias)
+            delete_segment(tier, alias)
         assert len(tier.objects_of(metadata_of(1))) == 3
 
     @given(

@@ -23,7 +23,7 @@ from tierctl.storage.stores.registry import open_store, open_store_at, parse_sto
 from tierctl.storage.tier import ObjectTier
 
 from tests.storage.memory import MemoryStore
-from tests.storage.segments import data_in, metadata_of
+from tests.storage.segments import data_in, delete_segment, metadata_of
 from tests.support.servers import S3Server
 
 Make = Callable[[pytest.FixtureRequest, Path, SegmentLayout], ObjectStore]
@@ -161,7 +161,7 @@ class TestCopy:
         first, second = metadata_of(attempt=1), metadata_of(attempt=2)
         store.copy_log_segment_data(first, data)
         store.copy_log_segment_data(second, data)
-        store.delete_log_segment_data(first)
+        delete_segment(store, first)
         store.verify_log_segment_data(second, data)
 
 
@@ -246,15 +246,15 @@ class TestDelete:
         for metadata in (metadata_of(), *neighbours[1:]):
             store.copy_log_segment_data(metadata, data)
         before = [store.objects_of(metadata) for metadata in neighbours]
-        store.delete_log_segment_data(metadata_of())
+        delete_segment(store, metadata_of())
         assert store.objects_of(metadata_of()) == []
         assert [store.objects_of(metadata) for metadata in neighbours] == before
 
     def test_is_idempotent(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
         store.copy_log_segment_data(metadata_of(), data)
         for _ in range(3):
-            store.delete_log_segment_data(metadata_of())
-        store.delete_log_segment_data(metadata_of(33, partition=12))
+            delete_segment(store, metadata_of())
+        delete_segment(store, metadata_of(33, partition=12))
 
 
 def _object_of(suffix: str, layout: SegmentLayout) -> str:
@@ -338,7 +338,7 @@ def test_illegal_topics_never_reach_a_key(
         lambda: store.verify_log_segment_data(hostile, data),
         lambda: store.fetch_log_segment(hostile, 0),
         lambda: store.fetch_index(hostile, IndexType.OFFSET),
-        lambda: store.delete_log_segment_data(hostile),
+        lambda: delete_segment(store, hostile),
         lambda: store.objects_of(hostile),
     ):
         with pytest.raises(SafetyRefusal):

@@ -27,7 +27,7 @@ from tierctl.storage.layouts.kafka import KafkaLayout, keys_of
 from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.storage.stores.local import LocalStore
 
-from tests.storage.segments import TOPIC_ID, data_in, metadata_of
+from tests.storage.segments import TOPIC_ID, data_in, delete_segment, metadata_of
 from tests.storage.tiers import local_tier
 from tests.support.faults import NEVER, Failing, assert_durable, operations_of, run_and_die
 
@@ -190,9 +190,9 @@ class TestDelete:
         store = local_tier(tmp_path)
         for number in (0, 1):
             store.copy_log_segment_data(metadata_of(number), data)
-        store.delete_log_segment_data(metadata_of(0))
+        delete_segment(store, metadata_of(0))
         assert folder_of(tmp_path).is_dir()
-        store.delete_log_segment_data(metadata_of(1))
+        delete_segment(store, metadata_of(1))
         assert not folder_of(tmp_path).exists()
         assert list(store.list_objects()) == []
 
@@ -203,7 +203,7 @@ class TestDelete:
         strangers = [folder_of(tmp_path) / f"{stem}.log.old", folder_of(tmp_path) / f"{stem}x.log"]
         for path in strangers:
             path.write_bytes(b"keep")
-        store.delete_log_segment_data(metadata_of())
+        delete_segment(store, metadata_of())
         assert sorted(folder_of(tmp_path).iterdir()) == sorted(strangers)
 
     def test_a_tier_that_is_not_mounted_is_not_an_empty_one(
@@ -213,7 +213,7 @@ class TestDelete:
         store.copy_log_segment_data(metadata_of(), data)
         (tmp_path / "tier").rename(tmp_path / "elsewhere")
         for call in (
-            lambda: store.delete_log_segment_data(metadata_of()),
+            lambda: delete_segment(store, metadata_of()),
             lambda: store.objects_of(metadata_of()),
             lambda: list(store.list_objects()),
             lambda: store.fetch_log_segment(metadata_of(), 0),
@@ -232,7 +232,7 @@ class TestWithoutAFolderOfItsOwn:
         (tmp_path / "tier").rename(tmp_path / "elsewhere")
         (tmp_path / "tier").mkdir()
         for call in (
-            lambda: tier.delete_log_segment_data(metadata_of()),
+            lambda: delete_segment(tier, metadata_of()),
             lambda: tier.objects_of(metadata_of()),
             lambda: list(tier.list_objects()),
         ):
@@ -245,8 +245,8 @@ class TestWithoutAFolderOfItsOwn:
             tier.copy_log_segment_data(metadata_of(number), data)
         tier.copy_log_segment_data(metadata_of(2, partition=1), data)
         for segment in (metadata_of(0), metadata_of(1), metadata_of(2, partition=1)):
-            tier.delete_log_segment_data(segment)
-            tier.delete_log_segment_data(segment)
+            delete_segment(tier, segment)
+            delete_segment(tier, segment)
         assert list(tier.list_objects()) == []
         assert [path.name for path in (tmp_path / "tier").rglob("*")] == ["orders-2QZ5FAXaQrqgUzsReWnweA"]
 
@@ -272,7 +272,7 @@ class TestLinks:
         folder_of(tmp_path / "tier").symlink_to(folder_of(tmp_path / "outside"))
         store = local_tier(tmp_path / "tier")
         for call in (
-            lambda: store.delete_log_segment_data(metadata_of()),
+            lambda: delete_segment(store, metadata_of()),
             lambda: store.copy_log_segment_data(metadata_of(), data),
             lambda: store.fetch_index(metadata_of(), IndexType.OFFSET),
             lambda: store.objects_of(metadata_of()),
@@ -299,7 +299,7 @@ class TestLinks:
         assert not log.is_symlink()
         log.unlink()
         log.symlink_to(secret)
-        store.delete_log_segment_data(metadata_of())
+        delete_segment(store, metadata_of())
         assert secret.read_bytes() == b"secret"
 
 
@@ -308,7 +308,7 @@ def copy(root: Path, data: LogSegmentData, fs: FileSystem) -> None:
 
 
 def delete(root: Path, fs: FileSystem) -> None:
-    local_tier(root, fs=fs).delete_log_segment_data(metadata_of())
+    delete_segment(local_tier(root, fs=fs), metadata_of())
 
 
 def whole_objects(root: Path, data: LogSegmentData) -> set[str]:

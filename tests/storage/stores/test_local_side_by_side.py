@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.storage.segments import data_in, metadata_of
+from tests.storage.segments import data_in, delete_segment, metadata_of
 from tests.storage.tiers import local_tier
 
 
@@ -16,7 +16,7 @@ def test_folders_that_come_and_go_disturb_nobody(tmp_path: Path) -> None:
         for attempt in range(150):
             metadata = metadata_of(number, attempt=attempt + 1)
             tier.copy_log_segment_data(metadata, data[number])
-            tier.delete_log_segment_data(metadata)
+            delete_segment(tier, metadata)
 
     data = [data_in(tmp_path / f"source-{number}") for number in range(3)]
     with ThreadPoolExecutor(3) as pool:

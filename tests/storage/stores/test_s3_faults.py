@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tierctl.errors import RemoteObjectDiffers, StoreWriteUnknown, TierctlError
-from tierctl.storage.stores.base import Endpoint
+from tierctl.storage.stores.base import Endpoint, delete_all
 from tierctl.storage.stores.s3 import client
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
@@ -162,7 +162,7 @@ def test_writing_in_parts(sides: Sides, kind: Kind, method: str, path: str, tmp_
     assert failed or held
     sides.near.put_all({key: source})
     sides.near.verify(key, source)
-    sides.near.delete([key])
+    delete_all(sides.near, [key])
     assert (sides.holds((key,)), sides.uploads(key)) == ({}, [])
 
 
@@ -229,7 +229,7 @@ def test_deleting(sides: Sides, kind: Kind, request_of: tuple[str, str]) -> None
 
     def delete(keys: tuple[str, ...], deleted: list[str]) -> None:
         for key in keys:
-            sides.far.delete([key])
+            delete_all(sides.far, [key])
             deleted.append(key)
 
     for nth in positions(kind):
@@ -238,5 +238,5 @@ def test_deleting(sides: Sides, kind: Kind, request_of: tuple[str, str]) -> None
         deleted: list[str] = []
         sides.spoiled(Fault(kind, *request_of, nth), delete, keys, deleted)
         assert not set(sides.holds(keys)) & set(deleted)
-        sides.near.delete(keys)
+        delete_all(sides.near, keys)
         assert sides.holds(keys) == {}

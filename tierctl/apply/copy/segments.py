@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from tierctl.apply.copy.source import Source, SourceChanged, Sources
 from tierctl.apply.copy.upload import CopyInput, copy_segment
 from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES
-from tierctl.apply.delete.segments import Deletion, DeletionLabels, delete_segments, segment_update
+from tierctl.apply.delete.segments import Deletion, DeletionLabels, segment_update
+from tierctl.apply.delete.waves import delete_segments
 from tierctl.apply.labels import effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run_context import RunContext

@@ -9,7 +9,8 @@ same name is not touched.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tierctl.apply.delete.segments import Deletion, DeletionLabels, delete_except, outcome_of
+from tierctl.apply.delete.segments import Deletion, DeletionLabels, outcome_of
+from tierctl.apply.delete.waves import Wave, delete_waves
 from tierctl.apply.labels import Label, effect
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.run_context import RunContext
@@ -105,9 +106,12 @@ def _drain(partition: TopicIdPartition, context: RunContext) -> _Drained:
         segments = _listed(partition, context)
         if not segments:
             return _Drained(deletions=deletions)
-        for wave in context.waves(segments):
-            refused = why_not_deletable(wave, context)
-            deletions |= {d.segment.segment_id: d for d in delete_except(refused, wave, context, _LABELS)}
+        waves = (
+            Wave(segments=each, refused=why_not_deletable(each, context))
+            for each in context.delete_waves(segments)
+        )
+        for found in delete_waves(waves, context, _LABELS):
+            deletions |= {deletion.segment.segment_id: deletion for deletion in found}
         if not all(deletion.done for deletion in deletions.values()):
             return _Drained(deletions=deletions)
     error = PartialFailure(

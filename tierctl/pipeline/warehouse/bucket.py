@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 from tierctl.errors import LockedError
 from tierctl.pipeline.warehouse.base import EMPTY, EVENTS, Files
 from tierctl.storage.lease import ObjectLease, Owner
-from tierctl.storage.stores.base import CopyingStore, Source
+from tierctl.storage.stores.base import CopyingStore, Source, delete_all
 
 _LEASE: Final = "_lease.json"
 
@@ -56,7 +56,7 @@ class BucketWarehouse:
 
     def delete(self, keys: Sequence[str]) -> None:
         """Implement `Warehouse.delete`."""
-        self._store.delete(keys)
+        delete_all(self._store, keys)
 
     def show_batch(self, batch: int, files: Files) -> None:
         """Implement `Warehouse.show_batch` file by file; after a crash the next run shows the batch again."""
@@ -70,7 +70,7 @@ class BucketWarehouse:
         gone = [key for key in self.keys(f"{table}/") if key not in wanted]
         if gone:
             self._require_lease()
-            self._store.delete(gone)
+            delete_all(self._store, gone)
 
     def _copy(self, sources: Mapping[str, str]) -> None:
         for target, source in sources.items():

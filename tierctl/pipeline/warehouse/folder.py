@@ -14,7 +14,7 @@ from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, write_durab
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.pipeline.warehouse.base import EVENTS, Files
 from tierctl.storage.base import plain_objects
-from tierctl.storage.stores.base import Source, chunks
+from tierctl.storage.stores.base import Source, chunks, delete_all
 from tierctl.storage.stores.registry import open_store
 
 LOCK: Final = ".tierctl-pipeline.lock"
@@ -74,7 +74,7 @@ class FolderWarehouse:
 
     def delete(self, keys: Sequence[str]) -> None:
         """Implement `Warehouse.delete`."""
-        self._store.delete(keys)
+        delete_all(self._store, keys)
 
     def show_batch(self, batch: int, files: Files) -> None:
         """Implement `Warehouse.show_batch`: the folder appears with all its files."""

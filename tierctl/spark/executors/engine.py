@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
-from tierctl.apply.defaults import WAVE_SIZE
-from tierctl.apply.engine import SideEffect
+from tierctl.apply.defaults import DELETE_WAVE_SIZE, WAVE_SIZE
+from tierctl.apply.engine import SideEffect, begun
 from tierctl.apply.side_effects import (
     SideEffectContext,
-    SideEffectInput,
     SideEffectResult,
     SourceTier,
     no_op,
@@ -34,7 +33,7 @@ from tierctl.spark.session.shipping import is_connect
 from tierctl.storage import TierSpec
 from tierctl.storage.spool import spool_folder
 
-P = TypeVar("P", bound=SideEffectInput)
+P = TypeVar("P")
 T = TypeVar("T")
 
 INPUTS_PER_SLOT = 8
@@ -44,6 +43,10 @@ TASKS_PER_SLOT = 4
 """Tasks are small, so that the last ones end together and a lost executor loses little work."""
 
 WAVE_SIZE_MAX = 2000
+SEGMENTS_PER_REQUEST = 160
+"""Segments whose objects S3 deletes by one request, at least."""
+
+DELETE_WAVE_SIZE_MAX = 10_000
 
 _STOPPED = SideEffectResult(begun=True, stopped=True)
 
@@ -75,7 +78,7 @@ class SideEffectTask:
     spec: SideEffectContextSpec
 
     @contextmanager
-    def opened(self, advance: Advance) -> Iterator[Callable[[SideEffectInput], SideEffectResult]]:
+    def opened(self, advance: Advance) -> Iterator[Callable[[Any], SideEffectResult]]:
         """Implement `TaskFunction.opened`.
 
         If the context cannot be opened, every input of the task fails with that error and is not begun.
@@ -130,6 +133,11 @@ class SparkEngine:
         """Implement `Engine.wave_size`: enough segments to keep every executor busy."""
         return min(max(WAVE_SIZE, self.slots * INPUTS_PER_SLOT), WAVE_SIZE_MAX)
 
+    @property
+    def delete_wave_size(self) -> int:
+        """Implement `Engine.delete_wave_size`: a request to the store for each slot, or more."""
+        return max(DELETE_WAVE_SIZE, min(self.slots * SEGMENTS_PER_REQUEST, DELETE_WAVE_SIZE_MAX))
+
     def ready(self) -> None:
         """Implement `Engine.ready`: probe the executors once, and again after a job failed.
 
@@ -164,10 +172,16 @@ class SparkEngine:
             results = self._retry_each(task, numbered, context, e)
         return [results.get(number, _unknown(None)) for number, _ in numbered]
 
+    def begin(
+        self, side_effect: SideEffect[P], inputs: Sequence[P], context: SideEffectContext
+    ) -> Callable[[], list[SideEffectResult]]:
+        """Implement `Engine.begin`: the job runs from a thread of its own."""
+        return begun(partial(self.map, side_effect, inputs, context))
+
     def _run(
         self,
         task: SideEffectTask,
-        tasks: Tasks[SideEffectInput],
+        tasks: Tasks[Any],
         context: SideEffectContext,
         *,
         is_retried: bool = False,
@@ -183,13 +197,13 @@ class SparkEngine:
     def _retry_each(
         self,
         task: SideEffectTask,
-        numbered: Sequence[tuple[int, SideEffectInput]],
+        numbered: Sequence[tuple[int, Any]],
         context: SideEffectContext,
         failed: JobFailedError,
     ) -> dict[int, SideEffectResult]:
         """Run one job per input, so that an input that kills its executor does not affect the others."""
 
-        def retry(each: tuple[int, SideEffectInput]) -> dict[int, SideEffectResult]:
+        def retry(each: tuple[int, Any]) -> dict[int, SideEffectResult]:
             try:
                 return self._run(task, [[each]], context, is_retried=True)
             except JobStoppedError:
@@ -217,7 +231,8 @@ def side_effect_result(found: InputResult[SideEffectResult]) -> SideEffectResult
     if not isinstance(result, SideEffectResult):
         return _unknown(found.error)
     if result.error is None:
-        return result
+        errors = [None if error is None else with_host(error, found.host) for error in result.errors]
+        return replace(result, errors=errors)
     error = with_host(result.error, found.host)
     if found.is_retried and not isinstance(error, StoreWriteUnknown):
         error = StoreWriteUnknown(error.message, hint=error.hint)

@@ -37,6 +37,11 @@ class SegmentLayout(Protocol):
         """The prefix of every key of the tier: "" or a folder's name, which usually ends with `/`."""
         ...
 
+    @property
+    def keys_per_segment(self) -> int:
+        """The number of keys that `keys_of` returns."""
+        ...
+
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Return every key that an object of the segment can have."""
         ...

@@ -66,6 +66,7 @@ class KafkaLayout:
 
     name = "kafka"
     base = f"{ROOT_FOLDER}/"
+    keys_per_segment = len(SUFFIXES)
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Implement `SegmentLayout.keys_of`."""

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -13,10 +13,18 @@ from tierctl.errors import (
     RemoteStorageError,
     StoreWriteFailed,
     StoreWriteUnknown,
+    TierctlError,
     UsageError,
 )
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import CompleteRange, Source, StoreAddress, chunks, verify_bytes
+from tierctl.storage.stores.base import (
+    CompleteRange,
+    Source,
+    StoreAddress,
+    chunks,
+    delete_all,
+    verify_bytes,
+)
 
 READ_BYTES = 1 << 18
 
@@ -40,6 +48,7 @@ class ArrowStore:
     """
 
     endpoint = None
+    delete_batch = 100
 
     def __init__(self, filesystem: Any, root: str = "") -> None:
         self._fs = filesystem
@@ -51,7 +60,7 @@ class ArrowStore:
             if source is not None:
                 self._put(key, source)
             elif self.sizes_bytes([key]):
-                self.delete([key])
+                delete_all(self, [key])
 
     def verify(self, key: str, source: Source) -> None:
         """Implement `ObjectStore.verify` byte by byte: pyarrow.fs reports no checksums."""
@@ -105,14 +114,16 @@ class ArrowStore:
         keyed = ((info.path.removeprefix(self._root), info) for info in infos if info.type is kind)
         return [(key, info) for key, info in keyed if key.startswith(prefix)]
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         """Implement `ObjectStore.delete` with one request per object."""
+        errors: dict[str, TierctlError] = {}
         for key in self.sizes_bytes(keys):
-            with _translated(f"deleting {self._root}{key}"):
-                try:
+            try:
+                with _translated(f"deleting {self._root}{key}"), suppress(FileNotFoundError):
                     self._fs.delete_file(self._root + key)
-                except FileNotFoundError:
-                    continue
+            except RemoteStorageError as e:
+                errors[key] = e
+        return errors
 
     def close(self) -> None:
         """Implement `ObjectStore.close`; no connection stays open between calls."""

@@ -2,7 +2,7 @@
 
 import io
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
@@ -14,6 +14,7 @@ from tierctl.errors import (
     RemoteResourceNotFound,
     RemoteStorageError,
     StoreWriteFailed,
+    TierctlError,
 )
 from tierctl.files import PLAIN, FileSystem
 from tierctl.storage.base import FolderListing, RemoteObject
@@ -61,6 +62,14 @@ class ObjectStore(Protocol):
         """The server that another process must use to open the same store; None if the URI names it."""
         ...
 
+    @property
+    def delete_batch(self) -> int:
+        """The number of keys that one call of `delete` should have, so that several threads share the work.
+
+        A store with bulk deletes deletes so many objects by one request.
+        """
+        ...
+
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
         """Store each source under its key, in order, durably; delete the objects of keys with source None.
 
@@ -93,7 +102,7 @@ class ObjectStore(Protocol):
         ...
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """Return the size of each object that exists, by key."""
+        """Return the size of each object that exists, by key; keys of one folder cost one listing of it."""
         ...
 
     def name_of(self, key: str) -> str:
@@ -111,11 +120,11 @@ class ObjectStore(Protocol):
         """Return the objects and subfolders directly in `prefix`'s folder whose keys begin with `prefix`."""
         ...
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         """Delete the objects with exactly these keys; missing objects are no error.
 
-        Raise RemoteStorageError, with the key, if the store reports an error for one of them; the others may
-        be deleted.
+        Return the error of each key that the store refused to delete, or whose outcome is unknown. Only
+        errors that concern all keys are raised.
         """
         ...
 
@@ -226,6 +235,20 @@ def walk(
                 depths.append(listed(folder))
             case found:
                 yield found
+
+
+def delete_all(store: ObjectStore, keys: Sequence[str]) -> None:
+    """Delete the objects with exactly these keys; raise the first error, after the others were tried."""
+    for error in store.delete(keys).values():
+        raise error
+
+
+def by_folder(keys: Iterable[str]) -> dict[str, list[str]]:
+    """Group `keys` by the folder that they are in: "" or a path without `/` at its end."""
+    folders: dict[str, list[str]] = {}
+    for key in keys:
+        folders.setdefault(key.rpartition("/")[0], []).append(key)
+    return folders
 
 
 def common_prefix(keys: Sequence[str]) -> str:

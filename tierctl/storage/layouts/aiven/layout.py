@@ -65,6 +65,7 @@ class AivenLayout:
     """SegmentLayout of the plugin; `key_prefix` is its key.prefix, relative to the store."""
 
     name = "aiven"
+    keys_per_segment = len(SUFFIXES)
 
     def __init__(
         self, settings: AivenSettings | None = None, *, key_prefix: str = "", root: str = ""

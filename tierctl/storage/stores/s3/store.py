@@ -29,11 +29,12 @@ from tierctl.storage.stores.base import (
     StoreAddress,
     TaggedObject,
     chunks,
-    common_prefix,
+    delete_all,
     source_size_bytes,
     verify_stream,
 )
 from tierctl.storage.stores.listening import require_listening
+from tierctl.storage.stores.s3.bulk import DELETE_BATCH, delete_objects, sizes_bytes
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.errors import PRECONDITION_FAILED, code_of, translated
 from tierctl.storage.stores.s3.uploads import Uploads, encoded_crc
@@ -45,7 +46,6 @@ PART_BYTES = 16 << 20
 """Larger objects are stored in parts of this size, one of which is in memory at a time."""
 
 PARTS_MAX = 10_000
-DELETE_BATCH = 1_000
 _STAMP_MAX_BYTES = 1 << 16
 THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
 GRACE_S = 60.0
@@ -77,6 +77,11 @@ class S3Store:
         aws = host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
         return Endpoint(None if aws else meta.endpoint_url, meta.region_name)
 
+    @property
+    def delete_batch(self) -> int:
+        """Implement `ObjectStore.delete_batch`: the limit of DeleteObjects."""
+        return DELETE_BATCH
+
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
         """Implement `ObjectStore.put_all`; the store checks a CRC-32C of every request.
 
@@ -88,7 +93,7 @@ class S3Store:
             if source is not None:
                 self._put(key, source)
             elif self._head(key) is not None:
-                self.delete([key])
+                delete_all(self, [key])
 
     def _put(self, key: str, source: Source) -> None:
         size_bytes = source_size_bytes(source)
@@ -143,10 +148,10 @@ class S3Store:
         return self.put_if(key, body, None) is not None
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """Implement `ObjectStore.sizes_bytes` by one listing of the keys' common prefix."""
-        wanted = set(keys)
-        found = self.list_objects(common_prefix(keys))
-        return {obj.key: obj.size_bytes for obj in found if obj.key in wanted}
+        """Implement `ObjectStore.sizes_bytes` by one listing of each folder, from its first key on."""
+        whole = {self._prefix + key for key in keys}
+        sizes = sizes_bytes(self._s3, self._bucket, whole)
+        return {key.removeprefix(self._prefix): size_bytes for key, size_bytes in sizes.items()}
 
     def name_of(self, key: str) -> str:
         """Implement `ObjectStore.name_of`."""
@@ -180,25 +185,21 @@ class S3Store:
             modified_ms = int(found["LastModified"].timestamp() * 1000)
             yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
 
-    def delete(self, keys: Sequence[str]) -> None:
+    def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         """Implement `ObjectStore.delete` with 1,000 keys per request, whose response has an error per key.
 
         Incomplete uploads of killed runs to these keys are aborted first: no later run would find them.
         """
+        errors: dict[str, TierctlError] = {}
         for first in range(0, len(keys), DELETE_BATCH):
-            batch = keys[first : first + DELETE_BATCH]
-            self._uploads.abort_all([self._prefix + key for key in batch])
-            with translated(f"deleting {len(batch)} objects, {self.name_of(batch[0])} first"):
-                answer = self._s3.delete_objects(
-                    Bucket=self._bucket, Delete={"Objects": [{"Key": self._prefix + key} for key in batch]}
-                )
-            errors = [e for e in answer.get("Errors", ()) if e.get("Code") not in {"NoSuchKey", "404"}]
-            if errors:
-                raise RemoteStorageError(
-                    f"{len(errors)} of {len(batch)} objects were not deleted; s3://{self._bucket}/"
-                    f"{errors[0].get('Key')}: {errors[0].get('Code')}: {errors[0].get('Message')}",
-                    hint="run the command again: it resumes the deletion",
-                )
+            batch = [self._prefix + key for key in keys[first : first + DELETE_BATCH]]
+            try:
+                self._uploads.abort_all(batch)
+                failed = delete_objects(self._s3, self._bucket, batch)
+            except RemoteStorageError as e:
+                failed = dict.fromkeys(batch, e)
+            errors |= {key.removeprefix(self._prefix): error for key, error in failed.items()}
+        return errors
 
     def copy(self, source_key: str, key: str) -> None:
         """Implement `CopyingStore.copy`."""
@@ -231,7 +232,7 @@ class S3Store:
         """Implement `ConditionalStore.delete_if` by a check first: not all servers delete conditionally."""
         head = self._head(key)
         if head is not None and head["ETag"] == tag:
-            self.delete([key])
+            delete_all(self, [key])
 
     def close(self) -> None:
         """Implement `ObjectStore.close`."""

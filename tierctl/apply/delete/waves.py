@@ -1,0 +1,216 @@
+"""Delete segments in waves: used by sweep, by partition deletes and by the clean-up after a failed copy.
+
+Order for each segment: DELETE_SEGMENT_STARTED acknowledged → delete its objects by exact key → list them, to
+prove that they are gone → DELETE_SEGMENT_FINISHED (KIP-405; RemoteLogManager.deleteRemoteLogSegment). A sweep
+raises the log start offset first (RLMExpirationTask.cleanupExpiredRemoteLogSegments).
+
+While the store deletes the objects of one wave, the next wave is prepared, and its DELETE_SEGMENT_STARTED
+events are published:
+
+    publisher   STARTED 1 | STARTED 2 | prove 1, FINISHED 1, STARTED 3 | prove 2, FINISHED 2 | …
+    store                 | delete 1  | delete 2                       | delete 3            | …
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import repeat
+
+from tierctl.apply.delete.objects import DeleteInput, delete_objects
+from tierctl.apply.delete.segments import Deletion, DeletionLabels, segment_update
+from tierctl.apply.labels import Label, effect
+from tierctl.apply.run_context import RunContext, slices
+from tierctl.apply.side_effects import SideEffectResult
+from tierctl.apply.stop import Stop
+from tierctl.errors import RemoteStorageError, TierctlError
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.storage.base import RemoteObject
+
+_S = RemoteLogSegmentState
+_Segments = Sequence[RemoteLogSegmentMetadata]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wave:
+    """Segments to delete together; those in `refused`, by segment id, fail with that error, untouched."""
+
+    segments: _Segments
+    refused: Mapping[Uuid, TierctlError] = field(default_factory=dict)
+
+
+def delete_segments(
+    segments: _Segments,
+    context: RunContext,
+    labels: DeletionLabels,
+    *,
+    custom_metadata_max_bytes: int | None = None,
+) -> list[Deletion]:
+    """Delete `segments` as one wave, as `delete_waves` does, and return their deletions in the same order."""
+    waves = [Wave(segments=segments)]
+    (deletions,) = delete_waves(waves, context, labels, custom_metadata_max_bytes=custom_metadata_max_bytes)
+    return deletions
+
+
+def delete_waves(
+    waves: Iterable[Wave],
+    context: RunContext,
+    labels: DeletionLabels,
+    *,
+    custom_metadata_max_bytes: int | None = None,
+) -> Iterator[list[Deletion]]:
+    """Delete the segments of each wave; yield the deletions of each wave in the order of its segments.
+
+    The next wave is taken from `waves` while the objects of the one before it are deleted. The published
+    events contain the segments' custom metadata, so that a later run can resume the deletion, unless these
+    exceed `custom_metadata_max_bytes` (KIP-917: such custom metadata are never stored).
+    Errors of `waves` and of publishing are raised: the content of the metadata log is then unknown, so no
+    further request is sent to the store, and the caller must begin nothing more. Of the waves that were not
+    yielded, each segment is then DELETE_SEGMENT_STARTED or unchanged.
+    """
+    publisher = _Publisher(context, labels, custom_metadata_max_bytes)
+    current: _StartedWave | None = None
+    try:
+        for wave in waves:
+            started = _StartedWave(wave, publisher)
+            previous, current = current, started
+            if previous is None:
+                started.begin()
+            else:
+                previous.wait()
+                started.begin()
+                yield previous.finished()
+        if current is not None:
+            last, current = current, None
+            yield last.finished()
+    finally:
+        if current is not None:
+            current.abandon()
+
+
+class _Publisher:
+    """Publishes the events of deletions."""
+
+    def __init__(self, context: RunContext, labels: DeletionLabels, max_bytes: int | None) -> None:
+        self.context = context
+        self.labels = labels
+        self._max_bytes = max_bytes
+
+    def publish(self, segments: _Segments, state: RemoteLogSegmentState, label: Label) -> None:
+        """Publish the event that moves each of `segments` to `state`, with one acknowledgement for all."""
+        events = [segment_update(self._storable(each), state, self.context) for each in segments]
+        if events:
+            with effect(label):
+                self.context.publish(events)
+
+    def _storable(self, segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadata:
+        if self._max_bytes is None or len(segment.custom_metadata or b"") <= self._max_bytes:
+            return segment
+        return replace(segment, custom_metadata=None)
+
+
+class _StartedWave:
+    """A wave whose DELETE_SEGMENT_STARTED events are acknowledged, unless the run was told to stop."""
+
+    def __init__(self, wave: Wave, publisher: _Publisher) -> None:
+        self._wave = wave
+        self._publisher = publisher
+        self._context = publisher.context
+        # A failure to publish the events of another wave stops this wave, but is no request to stop the run.
+        self._stop = Stop()
+        self._stop.guard(self._context.stop.asked)
+        self._segments = [each for each in wave.segments if each.segment_id not in wave.refused]
+        self._inputs = [
+            DeleteInput(segments=each) for each in slices(self._segments, self._context.remote.delete_batch)
+        ]
+        self._wait_for_results: Callable[[], list[SideEffectResult]] = self._not_begun
+        if self._segments:
+            self._context.engine.ready()
+        if not self._context.stop.asked():
+            # DELETE_SEGMENT_STARTED is published first: a crash leaves work to resume, never a dangling
+            # pointer.
+            begun = _S.DELETE_SEGMENT_STARTED
+            unbegun = [each for each in self._segments if each.state is not begun]
+            publisher.publish(unbegun, begun, publisher.labels.started)
+
+    def _not_begun(self) -> list[SideEffectResult]:
+        return [SideEffectResult(stopped=True) for _ in self._inputs]
+
+    def begin(self) -> None:
+        """Begin to delete the objects of the wave, unless the run was told to stop."""
+        if self._inputs and not self._stop.asked():
+            side_effects = replace(self._context.side_effect_context(), stop=self._stop)
+            delete = partial(delete_objects, self._publisher.labels.delete)
+            self._wait_for_results = self._context.engine.begin(delete, self._inputs, side_effects)
+
+    def wait(self) -> list[SideEffectResult]:
+        """Wait until no request of this wave is under way; return a result for each input."""
+        return self._wait_for_results()
+
+    def abandon(self) -> None:
+        """Begin no further request, and wait for those that are under way."""
+        self._stop.ask()
+        self.wait()
+
+    def finished(self) -> list[Deletion]:
+        """Publish DELETE_SEGMENT_FINISHED for the segments whose objects are gone.
+
+        Return one deletion for each segment of the wave, in its order.
+        """
+        results = zip(self._inputs, self.wait(), strict=True)
+        deletions = [deletion for work, result in results for deletion in _deletions(work, result)]
+        if not self._context.stop.asked():
+            deletions = self._proven(deletions)
+        if self._context.stop.asked():
+            deletions = [d if d.error else Deletion(segment=d.segment, stopped=True) for d in deletions]
+        # FINISHED is never published after a partial error: its readers forget the keys.
+        gone = [deletion.segment for deletion in deletions if deletion.done]
+        self._publisher.publish(gone, _S.DELETE_SEGMENT_FINISHED, self._publisher.labels.finished)
+        return self._with_refused(deletions)
+
+    def _proven(self, deletions: Sequence[Deletion]) -> list[Deletion]:
+        """Return `deletions`, with an error for each segment that still has objects, as this process sees.
+
+        `file:` may name another folder in the process that deleted them.
+        """
+        done = [deletion.segment for deletion in deletions if deletion.done]
+        try:
+            listed = iter(self._context.remote.objects_of_each(done))
+        except TierctlError as e:
+            listed = repeat(e)
+        return [
+            replace(deletion, error=_why_not_gone(deletion.segment, next(listed)))
+            if deletion.done
+            else deletion
+            for deletion in deletions
+        ]
+
+    def _with_refused(self, deletions: Sequence[Deletion]) -> list[Deletion]:
+        tried, refused = iter(deletions), self._wave.refused
+        return [
+            Deletion(segment=each, error=refused[each.segment_id])
+            if each.segment_id in refused
+            else next(tried)
+            for each in self._wave.segments
+        ]
+
+
+def _deletions(work: DeleteInput, result: SideEffectResult) -> list[Deletion]:
+    errors = result.errors or [result.error] * len(work.segments)
+    return [
+        Deletion(segment=segment, error=error, stopped=result.stopped)
+        for segment, error in zip(work.segments, errors, strict=True)
+    ]
+
+
+def _why_not_gone(
+    segment: RemoteLogSegmentMetadata, left: list[RemoteObject] | TierctlError
+) -> TierctlError | None:
+    if isinstance(left, TierctlError):
+        return left
+    if not left:
+        return None
+    return RemoteStorageError(
+        f"segment {segment.segment_id} of {segment.topic}-{segment.partition} was deleted, "
+        f"but {len(left)} of its objects are still there: {', '.join(o.key for o in left[:5])}",
+        hint="run the command again: it resumes the deletion",
+    )

@@ -1,0 +1,79 @@
+"""Requests to S3 about many keys: DeleteObjects, and listings that look for known keys.
+
+Keys are complete, not relative to the store's folder.
+"""
+
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
+
+from tierctl.errors import RemoteStorageError, TierctlError
+from tierctl.storage.stores.base import by_folder, common_prefix
+from tierctl.storage.stores.s3.errors import translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ListObjectsV2OutputTypeDef
+
+DELETE_BATCH = 1_000
+"""The limit of keys in a DeleteObjects request."""
+
+_MISSING = frozenset({"NoSuchKey", "404"})
+
+
+def delete_objects(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[str, TierctlError]:
+    """Delete up to DELETE_BATCH objects by one request; return the error of each key that has one.
+
+    Raise RemoteStorageError if the request fails: the objects may then be deleted or not.
+    """
+    with translated(f"deleting {len(keys)} objects, s3://{bucket}/{keys[0]} first"):
+        answer = s3.delete_objects(
+            Bucket=bucket,
+            # Quiet: the response has only the keys that were not deleted.
+            Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True},
+        )
+    return {
+        error["Key"]: RemoteStorageError(
+            f"s3://{bucket}/{error['Key']} was not deleted: {error.get('Code')}: {error.get('Message')}",
+            hint="run the command again: it resumes the deletion",
+        )
+        for error in answer.get("Errors", ())
+        if error.get("Code") not in _MISSING
+    }
+
+
+def sizes_bytes(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[str, int]:
+    """Return the size of each object that exists, by key, with one listing of each folder in `keys`."""
+    sizes: dict[str, int] = {}
+    for wanted in by_folder(keys).values():
+        sizes |= _sizes_in_folder(s3, bucket, sorted(wanted))
+    return sizes
+
+
+def _sizes_in_folder(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[str, int]:
+    """Return the sizes of `keys`, which are sorted, without reading the pages that have none of them.
+
+    A key counts as missing only once the listing has passed it.
+    """
+    sizes: dict[str, int] = {}
+    wanted, at, token = frozenset(keys), 0, ""
+    while at < len(keys):
+        page = _page(s3, bucket, keys[at:] if at else keys, token)
+        found = page.get("Contents", [])
+        sizes |= {each["Key"]: each["Size"] for each in found if each["Key"] in wanted}
+        if not page.get("IsTruncated"):
+            break
+        passed = bisect_right(keys, found[-1]["Key"], at) if found else at
+        # The next page begins at the next key; if this page did not come to the first one, it follows it.
+        token = page["NextContinuationToken"] if passed == at else ""
+        at = passed
+    return sizes
+
+
+def _page(s3: "S3Client", bucket: str, keys: Sequence[str], token: str) -> "ListObjectsV2OutputTypeDef":
+    """Return the page at `token`; without a token, the page that begins shortly before the first key."""
+    prefix = common_prefix(keys)
+    # S3 lists the keys after StartAfter; a key without its last character comes before that key.
+    begin = {"ContinuationToken": token} if token else {"StartAfter": keys[0][:-1]}
+    with translated(f"listing s3://{bucket}/{prefix}"):
+        return s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **begin)  # type: ignore[arg-type]
