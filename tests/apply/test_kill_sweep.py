@@ -21,7 +21,11 @@ KILLS = [
     ["sweep.log_start.write", "after", 1],
     ["sweep.started.publish", "before", 1],
     ["sweep.log_start.write", "after", 3],
+    ["sweep.started.publish", "after", 2],
     ["sweep.segment.delete", "before", 9],
+    ["sweep.segment.delete", "after", 2],
+    ["sweep.segment.delete", "after", 4],
+    ["sweep.finished.publish", "before", 1],
 ]
 
 

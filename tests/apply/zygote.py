@@ -25,6 +25,8 @@ from typing import Any
 
 LOCKED = 6
 LOCKED_WAIT_S = 0.2
+DELETE_BATCH = 1
+"""Segments that one call of the tier deletes, so that a wave of a few segments has several calls."""
 SMALL_PART_BYTES = 1 << 17
 
 _LOCK = threading.Lock()
@@ -104,6 +106,7 @@ def main() -> None:
     import pyarrow.compute  # noqa: F401
     import rich.progress  # noqa: F401
     import tierctl.cli.main
+    from tierctl.storage import tier
     from tierctl.storage.stores.base import Endpoint
     from tierctl.storage.stores.s3.client import s3_client
 
@@ -112,6 +115,7 @@ def main() -> None:
             importlib.import_module(module.name)
     # Reading what boto3 knows of S3 takes as long as a run.
     s3_client(Endpoint("http://127.0.0.1:1", "us-east-1")).close()
+    tier.ObjectTier.delete_batch = DELETE_BATCH
     # A killed process loses nothing that it wrote: only a power cut would, and that is not what is tested.
     os.fsync = lambda _fd: None
     tierctl.cli.main.build = functools.cache(tierctl.cli.main.build)

@@ -19,6 +19,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.plan.tier_identity import WRONG_TIER, TierContents, check_identity, require_objects
+from tierctl.storage.base import RemoteObject
 from tierctl.storage.identity import create_identity, read_identity, replace_identity, tier_layout, tier_name
 from tierctl.verify.tier_contents import WITNESSES_MAX, has_objects_of_any, newest_finished, tier_contents
 
@@ -77,11 +78,10 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
     if context.allow_missing_objects or not segments:
         return {}
     finished = [segment for segment in segments if segment.state is _FINISHED]
-    found = zip(finished, context.remote.objects_of_each(finished), strict=True)
     errors = {
         segment.segment_id: objects if isinstance(objects, TierctlError) else _missing(segment, context)
-        for segment, objects in found
-        if not isinstance(objects, list) or not objects
+        for segment, objects in zip(finished, _objects_of_each(finished, context), strict=True)
+        if isinstance(objects, TierctlError) or not objects
     }
     if len(errors) < len(finished):
         return errors
@@ -95,6 +95,15 @@ def why_not_deletable(segments: _Segments, context: RunContext) -> dict[Uuid, Ti
         if witnesses:
             raise _missing(witnesses[0], context)
     return errors
+
+
+def _objects_of_each(segments: _Segments, context: RunContext) -> list[list[RemoteObject] | TierctlError]:
+    try:
+        return context.remote.objects_of_each(segments)
+    except RemoteTierMissing:
+        raise
+    except TierctlError as e:
+        return [e] * len(segments)
 
 
 def _missing(segment: RemoteLogSegmentMetadata, context: RunContext) -> RemoteTierMissing:
