@@ -10,10 +10,11 @@ from unittest import mock
 import pyarrow as pa
 import tierctl.apply.stop
 import tierctl.commands.mutation
-import tierctl.commands.resources
 import tierctl.files
+import tierctl.kafka.cluster
 import tierctl.metadata.fold.partitions
 import tierctl.metadata.recent_writers
+import tierctl.metadata.server_properties
 import tierctl.metadata.topic.cluster
 import tierctl.model.progress
 import tierctl.storage.lease.object
@@ -113,8 +114,8 @@ def installed(world: World) -> Iterator[None]:
     sleep = {"sleep": lambda seconds: _sleep(world, seconds), "chance": world.rng.random}
     with (
         mock.patch("time.time_ns", time_ns),
-        mock.patch.object(tierctl.commands.resources, "Cluster", _always(world.cluster)),
-        mock.patch.object(tierctl.commands.resources, "cluster_client", _always(None)),
+        mock.patch.object(tierctl.kafka.cluster, "Cluster", _always(world.cluster)),
+        mock.patch.object(tierctl.metadata.server_properties, "cluster_client", _always(None)),
         mock.patch.object(tierctl.metadata.topic.cluster, "open_on_cluster", _always(world.topic)),
         mock.patch.object(tierctl.storage.open, "open_store_at", _always(world.store)),
         mock.patch.object(tierctl.storage.lease.open, "ObjectLease", object_lease),
