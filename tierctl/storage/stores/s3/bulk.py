@@ -56,24 +56,26 @@ def _sizes_in_folder(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[s
     A key counts as missing only once the listing has passed it.
     """
     sizes: dict[str, int] = {}
-    wanted, at, token = frozenset(keys), 0, ""
+    wanted, at, continuation = frozenset(keys), 0, ""
     while at < len(keys):
-        page = _page(s3, bucket, keys[at:] if at else keys, token)
+        page = _page(s3, bucket, keys[at:] if at else keys, continuation)
         found = page.get("Contents", [])
         sizes |= {each["Key"]: each["Size"] for each in found if each["Key"] in wanted}
         if not page.get("IsTruncated"):
             break
         passed = bisect_right(keys, found[-1]["Key"], at) if found else at
         # The next page begins at the next key; if this page did not come to the first one, it follows it.
-        token = page["NextContinuationToken"] if passed == at else ""
+        continuation = page["NextContinuationToken"] if passed == at else ""
         at = passed
     return sizes
 
 
-def _page(s3: "S3Client", bucket: str, keys: Sequence[str], token: str) -> "ListObjectsV2OutputTypeDef":
-    """Return the page at `token`; without a token, the page that begins shortly before the first key."""
+def _page(
+    s3: "S3Client", bucket: str, keys: Sequence[str], continuation: str
+) -> "ListObjectsV2OutputTypeDef":
+    """Return the page at `continuation`; without a continuation, the page that begins shortly before the first key."""
     prefix = common_prefix(keys)
     # S3 lists the keys after StartAfter; a key without its last character comes before that key.
-    begin = {"ContinuationToken": token} if token else {"StartAfter": keys[0][:-1]}
+    begin = {"ContinuationToken": continuation} if continuation else {"StartAfter": keys[0][:-1]}
     with translated(f"listing s3://{bucket}/{prefix}"):
         return s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **begin)  # type: ignore[arg-type]
