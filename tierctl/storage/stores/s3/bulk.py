@@ -73,7 +73,7 @@ def _sizes_in_folder(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[s
 def _page(
     s3: "S3Client", bucket: str, keys: Sequence[str], continuation: str
 ) -> "ListObjectsV2OutputTypeDef":
-    """Return the page at `continuation`; without a continuation, the page that begins shortly before the first key."""
+    """Return the page at `continuation`; if that is "", the page that begins shortly before the first key."""
     prefix = common_prefix(keys)
     # S3 lists the keys after StartAfter; a key without its last character comes before that key.
     begin = {"ContinuationToken": continuation} if continuation else {"StartAfter": keys[0][:-1]}
