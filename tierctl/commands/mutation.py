@@ -19,6 +19,7 @@ from tierctl.apply.outcome import exit_code
 from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
+from tierctl.apply.work_bar import work_bar
 from tierctl.commands.broker_settings import broker_settings
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
@@ -38,14 +39,14 @@ from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
 from tierctl.model.ids import ZERO_UUID
-from tierctl.model.progress import Advance, Progress, no_op
+from tierctl.model.progress import Advance, Progress, SilentProgress
 from tierctl.model.settings import broker
 from tierctl.plan.clock import check_not_ahead
 from tierctl.plan.copy.custom_metadata import without_breaches
 from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
-from tierctl.plan.steps import Action, Plan, Skip
+from tierctl.plan.steps import Plan, Skip
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
 from tierctl.storage.lease import open_lease
@@ -284,7 +285,9 @@ class Mutation:
     ) -> MutationResult:
         plan = saved.plan
         with ExitStack() as held:
-            advance, deleted = held.enter_context(self._shown_progress(plan))
+            # Executors report their work only at the end of a wave; Spark's own bar shows their tasks.
+            progress = SilentProgress() if self.resources.is_on_spark else self.progress
+            advance, deleted = held.enter_context(work_bar(plan, progress))
             if stop is None:
                 stop = held.enter_context(stop_on_signals(Stop()))
             lease = held.enter_context(leased(self.remote, stop, is_optional=self.request.no_lease))
@@ -303,22 +306,6 @@ class Mutation:
             if code == ExitCode.OK and self._is_held_back:
                 code = ExitCode.LIMIT
         return MutationResult(saved=saved, outcomes=outcomes, exit_code=code)
-
-    @contextmanager
-    def _shown_progress(self, plan: Plan) -> Iterator[tuple[Advance, Advance]]:
-        """Show the bytes that `plan` copies or else the segments that it deletes; yield both callbacks."""
-        copies = [step for step in plan.steps if step.action is Action.COPY_SEGMENT]
-        deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
-        if self.resources.is_on_spark or not (copies or deletes):
-            # Executors report their work only at the end of a wave; Spark's own bar shows their tasks.
-            yield no_op, no_op
-        elif copies:
-            total = sum(int(step.details.get("segment_size_in_bytes") or 0) for step in copies)
-            with self.progress.bar(plan.command, unit="bytes", total=total) as advance:
-                yield advance, no_op
-        else:
-            with self.progress.bar(plan.command, unit="segments", total=len(deletes)) as advance:
-                yield no_op, advance
 
     def _run_context(self, plan: Plan, stop: Stop, advance: Advance, deleted: Advance) -> RunContext:
         engine = self._engine(plan, stop)
