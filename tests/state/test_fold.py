@@ -1,13 +1,15 @@
 """Folding whole columns says what folding event by event says."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
+from random import Random
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, IllegalEventError, RemoteResourceNotFound
 from tierctl.model import (
@@ -21,7 +23,7 @@ from tierctl.model import (
 )
 from tierctl.state import cache as cache_module
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold import epoch_effects, finished_deletions, fold, fold_event
+from tierctl.state.fold import finished_deletions, fold, fold_event
 from tierctl.state.fold.event_columns import TOMBSTONE, event_columns
 from tierctl.state.tier import ANOMALIES_KEPT, PartitionState, TierState
 from tierctl.wire.metadata import decode, decode_column, encode
@@ -32,8 +34,6 @@ from tests.state.reference import ReferenceCache
 from tests.state.reference import updated as with_update
 
 P = RemotePartitionDeleteState
-EVERYTHING_AT_ONCE = 1
-NOTHING_AT_ONCE = 1 << 60
 
 
 def table_of(values: Sequence[bytes | None]) -> pa.Table:
@@ -43,7 +43,6 @@ def table_of(values: Sequence[bytes | None]) -> pa.Table:
 def folded(
     values: Sequence[bytes | None],
     *,
-    least_bulk_events: int = EVERYTHING_AT_ONCE,
     chunks: Sequence[int] = (),
     keep_deleted: bool = False,
 ) -> TierState:
@@ -56,7 +55,6 @@ def folded(
             state,
             metadata_partition=3,
             metadata_offsets=range(begin, end),
-            least_bulk_events=least_bulk_events,
         )
     return state
 
@@ -118,11 +116,10 @@ def values_of(events: Sequence[MetadataEvent]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("number", range(40))
-@pytest.mark.parametrize("least", [EVERYTHING_AT_ONCE, NOTHING_AT_ONCE], ids=["columns", "rows"])
-def test_kafkas_histories(number: int, least: int) -> None:
+def test_kafkas_histories(number: int) -> None:
     history = list(vectors("cache.jsonl"))[number]
     values = [bytes.fromhex(event["hex"]) for event in history["events"]]
-    state = folded(values, least_bulk_events=least)
+    state = folded(values)
     assert_same(state, one_by_one(values))
     (part,) = state.partitions.values()
     everything = sorted([m.segment_id, m.state] for m in part.cache.list_remote_log_segments())
@@ -141,23 +138,43 @@ def _encodable(event: MetadataEvent) -> bool:
     return not (kip405 and (event.custom_metadata is not None or getattr(event, "txn_index_empty", False)))
 
 
-@pytest.fixture(autouse=True)
-def _every_epoch_as_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However few effects an epoch has, so that small histories take the same way as big ones."""
-    monkeypatch.setattr(epoch_effects, "_FEW_EFFECTS", 0)
+@given(
+    st.one_of(histories(), regular_histories()),
+    st.lists(st.integers(0, 60), max_size=4),
+)
+@settings(max_examples=200, deadline=None)
+def test_any_history(history: list[MetadataEvent], chunks: list[int]) -> None:
+    events = [e for e in history if _encodable(e) and not e.unknown_tags and not e.nested_tags]
+    values = values_of(events)
+    assert_same(folded(values, chunks=chunks), one_by_one(values))
 
 
 @given(
-    st.one_of(histories(), regular_histories()),
-    st.lists(st.integers(0, 60), max_size=2),
+    st.lists(st.one_of(histories(), regular_histories()), min_size=2, max_size=4),
+    st.lists(st.integers(0, 100), max_size=4),
+    st.randoms(use_true_random=False),
     st.booleans(),
 )
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_history(history: list[MetadataEvent], chunks: list[int], by_columns: bool) -> None:
-    events = [e for e in history if _encodable(e) and not e.unknown_tags and not e.nested_tags]
-    values = values_of(events)
-    least = EVERYTHING_AT_ONCE if by_columns else NOTHING_AT_ONCE
-    assert_same(folded(values, least_bulk_events=least, chunks=chunks), one_by_one(values))
+@settings(max_examples=200, deadline=None)
+def test_any_histories_of_neighbours(
+    found: list[list[MetadataEvent]], chunks: list[int], random: Random, share_ids: bool
+) -> None:
+    queues = []
+    for partition, history in enumerate(found):
+        own = [replace(e, partition=partition) for e in history if _encodable(e) and not e.nested_tags]
+        if not share_ids:
+            own = [replace(e, segment_id=of_partition(e.segment_id, partition)) for e in own]
+        queues.append(own)
+    events = []
+    while any(queues):
+        queue = random.choice([queue for queue in queues if queue])
+        events.append(queue.pop(0))
+    values = values_of([e for e in events if not e.unknown_tags])
+    assert_same(folded(values, chunks=chunks), one_by_one(values))
+
+
+def of_partition(segment_id: Uuid, partition: int) -> Uuid:
+    return Uuid.from_bytes(bytes([partition + 1]) + segment_id.bytes[1:])
 
 
 def kept_by_a_cache_that_keeps(events: Sequence[MetadataEvent]) -> dict[Uuid, RemoteLogSegmentMetadata]:
@@ -193,13 +210,12 @@ def last_states(state: TierState) -> dict[Uuid, RemoteLogSegmentMetadata]:
     return {m.segment_id: m for m in [*part.cache.list_remote_log_segments(), *state.deleted_segments()]}
 
 
-@given(st.one_of(histories(), regular_histories()), st.integers(0, 60), st.booleans())
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_deleted_segments_of_any_history(history: list[MetadataEvent], cut: int, by_columns: bool) -> None:
+@given(st.one_of(histories(), regular_histories()), st.integers(0, 60))
+@settings(max_examples=200, deadline=None)
+def test_deleted_segments_of_any_history(history: list[MetadataEvent], cut: int) -> None:
     events = [e for e in history if _encodable(e) and not e.unknown_tags and not e.nested_tags]
     values = values_of(events)
-    least = EVERYTHING_AT_ONCE if by_columns else NOTHING_AT_ONCE
-    state = folded(values, least_bulk_events=least, chunks=[cut], keep_deleted=True)
+    state = folded(values, chunks=[cut], keep_deleted=True)
     expected = kept_by_a_cache_that_keeps(events)
     if events:
         assert last_states(state) == expected
@@ -215,11 +231,10 @@ def is_update(event: MetadataEvent) -> bool:
     return isinstance(event, RemoteLogSegmentMetadataUpdate)
 
 
-@pytest.mark.parametrize("least", [EVERYTHING_AT_ONCE, NOTHING_AT_ONCE], ids=["columns", "rows"])
-def test_what_is_said_of_a_segment_after_its_deletion_changes_nothing(least: int) -> None:
+def test_what_is_said_of_a_segment_after_its_deletion_changes_nothing() -> None:
     life = [*finished(1, 0, 9), updated(1, S.DELETE_SEGMENT_STARTED), updated(1, S.DELETE_SEGMENT_FINISHED)]
     late = [updated(1, S.DELETE_SEGMENT_FINISHED, event_timestamp_ms=9), updated(1, S.COPY_SEGMENT_STARTED)]
-    after = {"least_bulk_events": least, "chunks": [len(life)], "keep_deleted": True}
+    after = {"chunks": [len(life)], "keep_deleted": True}
     state = folded(values_of([*life, *late]), **after)
     (last,) = state.deleted_segments()
     assert list(last_states(state).values()) == [last]
@@ -236,11 +251,10 @@ def test_deleted_segments_are_kept_when_many_are(monkeypatch: pytest.MonkeyPatch
     events = [e for n in numbers for e in finished(n, 10 * n, 10 * n + 9, topic="orders")]
     for target in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED):
         events += [updated(n, target) for n in numbers]
-    for least in (EVERYTHING_AT_ONCE, NOTHING_AT_ONCE):
-        state = folded(values_of(events), least_bulk_events=least, keep_deleted=True)
-        assert [m.start_offset for m in state.deleted_segments()] == [10 * n for n in numbers]
-        (part,) = state
-        assert len(part.cache) == 0
+    state = folded(values_of(events), keep_deleted=True)
+    assert [m.start_offset for m in state.deleted_segments()] == [10 * n for n in numbers]
+    (part,) = state
+    assert len(part.cache) == 0
 
 
 def deleting(state: RemotePartitionDeleteState) -> RemotePartitionDeleteMetadata:
@@ -311,17 +325,16 @@ def test_what_cannot_be_used_is_quarantined_and_the_rest_goes_on() -> None:
         encode(updated(9, S.COPY_SEGMENT_FINISHED)),
         encode(updated(1, S.COPY_SEGMENT_FINISHED)),
     ]
-    for least in (EVERYTHING_AT_ONCE, NOTHING_AT_ONCE):
-        state = folded(values, least_bulk_events=least)
-        assert [q.metadata_offset for q in state.quarantined] == [1, 3, 4, 5]
-        assert [type(q.error) for q in state.quarantined[1:]] == [IllegalEventError] * 3
-        assert [(a.metadata_offset, a.event.state) for a in state.anomalies] == [(6, S.COPY_SEGMENT_FINISHED)]
-        assert not state.is_complete(3)
-        assert state.is_complete(4)
-        assert state.read == {3: len(values)}
-        (part,) = state.partitions.values()
-        assert [m.state for m in part.cache.list_remote_log_segments()] == [S.COPY_SEGMENT_FINISHED]
-        assert part.last_event_offset == 7
+    state = folded(values)
+    assert [q.metadata_offset for q in state.quarantined] == [1, 3, 4, 5]
+    assert [type(q.error) for q in state.quarantined[1:]] == [IllegalEventError] * 3
+    assert [(a.metadata_offset, a.event.state) for a in state.anomalies] == [(6, S.COPY_SEGMENT_FINISHED)]
+    assert not state.is_complete(3)
+    assert state.is_complete(4)
+    assert state.read == {3: len(values)}
+    (part,) = state.partitions.values()
+    assert [m.state for m in part.cache.list_remote_log_segments()] == [S.COPY_SEGMENT_FINISHED]
+    assert part.last_event_offset == 7
 
 
 @pytest.mark.parametrize(("column", "value"), [("start_offset", -1), ("end_offset", 3)])
@@ -330,12 +343,11 @@ def test_a_table_with_an_impossible_segment_quarantines_it(column: str, value: i
     changed = [value, *table.column(column).to_pylist()[1:]]
     at = table.schema.get_field_index(column)
     table = table.set_column(at, table.schema.field(at), pa.array(changed, pa.int64()))
-    for least in (EVERYTHING_AT_ONCE, NOTHING_AT_ONCE):
-        state = TierState()
-        fold(table, state, metadata_partition=3, metadata_offsets=range(3), least_bulk_events=least)
-        assert [q.metadata_offset for q in state.quarantined] == [0]
-        assert [a.metadata_offset for a in state.anomalies] == [1]
-        assert len(state.partitions[ORDERS.key].cache) == 1
+    state = TierState()
+    fold(table, state, metadata_partition=3, metadata_offsets=range(3))
+    assert [q.metadata_offset for q in state.quarantined] == [0]
+    assert [a.metadata_offset for a in state.anomalies] == [1]
+    assert len(state.partitions[ORDERS.key].cache) == 1
 
 
 def test_partitions_of_one_name_and_several_ids_are_apart() -> None:
@@ -360,11 +372,10 @@ def test_tags_and_custom_metadata_survive_both_ways() -> None:
         updated(2, S.COPY_SEGMENT_FINISHED, custom_metadata=b""),
         updated(1, S.COPY_SEGMENT_FINISHED),
     ]
-    for least in (EVERYTHING_AT_ONCE, NOTHING_AT_ONCE):
-        (part,) = folded(values_of(events), least_bulk_events=least).partitions.values()
-        first, second = part.cache.list_remote_log_segments()
-        assert (first.unknown_tags, first.custom_metadata) == (((9, b"later"),), None)
-        assert (second.unknown_tags, second.custom_metadata) == ((), b"")
+    (part,) = folded(values_of(events)).partitions.values()
+    first, second = part.cache.list_remote_log_segments()
+    assert (first.unknown_tags, first.custom_metadata) == (((9, b"later"),), None)
+    assert (second.unknown_tags, second.custom_metadata) == ((), b"")
 
 
 def test_nonsense_is_counted_and_not_hoarded() -> None:

@@ -20,7 +20,7 @@ from tests.state.test_fold import _encodable, assert_same, folded, table_of, val
 PARTITION = 3
 
 
-def folded_in_steps(values: Sequence[bytes | None], cuts: Sequence[int], least_bulk_events: int) -> TierState:
+def folded_in_steps(values: Sequence[bytes | None], cuts: Sequence[int]) -> TierState:
     """Folded as `folded` folds, frozen and thawed at each cut."""
     state, begin = TierState(), 0
     for end in [*sorted(min(cut, len(values)) for cut in cuts), len(values)]:
@@ -29,7 +29,6 @@ def folded_in_steps(values: Sequence[bytes | None], cuts: Sequence[int], least_b
             state,
             metadata_partition=PARTITION,
             metadata_offsets=range(begin, end),
-            least_bulk_events=least_bulk_events,
         )
         state, begin = read_snapshot(write_snapshot(state, PARTITION)).state, end
     return state
@@ -47,19 +46,18 @@ def test_kafkas_histories(number: int) -> None:
     history = list(vectors("cache.jsonl"))[number]
     values: list[bytes | None] = [bytes.fromhex(event["hex"]) for event in history["events"]]
     cuts = range(0, len(values), 7)
-    assert_equal(folded_in_steps(values, cuts, 1), folded(values))
+    assert_equal(folded_in_steps(values, cuts), folded(values))
 
 
 @settings(max_examples=30, deadline=None)
 @given(
     st.one_of(histories(), regular_histories()),
     st.lists(st.integers(0, 60), max_size=4),
-    st.sampled_from([1, 1 << 60]),
 )
-def test_any_history_cut_anywhere(events: list[MetadataEvent], cuts: list[int], least: int) -> None:
+def test_any_history_cut_anywhere(events: list[MetadataEvent], cuts: list[int]) -> None:
     values: list[bytes | None] = [*values_of([e for e in events if _encodable(e)])]
     values[1:1] = [b"\x01\x09\x00", None]
-    assert_equal(folded_in_steps(values, cuts, least), folded(values, least_bulk_events=least))
+    assert_equal(folded_in_steps(values, cuts), folded(values))
 
 
 def test_missing_events_stay_missing() -> None:

@@ -45,6 +45,7 @@ class RemoteLogMetadataCache:
     """
 
     __slots__ = (
+        "__weakref__",
         "_columns",
         "_dangling",
         "_dead",
@@ -68,9 +69,9 @@ class RemoteLogMetadataCache:
         self._dangling: dict[bytes, list[int]] = {}
 
     @classmethod
-    def of_parts(cls, parts: CacheParts, *, initialized: bool = True) -> Self:
+    def of_parts(cls, parts: CacheParts, *, initialized: bool = True, keep_deleted: bool = False) -> Self:
         """Return a cache that consists of `parts` of another, compacted cache."""
-        cache = cls(initialized=initialized)
+        cache = cls(initialized=initialized, keep_deleted=keep_deleted)
         cache._columns, cache._epochs = parts.columns, parts.epochs
         cache._reshaped, cache._dangling = parts.reshaped, parts.dangling
         return cache

@@ -12,6 +12,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.table import NO_START, SegmentTable
 
 # Bounds the memory for a log whose events are mostly invalid.
 ANOMALIES_KEPT = 1000
@@ -65,28 +66,49 @@ class Anomaly:
 
 @dataclass(slots=True)
 class PartitionState:
-    """One user partition: its segments, and the state of its deletion."""
+    """One user partition: its segments, under `number` in `table`, and the state of its deletion."""
 
     topic_id_partition: TopicIdPartition
     metadata_partition: int
-    cache: RemoteLogMetadataCache
+    table: SegmentTable
+    number: int
     delete_state: RemotePartitionDeleteState | None = None
     delete_marked_offset: int | None = None
     """Metadata offset of the first DELETE_PARTITION_MARKED of a deletion that is not finished."""
-    last_event_offset: int = -1
-    lowest_start_offset: int | None = None
-    """Lowest start offset of the segments, deleted ones included, that an event added; None without any."""
 
-    def note_start(self, start_offset: int) -> None:
-        """Lower `lowest_start_offset` to the start offset of a segment that was added."""
-        lowest = self.lowest_start_offset
-        self.lowest_start_offset = start_offset if lowest is None else min(lowest, start_offset)
+    @property
+    def cache(self) -> RemoteLogMetadataCache:
+        """Return the segments as a broker's cache; a fold of later events may leave it as it is."""
+        return self.table.cache_of(self.number)
+
+    @property
+    def segment_count(self) -> int:
+        """Return the number of segments that are not deleted."""
+        return self.table.segment_count(self.number)
+
+    def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
+        """Return a segment by id, in any state; None if it is unknown or deleted."""
+        return self.table.get(self.number, segment_id)
+
+    @property
+    def last_event_offset(self) -> int:
+        """Return the metadata offset of the last event; -1 without any."""
+        return max(self.table.last_event_offsets[self.number], -1)
+
+    @property
+    def lowest_start_offset(self) -> int | None:
+        """Return the lowest start offset of the segments, deleted ones included, that an event added.
+
+        Return None without any.
+        """
+        lowest = self.table.lowest_starts[self.number]
+        return None if lowest == NO_START else lowest
 
     @property
     def is_to_remove(self) -> bool:
         """Whether the deletion of the partition was marked and is not finished, or left segments."""
         if self.delete_state is RemotePartitionDeleteState.DELETE_PARTITION_FINISHED:
-            return len(self.cache) > 0
+            return self.segment_count > 0
         return self.delete_state is not None
 
 
@@ -111,6 +133,25 @@ class TierState:
     """The first ANOMALIES_KEPT of the `anomaly_count` anomalies."""
     anomaly_count: int = 0
     keep_deleted: bool = False
+    tables: dict[int, SegmentTable] = field(default_factory=dict)
+    """The segments by metadata partition."""
+
+    def table(self, metadata_partition: int) -> SegmentTable:
+        """Return the table of a metadata partition, which is empty if no event was folded."""
+        found = self.tables.get(metadata_partition)
+        if found is None:
+            found = self.tables[metadata_partition] = SegmentTable(keep_deleted=self.keep_deleted)
+        return found
+
+    def add_partition(self, partition: TopicIdPartition, metadata_partition: int) -> PartitionState:
+        """Return the state of a user partition; create it if no event named the user partition before."""
+        found = self.partitions.get(partition.key)
+        if found is None:
+            table = self.table(metadata_partition)
+            number = table.add_partition(partition)
+            found = PartitionState(partition, metadata_partition, table, number)
+            self.partitions[partition.key] = found
+        return found
 
     def note(self, anomaly: Anomaly) -> None:
         """Count an anomaly, and store it unless ANOMALIES_KEPT are stored."""

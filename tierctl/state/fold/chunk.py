@@ -1,7 +1,6 @@
 """The fold of one chunk: consecutive records of one metadata partition."""
 
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -14,27 +13,28 @@ from tierctl.model import (
     RemotePartitionDeleteMetadata,
     RemotePartitionDeleteState,
     TopicIdPartition,
+    Uuid,
 )
 from tierctl.model.events import MetadataEvent
 from tierctl.model.states import is_valid_partition_transition
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold.event_columns import (
-    ADD,
     ERROR,
-    TOMBSTONE,
+    PARTITION_DELETE,
+    SNAPSHOT,
     UPDATE,
+    Bools,
     EventColumns,
     Int64s,
     event_columns,
 )
-from tierctl.state.fold.outcomes import ACCEPTED, IGNORED
-from tierctl.state.fold.partition_events import apply_events
-from tierctl.state.segments.arrays import Rows
-from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
+from tierctl.state.fold.outcomes import IGNORED, REFUSED
+from tierctl.state.fold.regular_events import fold_regular
+from tierctl.state.segments.arrays import Rows, view
+from tierctl.state.table import SegmentTable
+from tierctl.state.tier import ANOMALIES_KEPT, Anomaly, PartitionState, Quarantined, TierState
 
 _P = RemotePartitionDeleteState
-# For fewer events, NumPy's overhead is greater than the gain.
-_LEAST_BULK_EVENTS: Final = 64
 
 
 def fold(
@@ -44,18 +44,16 @@ def fold(
     metadata_partition: int,
     metadata_offsets: Sequence[int] | Int64s,
     next_offset: int | None = None,
-    least_bulk_events: int = _LEAST_BULK_EVENTS,
 ) -> None:
     """Apply records of one metadata partition, in offset order, to `state`.
 
     `table` is the result of `wire.metadata.decode_column`; `metadata_offsets[i]` is the offset of row i.
     Rows with an error, and events that Kafka refuses, go to `state.quarantined`; events that Kafka ignores
     are counted as anomalies; tombstones are skipped. Afterwards, `state.read[metadata_partition]` is the
-    offset after the last row, or `next_offset` if that is higher. User partitions with fewer than
-    `least_bulk_events` events in the table are folded event by event; the result is the same.
+    offset after the last row, or `next_offset` if that is higher.
     """
     chunk = _Chunk(event_columns(table), np.asarray(metadata_offsets, dtype=np.int64), metadata_partition)
-    chunk.fold(state, least_bulk_events)
+    chunk.fold(state)
     last = int(chunk.offsets[-1]) + 1 if len(chunk.offsets) else 0
     state.read[metadata_partition] = max(state.read.get(metadata_partition, 0), last, next_offset or 0)
 
@@ -71,9 +69,7 @@ def fold_event(
 def _partition_of(event: MetadataEvent) -> TopicIdPartition:
     """Return the event's user partition; raise IllegalEventError for an entry of a snapshot file."""
     if isinstance(event, RemoteLogSegmentMetadataSnapshot):
-        raise IllegalEventError(
-            "metadata record", expected="an event of the metadata topic", found="an entry of a snapshot file"
-        )
+        raise _snapshot_refusal()
     return event.topic_id_partition
 
 
@@ -85,62 +81,108 @@ class _Chunk:
         self.offsets = offsets
         self.metadata_partition = metadata_partition
         self.quarantined: list[Quarantined] = []
-        self.anomalies: list[Anomaly] = []
+        self.ignored: list[int] = []
 
-    def fold(self, state: TierState, least_bulk_events: int) -> None:
-        for row in np.flatnonzero(self.events.kinds == ERROR).tolist():
-            found = self.events.table.column("error")[row].as_py()
+    def fold(self, state: TierState) -> None:
+        events = self.events
+        for row in np.flatnonzero(events.kinds == ERROR).tolist():
+            found = events.table.column("error")[row].as_py()
             self._quarantine(row, CorruptInputError("record", expected="a metadata event", found=found))
-        one_by_one = self.events.kinds < TOMBSTONE
-        for rows in self._segment_events_by_partition():
-            if len(rows) >= least_bulk_events and self._fold_partition(rows, state):
-                one_by_one[rows] = False
-        self._fold_rows(np.flatnonzero(one_by_one), state)
-        # The bulk fold and the fold row by row reported in turn: restore the order of offsets.
+        for row in np.flatnonzero(events.kinds == SNAPSHOT).tolist():
+            self._quarantine(row, _snapshot_refusal())
+        table = state.table(self.metadata_partition)
+        numbers = self._numbers(state, table)
+        is_event = events.kinds <= PARTITION_DELETE
+        self._note_offsets(table, numbers, is_event)
+        regular = self._fold_regular(table, numbers)
+        rest = np.flatnonzero(is_event & ~regular)
+        self._fold_rows(rest, state)
+        for number in np.unique(numbers[rest]).tolist():
+            if number in table.irregular:
+                table.make_regular(number)
+        table.forget_caches(np.unique(numbers[regular]).tolist())
+        # The fold of columns and the fold row by row reported in turn: restore the order of offsets.
         state.quarantined += sorted(self.quarantined, key=lambda q: q.metadata_offset)
-        for anomaly in sorted(self.anomalies, key=lambda a: a.metadata_offset):
-            state.note(anomaly)
+        self._note_ignored(state)
 
-    def _segment_events_by_partition(self) -> list[Rows]:
-        """Return the rows of segment events, one array per user partition, each in offset order."""
-        rows = np.flatnonzero(self.events.kinds <= UPDATE)
-        rows = rows[np.argsort(self.events.owners[rows], kind="stable")]
-        return np.split(rows, np.flatnonzero(np.diff(self.events.owners[rows])) + 1)
+    def _numbers(self, state: TierState, table: SegmentTable) -> Int64s:
+        """Return the number of each event's user partition in `table`.
+
+        Return -1 for the events of user partitions that are in another metadata partition's table, and for
+        rows without an event. User partitions that the events name differently become irregular.
+        """
+        events = self.events
+        firsts = events.first_rows()
+        used = np.flatnonzero(firsts >= 0)
+        numbers = np.full(len(firsts), -1, dtype=np.int64)
+        found = []
+        for key, topic in events.partition_keys(firsts[used]):
+            number = table.numbers.get(key, -1)
+            if number < 0:
+                partition = TopicIdPartition(Uuid.from_bytes(key[0]), topic, key[1])
+                part = state.add_partition(partition, self.metadata_partition)
+                number = part.number if part.table is table else -1
+            elif table.columns.names[number].topic != topic:
+                table.make_irregular(number)
+            found.append(number)
+        numbers[used] = found
+        renamed = (events.topics != events.topics[firsts[events.owners]]) & (events.kinds <= UPDATE)
+        of_rows = np.where(events.kinds <= PARTITION_DELETE, numbers[events.owners], -1)
+        for number in np.unique(of_rows[renamed & (of_rows >= 0)]).tolist():
+            table.make_irregular(number)
+        return of_rows
+
+    def _note_offsets(self, table: SegmentTable, numbers: Int64s, is_event: Bools) -> None:
+        known = np.flatnonzero(is_event & (numbers >= 0))
+        np.maximum.at(view(table.last_event_offsets), numbers[known], self.offsets[known])
+
+    def _fold_regular(self, table: SegmentTable, numbers: Int64s) -> Bools:
+        """Fold the segment events of regular user partitions; return which rows were folded."""
+        events = self.events
+        is_chosen = (events.kinds <= UPDATE) & (numbers >= 0)
+        is_irregular = np.zeros(len(table.counts) + 1, dtype=bool)
+        is_irregular[[*table.irregular]] = True
+        while True:
+            rows = np.flatnonzero(is_chosen & ~is_irregular[numbers])
+            outcomes, irregular = fold_regular(table, events, rows, numbers[rows])
+            if not irregular:
+                break
+            for number in irregular:
+                table.make_irregular(number)
+            is_irregular[[*irregular]] = True
+        self.ignored += rows[outcomes == IGNORED].tolist()
+        for row in rows[outcomes == REFUSED].tolist():
+            self._quarantine(row, _refusal(events.event(row)))
+        folded = np.zeros(len(events), dtype=bool)
+        folded[rows] = True
+        return folded
 
     def _fold_rows(self, rows: Rows, state: TierState) -> None:
         for row, event in zip(rows.tolist(), self.events.events(rows), strict=True):
             try:
                 if not _apply(event, state, self.metadata_partition, int(self.offsets[row])):
-                    self._note(row, event)
+                    self.ignored.append(row)
             except CorruptInputError as e:
                 self._quarantine(row, e)
 
-    def _fold_partition(self, rows: Rows, state: TierState) -> bool:
-        """Fold all `rows` of one user partition at once; return False, unchanged, if that is not possible."""
-        part = _partition_state(self.events.partition(int(rows[0])), state, self.metadata_partition)
-        outcomes = apply_events(part.cache, self.events, rows)
-        if outcomes is None:
-            return False
-        part.last_event_offset = max(part.last_event_offset, int(self.offsets[rows[-1]]))
-        added = rows[(outcomes == ACCEPTED) & (self.events.kinds[rows] == ADD)]
-        if len(added):
-            part.note_start(int(self.events.starts[added].min()))
-        is_rejected = outcomes != ACCEPTED
-        for row, outcome in zip(rows[is_rejected].tolist(), outcomes[is_rejected], strict=True):
+    def _note_ignored(self, state: TierState) -> None:
+        """Count the ignored events as anomalies; the first are kept."""
+        rows = sorted(self.ignored)
+        kept = rows[: ANOMALIES_KEPT - len(state.anomalies)]
+        for row in kept:
             event = self.events.event(row)
-            if outcome == IGNORED:
-                self._note(row, event)
-            else:
-                self._quarantine(row, _refusal(event))
-        return True
-
-    def _note(self, row: int, event: MetadataEvent) -> None:
-        self.anomalies.append(
-            Anomaly(self.metadata_partition, int(self.offsets[row]), _partition_of(event), event)
-        )
+            offset = int(self.offsets[row])
+            state.anomalies.append(Anomaly(self.metadata_partition, offset, _partition_of(event), event))
+        state.anomaly_count += len(rows)
 
     def _quarantine(self, row: int, error: CorruptInputError) -> None:
         self.quarantined.append(Quarantined(self.metadata_partition, int(self.offsets[row]), error))
+
+
+def _snapshot_refusal() -> IllegalEventError:
+    return IllegalEventError(
+        "metadata record", expected="an event of the metadata topic", found="an entry of a snapshot file"
+    )
 
 
 def _refusal(event: MetadataEvent) -> CorruptInputError:
@@ -157,28 +199,19 @@ def _refusal(event: MetadataEvent) -> CorruptInputError:
 
 def _apply(event: MetadataEvent, state: TierState, metadata_partition: int, metadata_offset: int) -> bool:
     """Apply one event; return False if Kafka ignores it."""
-    part = _partition_state(_partition_of(event), state, metadata_partition)
-    part.last_event_offset = max(part.last_event_offset, metadata_offset)
+    part = state.add_partition(_partition_of(event), metadata_partition)
+    table, number = part.table, part.number
+    table.last_event_offsets[number] = max(table.last_event_offsets[number], metadata_offset)
     if isinstance(event, RemotePartitionDeleteMetadata):
         return _advance_deletion(part, event.state, metadata_offset)
+    cache = table.make_irregular(number)
     if isinstance(event, RemoteLogSegmentMetadata):
-        is_added = part.cache.add(event)
+        is_added = cache.add(event)
         if is_added:
-            part.note_start(event.start_offset)
+            table.lowest_starts[number] = min(table.lowest_starts[number], event.start_offset)
         return is_added
     assert isinstance(event, RemoteLogSegmentMetadataUpdate)
-    return part.cache.update(event)
-
-
-def _partition_state(
-    partition: TopicIdPartition, state: TierState, metadata_partition: int
-) -> PartitionState:
-    part = state.partitions.get(partition.key)
-    if part is None:
-        cache = RemoteLogMetadataCache(initialized=False, keep_deleted=state.keep_deleted)
-        part = PartitionState(partition, metadata_partition, cache)
-        state.partitions[partition.key] = part
-    return part
+    return cache.update(event)
 
 
 def _advance_deletion(part: PartitionState, target: RemotePartitionDeleteState, metadata_offset: int) -> bool:

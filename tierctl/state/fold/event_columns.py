@@ -134,6 +134,21 @@ class EventColumns:
             }
             yield RemoteLogSegmentMetadataUpdate(**facts) if kind == UPDATE else self._segment(row, facts)
 
+    def first_rows(self) -> Rows:
+        """Return the first row of an event of each user partition, by number; -1 if it has none."""
+        rows = np.flatnonzero(self.kinds <= PARTITION_DELETE)
+        firsts = np.full(int(self.owners.max(initial=-1)) + 1, -1, dtype=np.int64)
+        firsts[self.owners[rows][::-1]] = rows[::-1]
+        return firsts
+
+    def partition_keys(self, rows: Rows) -> Iterator[tuple[tuple[bytes, int], str]]:
+        """Yield the topic id and the number, and the topic, of the user partitions of `rows`."""
+        chosen = pa.array(rows)
+        ids = _column(self.table, "topic_id").storage.take(chosen).to_pylist()
+        numbers = _column(self.table, "partition").take(chosen).to_pylist()
+        topics = _column(self.table, "topic").take(chosen).to_pylist()
+        return zip(zip(ids, numbers, strict=True), topics, strict=True)
+
     def partition(self, row: int) -> TopicIdPartition:
         """Return the user partition of one row."""
         topic_id, topic, partition = (

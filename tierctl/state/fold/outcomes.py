@@ -1,4 +1,4 @@
-"""Decides, for many events of one user partition, which events a cache accepts, ignores, or refuses.
+"""Decides, for many events of one metadata partition, which events a cache accepts, ignores, or refuses.
 
 Most segments have the events STARTED, FINISHED, DELETE_STARTED, DELETE_FINISHED, in this order and once each:
 their events are checked as columns. The events of all other segments are checked one by one against the
@@ -41,32 +41,42 @@ class Decisions:
     """The outcomes of events, and the resulting state of each segment.
 
     By event: `at` is its row in the event columns, `segments` the number of its segment, `before` the
-    segment's state before the event, `outcomes` its outcome. By segment, in order of appearance: `rows` is
-    its row in the cache's columns (-1 if the cache does not know the segment, see `known`), `first` the index
-    of the add event with its facts, `last_update` the index of its last accepted update (-1 for none),
-    `final` its state after all events.
+    segment's state before the event, `outcomes` its outcome. By segment, in order of appearance: `owners` is
+    the number of its user partition, `rows` its row in the columns (-1 if they do not have the segment, see
+    `known`), `first` the index of the add event with its facts, `last_update` the index of its last accepted
+    update (-1 for none), `final` its state after all events. `irregular` has the user partitions whose events
+    only the fold event by event handles: a segment is added again after its deletion or with other leader
+    epochs, or two user partitions use one segment id.
     """
 
     at: Rows
     segments: Int64s
     before: Int64s
     outcomes: Outcomes
+    owners: Int64s
     rows: Rows
     known: Bools
     first: Int64s
     last_update: Int64s
     final: Int64s
+    irregular: set[int]
 
 
-def decide(columns: SegmentColumns, events: EventColumns, at: Rows) -> Decisions | None:
-    """Decide the outcomes of events `at` of one user partition, given the segments in `columns`.
+def decide(columns: SegmentColumns, events: EventColumns, at: Rows, owners: Int64s) -> Decisions:
+    """Decide the outcomes of events `at`, given the segments in `columns`.
 
-    Return None for a history that only the fold event by event handles: a segment that is added again after
-    its deletion or with other leader epochs.
+    `owners` are the numbers of the events' user partitions, as in `columns.owners`.
     """
     segments, ids = _number_segments(events, at)
     rows = columns.ids.find_many(ids)
     known = rows >= 0
+    segment_owners = np.empty(len(rows), dtype=np.int64)
+    segment_owners[segments] = owners
+    shared = segment_owners[segments] != owners
+    irregular = {*owners[shared].tolist(), *segment_owners[segments[shared]].tolist()}
+    known_owners = view(columns.owners)[rows[known]]
+    shared = known_owners != segment_owners[known]
+    irregular.update(known_owners[shared].tolist(), segment_owners[known][shared].tolist())
     initial = np.full(len(rows), NO_SEGMENT, dtype=np.int64)
     initial[known] = view(columns.flags)[rows[known]] & STATE_MASK
     order = np.argsort(segments, kind="stable")
@@ -84,10 +94,23 @@ def decide(columns: SegmentColumns, events: EventColumns, at: Rows) -> Decisions
     updates = ~is_add[last]
     last_update[updates] = last[updates]
     outcomes = np.zeros(len(at), np.uint8)
-    decisions = Decisions(at, segments, before, outcomes, rows, known, first, last_update, states[last])
+    decisions = Decisions(
+        at,
+        segments,
+        before,
+        outcomes,
+        segment_owners,
+        rows,
+        known,
+        first,
+        last_update,
+        states[last],
+        irregular,
+    )
     is_irregular = np.zeros(len(rows), dtype=bool)
     is_irregular[segments[~is_regular]] = True
-    return decisions if _decide_irregular(events, decisions, is_irregular, initial) else None
+    _decide_irregular(events, decisions, is_irregular, initial)
+    return decisions
 
 
 def _number_segments(events: EventColumns, at: Rows) -> tuple[Int64s, npt.NDArray[np.uint64]]:
@@ -108,10 +131,10 @@ def _is_impossible(events: EventColumns, at: Rows) -> Bools:
 
 def _decide_irregular(
     events: EventColumns, decisions: Decisions, is_irregular: Bools, initial: Int64s
-) -> bool:
+) -> None:
     """Correct `decisions` for the segments in `is_irregular`, event by event.
 
-    `initial` is the state of each segment before the events. Return False as `decide` returns None.
+    `initial` is the state of each segment before the events.
     """
     indexes = np.flatnonzero(is_irregular[decisions.segments])
     impossible = _is_impossible(events, decisions.at[indexes]).tolist()
@@ -129,11 +152,10 @@ def _decide_irregular(
         if outcome != ACCEPTED:
             continue
         if is_add and not _is_plain_add(events, decisions, segment, i):
-            return False
+            decisions.irregular.add(int(decisions.owners[segment]))
         now[segment] = NO_SEGMENT if state == DELETE_FINISHED else state
         (decisions.first if is_add else decisions.last_update)[segment] = i
         decisions.final[segment] = state
-    return True
 
 
 def _is_plain_add(events: EventColumns, decisions: Decisions, segment: int, i: int) -> bool:

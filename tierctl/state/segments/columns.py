@@ -1,7 +1,7 @@
 """The remote segments of one user partition as columns, one row per segment."""
 
 from array import array
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 
@@ -20,12 +20,14 @@ from tierctl.state.segments.java_hash import segment_hash
 STATES: Final = tuple(RemoteLogSegmentState)
 
 # Bits of `SegmentColumns.flags`; the two lowest bits are the index of the segment's state in STATES.
+# WAS_FINISHED is set only in the columns of a SegmentTable.
 STATE_MASK: Final = 3
 TXN_INDEX_EMPTY: Final = 4
 KIP405: Final = 8
 POOLED_EPOCHS: Final = 16
 ODD_EPOCHS: Final = 32
 DEAD: Final = 64
+WAS_FINISHED: Final = 128
 
 WIDE: Final = 0xFFFF_FFFF
 _INT32_MAX: Final = (1 << 31) - 1
@@ -34,7 +36,7 @@ Epochs = tuple[tuple[int, int], ...]
 
 
 class SegmentColumns:
-    """Store all facts of a user partition's segments: about 65 bytes per segment.
+    """Store all facts of the segments of one or several user partitions: about 80 bytes per segment.
 
     Each further leader epoch of a segment takes 8 to 16 bytes. Rows of deleted segments stay, marked DEAD,
     until `keep` renumbers the rows.
@@ -48,8 +50,9 @@ class SegmentColumns:
     - `writers`: the broker id, or the leader epoch if KIP405 is set.
     - `customs`: position of the custom metadata in `blob`, after a length of four bytes; -1 for null. The
       column is None until a segment has custom metadata.
-    - `partition`: the user partition as the first event named it; `partitions` holds the user partition of
-      each row whose event used another topic name.
+    - `owners`: the index in `names` of the user partition that the segment's event named.
+    - `entered`: set only in the columns of a SegmentTable: increases in the order in which segments that are
+      not readable became so.
     - `tags`: unknown tagged fields of each row that has them.
     """
 
@@ -57,14 +60,15 @@ class SegmentColumns:
         "blob",
         "customs",
         "ends",
+        "entered",
         "epochs",
         "event_timestamps",
         "flags",
         "ids",
         "max_timestamps",
+        "names",
         "odd_epochs",
-        "partition",
-        "partitions",
+        "owners",
         "pool",
         "sizes",
         "starts",
@@ -89,8 +93,9 @@ class SegmentColumns:
         self.customs: array[int] | None = None
         self.blob = bytearray()
         self.tags: dict[int, tuple[UnknownTags, NestedTags]] = {}
-        self.partition: TopicIdPartition | None = None
-        self.partitions: dict[int, TopicIdPartition] = {}
+        self.names: list[TopicIdPartition] = []
+        self.owners = array("i")
+        self.entered = array("q")
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -132,10 +137,8 @@ class SegmentColumns:
     def append(self, metadata: RemoteLogSegmentMetadata) -> int:
         """Add a row for a segment whose id `ids` does not contain; return the row."""
         row = self.ids.append(metadata.segment_id.bytes)
-        for column in (self.starts, self.max_timestamps, self.event_timestamps):
-            column.append(0)
-        for narrow in (self.ends, self.flags, self.epochs, self.writers, self.sizes):
-            narrow.append(0)
+        for name in _ROW_COLUMNS:
+            getattr(self, name).append(0)
         if self.customs is not None:
             self.customs.append(-1)
         self.replace(row, metadata)
@@ -146,9 +149,7 @@ class SegmentColumns:
         self.starts[row] = metadata.start_offset
         self.flags[row] = STATES.index(metadata.state) | metadata.txn_index_empty * TXN_INDEX_EMPTY
         self._set_epochs(row, metadata.start_offset, metadata.segment_leader_epochs)
-        partition = metadata.topic_id_partition
-        self.partition = self.partition or partition
-        _put(self.partitions, row, None if partition == self.partition else partition)
+        self.owners[row] = self._number_of(metadata.topic_id_partition)
         length = metadata.end_offset - metadata.start_offset
         self.ends[row] = min(length, WIDE)
         _put(self.wide_ends, row, metadata.end_offset if length >= WIDE else None)
@@ -210,7 +211,7 @@ class SegmentColumns:
         """Return the segment in `row` as the model's object."""
         flags = self.flags[row]
         kip405 = bool(flags & KIP405)
-        partition = self._partition_of(row)
+        partition = self.names[self.owners[row]]
         unknown_tags, nested_tags = self.tags.get(row, ((), ()))
         return RemoteLogSegmentMetadata(
             topic=partition.topic,
@@ -232,14 +233,14 @@ class SegmentColumns:
             nested_tags=nested_tags,
         )
 
-    def _partition_of(self, row: int) -> TopicIdPartition:
-        partition = self.partitions.get(row, self.partition)
-        assert partition is not None
-        return partition
+    def _number_of(self, partition: TopicIdPartition) -> int:
+        if partition not in self.names:
+            self.names.append(partition)
+        return self.names.index(partition)
 
     def java_hash(self, row: int) -> int:
         """Return RemoteLogSegmentId.hashCode of the segment's id as an unsigned number."""
-        return segment_hash(self._partition_of(row), self.ids.id_of(row))
+        return segment_hash(self.names[self.owners[row]], self.ids.id_of(row))
 
     def kill(self, row: int) -> None:
         """Mark the segment as deleted: `ids` no longer finds it, but its facts stay in the row."""
@@ -264,40 +265,73 @@ class SegmentColumns:
 
     def keep(self, rows: Rows) -> None:
         """Drop all rows except `rows`, and renumber: row `rows[i]` becomes row i."""
-        self.ids.keep(rows)
-        for name in _ROW_COLUMNS:
-            setattr(self, name, select_rows(getattr(self, name), rows))
-        self._repack_pool()
-        if self.customs is not None:
-            self.customs = select_rows(self.customs, rows)
-            self._repack_blob()
-        sparse_columns: list[dict[int, Any]] = [self.odd_epochs, self.partitions, self.wide_ends, self.tags]
-        numbers = {int(row): i for i, row in enumerate(rows)} if any(sparse_columns) else {}
-        for sparse in sparse_columns:
-            kept = {numbers[row]: value for row, value in sparse.items() if row in numbers}
-            sparse.clear()
-            sparse.update(kept)
+        kept = self.taken(rows)
+        for name in self.__slots__:
+            setattr(self, name, getattr(kept, name))
 
-    def _repack_pool(self) -> None:
-        """Remove the epochs of dropped rows from `pool`."""
-        rows = np.flatnonzero((view(self.flags) & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS)
-        epochs, pool = view(self.epochs), view(self.pool)
+    def taken(self, rows: Rows) -> Self:
+        """Return a copy of `rows` as other columns, in which row i is `rows[i]`."""
+        taken = type(self)()
+        for name in _ROW_COLUMNS:
+            setattr(taken, name, select_rows(getattr(self, name), rows))
+        taken.names = self.names
+        taken.ids.extend(self.ids.as_words()[rows], (view(taken.flags) & DEAD) == 0)
+        taken.pool = self._pool_of(taken)
+        if self.customs is not None:
+            taken.customs = select_rows(self.customs, rows)
+            taken.blob = self._blob_of(taken.customs)
+        for name in _SPARSE_COLUMNS:
+            sparse = getattr(self, name)
+            if sparse:
+                numbered = enumerate(rows.tolist())
+                setattr(taken, name, {i: sparse[row] for i, row in numbered if row in sparse})
+        return taken
+
+    def append_rows(self, other: Self) -> None:
+        """Append the rows of `other`, which must be live and whose `owners` must be numbers in `names`."""
+        first = len(self)
+        self.ids.extend(other.ids.as_words(), np.ones(len(other), dtype=bool))
+        pooled = (view(other.flags) & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS
+        epochs = view(other.epochs) + np.where(pooled, len(self.pool), 0).astype(np.int32)
+        for name in _ROW_COLUMNS:
+            getattr(self, name).frombytes(
+                (epochs if name == "epochs" else view(getattr(other, name))).tobytes()
+            )
+        self.pool.extend(other.pool)
+        self._append_customs(other)
+        for name in _SPARSE_COLUMNS:
+            getattr(self, name).update({first + row: v for row, v in getattr(other, name).items()})
+
+    def _append_customs(self, other: Self) -> None:
+        if self.customs is None and other.customs is None:
+            return
+        if self.customs is None:
+            self.customs = array("q", [-1]) * (len(self) - len(other))
+        places = np.full(len(other), -1) if other.customs is None else view(other.customs).copy()
+        places[places >= 0] += len(self.blob)
+        self.customs.frombytes(places.astype(np.int64).tobytes())
+        self.blob += other.blob
+
+    def _pool_of(self, taken: Self) -> "array[int]":
+        """Return a pool with the epochs of the rows in `taken`, to which their `epochs` point afterwards."""
+        rows = np.flatnonzero((view(taken.flags) & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS)
+        if not len(rows):
+            return array("i")
+        epochs, pool = view(taken.epochs), view(self.pool)
         places = epochs[rows].astype(np.int64)
         lengths = 2 * pool[places].astype(np.int64)
         kept = pool[ranges(places, lengths)]
         epochs[rows] = np.cumsum(lengths) - lengths
-        del epochs, pool
-        self.pool = array("i", kept.tobytes())
+        return array("i", kept.tobytes())
 
-    def _repack_blob(self) -> None:
-        """Remove the custom metadata of dropped rows from `blob`."""
-        assert self.customs is not None
+    def _blob_of(self, customs: "array[int]") -> bytearray:
+        """Return a blob with the custom metadata of `customs`, whose positions are changed to it."""
         blob = bytearray()
-        for row, at in enumerate(self.customs):
+        for row, at in enumerate(customs):
             if at >= 0:
-                self.customs[row] = len(blob)
+                customs[row] = len(blob)
                 blob += self.blob[at : at + 4 + int.from_bytes(self.blob[at : at + 4], "little")]
-        self.blob = blob
+        return blob
 
 
 _ROW_COLUMNS: Final = (
@@ -309,8 +343,13 @@ _ROW_COLUMNS: Final = (
     "event_timestamps",
     "writers",
     "sizes",
+    "owners",
+    "entered",
 )
 """The columns of SegmentColumns that always have one item per row."""
+
+_SPARSE_COLUMNS: Final = ("odd_epochs", "wide_ends", "tags")
+"""The columns of SegmentColumns that are dictionaries of the rows that have a value."""
 
 
 def _last_start(epochs: Epochs, epoch: int) -> int:

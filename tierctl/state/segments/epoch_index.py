@@ -10,7 +10,7 @@ from tierctl.state.segments.arrays import Rows, view
 from tierctl.state.segments.columns import SegmentColumns
 from tierctl.state.segments.java_hash import in_bins, split_bins
 
-_FIRST_TABLE_SIZE: Final = 16
+FIRST_TABLE_SIZE: Final = 16
 _WALK_LIMIT: Final = 32
 
 
@@ -32,7 +32,7 @@ class EpochIndex:
         self.unreferenced: dict[int, None] = {}
         self.highest_offset: int | None = None
         # The number of bins of Kafka's hash set of unreferenced ids, which determines their order.
-        self.table_size = _FIRST_TABLE_SIZE
+        self.table_size = FIRST_TABLE_SIZE
 
     def start_of(self, slot: int) -> int:
         """Return the offset at which the epoch starts in the segment of an item of `rows`, removed or not."""
