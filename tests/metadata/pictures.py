@@ -9,6 +9,9 @@ from tierctl.state.segments.epoch_index import EpochIndex
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import TierState
 
+_DERIVED = {"__weakref__", "_sorted", "_rebuilt", "_generation"}
+"""Attributes that only make a query faster."""
+
 
 def picture(state: TierState) -> dict[str, Any]:
     """Everything in the state, anomalies and quarantined records in their order."""
@@ -28,7 +31,7 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             found = [_plain(each) for each in value]
         case _:
-            names = _attributes(value)
+            names = [name for name in _attributes(value) if name not in _DERIVED]
             if isinstance(value, EpochIndex):
                 # The cache that holds the index shows the same columns.
                 names.remove("columns")

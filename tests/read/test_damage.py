@@ -11,6 +11,7 @@ from tierctl.read.index_lookup import rebuilt_indexes
 from tierctl.read.index_rows import index_rows
 from tierctl.read.segment_bytes import RemoteSegment
 from tierctl.report.tables import INDEXES
+from tierctl.state.fold import fold_event
 from tierctl.storage.index_cache import RemoteIndexCache
 from tierctl.storage.layouts.kafka import INDEX_SUFFIXES
 
@@ -295,14 +296,17 @@ def test_offsets_that_no_segment_holds_are_reported(tier_of: Callable[[str], Tie
     from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
 
     tip = part.topic_id_partition
-    part.cache.update(
+    fold_event(
         RemoteLogSegmentMetadataUpdate(
             topic=tip.topic,
             topic_id=tip.topic_id,
             partition=tip.partition,
             state=RemoteLogSegmentState.DELETE_SEGMENT_STARTED,
             **update,
-        )
+        ),
+        tier.state,
+        metadata_partition=part.metadata_partition,
+        metadata_offset=1_000_000,
     )
     found = everything(tier, "orders")
     assert found == [a for a in healthy if not hole.start_offset <= a[0] <= hole.end_offset]

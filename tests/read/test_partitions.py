@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import NotFoundError, UsageError
-from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentState, Selection, TopicIdPartition, Uuid
+from tierctl.model import EpochEntry, LocalLog, RemoteLogSegmentState, Selection, Uuid
 from tierctl.read.partitions import readable_partitions, tiered_partitions
 from tierctl.read.replicas import choose_replica
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.tier import PartitionState
+from tierctl.state.fold import fold_event
 
 from tests.read.tier import Tier
 
@@ -24,12 +23,9 @@ def tier(capture: Capture) -> Tier:
     root = capture("tiered-cluster")
     tier = Tier.of(root / "before", root / "before-remote", root / "before")
     mine = tier.partition("orders", 0)
-    cache = RemoteLogMetadataCache(initialized=False)
     for segment in mine.cache.list_remote_log_segments():
         started = replace(segment, topic_id=OTHER, state=RemoteLogSegmentState.COPY_SEGMENT_STARTED)
-        cache.add(started)
-    tip = TopicIdPartition(OTHER, "orders", 0)
-    tier.state.partitions[tip.key] = PartitionState(tip, mine.metadata_partition, cache)
+        fold_event(started, tier.state, metadata_partition=mine.metadata_partition, metadata_offset=1_000_000)
     return tier
 
 
@@ -38,7 +34,7 @@ def finish(tier: Tier) -> None:
 
     part = tier.state.partitions[OTHER, 0]
     for segment in list(part.cache.list_remote_log_segments()):
-        part.cache.update(
+        fold_event(
             RemoteLogSegmentMetadataUpdate(
                 topic="orders",
                 topic_id=OTHER,
@@ -47,7 +43,10 @@ def finish(tier: Tier) -> None:
                 broker_id=1,
                 event_timestamp_ms=1,
                 state=RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
-            )
+            ),
+            tier.state,
+            metadata_partition=part.metadata_partition,
+            metadata_offset=1_000_000,
         )
 
 

@@ -14,8 +14,8 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.tier import PartitionState, TierState
+from tierctl.state.fold import fold_event
+from tierctl.state.tier import TierState
 from tierctl.storage.base import RemoteObject
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -106,11 +106,10 @@ SUFFIXES = (".log", ".index", ".timeindex", ".leader_epoch_checkpoint", ".snapsh
 def made_tier(count: int) -> tuple[TierState, Callable[[], Iterator[RemoteObject]]]:
     """A partition of `count` finished segments, and the listing of their objects; one index lacks."""
     partition = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "made", 0)
-    cache = RemoteLogMetadataCache()
-    state = TierState(partitions={partition.key: PartitionState(partition, 0, cache)})
+    state = TierState()
     for number in range(count):
         added = segment(number, number * 10, number * 10 + 9, partition=partition)
-        cache.add(replace(added, txn_index_empty=True))
+        fold_event(replace(added, txn_index_empty=True), state, metadata_partition=0, metadata_offset=number)
         advance(state, added, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
     def listing() -> Iterator[RemoteObject]:

@@ -165,7 +165,7 @@ def _leaked_ids(run: Mutation, request: DeleteRequest, state: TierState) -> list
     """
     if run.cluster is None:
         raise _no_controller()
-    parts = [p for p in state if p.delete_state is not _FINISHED and (len(p.cache) or p.delete_state)]
+    parts = [p for p in state if p.delete_state is not _FINISHED and (p.segment_count or p.delete_state)]
     illegal = {
         p.topic_id_partition.topic for p in parts if not is_legal_topic_name(p.topic_id_partition.topic)
     }

@@ -286,7 +286,7 @@ def _segment(resources: Resources, request: FetchRequest) -> RemoteLogSegmentMet
     wanted = Uuid.parse(request.raw_segment)
     state, selection = read_selected(resources), resources.selection
     for part in state:
-        found = part.cache.get(wanted) if part.topic_id_partition in selection else None
+        found = part.get(wanted) if part.topic_id_partition in selection else None
         if found is not None:
             return found
     raise NotFoundError(

@@ -109,7 +109,7 @@ def _selected(run: Mutation, state: TierState) -> list[PartitionState]:
         for part in state
         if part.topic_id_partition in run.resources.selection
         and part.delete_state is None
-        and len(part.cache)
+        and part.segment_count
     ]
 
 

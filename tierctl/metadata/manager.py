@@ -72,7 +72,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     def _knows_most(self, ranges: Iterable[PartitionRange]) -> bool:
         """Return whether sending the known state to executors takes longer than reading the new events."""
-        known = sum(len(part.cache) for part in self._state.partitions.values())
+        known = sum(part.segment_count for part in self._state.partitions.values())
         return sum(each.unread(self._state) for each in ranges) < known
 
     def _catch_up(self, ranges: Iterable[PartitionRange]) -> None:

@@ -68,7 +68,7 @@ class Transitions:
         if key in self._segments:
             return self._segments[key]
         known = self._known(event)
-        segment = None if known is None else known.cache.get(event.segment_id)
+        segment = None if known is None else known.get(event.segment_id)
         return None if segment is None else segment.state
 
     def _known(

@@ -106,7 +106,7 @@ class _Checker:
         return self._segments[key]
 
     def _check_delete(self, step: Step, part: PartitionState | None) -> Dropped | None:
-        segment = part.cache.get(step.segment_id) if part is not None and step.segment_id else None
+        segment = part.get(step.segment_id) if part is not None and step.segment_id else None
         if part is None or segment is None:
             return Dropped(step=step, reason="the segment is deleted already", is_done=True)
         reason = self._why_not_deleted(step, part) or _why_other_segment(step, segment)
@@ -119,7 +119,7 @@ class _Checker:
         before, part = step.details.get(FOLLOWS), self._state.partition(step.topic_id_partition)
         if part is None or not isinstance(before, str) or before in kept_ids:
             return None
-        segment = part.cache.get(Uuid.parse(before))
+        segment = part.get(Uuid.parse(before))
         if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
             return None
         return Dropped(step=step, reason=f"segment {before}, which must be deleted before it, stays")

@@ -145,9 +145,7 @@ class RemoteLogMetadataCache:
         if not is_valid_transition(columns.state(row), state):
             return False
         if state is _S.COPY_SEGMENT_STARTED:
-            raise IllegalEventError(
-                f"update of segment {update.segment_id}", expected="a later state", found=state
-            )
+            raise refused_update(update)
         if state is not _S.DELETE_SEGMENT_FINISHED or self.keep_deleted:
             columns.update(row, update)
         self._apply(row, state)
@@ -307,6 +305,12 @@ class RemoteLogMetadataCache:
     def leader_epochs(self) -> tuple[int, ...]:
         """Return every leader epoch that a segment ever named, ascending."""
         return tuple(sorted(self._epochs))
+
+
+def refused_update(update: RemoteLogSegmentMetadataUpdate) -> IllegalEventError:
+    """Return the error for an update to a state that no update may have."""
+    what = f"update of segment {update.segment_id}"
+    return IllegalEventError(what, expected="a later state", found=update.state)
 
 
 def check_new_segment(metadata: RemoteLogSegmentMetadata) -> None:

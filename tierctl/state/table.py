@@ -126,7 +126,7 @@ class SegmentTable:
 
     def forget_caches(self, numbers: Iterable[int]) -> None:
         """Rebuild the caches of user partitions when they are next asked for."""
-        if self._rebuilt:
+        if len(self._rebuilt):
             for number in numbers:
                 self._rebuilt.pop(number, None)
 

@@ -153,6 +153,11 @@ class TierState:
             self.partitions[partition.key] = found
         return found
 
+    @property
+    def anomaly_room(self) -> int:
+        """Return how many further anomalies `note` will store."""
+        return max(ANOMALIES_KEPT - len(self.anomalies), 0)
+
     def note(self, anomaly: Anomaly) -> None:
         """Count an anomaly, and store it unless ANOMALIES_KEPT are stored."""
         self.anomaly_count += 1

@@ -154,7 +154,7 @@ class Verification:
         state = self.refresh()
         for number, suspect in enumerate(suspects):
             part = state.partition(suspect.partition)
-            segment = part.cache.get(suspect.segment_id) if part is not None else None
+            segment = part.get(suspect.segment_id) if part is not None else None
             self._suspects.add(suspect.segment_id)
             if not unlisted.may_hold(suspect.partition):
                 # Each reason is a request to the store.
@@ -267,7 +267,7 @@ def _is_live(orphan: Orphan, state: TierState) -> bool:
     if name is None or orphan.is_temporary:
         return False
     part = state.partitions.get((name.topic_id, name.partition))
-    segment = part.cache.get(name.segment_id) if part is not None else None
+    segment = part.get(name.segment_id) if part is not None else None
     return segment is not None and segment.start_offset == name.start_offset
 
 

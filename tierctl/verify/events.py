@@ -58,7 +58,7 @@ def _dropped(anomaly: Anomaly, state: TierState, was_deleted: WasDeleted) -> Fin
     segment_id = getattr(event, "segment_id", None)
     where = f"{METADATA_TOPIC}-{anomaly.metadata_partition} offset {anomaly.metadata_offset}"
     severity, why = Severity.WARNING, "the state of the segment or partition does not allow it"
-    is_live = part is not None and segment_id is not None and part.cache.get(segment_id) is not None
+    is_live = part is not None and segment_id is not None and part.get(segment_id) is not None
     if isinstance(event, RemoteLogSegmentMetadataUpdate) and not is_live and was_deleted(event.segment_id):
         why = "the segment was deleted before"
         if event.state in {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}:
@@ -78,8 +78,8 @@ def _dropped(anomaly: Anomaly, state: TierState, was_deleted: WasDeleted) -> Fin
 def check_partition_delete(part: PartitionState) -> Iterator[Finding]:
     """Yield a finding if the partition's deletion was marked and segments are left."""
     if part.delete_state in {_P.DELETE_PARTITION_MARKED, _P.DELETE_PARTITION_STARTED}:
-        message = f"the partition is {part.delete_state}, and {len(part.cache)} segments are left"
+        message = f"the partition is {part.delete_state}, and {part.segment_count} segments are left"
         yield finding_of(part.topic_id_partition, _K.UNFINISHED_PARTITION_DELETE, Severity.WARNING, message)
-    elif part.delete_state is _P.DELETE_PARTITION_FINISHED and len(part.cache):
-        message = f"the partition is {part.delete_state}, yet {len(part.cache)} segments are left"
+    elif part.delete_state is _P.DELETE_PARTITION_FINISHED and part.segment_count:
+        message = f"the partition is {part.delete_state}, yet {part.segment_count} segments are left"
         yield finding_of(part.topic_id_partition, _K.UNFINISHED_PARTITION_DELETE, Severity.ERROR, message)

@@ -107,7 +107,7 @@ def _sampled(remote: RemoteStorageManager, state: TierState) -> _Sample:
         if name is None:
             continue
         part = state.partitions.get((name.topic_id, name.partition))
-        if part is not None and part.cache.get(name.segment_id) is not None:
+        if part is not None and part.get(name.segment_id) is not None:
             return _Sample(known=True)
         sample.unknown_key = sample.unknown_key or found.key
         # The events that named the topic may be gone from the metadata topic.

@@ -68,7 +68,7 @@ def check_topics(parts: Sequence[PartitionState], known: KnownTopics | None) -> 
     """
     named: dict[str, list[PartitionState]] = {}
     for part in parts:
-        if len(part.cache) and part.delete_state is None:
+        if part.segment_count and part.delete_state is None:
             named.setdefault(part.topic_id_partition.topic, []).append(part)
     for topic, same in sorted(named.items()):
         if known is not None and topic in known.unreadable and topic not in known.ids:
@@ -90,7 +90,7 @@ def _recency(part: PartitionState) -> tuple[int, Uuid]:
 
 
 def _not_current(part: PartitionState, current: frozenset[Uuid], known: KnownTopics | None) -> Finding:
-    left = f"{len(part.cache)} segments of this topic id are left"
+    left = f"{part.segment_count} segments of this topic id are left"
     if current:
         message = f"the topic was recreated as {', '.join(sorted(current))}; {left}"
         return finding_of(part.topic_id_partition, _K.RECREATED_TOPIC, Severity.WARNING, message)

@@ -22,6 +22,7 @@ from tierctl.read.parallel.task import ReadTask, read_task
 from tierctl.read.parallel.task_planner import plan_read_tasks
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.readable_log import ReadableLog
+from tierctl.state.fold import fold_event
 from tierctl.wire.batches.record_columns import SCHEMA
 
 from tests.read import brute
@@ -161,7 +162,7 @@ def test_a_hole_is_lost_once_with_its_offsets(capture: Capture) -> None:
             event_timestamp_ms=gone.event_timestamp_ms,
             state=state,
         )
-        tier.partition("orders").cache.update(update)
+        fold_event(update, tier.state, metadata_partition=0, metadata_offset=1_000_000)
     view = tier.view("orders")
     for split_bytes in (300_000, 1 << 30):
         tasks = list(plan_read_tasks(view, 0, view.end_offset, split_bytes=split_bytes))

@@ -58,7 +58,7 @@ class TierSources:
         part = self._metadata.state.partition(step.topic_id_partition)
         if part is None or not isinstance(segment_id, str):
             return None
-        return part.cache.get(Uuid.parse(segment_id))
+        return part.get(Uuid.parse(segment_id))
 
     def _has_no_transactions(self, segment: RemoteLogSegmentMetadata) -> bool:
         """Return True if the transaction index is empty: brokers before 4.0 never set `txn_index_empty`."""

@@ -151,6 +151,7 @@ def part_of(state: TierState, metadata_partitions: Iterable[int]) -> TierState:
         read={p: offset for p, offset in state.read.items() if p in chosen},
         quarantined=[q for q in state.quarantined if q.metadata_partition in chosen],
         missing=[m for m in state.missing if m.metadata_partition in chosen],
+        tables={p: table for p, table in state.tables.items() if p in chosen},
     )
 
 
@@ -194,6 +195,7 @@ def merge_results(state: TierState, results: Iterable[FoldResult]) -> None:
     for part in parts:
         state.partitions |= part.partitions
         state.read |= part.read
+        state.tables |= part.tables
 
 
 def partition_ranges(begins: dict[int, int], ends: dict[int, int]) -> list[PartitionRange]:

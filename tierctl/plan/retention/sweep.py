@@ -130,7 +130,7 @@ def _resolve(
 
 def _decide(inputs: _Inputs, part: PartitionState, decisions: _Decisions) -> None:
     partition = part.topic_id_partition
-    if len(part.cache) == 0:
+    if part.segment_count == 0:
         return
     reason = why_unknown(inputs.state, part) or inputs.topics.why_not_current(partition)
     reason = reason or why_never_tiered(partition.topic, inputs.configs)

@@ -17,7 +17,7 @@ from tierctl.model import (
 )
 from tierctl.model.events import MetadataEvent
 from tierctl.model.states import is_valid_partition_transition
-from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.cache import check_new_segment, refused_update
 from tierctl.state.fold.event_columns import (
     ERROR,
     PARTITION_DELETE,
@@ -32,7 +32,7 @@ from tierctl.state.fold.outcomes import IGNORED, REFUSED
 from tierctl.state.fold.regular_events import fold_regular
 from tierctl.state.segments.arrays import Rows, view
 from tierctl.state.table import SegmentTable
-from tierctl.state.tier import ANOMALIES_KEPT, Anomaly, PartitionState, Quarantined, TierState
+from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
 
 _P = RemotePartitionDeleteState
 
@@ -168,12 +168,12 @@ class _Chunk:
     def _note_ignored(self, state: TierState) -> None:
         """Count the ignored events as anomalies; the first are kept."""
         rows = sorted(self.ignored)
-        kept = rows[: ANOMALIES_KEPT - len(state.anomalies)]
+        kept = rows[: state.anomaly_room]
         for row in kept:
             event = self.events.event(row)
             offset = int(self.offsets[row])
-            state.anomalies.append(Anomaly(self.metadata_partition, offset, _partition_of(event), event))
-        state.anomaly_count += len(rows)
+            state.note(Anomaly(self.metadata_partition, offset, _partition_of(event), event))
+        state.anomaly_count += len(rows) - len(kept)
 
     def _quarantine(self, row: int, error: CorruptInputError) -> None:
         self.quarantined.append(Quarantined(self.metadata_partition, int(self.offsets[row]), error))
@@ -187,14 +187,13 @@ def _snapshot_refusal() -> IllegalEventError:
 
 def _refusal(event: MetadataEvent) -> CorruptInputError:
     """Return the error with which any cache refuses an impossible segment or an update to STARTED."""
-    cache = RemoteLogMetadataCache()
     if isinstance(event, RemoteLogSegmentMetadata):
         try:
-            cache.add(event)
+            check_new_segment(event)
         except CorruptInputError as e:
             return e
-    found = getattr(event, "state", type(event).__name__)
-    return IllegalEventError("update of a segment", expected="a later state", found=str(found))
+    assert isinstance(event, RemoteLogSegmentMetadataUpdate)
+    return refused_update(event)
 
 
 def _apply(event: MetadataEvent, state: TierState, metadata_partition: int, metadata_offset: int) -> bool:

@@ -103,7 +103,7 @@ class SegmentColumns:
     @property
     def nbytes(self) -> int:
         """Return the bytes that the columns hold, without the room they have to grow."""
-        columns: list[array[Any]] = [getattr(self, name) for name in (*_ROW_COLUMNS, "pool")]
+        columns: list[array[Any]] = [getattr(self, name) for name in (*ROW_COLUMNS, "pool")]
         columns += [] if self.customs is None else [self.customs]
         return self.ids.nbytes + len(self.blob) + sum(len(column) * column.itemsize for column in columns)
 
@@ -137,7 +137,7 @@ class SegmentColumns:
     def append(self, metadata: RemoteLogSegmentMetadata) -> int:
         """Add a row for a segment whose id `ids` does not contain; return the row."""
         row = self.ids.append(metadata.segment_id.bytes)
-        for name in _ROW_COLUMNS:
+        for name in ROW_COLUMNS:
             getattr(self, name).append(0)
         if self.customs is not None:
             self.customs.append(-1)
@@ -272,7 +272,7 @@ class SegmentColumns:
     def taken(self, rows: Rows) -> Self:
         """Return a copy of `rows` as other columns, in which row i is `rows[i]`."""
         taken = type(self)()
-        for name in _ROW_COLUMNS:
+        for name in ROW_COLUMNS:
             setattr(taken, name, select_rows(getattr(self, name), rows))
         taken.names = self.names
         taken.ids.extend(self.ids.as_words()[rows], (view(taken.flags) & DEAD) == 0)
@@ -293,7 +293,7 @@ class SegmentColumns:
         self.ids.extend(other.ids.as_words(), np.ones(len(other), dtype=bool))
         pooled = (view(other.flags) & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS
         epochs = view(other.epochs) + np.where(pooled, len(self.pool), 0).astype(np.int32)
-        for name in _ROW_COLUMNS:
+        for name in ROW_COLUMNS:
             getattr(self, name).frombytes(
                 (epochs if name == "epochs" else view(getattr(other, name))).tobytes()
             )
@@ -334,7 +334,7 @@ class SegmentColumns:
         return blob
 
 
-_ROW_COLUMNS: Final = (
+ROW_COLUMNS: Final = (
     "starts",
     "ends",
     "flags",
