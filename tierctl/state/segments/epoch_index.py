@@ -132,16 +132,6 @@ class EpochIndex:
         if self.highest_offset is None or offset > self.highest_offset:
             self.highest_offset = offset
 
-    def take_out(self, rows: Rows) -> None:
-        """Make the segments of `rows` unreadable, as far as they are readable."""
-        if len(rows) and self.rows:
-            slots = view(self.rows)
-            leaving = np.isin(slots, rows)
-            np.invert(slots, out=slots, where=leaving)
-            self.removed += int(leaving.sum())
-            del slots
-            self._purge_when_due()
-
     def readable(self) -> Rows:
         """Return the readable rows, ordered by the offset at which the epoch starts in them."""
         rows = view(self.rows).astype(np.int64)
