@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,14 +10,14 @@ from tierctl.commands.histories import read_selected
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
 from tierctl.model.times import iso_utc
 
 if TYPE_CHECKING:
     from tierctl.commands.lineage_questions import PartitionOffsets
-    from tierctl.storage import RemoteObject, RemoteStorageManager
+    from tierctl.commands.segment_sizes import TopicSize
     from tierctl.verify.findings import Finding
 
 
@@ -40,27 +39,6 @@ class SegmentsRequest(Request):
     """Return one `PartitionOffsets` per partition instead of segments."""
     check: bool = False
     """Return a `Finding` for each problem of offsets and segments instead of segments."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicSize:
-    """The remote segments of one topic id, summed up by state."""
-
-    topic: str
-    topic_id: Uuid
-    partitions: int
-    segments: int
-    """Segments in state COPY_SEGMENT_FINISHED: brokers count no others as size (KAFKA-17062)."""
-    log_bytes: int
-    copying_segments: int
-    """Segments in state COPY_SEGMENT_STARTED."""
-    copying_bytes: int
-    deleting_segments: int
-    """Segments in state DELETE_SEGMENT_STARTED."""
-    deleting_bytes: int
-    objects: int | None
-    """Objects of the segments in all of these states; None if the store was not asked."""
-    object_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,10 +73,11 @@ def _rows(
         from tierctl.commands.lineage_questions import partition_offsets
 
         return list(partition_offsets(resources))
-    found = _chosen_segments(resources, request)
     if request.sizes:
-        return _sizes(found, resources)
-    return sorted(found, key=_order)
+        from tierctl.commands.segment_sizes import topic_sizes
+
+        return topic_sizes(resources, include_deleted=request.include_deleted)
+    return sorted(_chosen_segments(resources, request), key=_order)
 
 
 def _require_one_question(request: SegmentsRequest) -> None:
@@ -140,11 +119,9 @@ def _chosen_segments(resources: Resources, request: SegmentsRequest) -> Iterable
         return _require_found(answers, f"no segment holds offset {offset} of leader epoch {epoch}")
     found = [segment for cache in caches for segment in cache.list_remote_log_segments()]
     if request.include_deleted:
-        topic = resources.metadata_topic()
-        from tierctl.metadata.deleted_segments import deleted_segments
+        from tierctl.commands.segment_sizes import selected_deleted_segments
 
-        deleted = deleted_segments(topic, topic.end_offsets())
-        found += (segment for segment in deleted if segment.topic_id_partition in selection)
+        found += selected_deleted_segments(resources)
     return found
 
 
@@ -156,50 +133,6 @@ def _require_found(
     if not found:
         raise NotFoundError(message, hint="'tierctl segments' lists the segments of the tier")
     return found
-
-
-def _sizes(found: Iterable[RemoteLogSegmentMetadata], resources: Resources) -> list[TopicSize]:
-    """Return the sums by topic id; objects are counted if a tier is named and the topic's name is legal."""
-    remote = None if resources.request.remote is None else resources.remote
-    by_topic: dict[tuple[str, Uuid], list[RemoteLogSegmentMetadata]] = defaultdict(list)
-    for segment in found:
-        by_topic[segment.topic, segment.topic_id].append(segment)
-    rows = []
-    for (topic, topic_id), its_segments in sorted(by_topic.items()):
-        sizes_bytes = {state: list[int]() for state in RemoteLogSegmentState}
-        for segment in its_segments:
-            sizes_bytes[segment.state].append(segment.segment_size_in_bytes)
-        finished = sizes_bytes[RemoteLogSegmentState.COPY_SEGMENT_FINISHED]
-        copying = sizes_bytes[RemoteLogSegmentState.COPY_SEGMENT_STARTED]
-        deleting = sizes_bytes[RemoteLogSegmentState.DELETE_SEGMENT_STARTED]
-        objects = None if remote is None else _objects(remote, its_segments)
-        rows.append(
-            TopicSize(
-                topic=topic,
-                topic_id=topic_id,
-                partitions=len({segment.partition for segment in its_segments}),
-                segments=len(finished),
-                log_bytes=sum(finished),
-                copying_segments=len(copying),
-                copying_bytes=sum(copying),
-                deleting_segments=len(deleting),
-                deleting_bytes=sum(deleting),
-                objects=None if objects is None else len(objects),
-                object_bytes=None if objects is None else sum(each.size_bytes for each in objects),
-            )
-        )
-    return rows
-
-
-def _objects(
-    remote: RemoteStorageManager, its_segments: Iterable[RemoteLogSegmentMetadata]
-) -> list[RemoteObject] | None:
-    """Return the objects of a topic's segments; None if the name of the topic is illegal."""
-    from tierctl.read.partitions import illegal_name_error
-
-    if any(illegal_name_error(segment.topic_id_partition) is not None for segment in its_segments):
-        return None
-    return [each for segment in its_segments for each in remote.objects_of(segment)]
 
 
 def _exit_code_of_check(resources: Resources, findings: Iterable[Finding]) -> ExitCode:
