@@ -69,9 +69,10 @@ def found_in(tables: Rows) -> list[list[Any]]:
 
 
 def verified(topic: Path) -> list[list[Any]]:
-    """What verify finds, which reads the whole topic at once."""
+    """What verify finds in the metadata alone, which reads the whole topic at once."""
     ran = tierctl("verify", "--metadata", topic, "--output", "json", "--now", 10**13)
-    return sorted(([finding[column] for column in _TOLD] for finding in json.loads(ran.out)), key=repr)
+    found = [each for each in json.loads(ran.out) if each["kind"] != "stalled_retention"]
+    return sorted(([finding[column] for column in _TOLD] for finding in found), key=repr)
 
 
 def moved(event: Any, partition: int) -> MetadataEvent:
