@@ -61,10 +61,10 @@ if TYPE_CHECKING:
         run_pipeline,
     )
     from tierctl.commands.plans import MutationResult
-    from tierctl.commands.segment_sizes import TopicSize
     from tierctl.commands.segments import (
         SegmentsRequest,
         SegmentsResult,
+        TopicSize,
         segments,
     )
     from tierctl.commands.streams import Stream
@@ -170,7 +170,7 @@ _MODULE_OF = {
     "SubmitLine": "submit",
     "SubmitRequest": "submit",
     "SweepRequest": "sweep",
-    "TopicSize": "segment_sizes",
+    "TopicSize": "segments",
     "VerifyRequest": "verify",
     "apply": "apply",
     "build_cache": "cache",
