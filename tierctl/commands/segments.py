@@ -11,7 +11,7 @@ from tierctl.commands.histories import read_selected
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import ExitCode, NotFoundError, UsageError
-from tierctl.model import RemoteLogSegmentMetadata
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
 from tierctl.model.times import iso_utc
@@ -205,7 +205,7 @@ class _TopicSum:
         partition: TopicIdPartition,
         segments: Iterable[RemoteLogSegmentMetadata],
     ) -> None:
-        """Add the objects that the tier has of `segments` of `partition`, unless the topic's name is illegal."""
+        """Add the objects of `segments` of `partition`, unless the topic has an illegal name."""
         from tierctl.read.partitions import illegal_name_error
 
         self.is_legal &= illegal_name_error(partition) is None
