@@ -3,10 +3,11 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.bench import report, rows, runner
 from tests.bench.clusters import SCALE
-from tests.bench.harness import ROWS, selected
+from tests.bench.harness import ROWS, Row, selected
 
 
 def main() -> int:
@@ -18,6 +19,7 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the keys and end")
     parser.add_argument("--rounds", type=int, help="default: what each row says")
     parser.add_argument("--json", type=Path, help="default: bench.json; needed with $TIERCTL_BENCH_SCALE")
+    parser.add_argument("--readme", action="store_true", help="write bench.json and the README's tables anew")
     options = parser.parse_args()
     rows.load()
     chosen = selected(options.rows)
@@ -26,17 +28,32 @@ def main() -> int:
         return 0
     if options.json is None and SCALE != 1:
         parser.error("with $TIERCTL_BENCH_SCALE figures go to --json FILE")
+    results, failed = ([], []) if options.readme else _run(chosen, options.rounds)
+    _write(results, options.json)
+    print(report.summary(results))
+    print("".join(f"error: {each}\n" for each in failed), file=sys.stderr, end="")
+    return int(bool(failed))
+
+
+def _run(chosen: list[Row], rounds: int | None) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run rows; return the results, and the errors of the rows that failed."""
     results, failed = [], []
     for row in chosen:
         print(f"{row.key}: {row.work}; {row.shape}", flush=True)
         try:
-            results.append(runner.run_row(row, options.rounds).as_json())
+            results.append(runner.run_row(row, rounds).as_json())
         except (RuntimeError, OSError, AssertionError) as e:
             failed.append(f"{row.key} failed: {e}")
-    report.merge(results, ROWS, options.json or report.BENCH_JSON)
-    print(report.table(results))
-    print("".join(f"error: {each}\n" for each in failed), file=sys.stderr, end="")
-    return int(bool(failed))
+    return results, failed
+
+
+def _write(results: list[dict[str, Any]], path: Path | None) -> None:
+    """Write results to `path`, otherwise to bench.json and the README."""
+    limits = {key: each.limit for key, each in ROWS.items()}
+    if path is not None:
+        report.merge(results, limits, path)
+    else:
+        report.write_readme(report.merge(results, limits))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 REPOSITORY = Path(__file__).parents[2]
 TIMEOUT_S = 1800
-SAMPLE_S = 0.05
+SAMPLE_S = 0.1
 _LAUNCHER = Path(__file__).with_name("launch.py")
 _STDERR_SHOWN = 3000
 

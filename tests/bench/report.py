@@ -1,49 +1,126 @@
-"""bench.json and the tables that are made from it."""
+"""bench.json, and the tables that are made of it."""
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.bench import machine
 from tests.bench.process import REPOSITORY
 
-BENCH_JSON = REPOSITORY / "bench.json"
+BENCH_JSON: Final = REPOSITORY / "bench.json"
+README: Final = REPOSITORY / "README.md"
+BEGIN: Final = "<!-- The figures to the next mark are written by `make bench`. -->"
+END: Final = "<!-- The end of the figures. -->"
 
 _COLUMNS = ("work", "shape", "tierctl", "baseline", "ratio", "memory", "required", "met")
+_REFERENCE_SEGMENTS = 500_000
+"""A curve is linear if a segment costs as much at each larger point; below, the start-up still shows."""
+_LINEAR = 1.3
+
+Row = Mapping[str, Any]
 
 
-def merge(rows: Iterable[dict[str, Any]], order: Iterable[str], path: Path = BENCH_JSON) -> dict[str, Any]:
+def merge(rows: Iterable[Row], limits: Mapping[str, str], path: Path = BENCH_JSON) -> dict[str, Any]:
     """Write rows into bench.json, each in the place of the older row with its key; return the whole.
 
-    Rows stand in `order`; rows whose key is not in it are dropped.
+    `limits` has the known keys in their order, with the sentence that says what limits the row; rows with
+    another key are dropped.
     """
     known = json.loads(path.read_text())["rows"] if path.is_file() else []
     by_key = {each["key"]: each for each in [*known, *rows]}
-    found = {"machine": machine.facts(), "rows": [by_key[key] for key in order if key in by_key]}
+    kept = [
+        dict(by_key[key]) | {"limit": limit if by_key[key]["missed"] else ""}
+        for key, limit in limits.items()
+        if key in by_key
+    ]
+    found = {"machine": machine.facts(), "rows": kept}
     path.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     return found
 
 
-def table(rows: Iterable[dict[str, Any]]) -> str:
+def summary(rows: Iterable[Row]) -> str:
+    """Return the table of the rows, and that of those that are points of a cost curve."""
+    rows = list(rows)
+    points = [each for each in rows if each["amount"] is not None]
+    found = table(each for each in rows if each["amount"] is None)
+    return found if not points else f"{found}\n\nCost curves, 50 metadata partitions:\n\n{curves(points)}"
+
+
+def table(rows: Iterable[Row]) -> str:
     """Return the rows as a table in Markdown, and below it a line for each row that misses a requirement."""
     rows = list(rows)
-    cells = [[*_COLUMNS], *([_cell(each, column) for column in _COLUMNS] for each in rows)]
-    widths = [max(len(line[i]) for line in cells) for i in range(len(_COLUMNS))]
-    lines = [
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
-        for line in cells
-    ]
-    lines.insert(1, "|" + "|".join("-" * (width + 2) for width in widths) + "|")
     notes = [
         f"- {each['work']}, {each['shape']}: {_note(each)}"
         for each in rows
         if each["missed"] or each["missing"]
     ]
+    lines = _markdown([_COLUMNS, *([_cell(each, column) for column in _COLUMNS] for each in rows)])
     return "\n".join([*lines, *(["", *notes] if notes else [])])
 
 
-def _cell(row: dict[str, Any], column: str) -> str:
+def curves(rows: Iterable[Row]) -> str:
+    """Return the points of cost curves as a table: a line for each work, a column for each size."""
+    rows = list(rows)
+    amounts = sorted({each["amount"] for each in rows})
+    points = {(each["work"], each["amount"]): each for each in rows}
+    head = ["work", *(f"{amount / 1e6:g} M segments" for amount in amounts), "cost of a segment"]
+    lines = []
+    for work in dict.fromkeys(each["work"] for each in rows):
+        own = {amount: points[work, amount] for amount in amounts if (work, amount) in points}
+        cells = [_point(own.get(amount)) for amount in amounts]
+        lines.append([work, *cells, _growth(own)])
+    return "\n".join(_markdown([head, *lines]))
+
+
+def _point(row: Row | None) -> str:
+    return "–" if row is None else f"{_seconds(row['tierctl_s'])}, {row['peak_mb']} MB"
+
+
+def _growth(points: Mapping[int, Row]) -> str:
+    """Return whether a segment costs the same from the reference on, up to the largest point."""
+    last = max(points)
+    if _REFERENCE_SEGMENTS not in points or last == _REFERENCE_SEGMENTS:
+        return "–"
+    first_us, last_us = (1e6 * points[each]["tierctl_s"] / each for each in (_REFERENCE_SEGMENTS, last))
+    verdict = "linear" if last_us <= _LINEAR * first_us else "more than linear"
+    return f"{first_us:.2g} → {last_us:.2g} µs, {verdict}"
+
+
+def readme_section(found: Mapping[str, Any]) -> str:
+    """Return what stands between the marks of the README."""
+    facts, rows = found["machine"], found["rows"]
+    dates = sorted({each["date"] for each in rows})
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    system = f"{facts['cores']} cores ({facts['cpu']}), {facts['memory_mb'] / 1000:.0f} GB, {facts['system']}"
+    head = (
+        f"Medians on {system}, Python {facts['python']}, {when}. The ratio is tierctl's speed relative to the"
+    )
+    text = [BEGIN, "", head, "baseline's in the same run, memory is tierctl's peak and the baseline's.", ""]
+    return "\n".join([*text, summary(rows), "", END])
+
+
+def write_readme(found: Mapping[str, Any], path: Path = README) -> None:
+    """Replace what stands between the marks."""
+    text = path.read_text()
+    between = re.compile(re.escape(BEGIN) + ".*" + re.escape(END), re.DOTALL)
+    if not between.search(text):
+        raise RuntimeError(f"{path} lacks the marks between which the figures stand:\n{BEGIN}\n{END}")
+    path.write_text(between.sub(lambda _: readme_section(found), text))
+
+
+def _markdown(lines: Iterable[Iterable[str]]) -> list[str]:
+    cells = [list(line) for line in lines]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    found = [
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |"
+        for line in cells
+    ]
+    return [found[0], "|" + "|".join("-" * (width + 2) for width in widths) + "|", *found[1:]]
+
+
+def _cell(row: Row, column: str) -> str:
     other_s, other_mb, ratio = row["baseline_s"], row["baseline_peak_mb"], row["ratio"]
     cells = {
         "tierctl": _seconds(row["tierctl_s"]),
@@ -62,7 +139,7 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.1f} s" if seconds < 100 else f"{seconds:.0f} s"
 
 
-def _note(row: dict[str, Any]) -> str:
+def _note(row: Row) -> str:
     if row["missing"]:
         return f"baseline missing: {row['missing']}"
     missed = f"reaches {' and '.join(row['missed'])}"

@@ -74,7 +74,7 @@ def _result(row: Row, pair: Comparison, own: list[Measured], other: list[Measure
         baseline, missing = None, " ".join(str(baseline).split())
     own_s, own_mb = _medians(own)
     other_s, other_mb = _medians(other) if other else (None, None)
-    ratio = None if other_s is None else other_s / own_s
+    ratio = None if other_s is None else round(other_s / own_s, 3)
     missed = row.required.missed(ratio, own_s, own_mb)
     is_known = str(row.required) != "" and (row.required.ratio is None or ratio is not None)
     return Result(
@@ -87,7 +87,7 @@ def _result(row: Row, pair: Comparison, own: list[Measured], other: list[Measure
         baseline=baseline.name if baseline else None,
         baseline_s=None if other_s is None else _rounded(other_s),
         baseline_peak_mb=None if other_mb is None else round(other_mb),
-        ratio=None if ratio is None else round(ratio, 3),
+        ratio=ratio,
         required=str(row.required),
         missed=missed,
         met=not missed if is_known else None,

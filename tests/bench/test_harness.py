@@ -91,9 +91,31 @@ def test_results_that_differ_fail_the_row() -> None:
 
 def test_a_row_replaces_the_older_one_with_its_key(tmp_path: Path) -> None:
     path = tmp_path / "bench.json"
-    report.merge([{"key": "b", "old": 1}, {"key": "a"}, {"key": "gone"}], ["a", "b", "gone"], path)
-    report.merge([{"key": "b"}], ["a", "b"], path)
-    assert json.loads(path.read_text())["rows"] == [{"key": "a"}, {"key": "b"}]
+    rows = [
+        {"key": "b", "old": 1, "missed": []},
+        {"key": "a", "missed": ["x"]},
+        {"key": "gone", "missed": []},
+    ]
+    report.merge(rows, {"a": "", "b": "", "gone": ""}, path)
+    report.merge([{"key": "b", "missed": []}], {"a": "why", "b": "why"}, path)
+    assert json.loads(path.read_text())["rows"] == [
+        {"key": "a", "missed": ["x"], "limit": "why"},
+        {"key": "b", "missed": [], "limit": ""},
+    ]
+
+
+def test_curves_say_whether_a_segment_costs_the_same() -> None:
+    def points(work: str, *seconds: float) -> list[dict[str, object]]:
+        amounts = (100_000, 500_000, 1_000_000)
+        pairs = zip(amounts, seconds, strict=False)
+        return [{"work": work, "amount": n, "tierctl_s": s, "peak_mb": 7} for n, s in pairs]
+
+    text = report.curves(points("even", 1, 2, 4) + points("steep", 1, 2, 8) + points("short", 1))
+    assert "0.1 M segments" in text
+    lines = {line.split("|")[1].strip(): line.rstrip("| ").split("| ")[-1] for line in text.splitlines()}
+    assert lines["even"] == "4 → 4 µs, linear"
+    assert lines["steep"] == "4 → 8 µs, more than linear"
+    assert lines["short"] == "–"
 
 
 def test_memory_is_that_of_the_command_and_its_children() -> None:
@@ -146,5 +168,5 @@ def test_rows_run_at_a_small_scale(tmp_path: Path) -> None:
     rows = json.loads(found.read_text())["rows"]
     assert sorted(row["key"] for row in rows) == sorted(words)
     assert all(row["tierctl_s"] > 0 and row["peak_mb"] > 5 for row in rows)
-    assert done.stdout.endswith(report.table(rows) + "\n")
+    assert done.stdout.endswith(report.summary(rows) + "\n")
     assert not list((tmp_path / "cache").glob("run-*"))

@@ -5,7 +5,7 @@ small data first, so that the JVM, its workers and their libraries are there. Ar
 
     sizes METADATA SMALL_METADATA               `segments --sizes`
     remote_log_metadata METADATA SMALL          every column of the data source
-    remote_log METADATA REMOTE TOPIC            every column of the data source, or `fetch` of the topic
+    remote_log METADATA REMOTE TOPIC            every column of the data source, or `here` the reader
 """
 
 import json
@@ -14,9 +14,13 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
 
-from tierctl.commands import FetchRequest, SegmentsRequest, fetch, segments
+from tierctl.commands import SegmentsRequest, segments
 from tierctl.model.engine import EngineName
+
+from tests.read.tier import Tier
 
 CONF = {
     "spark.ui.enabled": "false",
@@ -39,9 +43,14 @@ def read_source(spark: object, source: str, options: dict[str, str]) -> None:
 
 
 def read_here(metadata: str, remote: str, topic: str) -> None:
-    """Read every record of a topic in this process."""
-    request = FetchRequest(metadata=metadata, remote=remote, topic=[topic], partition=[0])
-    deque(fetch(request).rows, maxlen=0)
+    """Read every record of a topic's partition 0 in this process."""
+    tier = Tier.of(folder_of(metadata), folder_of(remote))
+    deque(tier.reader(topic, 0).read(), maxlen=0)
+
+
+def folder_of(uri: str) -> Path:
+    """Return the folder that a file URI names."""
+    return Path(urlsplit(uri).path)
 
 
 def job_here(work: str, arguments: list[str]) -> list[Callable[[], None]]:

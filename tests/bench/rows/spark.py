@@ -63,5 +63,5 @@ def source_log(_folder: Path) -> Iterator[Comparison]:
     words = logs_in_a_tier()
     yield Comparison(
         Side(f"Spark, {MASTER}", lambda: job(MASTER, "remote_log", *words)),
-        Side("`fetch` in one process", lambda: job("here", "remote_log", *words)),
+        Side("the reader in one process", lambda: job("here", "remote_log", *words)),
     )
