@@ -9,7 +9,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PARTIAL = ".partial"
@@ -36,9 +36,10 @@ def make_once(name: str, make: Callable[[Path], None], *, source: Sequence[Path]
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(target.name + _PARTIAL)
-    with _locked(target.with_name(target.name + ".lock")):
+    with _locked(_lock_of(target)):
         if not target.is_dir():
-            # Nobody else holds the lock: what is there was left by a process that ended.
+            _delete_interrupted(target.parent)
+            # Nobody else holds this entry's lock: what is there was left by a process that ended.
             shutil.rmtree(partial, ignore_errors=True)
             partial.mkdir()
             make(partial)
@@ -46,9 +47,20 @@ def make_once(name: str, make: Callable[[Path], None], *, source: Sequence[Path]
     return target
 
 
+def _delete_interrupted(parent: Path) -> None:
+    """Delete what processes that ended left of other entries in the folder."""
+    for partial in parent.glob(f"*{_PARTIAL}"):
+        with suppress(BlockingIOError), _locked(_lock_of(partial.with_suffix("")), fcntl.LOCK_NB):
+            shutil.rmtree(partial, ignore_errors=True)
+
+
+def _lock_of(target: Path) -> Path:
+    return target.with_name(target.name + ".lock")
+
+
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def _locked(path: Path, how: int = 0) -> Iterator[None]:
     with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.flock(file, fcntl.LOCK_EX | how)
         yield
     # The file stays: another process may hold it open and wait for its lock.

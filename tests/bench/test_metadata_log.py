@@ -125,6 +125,8 @@ def test_an_interrupted_entry_is_made_anew(own_cache: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         cache.make_once("entry", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cache.make_once("entry-1.5", interrupted)
     made = cache.make_once("entry", lambda folder: (folder / "whole").touch())
     assert [file.name for file in made.iterdir()] == ["whole"]
     assert cache.make_once("entry", interrupted) == made
