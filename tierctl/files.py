@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 from tierctl.errors import LockedError, SafetyRefusal
 
@@ -108,6 +109,40 @@ class FileSystem:
         """Truncate the file to `size_bytes`."""
         self._observe("truncate", path)
         os.ftruncate(fd, size_bytes)
+
+
+class FileBytes:
+    """A file that is read at positions, without mapping it into memory; every method raises OSError.
+
+    A writer may truncate the file meanwhile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def size_bytes(self) -> int:
+        """Return the current size of the file."""
+        return os.fstat(self._fd).st_size
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return `size_bytes` bytes from `position` on; fewer only at the end of the file."""
+        parts = []
+        while size_bytes and (part := os.pread(self._fd, size_bytes, position)):
+            parts.append(part)
+            position += len(part)
+            size_bytes -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
 
 
 PLAIN = FileSystem()

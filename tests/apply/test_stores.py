@@ -13,6 +13,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.lease import open_lease
 from tierctl.storage.stores import registry
+from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.stores.registry import StoreKind
 
 from tests.apply.commands import marking
@@ -76,16 +77,16 @@ def live_segments(metadata: Path) -> Iterator[RemoteLogSegmentMetadata]:
 
 
 def files_of(root: Path, segment: RemoteLogSegmentMetadata) -> LogSegmentData:
-    """A segment of a captured tier, as files."""
+    """The contents of a segment of a captured tier."""
     folder = root / "kafka-tiered-storage" / f"{segment.topic}-{segment.partition}-{segment.topic_id}"
     stem = f"{segment.start_offset:020d}-{segment.segment_id}"
     transactions = folder / f"{stem}.txnindex"
     return LogSegmentData(
-        log_segment=folder / f"{stem}.log",
-        offset_index=folder / f"{stem}.index",
-        time_index=folder / f"{stem}.timeindex",
-        transaction_index=transactions if transactions.exists() else None,
-        producer_snapshot_index=folder / f"{stem}.snapshot",
+        log_segment=hashed_file(folder / f"{stem}.log"),
+        offset_index=(folder / f"{stem}.index").read_bytes(),
+        time_index=(folder / f"{stem}.timeindex").read_bytes(),
+        transaction_index=transactions.read_bytes() if transactions.exists() else None,
+        producer_snapshot_index=(folder / f"{stem}.snapshot").read_bytes(),
         leader_epoch_index=(folder / f"{stem}.leader_epoch_checkpoint").read_bytes(),
     )
 
@@ -120,7 +121,7 @@ def test_copies_are_what_the_broker_copied(
         if place.layout == "kafka":
             tier.verify_log_segment_data(segment, files_of(broker / "tiered-remote", like))
         with tier.fetch_log_segment(segment, 0) as stream:
-            assert stream.read() == files_of(broker / "tiered-remote", like).log_segment.read_bytes()
+            assert stream.read() == files_of(broker / "tiered-remote", like).log_segment.path.read_bytes()
     assert {o.key for o in tier.list_objects()} == {o.key for s in segments for o in tier.objects_of(s)}
     assert records(tierctl, "--metadata", metadata, *place.options) == records(
         tierctl, "--metadata", broker / "tiered-metadata", "--remote", broker / "tiered-remote"

@@ -14,7 +14,7 @@ from tierctl.errors import (
     TierctlError,
 )
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.stores.base import Source, TaggedObject, chunks, verify_stream
+from tierctl.storage.stores.base import Source, TaggedObject, chunks, verify_streams
 
 from tests.storage.memory import folder_listing
 
@@ -134,9 +134,8 @@ class ModelStore:
         if key not in self.stored and not (is_repeated and self.world.is_deleted(key)):
             self._put(key, body)
 
-    def verify(self, key: str, source: Source) -> None:
-        with self.open(key) as stored:
-            verify_stream(key, stored, source)
+    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
+        verify_streams(self, objects)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         self._read_step("open")

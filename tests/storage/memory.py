@@ -9,7 +9,7 @@ from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
-from tierctl.storage.stores.base import Source, chunks, verify_stream
+from tierctl.storage.stores.base import Source, chunks, verify_streams
 from tierctl.storage.tier import ObjectTier
 
 
@@ -40,9 +40,8 @@ class MemoryStore:
             if source is not None:
                 self.objects[key] = b"".join(chunks(source))
 
-    def verify(self, key: str, source: Source) -> None:
-        with self.open(key) as stored:
-            verify_stream(key, stored, source)
+    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
+        verify_streams(self, objects)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         if key not in self.objects:

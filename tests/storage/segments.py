@@ -4,6 +4,7 @@ from pathlib import Path
 
 from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, Uuid
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.stores.base import hashed_file
 
 TOPIC_ID = Uuid("2QZ5FAXaQrqgUzsReWnweA")
 
@@ -30,20 +31,20 @@ def metadata_of(
 def data_in(
     folder: Path, *, seed: int = 0, transactional: bool = True, size_bytes: int = 3000
 ) -> LogSegmentData:
-    """The files of a segment, each different."""
+    """The contents of a segment, each different; the log is a file in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
 
-    def file(suffix: str, size: int) -> Path:
-        path = folder / f"{seed:020d}{suffix}"
-        path.write_bytes(bytes((seed + len(suffix) + at) % 251 for at in range(size)))
-        return path
+    def made(suffix: str, size: int) -> bytes:
+        return bytes((seed + len(suffix) + at) % 251 for at in range(size))
 
+    log = folder / f"{seed:020d}.log"
+    log.write_bytes(made(".log", size_bytes))
     return LogSegmentData(
-        log_segment=file(".log", size_bytes),
-        offset_index=file(".index", 16),
-        time_index=file(".timeindex", 24),
-        transaction_index=file(".txnindex", 34) if transactional else None,
-        producer_snapshot_index=file(".snapshot", 56),
+        log_segment=hashed_file(log),
+        offset_index=made(".index", 16),
+        time_index=made(".timeindex", 24),
+        transaction_index=made(".txnindex", 34) if transactional else None,
+        producer_snapshot_index=made(".snapshot", 56),
         leader_epoch_index=b"0\n1\n0 0\n",
     )
 

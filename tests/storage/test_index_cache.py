@@ -3,6 +3,7 @@
 import errno
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,26 +35,15 @@ def indexed(folder: Path, number: int, *, entries: int = 10, transactional: bool
     """A segment whose indexes are real ones."""
     data = data_in(folder / str(number), seed=number, transactional=transactional)
     base = 100 * number
-    data.offset_index.write_bytes(
-        OffsetIndex.encode(base, [OffsetPosition(base + n + 1, 100 * n + 100) for n in range(entries)]).data
-    )
-    data.time_index.write_bytes(
-        TimeIndex.encode(base, [TimestampOffset(1000 + n, base + n) for n in range(entries)]).data
-    )
-    if data.transaction_index is not None:
-        aborted = [
-            AbortedTxn(producer_id=1, first_offset=base, last_offset=base + 5, last_stable_offset=base)
-        ]
-        data.transaction_index.write_bytes(TransactionIndex(tuple(aborted)).encode())
-    data.producer_snapshot_index.write_bytes(
-        encode_producer_snapshot([ProducerEntry(1, 0, 5, base, 5, 1000, 0, -1)])
-    )
-    return LogSegmentData(
-        log_segment=data.log_segment,
-        offset_index=data.offset_index,
-        time_index=data.time_index,
-        transaction_index=data.transaction_index,
-        producer_snapshot_index=data.producer_snapshot_index,
+    aborted = [AbortedTxn(producer_id=1, first_offset=base, last_offset=base + 5, last_stable_offset=base)]
+    return replace(
+        data,
+        offset_index=OffsetIndex.encode(
+            base, [OffsetPosition(base + n + 1, 100 * n + 100) for n in range(entries)]
+        ).data,
+        time_index=TimeIndex.encode(base, [TimestampOffset(1000 + n, base + n) for n in range(entries)]).data,
+        transaction_index=TransactionIndex(tuple(aborted)).encode() if transactional else None,
+        producer_snapshot_index=encode_producer_snapshot([ProducerEntry(1, 0, 5, base, 5, 1000, 0, -1)]),
         leader_epoch_index=write_leader_epoch_checkpoint([EpochEntry(0, base)]),
     )
 

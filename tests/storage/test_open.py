@@ -41,7 +41,7 @@ def test_an_executor_detects_no_layout(
     tier = open_tier(resolved)
     assert isinstance(tier, ObjectTier)
     assert tier.layout.base == "some/"
-    assert tier.fetch_log_segment(metadata_of(), 0).read() == data.log_segment.read_bytes()
+    assert tier.fetch_log_segment(metadata_of(), 0).read() == data.log_segment.path.read_bytes()
 
 
 def test_calls_are_repeated_by_the_settings_but_not_on_local_disk(tmp_path: Path) -> None:

@@ -153,7 +153,7 @@ def test_streams_go_on_where_they_broke(tmp_path: Path, start: int, end: int | N
     inner.copy_log_segment_data(M, data)
     waits: list[float] = []
     retrying = RetryingStorage(inner, RetrySettings(), sleep=waits.append, chance=lambda: 0)
-    whole = data.log_segment.read_bytes()
+    whole = data.log_segment.path.read_bytes()
     with retrying.fetch_log_segment(M, start, end) as stream:
         assert stream.read() == whole[start : None if end is None else end + 1]
     assert len(waits) == (min(len(whole), len(whole) if end is None else end + 1) - start - 1) // 700

@@ -24,6 +24,23 @@ from tests.support.producer_snapshots import encode_producer_snapshot
 Indexes = dict[IndexType, bytes | None]
 
 
+class Bytes:
+    """LogBytes over bytes in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        return self.data[position : position + size_bytes]
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
 def batch(first: int, count: int = 5, *, epoch: int = 0, producer: int = -1) -> bytes:
     records = [Record(offset, 1000 + offset, b"k", b"v" * 50, ()) for offset in range(first, first + count)]
     return encode_batch(
@@ -72,7 +89,7 @@ def problems(
     batches: Sequence[bytes] = ABORTED, indexes: Indexes | None = None, **change: Any
 ) -> list[tuple[str, str]]:
     metadata, log, own = made(batches, **change)
-    found = check_segment_bytes(metadata, log, own | (indexes or {}))
+    found = check_segment_bytes(metadata, Bytes(log), own | (indexes or {}))
     return [(str(problem.kind), problem.message) for problem in found]
 
 
@@ -148,7 +165,7 @@ def test_an_abort_of_a_transaction_that_began_before_the_segment_needs_an_entry_
 def test_a_log_cut_anywhere_is_told_and_never_an_exception() -> None:
     metadata, log, indexes = made()
     for size in range(len(log)):
-        found = list(check_segment_bytes(metadata, log[:size], indexes))
+        found = list(check_segment_bytes(metadata, Bytes(log[:size]), indexes))
         assert [str(problem.kind) for problem in found] == ["size_differs"], size
 
 
@@ -158,6 +175,6 @@ def test_every_flipped_bit_is_found_or_changes_nothing_that_is_read() -> None:
     for at in range(len(log)):
         for bit in range(8):
             spoilt = log[:at] + bytes([log[at] ^ 1 << bit]) + log[at + 1 :]
-            if not list(check_segment_bytes(metadata, spoilt, indexes)):
+            if not list(check_segment_bytes(metadata, Bytes(spoilt), indexes)):
                 unseen.append((at, bit))
     assert unseen == []

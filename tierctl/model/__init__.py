@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts
     from tierctl.model.selection import Selection, SelectionRequest
     from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
-    from tierctl.model.tier import IndexType, LogSegmentData, ObjectPart, SegmentObjectName
+    from tierctl.model.tier import HashedFile, IndexType, LogSegmentData, ObjectPart, SegmentObjectName
 else:
     __getattr__ = exports(
         __name__,
@@ -42,13 +42,14 @@ else:
         local=("EpochEntry", "LocalLog", "LocalSegment", "LogDirFacts"),
         selection=("Selection", "SelectionRequest"),
         states=("RemoteLogSegmentState", "RemotePartitionDeleteState", "is_valid_transition"),
-        tier=("IndexType", "LogSegmentData", "ObjectPart", "SegmentObjectName"),
+        tier=("HashedFile", "IndexType", "LogSegmentData", "ObjectPart", "SegmentObjectName"),
     )
 
 __all__ = [
     "ClusterIdentity",
     "Dialect",
     "EpochEntry",
+    "HashedFile",
     "IndexType",
     "IsolationLevel",
     "LocalLog",

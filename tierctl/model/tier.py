@@ -18,17 +18,26 @@ class IndexType(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class HashedFile:
+    """A file whose bytes were read once: their number, and their CRC-32C."""
+
+    path: Path
+    size_bytes: int
+    crc32c: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogSegmentData:
-    """The files of one rolled segment, and its leader-epoch index as bytes (KIP-405's LogSegmentData).
+    """The contents of one rolled segment (KIP-405's LogSegmentData): the log's file, and the indexes whole.
 
     `transaction_index` is None if the segment has none.
     """
 
-    log_segment: Path
-    offset_index: Path
-    time_index: Path
-    transaction_index: Path | None
-    producer_snapshot_index: Path
+    log_segment: HashedFile
+    offset_index: bytes
+    time_index: bytes
+    transaction_index: bytes | None
+    producer_snapshot_index: bytes
     leader_epoch_index: bytes
 
 

@@ -27,6 +27,7 @@ from tierctl.spark.sources.metadata.rows import batch_of
 from tierctl.spark.sources.metadata.splits import EventSplit
 from tierctl.state.snapshot import RestoredState, read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
+from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.crc import crc32c
 
@@ -139,7 +140,7 @@ class _Attempt:
 
     def _store(self, table: str, path: Path) -> str:
         key = self._key(table)
-        self._warehouse.put(key, path)
+        self._warehouse.put(key, hashed_file(path))
         return key
 
 

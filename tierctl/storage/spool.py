@@ -4,7 +4,6 @@ A spooled segment takes at most its size, and at most INDEX_BYTES_MAX per index,
 are deleted when its `with` block ends.
 """
 
-import mmap
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,7 +16,6 @@ from tierctl.errors import LockedError, RemoteResourceNotFound, RemoteStorageErr
 from tierctl.files import exclusive
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.storage.base import SegmentReader
-from tierctl.wire.batches.batch_heads import Buffer
 
 CHUNK_BYTES = 1 << 20
 INDEX_BYTES_MAX = 1 << 28
@@ -27,28 +25,18 @@ _ATTEMPTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpooledSegment:
-    """The local files of a segment; `indexes` lacks the indexes that the store does not have.
+class SegmentFiles:
+    """The local files of a segment; `indexes` lacks the indexes that the segment does not have.
 
-    A log that is longer than its metadata say is truncated one byte after that size.
+    A spooled log that is longer than its metadata say is truncated one byte after that size.
     """
 
     log: Path
     indexes: Mapping[IndexType, Path]
 
     def index_bytes(self) -> dict[IndexType, bytes | None]:
-        """Return every index whole; None for an index that the store does not have."""
+        """Return every index whole; None for an index that the segment does not have."""
         return {kind: self.indexes[kind].read_bytes() if kind in self.indexes else None for kind in IndexType}
-
-    @contextmanager
-    def log_bytes(self) -> Iterator[Buffer]:
-        """Map the log into memory without reading it."""
-        with self.log.open("rb") as stream:
-            if not self.log.stat().st_size:
-                yield b""
-                return
-            with mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                yield mapped
 
 
 @contextmanager
@@ -92,7 +80,7 @@ def _remove_abandoned(folder: Path) -> None:
 @contextmanager
 def spooled(
     remote: SegmentReader, metadata: RemoteLogSegmentMetadata, folder: Path
-) -> Iterator[SpooledSegment]:
+) -> Iterator[SegmentFiles]:
     """Fetch a segment and its indexes into `folder`, and delete the files at the end.
 
     Raise RemoteResourceNotFound if the store has no log of the segment, RemoteStorageError if the store
@@ -113,7 +101,7 @@ def spooled(
                         f"the {kind.value} index of {metadata.segment_id} has over {INDEX_BYTES_MAX} bytes"
                     )
                 indexes[kind] = path
-        yield SpooledSegment(log=log, indexes=indexes)
+        yield SegmentFiles(log=log, indexes=indexes)
     finally:
         shutil.rmtree(own, ignore_errors=True)
 

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import BinaryIO
 
-from tierctl.errors import RemoteObjectDiffers, RemoteTierMissing, TierctlError
+from tierctl.errors import RemoteTierMissing, TierctlError
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
@@ -50,12 +50,7 @@ class ObjectTier:
     def verify_log_segment_data(self, metadata: RemoteLogSegmentMetadata, data: LogSegmentData) -> None:
         """Implement `RemoteStorageManager.verify_log_segment_data`; an object too many differs, too."""
         with self.layout.encoded(metadata, data) as encoded:
-            absent = [key for key, source in encoded.objects.items() if source is None]
-            for key, source in encoded.objects.items():
-                if source is not None:
-                    self.store.verify(key, source)
-            for key in self.store.sizes_bytes(absent) if absent else ():
-                raise RemoteObjectDiffers(f"{key} is in the tier, but the segment has no such file")
+            self.store.verify_all(encoded.objects)
 
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None

@@ -3,25 +3,31 @@
 Used by `verify --deep`, and before a segment is copied.
 """
 
-from array import array
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from tierctl.errors import CorruptInputError
 from tierctl.model import IndexType, RemoteLogSegmentMetadata
 from tierctl.model.severity import Severity
 from tierctl.state.lineage import Lineage
 from tierctl.verify.findings import FindingKind
-from tierctl.wire.batches.batch_heads import BadRange, BatchHead, Buffer, TornTail, walk
+from tierctl.wire.batches.batch_heads import TRANSACTIONAL, BadRange, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
+from tierctl.wire.batches.segment_file import LogBytes, Window, scan_windows
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
+Int64s = npt.NDArray[np.int64]
+
 _K = FindingKind
 _INDEX_PROBLEMS_MAX = 3
+_WINDOW_BYTES = 2 << 20
+"""Bytes of the log in memory at a time: as many as the processor's cache holds."""
 
 
 class Problem(NamedTuple):
@@ -32,53 +38,58 @@ class Problem(NamedTuple):
     message: str
 
 
+def _no_rows() -> Int64s:
+    return np.empty(0, np.int64)
+
+
 @dataclass(slots=True)
 class _Batches:
     """Positions and offsets of the valid batches, as columns: a segment may have millions."""
 
-    positions: "array[int]" = field(default_factory=lambda: array("q"))
-    bases: "array[int]" = field(default_factory=lambda: array("q"))
-    lasts: "array[int]" = field(default_factory=lambda: array("q"))
-    max_timestamps: "array[int]" = field(default_factory=lambda: array("q"))
+    positions: Int64s = field(default_factory=_no_rows)
+    bases: Int64s = field(default_factory=_no_rows)
+    lasts: Int64s = field(default_factory=_no_rows)
+    max_timestamps: Int64s = field(default_factory=_no_rows)
+    begun: dict[int, int] = field(default_factory=dict)
+    """First offset in this segment of each open transaction, by producer id."""
     aborts: dict[int, int] = field(default_factory=dict)
     """Producer id of each abort marker, by the marker's offset."""
     undone: dict[int, int] = field(default_factory=dict)
     """First offset in this segment of each aborted transaction, by the offset of its abort marker."""
     is_damaged: bool = False
 
-    def add(self, head: BatchHead) -> None:
-        self.positions.append(head.position)
-        self.bases.append(head.base_offset)
-        self.lasts.append(head.last_offset)
-        self.max_timestamps.append(head.max_timestamp_ms)
+    def set_columns(self, windows: Sequence[tuple[Int64s, Int64s, Int64s, Int64s]]) -> None:
+        """Set positions, first offsets, last offsets and largest timestamps from those of each window."""
+        if windows:
+            columns = (np.concatenate(parts) for parts in zip(*windows, strict=True))
+            self.positions, self.bases, self.lasts, self.max_timestamps = columns
 
-    def containing(self, offset: int) -> int | None:
-        """Return the number of the batch that covers `offset`, None if there is none."""
-        at = bisect_right(self.bases, offset) - 1
-        return at if at >= 0 and offset <= self.lasts[at] else None
+    def containing(self, offsets: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+        """Return for each offset the row of a batch, and whether that batch covers the offset."""
+        rows = np.searchsorted(self.bases, offsets, "right") - 1
+        return rows, (rows >= 0) & (offsets <= self.lasts[rows])
 
-    def starting_at(self, position: int) -> int | None:
-        """Return the number of the batch that begins at byte `position`, None if there is none."""
-        at = bisect_left(self.positions, position)
-        return at if at < len(self.positions) and self.positions[at] == position else None
+    def starting_at(self, positions: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+        """Return for each position the row of a batch, and whether that batch begins at the position."""
+        rows = np.minimum(np.searchsorted(self.positions, positions), len(self.positions) - 1)
+        return rows, self.positions[rows] == positions
 
 
 def check_segment_bytes(
-    metadata: RemoteLogSegmentMetadata, log: Buffer, indexes: Mapping[IndexType, bytes | None]
+    metadata: RemoteLogSegmentMetadata, log: LogBytes, indexes: Mapping[IndexType, bytes | None]
 ) -> Iterator[Problem]:
     """Yield every problem of a segment whose log and indexes are given; a missing index is None.
 
-    A missing transaction index is a problem only if a transaction was aborted. If the log is damaged, the
-    indexes are decoded but not compared with it.
+    The log is read once, from its first byte to its last, if all problems are taken. A missing transaction
+    index is a problem only if a transaction was aborted. If the log is damaged, the indexes are decoded but
+    not compared with it.
     """
     batches = _Batches()
     yield from _check_log(metadata, log, batches)
-    if len(log) != metadata.segment_size_in_bytes:
-        yield Problem(
-            _K.SIZE_DIFFERS,
-            Severity.ERROR,
-            f"the log has {len(log)} bytes in the store, {metadata.segment_size_in_bytes} in the metadata",
-        )
+    found, said = log.size_bytes, metadata.segment_size_in_bytes
+    if found != said:
+        message = f"the log has {found} bytes in the store, {said} in the metadata"
+        yield Problem(_K.SIZE_DIFFERS, Severity.ERROR, message)
         batches.is_damaged = True
     if not batches.is_damaged:
         yield from _check_range(metadata, batches)
@@ -92,48 +103,70 @@ def check_segment_bytes(
             yield Problem(_K.MISSING_OBJECT, Severity.ERROR, message)
 
 
-def _check_log(metadata: RemoteLogSegmentMetadata, log: Buffer, batches: _Batches) -> Iterator[Problem]:
+def _check_log(metadata: RemoteLogSegmentMetadata, log: LogBytes, batches: _Batches) -> Iterator[Problem]:
     lineage = Lineage(sorted(dict(metadata.segment_leader_epochs).items()))
-    open_transactions: dict[int, int] = {}
-    wrong_epochs = 0
-    for item in walk(log):
-        if isinstance(item, BadRange | TornTail):
-            batches.is_damaged = True
-            # A log that only ends too early is reported by its size.
-            if isinstance(item, BadRange) or len(log) == metadata.segment_size_in_bytes:
-                yield Problem(_K.CORRUPT_LOG, Severity.ERROR, _damage(item))
+    columns: list[tuple[Int64s, Int64s, Int64s, Int64s]] = []
+    wrong_epoch: Problem | None = None
+    for window in scan_windows(log, 0, 0, window_bytes=_WINDOW_BYTES):
+        heads = window.heads
+        batches.is_damaged |= bool(heads.bad) or heads.torn is not None
+        # A log that only ends too early is reported by its size.
+        yield from _damages(window, with_torn=log.size_bytes == metadata.segment_size_in_bytes)
+        if not len(heads):
             continue
-        batches.add(item)
-        expected = lineage.epoch_for_offset(item.base_offset)
-        wrong_epochs += expected is not None and expected != item.partition_leader_epoch
-        if wrong_epochs == 1 and expected != item.partition_leader_epoch:
-            yield Problem(
-                _K.EPOCHS_DIFFER,
-                Severity.ERROR,
-                f"the batch at offset {item.base_offset} was written in leader epoch "
-                f"{item.partition_leader_epoch}, the metadata say {expected}",
-            )
-        if item.is_transactional:
-            _follow_transaction(log, item, open_transactions, batches)
+        bases = heads.base_offsets
+        timestamps = heads.fields["max_timestamp_ms"].astype(np.int64)
+        columns.append((heads.positions + window.position, bases, heads.next_offsets - 1, timestamps))
+        if wrong_epoch is None:
+            wrong_epoch = _wrong_epoch(lineage, bases, heads.fields["partition_leader_epoch"])
+            if wrong_epoch is not None:
+                yield wrong_epoch
+        for row in np.flatnonzero(heads.fields["attributes"] & TRANSACTIONAL).tolist():
+            _follow_transaction(window.data, heads.head(row), batches)
+    batches.set_columns(columns)
 
 
-def _damage(damage: BadRange | TornTail) -> str:
-    if isinstance(damage, TornTail):
-        return (
-            f"the log ends with {damage.size_bytes} bytes of an unfinished batch, at byte {damage.position}"
-        )
-    return (
-        f"bytes {damage.position} to {damage.end - 1} of the log are no valid batch: {damage.error.message}"
+def _damages(window: Window, *, with_torn: bool) -> Iterator[Problem]:
+    for bad in window.heads.bad:
+        yield Problem(_K.CORRUPT_LOG, Severity.ERROR, _damage(bad, window.position))
+    torn = window.heads.torn
+    if torn is not None and with_torn:
+        at = window.position + torn.position
+        message = f"the log ends with {torn.size_bytes} bytes of an unfinished batch, at byte {at}"
+        yield Problem(_K.CORRUPT_LOG, Severity.ERROR, message)
+
+
+def _damage(bad: BadRange, position: int) -> str:
+    """Return the message for damage in a window that begins at `position`."""
+    error = bad.error.within("the log", base=position)
+    first, last = position + bad.position, position + bad.end - 1
+    return f"bytes {first} to {last} of the log are no valid batch: {error.message}"
+
+
+def _wrong_epoch(lineage: Lineage, bases: Int64s, epochs: npt.NDArray[np.int32]) -> Problem | None:
+    """Return the problem of the first batch that was written in another epoch than `lineage` has."""
+    starts = [entry.start_offset for entry in lineage.entries]
+    entries = np.searchsorted(np.array(starts, np.int64), bases, "right") - 1
+    expected = np.array([entry.epoch for entry in lineage.entries] or [0], np.int64)[entries]
+    wrong = (entries >= 0) & (expected != epochs)
+    if not wrong.any():
+        return None
+    row = int(np.argmax(wrong))
+    return Problem(
+        _K.EPOCHS_DIFFER,
+        Severity.ERROR,
+        f"the batch at offset {bases[row]} was written in leader epoch {epochs[row]}, "
+        f"the metadata say {expected[row]}",
     )
 
 
-def _follow_transaction(log: Buffer, head: BatchHead, begun: dict[int, int], batches: _Batches) -> None:
+def _follow_transaction(data: Buffer, head: BatchHead, batches: _Batches) -> None:
     if not head.is_control:
-        begun.setdefault(head.producer_id, head.base_offset)
+        batches.begun.setdefault(head.producer_id, head.base_offset)
         return
-    first = begun.pop(head.producer_id, None)
+    first = batches.begun.pop(head.producer_id, None)
     try:
-        kinds = [control_record(record).type for record in batch_at(log, head).records()]
+        kinds = [control_record(record).type for record in batch_at(data, head).records()]
     except CorruptInputError:
         return
     if ControlType.ABORT in kinds:
@@ -143,25 +176,25 @@ def _follow_transaction(log: Buffer, head: BatchHead, begun: dict[int, int], bat
 
 
 def _check_range(metadata: RemoteLogSegmentMetadata, batches: _Batches) -> Iterator[Problem]:
-    if not batches.bases:
+    if not len(batches.bases):
         yield Problem(_K.SEGMENT_OFFSETS, Severity.ERROR, "the log has no record batch")
         return
-    first, last = batches.bases[0], batches.lasts[-1]
+    first, last = int(batches.bases[0]), int(batches.lasts[-1])
     said = f"the metadata say {metadata.start_offset} to {metadata.end_offset}"
     if first != metadata.start_offset or last != metadata.end_offset:
         outside = first < metadata.start_offset or last > metadata.end_offset
         other = first > metadata.end_offset
         severity = Severity.ERROR if outside or other else Severity.WARNING
         yield Problem(_K.SEGMENT_OFFSETS, severity, f"the log holds offsets {first} to {last}, {said}")
-    holes = [at for at in range(1, len(batches.bases)) if batches.bases[at] != batches.lasts[at - 1] + 1]
-    if holes:
+    holes = np.flatnonzero(batches.bases[1:] != batches.lasts[:-1] + 1) + 1
+    if len(holes):
         at = holes[0]
         message = (
             f"{len(holes)} holes between batches, the first from {batches.lasts[at - 1] + 1} to "
             f"{batches.bases[at] - 1}: the topic was compacted once, or records are lost"
         )
         yield Problem(_K.SEGMENT_OFFSETS, Severity.WARNING, message)
-    latest = max(batches.max_timestamps)
+    latest = int(batches.max_timestamps.max())
     if latest >= 0 and latest != metadata.max_timestamp_ms:
         message = f"the log's largest timestamp is {latest}, the metadata say {metadata.max_timestamp_ms}"
         yield Problem(_K.METADATA_DIFFERS, Severity.WARNING, message)
@@ -191,20 +224,24 @@ def _check_index(
 
 
 def _check_offset_index(index: OffsetIndex, batches: _Batches) -> Iterator[str]:
-    for entry in () if batches.is_damaged else index:
-        at = batches.starting_at(entry.position)
-        if at is None or not batches.bases[at] <= entry.offset <= batches.lasts[-1]:
-            yield f"no batch with offset {entry.offset} begins at byte {entry.position}"
+    if batches.is_damaged or not len(batches.bases):
+        return
+    offsets, positions = index.columns()
+    rows, found = batches.starting_at(positions)
+    good = found & (batches.bases[rows] <= offsets) & (offsets <= batches.lasts[-1])
+    for at in np.flatnonzero(~good):
+        yield f"no batch with offset {offsets[at]} begins at byte {positions[at]}"
 
 
 def _check_time_index(index: TimeIndex, batches: _Batches) -> Iterator[str]:
-    if batches.is_damaged:
+    if batches.is_damaged or not len(batches.bases):
         return
-    for entry in index:
-        at = batches.containing(entry.offset)
-        if at is None or batches.max_timestamps[at] != entry.timestamp_ms:
-            yield f"the batch at offset {entry.offset} does not have the timestamp {entry.timestamp_ms}"
-    latest = max(batches.max_timestamps, default=-1)
+    timestamps, offsets = index.columns()
+    rows, found = batches.containing(offsets)
+    good = found & (batches.max_timestamps[rows] == timestamps)
+    for at in np.flatnonzero(~good):
+        yield f"the batch at offset {offsets[at]} does not have the timestamp {timestamps[at]}"
+    latest = int(batches.max_timestamps.max())
     if len(index) and index.last.timestamp_ms != latest:
         yield f"the last timestamp is {index.last.timestamp_ms}, the log's largest timestamp is {latest}"
 

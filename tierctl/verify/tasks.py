@@ -13,6 +13,7 @@ from tierctl.errors import (
     SafetyRefusal,
     TierctlError,
 )
+from tierctl.files import FileBytes
 from tierctl.model import (
     IndexType,
     LocalLog,
@@ -27,7 +28,7 @@ from tierctl.read.index_lookup import Report, UncachedIndexes
 from tierctl.read.partitions import ReadablePartition
 from tierctl.state.lineage import Lineage
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.spool import SpooledSegment, spooled
+from tierctl.storage.spool import SegmentFiles, spooled
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.partition import PartitionFacts, check_partition
 from tierctl.verify.retention import Retention
@@ -188,7 +189,7 @@ def _segment_findings(
     is_suspect = segment.segment_id in task.suspects
     errors: list[TierctlError] = []
     try:
-        with spooled(_Reader(remote, errors.append), segment, spool) as files, files.log_bytes() as log:
+        with spooled(_Reader(remote, errors.append), segment, spool) as files, FileBytes(files.log) as log:
             indexes = files.index_bytes()
             for problem in check_segment_bytes(segment, log, indexes):
                 if problem.kind not in _FOUND_BY_LISTING or not is_suspect:
@@ -215,7 +216,7 @@ def _require_store(remote: RemoteStorageManager, error: TierctlError) -> None:
 
 
 def _log_differences(
-    segment: RemoteLogSegmentMetadata, files: SpooledSegment, logs: Sequence[LocalLog]
+    segment: RemoteLogSegmentMetadata, files: SegmentFiles, logs: Sequence[LocalLog]
 ) -> Iterator[Finding]:
     """Yield a finding for each log of the segment's lineage that has other bytes for the same segment."""
     for log in logs:
@@ -232,7 +233,7 @@ def _log_differences(
             )
 
 
-def _first_difference(files: SpooledSegment, local: LocalSegment) -> int | None:
+def _first_difference(files: SegmentFiles, local: LocalSegment) -> int | None:
     """Return the start of the first block of _COMPARE_BYTES that differs.
 
     None if no block differs, or if a broker has deleted the local segment meanwhile.

@@ -26,6 +26,7 @@ from tierctl.model import (
 from tierctl.plan.copy.from_logs import plan_copy
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_leader_epoch_checkpoint
 
 from tests.kafka.cluster_topics import Open, missing, name_of, rows, values, whole
@@ -120,11 +121,11 @@ def copy_by_hand(log: LocalLog, remote: RemoteStorageManager, manager: RemoteLog
         )
         epochs = [EpochEntry(*entry) for entry in found["leader_epoch_checkpoint"]]
         data = LogSegmentData(
-            log_segment=Path(found["log"]),
-            offset_index=Path(found["offset_index"]),
-            time_index=Path(found["time_index"]),
+            log_segment=hashed_file(Path(found["log"])),
+            offset_index=Path(found["offset_index"]).read_bytes(),
+            time_index=Path(found["time_index"]).read_bytes(),
             transaction_index=None,
-            producer_snapshot_index=Path(found["producer_snapshot"]),
+            producer_snapshot_index=Path(found["producer_snapshot"]).read_bytes(),
             leader_epoch_index=write_leader_epoch_checkpoint(epochs),
         )
         manager.publish([metadata])

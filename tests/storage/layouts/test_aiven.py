@@ -23,6 +23,7 @@ from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.layouts.aiven import layout as layout_module
 from tierctl.storage.layouts.aiven.layout import AivenLayout, main_path
 from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.tier import ObjectTier
 from tierctl.wire.aiven.chunks import sizes_from_text
 from tierctl.wire.aiven.custom_metadata import (
@@ -73,11 +74,11 @@ def files_of(
         return path
 
     return LogSegmentData(
-        log_segment=file(None),
-        offset_index=file(IndexType.OFFSET),
-        time_index=file(IndexType.TIMESTAMP),
-        transaction_index=None if metadata.txn_index_empty else file(IndexType.TRANSACTION),
-        producer_snapshot_index=file(IndexType.PRODUCER_SNAPSHOT),
+        log_segment=hashed_file(file(None)),
+        offset_index=file(IndexType.OFFSET).read_bytes(),
+        time_index=file(IndexType.TIMESTAMP).read_bytes(),
+        transaction_index=None if metadata.txn_index_empty else file(IndexType.TRANSACTION).read_bytes(),
+        producer_snapshot_index=file(IndexType.PRODUCER_SNAPSHOT).read_bytes(),
         leader_epoch_index=file(IndexType.LEADER_EPOCH).read_bytes(),
     )
 
@@ -150,7 +151,7 @@ class TestAgainstThePlugin:
             data = files_of(source, metadata, tmp_path / "files")
             written.copy_log_segment_data(metadata, data)
             written.verify_log_segment_data(metadata, data)
-            assert written.fetch_log_segment(metadata, 0).read() == data.log_segment.read_bytes()
+            assert written.fetch_log_segment(metadata, 0).read() == data.log_segment.path.read_bytes()
             key = main_path(metadata) + ".rsm-manifest"
             mine = manifest_of(store.objects[key])
             theirs = manifest_of((root / "bucket" / key).read_bytes())
@@ -183,7 +184,7 @@ class TestAgainstThePlugin:
         store = MemoryStore()
         tier = ObjectTier(store, AivenLayout(AivenSettings(chunk_size=1000, compression=True)))
         metadata, data = metadata_of(), data_in(tmp_path / "one", size_bytes=5000)
-        log = data.log_segment.read_bytes()
+        log = data.log_segment.path.read_bytes()
         tier.copy_log_segment_data(metadata, data)
         reads: list[int] = []
         opened = store.open
@@ -198,7 +199,7 @@ class TestAgainstThePlugin:
         assert len(reads) == 1 + 5
         other = data_in(tmp_path / "two", seed=7, size_bytes=5000)
         tier.copy_log_segment_data(metadata, other)
-        assert tier.fetch_log_segment(metadata, 0).read() == other.log_segment.read_bytes()
+        assert tier.fetch_log_segment(metadata, 0).read() == other.log_segment.path.read_bytes()
         delete_segment(tier, metadata)
         with pytest.raises(RemoteResourceNotFound):
             tier.fetch_log_segment(metadata, 0, 5)
@@ -297,7 +298,7 @@ class TestCustomMetadata:
         assert moved.objects_of(metadata) == []
         named = replace(metadata, custom_metadata=custom)
         assert len(moved.objects_of(named)) == 3
-        assert moved.fetch_log_segment(named, 0).read() == data.log_segment.read_bytes()
+        assert moved.fetch_log_segment(named, 0).read() == data.log_segment.path.read_bytes()
         delete_segment(moved, named)
         assert store.objects == {}
 
@@ -325,7 +326,7 @@ class TestCustomMetadata:
             metadata_of(2),
             custom_metadata=write_custom_metadata(AivenCustomMetadata(object_key=main_path(metadata_of(1)))),
         )
-        assert tier.fetch_log_segment(alias, 0).read() == data.log_segment.read_bytes()
+        assert tier.fetch_log_segment(alias, 0).read() == data.log_segment.path.read_bytes()
         with pytest.raises(SafetyRefusal, match="another segment"):
             delete_segment(tier, alias)
         assert len(tier.objects_of(metadata_of(1))) == 3

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import RemoteObjectDiffers, RemoteResourceNotFound, RemoteStorageError, SafetyRefusal
-from tierctl.model import IndexType, LogSegmentData
+from tierctl.model import HashedFile, IndexType, LogSegmentData
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
 from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
@@ -17,7 +17,7 @@ from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.retry import RetryingStorage, RetrySettings
 from tierctl.storage.stores import arrow, registry
-from tierctl.storage.stores.base import ConditionalStore, ObjectStore
+from tierctl.storage.stores.base import ConditionalStore, ObjectStore, hashed_file
 from tierctl.storage.stores.local import LocalStore
 from tierctl.storage.stores.registry import open_store, open_store_at, parse_store_uri
 from tierctl.storage.tier import ObjectTier
@@ -125,13 +125,13 @@ class TestCopy:
     def test_stores_every_file_as_it_is(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
         assert store.copy_log_segment_data(metadata_of(), data) is None
         store.verify_log_segment_data(metadata_of(), data)
-        assert store.fetch_log_segment(metadata_of(), 0).read() == data.log_segment.read_bytes()
+        assert store.fetch_log_segment(metadata_of(), 0).read() == data.log_segment.path.read_bytes()
         assert data.transaction_index is not None
         for index_type, expected in {
-            IndexType.OFFSET: data.offset_index.read_bytes(),
-            IndexType.TIMESTAMP: data.time_index.read_bytes(),
-            IndexType.TRANSACTION: data.transaction_index.read_bytes(),
-            IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index.read_bytes(),
+            IndexType.OFFSET: data.offset_index,
+            IndexType.TIMESTAMP: data.time_index,
+            IndexType.TRANSACTION: data.transaction_index,
+            IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
             IndexType.LEADER_EPOCH: data.leader_epoch_index,
         }.items():
             with store.fetch_index(metadata_of(), index_type) as stream:
@@ -155,7 +155,7 @@ class TestCopy:
         store.copy_log_segment_data(metadata_of(), other)
         store.verify_log_segment_data(metadata_of(), other)
         assert len(store.objects_of(metadata_of())) == (5 if isinstance(layout, KafkaLayout) else 3)
-        assert store.fetch_log_segment(metadata_of(), 0).read() == other.log_segment.read_bytes()
+        assert store.fetch_log_segment(metadata_of(), 0).read() == other.log_segment.path.read_bytes()
 
     def test_attempts_do_not_meet(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
         first, second = metadata_of(attempt=1), metadata_of(attempt=2)
@@ -165,15 +165,22 @@ class TestCopy:
         store.verify_log_segment_data(second, data)
 
 
+CHANGED = {
+    "log_segment": ".log",
+    "offset_index": ".index",
+    "transaction_index": ".txnindex",
+    "producer_snapshot_index": ".snapshot",
+}
+"""Fields of LogSegmentData, and the suffix of the object that has its bytes."""
+
+
 class TestVerify:
     def test_names_what_is_missing(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
         with pytest.raises(RemoteStorageError, match=r"\.log"):
             store.verify_log_segment_data(metadata_of(), data)
 
     @pytest.mark.parametrize("change", ["longer", "shorter", "flipped", "emptied"])
-    @pytest.mark.parametrize(
-        "name", ["log_segment", "offset_index", "transaction_index", "producer_snapshot_index"]
-    )
+    @pytest.mark.parametrize("name", CHANGED)
     def test_names_what_differs(
         self,
         store: RemoteStorageManager,
@@ -183,17 +190,20 @@ class TestVerify:
         change: str,
     ) -> None:
         store.copy_log_segment_data(metadata_of(), data)
-        source: Path = getattr(data, name)
-        whole = source.read_bytes()
+        log = data.log_segment.path
+        whole = log.read_bytes() if name == "log_segment" else getattr(data, name)
         changed = {
             "longer": whole + b"x",
             "shorter": whole[:-1],
             "flipped": whole[:-1] + bytes([whole[-1] ^ 1]),
             "emptied": b"",
-        }
-        source.write_bytes(changed[change])
-        with pytest.raises(RemoteObjectDiffers, match=_object_of(source.suffix, layout)):
-            store.verify_log_segment_data(metadata_of(), data)
+        }[change]
+        other: HashedFile | bytes = changed
+        if name == "log_segment":
+            log.write_bytes(changed)
+            other = hashed_file(log)
+        with pytest.raises(RemoteObjectDiffers, match=_object_of(CHANGED[name], layout)):
+            store.verify_log_segment_data(metadata_of(), replace(data, **{name: other}))
 
     def test_an_object_too_many_differs(
         self, store: RemoteStorageManager, layout: SegmentLayout, data: LogSegmentData, tmp_path: Path
@@ -214,7 +224,7 @@ class TestFetch:
         self, store: RemoteStorageManager, data: LogSegmentData, start: int, end: int | None
     ) -> None:
         store.copy_log_segment_data(metadata_of(), data)
-        whole = data.log_segment.read_bytes()
+        whole = data.log_segment.path.read_bytes()
         expected = whole[start:] if end is None else whole[start : end + 1]
         with store.fetch_log_segment(metadata_of(), start, end) as stream:
             assert stream.read() == expected

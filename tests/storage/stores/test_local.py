@@ -390,7 +390,7 @@ class TestFaults:
             assert whole_objects(root, data) == set()
 
     def test_a_source_that_vanishes_is_no_missing_object(self, tmp_path: Path, data: LogSegmentData) -> None:
-        data.time_index.unlink()
+        data.log_segment.path.unlink()
         with pytest.raises(RemoteStorageError, match="which was to be copied") as caught:
             copy(tmp_path / "tier", data, FileSystem())
         assert "broker" in (caught.value.hint or "")

@@ -16,6 +16,7 @@ from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.stores import registry
+from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.stores.s3 import client
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
@@ -41,8 +42,8 @@ class TestParts:
     def test_large_objects_arrive_whole(self, store: S3Store, tmp_path: Path, size_bytes: int) -> None:
         source = tmp_path / "log"
         source.write_bytes(bytes(range(256)) * (size_bytes // 256) + b"x" * (size_bytes % 256))
-        store.put_all({"log": source})
-        store.verify("log", source)
+        store.put_all({"log": hashed_file(source)})
+        store.verify_all({"log": hashed_file(source)})
         assert store.sizes_bytes(["log"]) == {"log": size_bytes}
         with store.open("log", size_bytes - 5) as stream:
             assert stream.read() == source.read_bytes()[-5:]
@@ -51,9 +52,9 @@ class TestParts:
         changed[size_bytes // 2] ^= 1
         source.write_bytes(changed)
         with pytest.raises(RemoteObjectDiffers):
-            store.verify("log", source)
-        store.put_all({"log": source})
-        store.verify("log", source)
+            store.verify_all({"log": hashed_file(source)})
+        store.put_all({"log": hashed_file(source)})
+        store.verify_all({"log": hashed_file(source)})
 
     def test_a_failed_upload_is_aborted(self, store: S3Store, tmp_path: Path) -> None:
         source = tmp_path / "log"
@@ -66,7 +67,7 @@ class TestParts:
 
         store._s3.meta.events.register("before-send.s3.UploadPart", fail)
         with pytest.raises(RemoteStorageError, match="writing part 1"):
-            store.put_all({"log": source})
+            store.put_all({"log": hashed_file(source)})
         assert calls
         assert uploads(store) == []
         assert store.sizes_bytes(["log"]) == {}
@@ -85,9 +86,9 @@ class TestOverTls:
             )
         source = tmp_path / "log"
         source.write_bytes(bytes(range(256)) * (7 * MIB // 256))
-        store.put_all({"log": source, "index": b"small"})
-        store.verify("log", source)
-        store.verify("index", b"small")
+        store.put_all({"log": hashed_file(source), "index": b"small"})
+        store.verify_all({"log": hashed_file(source)})
+        store.verify_all({"index": b"small"})
         assert [len(headers["x-amz-checksum-crc32c"]) for headers in sent] == [8] * 3
         assert not any("x-amz-trailer" in headers for headers in sent)
         assert uploads(store) == []
@@ -146,7 +147,7 @@ class TestLostAnswers:
             store = S3Store(s3_client(), bucket)
             store.put_all({"log": b"new"})
             assert sum(request.startswith("PUT") for request in proxy.requests) == min(attempts, 2)
-            store.verify("log", b"new")
+            store.verify_all({"log": b"new"})
             store.close()
 
     def test_an_error_inside_a_good_answer_is_one(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tierctl.errors import RemoteObjectDiffers, StoreWriteUnknown, TierctlError
-from tierctl.storage.stores.base import Endpoint, delete_all
+from tierctl.storage.stores.base import Endpoint, delete_all, hashed_file
 from tierctl.storage.stores.s3 import client
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.store import S3Store
@@ -156,12 +156,12 @@ def test_writing_in_parts(sides: Sides, kind: Kind, method: str, path: str, tmp_
     source = tmp_path / "log"
     source.write_bytes(bytes(range(256)) * (5 * MIB // 256) + b"end")
     key = sides.keys()[0]
-    failed = sides.spoiled(Fault(kind, method, path), sides.far.put_all, {key: source})
+    failed = sides.spoiled(Fault(kind, method, path), sides.far.put_all, {key: hashed_file(source)})
     held = sides.holds((key,))
     assert held in ({}, {key: source.read_bytes()})
     assert failed or held
-    sides.near.put_all({key: source})
-    sides.near.verify(key, source)
+    sides.near.put_all({key: hashed_file(source)})
+    sides.near.verify_all({key: hashed_file(source)})
     delete_all(sides.near, [key])
     assert (sides.holds((key,)), sides.uploads(key)) == ({}, [])
 
@@ -175,11 +175,11 @@ def test_verifying(sides: Sides, kind: Kind) -> None:
     def differing(source: bytes) -> None:
         for key in keys:
             with pytest.raises(RemoteObjectDiffers):
-                sides.far.verify(key, source)
+                sides.far.verify_all({key: source})
 
     def same(source: bytes) -> None:
         for key in keys:
-            sides.far.verify(key, source)
+            sides.far.verify_all({key: source})
 
     for nth in positions(kind):
         # What HEAD answers has no body that could be cut.

@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tierctl.apply.copy.source import (
-    Checksums,
     Fingerprint,
+    Indexes,
     SourceChanged,
-    checksums,
+    check_and_hash,
+    contents,
     fingerprint,
     source_changed,
 )
 from tierctl.apply.side_effects import SideEffectContext
-from tierctl.errors import CorruptInputError, StoreWriteFailed
+from tierctl.errors import CorruptInputError
 from tierctl.model import (
     EpochEntry,
     IndexType,
@@ -27,12 +28,10 @@ from tierctl.model import (
     TopicPartition,
     Uuid,
 )
-from tierctl.model.severity import Severity
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.plan.steps import Step
 from tierctl.state.lineage import Lineage
-from tierctl.storage.spool import SpooledSegment
-from tierctl.verify.segment_bytes import check_segment_bytes
+from tierctl.storage.spool import SegmentFiles
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 
 ReadLogs = Callable[[Collection[TopicPartition]], Collection[LocalLog]]
@@ -73,7 +72,8 @@ class LogSource:
     size_bytes: int
     max_timestamp_ms: int
     segment_leader_epochs: tuple[EpochEntry, ...]
-    data: LogSegmentData
+    files: SegmentFiles
+    leader_epoch_index: bytes
     fingerprint: Fingerprint
 
     def started(self, segment_id: Uuid, broker_id: int, event_timestamp_ms: int) -> RemoteLogSegmentMetadata:
@@ -92,7 +92,7 @@ class LogSource:
             segment_leader_epochs=self.segment_leader_epochs,
             segment_size_in_bytes=self.size_bytes,
             state=RemoteLogSegmentState.COPY_SEGMENT_STARTED,
-            txn_index_empty=self.data.transaction_index is None,
+            txn_index_empty=IndexType.TRANSACTION not in self.files.indexes,
         )
 
     @contextmanager
@@ -102,57 +102,52 @@ class LogSource:
         A damaged segment must not be copied: brokers trust the copy and delete their own undamaged replicas.
         Files that a running broker changes or deletes meanwhile are not damaged: RemoteStorageError then.
         """
-        opened = OpenedLogSource(self.data, self.fingerprint, checksums(self.data))
+        opened: OpenedLogSource | None = None
         try:
-            damage = self._damage()
+            indexes = self._indexes()
+            metadata = self.started(Uuid.from_bytes(bytes(16)), -1, 0)
+            log, error = check_and_hash(metadata, self.files.log, indexes)
+            opened = OpenedLogSource(contents(log, indexes), self)
+            damage = None if error is None else error.message
         except FileNotFoundError:
             damage = "a file is gone"
-        if damage is not None and not opened.is_unchanged():
-            raise source_changed(self.data)
-        if damage is not None:
+        if damage is not None and (opened is None or not opened.is_unchanged()):
+            raise source_changed(self.files.log)
+        if opened is None or damage is not None:
             raise CorruptInputError(
-                f"segment {self.data.log_segment} of {self.partition.topic_partition}",
+                f"segment {self.files.log} of {self.partition.topic_partition}",
                 expected="whole batches and indexes of them",
-                found=damage,
+                found=damage or "",
                 hint="nothing from it on is copied; another replica's --log-dir may have it whole",
             )
         yield opened
 
-    def _damage(self) -> str | None:
-        data = self.data
-        indexes = {
-            IndexType.OFFSET: data.offset_index,
-            IndexType.TIMESTAMP: data.time_index,
-            IndexType.PRODUCER_SNAPSHOT: data.producer_snapshot_index,
-        }
-        if data.transaction_index is not None:
-            indexes[IndexType.TRANSACTION] = data.transaction_index
-        files = SpooledSegment(log=data.log_segment, indexes=indexes)
-        metadata = self.started(Uuid.from_bytes(bytes(16)), -1, 0)
-        epochs: dict[IndexType, bytes | None] = {IndexType.LEADER_EPOCH: data.leader_epoch_index}
-        with files.log_bytes() as log:
-            problems = check_segment_bytes(metadata, log, files.index_bytes() | epochs)
-            return next((p.message for p in problems if p.severity is Severity.ERROR), None)
+    def _indexes(self) -> Indexes:
+        return self.files.index_bytes() | {IndexType.LEADER_EPOCH: self.leader_epoch_index}
+
+    def has(self, data: LogSegmentData) -> bool:
+        """Return whether the files are still those that were planned, and the indexes the bytes in `data`."""
+        try:
+            indexes = self._indexes()
+            return fingerprint(self.files) == self.fingerprint and contents(data.log_segment, indexes) == data
+        except (SourceChanged, OSError):
+            return False
 
 
 @dataclass(frozen=True, slots=True)
 class OpenedLogSource:
     """Implement OpenedSource by files in a log directory, to which a running broker may write.
 
-    `checksums` are those of the bytes that were found sound: the sizes and times of files alone don't show a
-    write through a memory map (java.nio.MappedByteBuffer, as of Kafka's indexes).
+    A write to the log changes its size or time. Indexes are written through a memory map
+    (java.nio.MappedByteBuffer), which shows in neither, so their bytes are compared.
     """
 
     data: LogSegmentData
-    fingerprint: Fingerprint
-    checksums: Checksums
+    source: LogSource
 
     def is_unchanged(self) -> bool:
         """Implement `OpenedSource.is_unchanged`."""
-        try:
-            return fingerprint(self.data) == self.fingerprint and checksums(self.data) == self.checksums
-        except (SourceChanged, StoreWriteFailed):
-            return False
+        return self.source.has(self.data)
 
 
 def find_source(step: Step, log: LocalLog | None) -> LogSource:
@@ -176,14 +171,14 @@ def _source(
 ) -> LogSource:
     # The lineage begins at the log start, not at the segment: a follower builds its own from this file.
     lineage = Lineage(log.leader_epochs)
-    data = LogSegmentData(
-        log_segment=segment.log,
-        offset_index=segment.offset_index,
-        time_index=segment.time_index,
-        transaction_index=segment.transaction_index,
-        producer_snapshot_index=producer_snapshot,
-        leader_epoch_index=write_leader_epoch_checkpoint(lineage.truncate_from_end(next_base_offset).entries),
-    )
+    indexes = {
+        IndexType.OFFSET: segment.offset_index,
+        IndexType.TIMESTAMP: segment.time_index,
+        IndexType.PRODUCER_SNAPSHOT: producer_snapshot,
+    }
+    if segment.transaction_index is not None:
+        indexes[IndexType.TRANSACTION] = segment.transaction_index
+    files = SegmentFiles(log=segment.log, indexes=indexes)
     return LogSource(
         partition=log.topic_id_partition,
         base_offset=segment.base_offset,
@@ -191,8 +186,9 @@ def _source(
         size_bytes=segment.size_bytes,
         max_timestamp_ms=segment.max_timestamp_ms,
         segment_leader_epochs=lineage.entries_in_range(segment.base_offset, next_base_offset),
-        data=data,
-        fingerprint=fingerprint(data),
+        files=files,
+        leader_epoch_index=write_leader_epoch_checkpoint(lineage.truncate_from_end(next_base_offset).entries),
+        fingerprint=fingerprint(files),
     )
 
 

@@ -3,22 +3,26 @@
 There are two kinds of sources: a broker's log directory (`log_source`) and another tier (`tier_source`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
 from tierctl.apply.side_effects import SideEffectContext
 from tierctl.errors import RemoteStorageError
-from tierctl.model import LogSegmentData, RemoteLogSegmentMetadata, Uuid
+from tierctl.files import FileBytes
+from tierctl.model import HashedFile, IndexType, LogSegmentData, RemoteLogSegmentMetadata, Uuid
+from tierctl.model.severity import Severity
 from tierctl.plan.steps import Step
-from tierctl.storage.stores.base import crc32c
+from tierctl.storage.spool import SegmentFiles
+from tierctl.verify.segment_bytes import Problem, check_segment_bytes
+from tierctl.wire.crc import crc32c_extend
 
 Fingerprint = tuple[tuple[int, int, int], ...]
 """Size, modification time and inode of each file of a segment."""
 
-Checksums = tuple[int, ...]
-"""CRC-32C of each file of a segment."""
+Indexes = Mapping[IndexType, bytes | None]
+"""The indexes of a segment, whole; None for a missing one."""
 
 
 class SourceChanged(Exception):  # noqa: N818
@@ -45,7 +49,7 @@ class OpenedSource(Protocol):
 
     @property
     def data(self) -> LogSegmentData:
-        """The files."""
+        """The contents; a store refuses bytes of the log that have another checksum."""
         ...
 
     def is_unchanged(self) -> bool:
@@ -69,36 +73,72 @@ class Sources(Protocol):
         ...
 
 
-def fingerprint(data: LogSegmentData) -> Fingerprint:
+class HashingFile(FileBytes):
+    """A file that is read once from its first byte to its last, with the checksum of the bytes read.
+
+    What is checked is thereby what is stored: a store refuses bytes of the file that have another checksum.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._path = path
+        self._read_bytes = 0
+        self._crc32c = 0
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Return the bytes as `FileBytes.read` does; `position` is not above the end of the last read."""
+        data = super().read(position, size_bytes)
+        # The bytes of a batch that the end of a window cuts are read again with the next window.
+        new = data[self._read_bytes - position :]
+        self._crc32c = crc32c_extend(self._crc32c, new)
+        self._read_bytes += len(new)
+        return data
+
+    def hashed(self) -> HashedFile:
+        """Return the number and the checksum of the bytes that were read."""
+        return HashedFile(path=self._path, size_bytes=self._read_bytes, crc32c=self._crc32c)
+
+
+def check_and_hash(
+    metadata: RemoteLogSegmentMetadata, log: Path, indexes: Indexes
+) -> tuple[HashedFile, Problem | None]:
+    """Check the bytes of a segment and hash its log, in one pass; return the hashed log and the first error.
+
+    Raise OSError if the log cannot be read.
+    """
+    with HashingFile(log) as file:
+        problems = check_segment_bytes(metadata, file, indexes)
+        error = next((problem for problem in problems if problem.severity is Severity.ERROR), None)
+        return file.hashed(), error
+
+
+def contents(log: HashedFile, indexes: Indexes) -> LogSegmentData:
+    """Return the contents of a segment that has the indexes that every segment has."""
+    return LogSegmentData(
+        log_segment=log,
+        offset_index=indexes[IndexType.OFFSET] or b"",
+        time_index=indexes[IndexType.TIMESTAMP] or b"",
+        transaction_index=indexes[IndexType.TRANSACTION],
+        producer_snapshot_index=indexes[IndexType.PRODUCER_SNAPSHOT] or b"",
+        leader_epoch_index=indexes[IndexType.LEADER_EPOCH] or b"",
+    )
+
+
+def fingerprint(files: SegmentFiles) -> Fingerprint:
     """Return size, modification time and inode of every file: a write changes at least one of them.
 
     Raises SourceChanged if a file is missing.
     """
     try:
-        facts = [file.stat() for file in _files(data)]
+        facts = [file.stat() for file in (files.log, *files.indexes.values())]
     except FileNotFoundError as e:
         raise SourceChanged(f"{e.filename} is gone") from None
     return tuple((fact.st_size, fact.st_mtime_ns, fact.st_ino) for fact in facts)
 
 
-def checksums(data: LogSegmentData) -> Checksums:
-    """Return the checksum of every file as it is read now; raise StoreWriteFailed if one can't be read."""
-    return tuple(crc32c(file) for file in _files(data))
-
-
-def source_changed(data: LogSegmentData) -> RemoteStorageError:
+def source_changed(log: Path) -> RemoteStorageError:
     """Return the error of a segment whose files changed, or were deleted, while it was being copied."""
     return RemoteStorageError(
-        f"{data.log_segment} or one of its indexes changed or was deleted while it was being copied",
+        f"{log} or one of its indexes changed or was deleted while it was being copied",
         hint="a broker that applies retention or truncates its log does this; run the command again",
-    )
-
-
-def _files(data: LogSegmentData) -> tuple[Path, ...]:
-    return (
-        data.log_segment,
-        data.offset_index,
-        data.time_index,
-        data.producer_snapshot_index,
-        *(() if data.transaction_index is None else (data.transaction_index,)),
     )

@@ -9,16 +9,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tierctl.apply.copy.source import Fingerprint, SourceChanged, fingerprint
+from tierctl.apply.copy.source import Fingerprint, SourceChanged, check_and_hash, contents, fingerprint
 from tierctl.apply.side_effects import SideEffectContext, SourceTier
 from tierctl.errors import CorruptInputError, RemoteResourceNotFound, UsageError
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.model.severity import Severity
 from tierctl.plan.steps import SOURCE_SEGMENT_ID, Step
 from tierctl.storage.base import RemoteStorageManager
-from tierctl.storage.spool import SpooledSegment, spooled
-from tierctl.verify.segment_bytes import Problem, check_segment_bytes
+from tierctl.storage.spool import SegmentFiles, spooled
+from tierctl.verify.segment_bytes import Problem
 
 _S = RemoteLogSegmentState
 
@@ -96,16 +95,13 @@ class TierSource:
             raise UsageError("a copy from tier to tier needs the tier it comes from")
         source = context.source_tier
         with spooled(source.remote, self.metadata, source.spool) as files:
-            self._require_sound(files)
-            data = _segment_data(files, with_transactions=not self.txn_index_empty)
-            yield SpooledSource(data, fingerprint(data))
-
-    def _require_sound(self, files: SpooledSegment) -> None:
-        with files.log_bytes() as log:
-            problems = check_segment_bytes(self.metadata, log, files.index_bytes())
-            wrong = next((p for p in problems if p.severity is Severity.ERROR), None)
-        if wrong is not None:
-            raise self._unsound(wrong)
+            indexes = files.index_bytes()
+            log, error = check_and_hash(self.metadata, files.log, indexes)
+            if error is not None:
+                raise self._unsound(error)
+            if self.txn_index_empty:
+                indexes[IndexType.TRANSACTION] = None
+            yield SpooledSource(contents(log, indexes), files, fingerprint(files))
 
     def _unsound(self, problem: Problem) -> CorruptInputError:
         m = self.metadata
@@ -122,20 +118,9 @@ class SpooledSource:
     """Implement OpenedSource by files in the spool folder, to which no other process writes."""
 
     data: LogSegmentData
+    files: SegmentFiles
     fingerprint: Fingerprint
 
     def is_unchanged(self) -> bool:
         """Implement `OpenedSource.is_unchanged`."""
-        return fingerprint(self.data) == self.fingerprint
-
-
-def _segment_data(files: SpooledSegment, *, with_transactions: bool) -> LogSegmentData:
-    transactions = files.indexes.get(IndexType.TRANSACTION) if with_transactions else None
-    return LogSegmentData(
-        log_segment=files.log,
-        offset_index=files.indexes[IndexType.OFFSET],
-        time_index=files.indexes[IndexType.TIMESTAMP],
-        transaction_index=transactions,
-        producer_snapshot_index=files.indexes[IndexType.PRODUCER_SNAPSHOT],
-        leader_epoch_index=files.indexes[IndexType.LEADER_EPOCH].read_bytes(),
-    )
+        return fingerprint(self.files) == self.fingerprint

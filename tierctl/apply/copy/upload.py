@@ -66,4 +66,4 @@ def _why_not_finished(
         context.remote.verify_log_segment_data(stored, opened.data)
     except RemoteStorageError as e:
         return e
-    return None if opened.is_unchanged() else source_changed(opened.data)
+    return None if opened.is_unchanged() else source_changed(opened.data.log_segment.path)

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 from typing import Protocol
 
+from tierctl.files import FileBytes
 from tierctl.wire.batches.segment_file import LogBytes
 
 PARTITION_METADATA = "partition.metadata"
@@ -41,26 +42,6 @@ class LogFiles(Protocol):
         ...
 
 
-class _LocalBytes:
-    def __init__(self, path: Path) -> None:
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-
-    @property
-    def size_bytes(self) -> int:
-        return os.fstat(self._fd).st_size
-
-    def read(self, position: int, size_bytes: int) -> bytes:
-        parts = []
-        while size_bytes and (part := os.pread(self._fd, size_bytes, position)):
-            parts.append(part)
-            position += len(part)
-            size_bytes -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def close(self) -> None:
-        os.close(self._fd)
-
-
 class LocalFiles:
     """Implement LogFiles over this machine's disks; every method raises OSError.
 
@@ -77,7 +58,7 @@ class LocalFiles:
 
     def open(self, path: Path) -> LogBytes:
         """Implement `LogFiles.open`."""
-        return _LocalBytes(path)
+        return FileBytes(path)
 
     def content(self, path: Path) -> bytes | None:
         """Implement `LogFiles.content`."""

@@ -14,7 +14,7 @@ from tierctl.files import PLAIN, TEMP_SUFFIX, FileSystem, exclusive, write_durab
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.pipeline.warehouse.base import EVENTS, Files
 from tierctl.storage.base import plain_objects
-from tierctl.storage.stores.base import Source, chunks, delete_all
+from tierctl.storage.stores.base import Source, chunks, delete_all, hashed_file
 from tierctl.storage.stores.registry import open_store
 
 LOCK: Final = ".tierctl-pipeline.lock"
@@ -115,7 +115,7 @@ class FolderWarehouse:
             except OSError as e:
                 if e.errno not in _NO_LINKS:
                     raise
-                write_durably(target, chunks(source), fs=self._fs, sync_folder=False)
+                write_durably(target, chunks(hashed_file(source)), fs=self._fs, sync_folder=False)
         self._fs.sync_folder(new)
         return new
 

@@ -97,8 +97,8 @@ class KafkaLayout:
         return store.open(key_stem(metadata) + INDEX_SUFFIXES[index_type])
 
 
-def index_sources(data: LogSegmentData) -> dict[IndexType, Source | None]:
-    """Return the source of each index, in the order of Aiven's manifest; None for a missing index."""
+def index_sources(data: LogSegmentData) -> dict[IndexType, bytes | None]:
+    """Return each index, in the order of Aiven's manifest; None for a missing index."""
     return {
         IndexType.OFFSET: data.offset_index,
         IndexType.TIMESTAMP: data.time_index,

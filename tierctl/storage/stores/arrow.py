@@ -23,7 +23,7 @@ from tierctl.storage.stores.base import (
     StoreAddress,
     chunks,
     delete_all,
-    verify_bytes,
+    verify_streams,
 )
 
 READ_BYTES = 1 << 18
@@ -62,9 +62,9 @@ class ArrowStore:
             elif self.sizes_bytes([key]):
                 delete_all(self, [key])
 
-    def verify(self, key: str, source: Source) -> None:
-        """Implement `ObjectStore.verify` byte by byte: pyarrow.fs reports no checksums."""
-        verify_bytes(self, key, source)
+    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
+        """Implement `ObjectStore.verify_all` by the bytes: pyarrow.fs reports no checksums."""
+        verify_streams(self, objects)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Implement `ObjectStore.open`."""

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, runtime_checkable
 
-import google_crc32c
-
 from tierctl.errors import (
     RemoteObjectDiffers,
-    RemoteResourceNotFound,
     RemoteStorageError,
     StoreWriteFailed,
     TierctlError,
 )
 from tierctl.files import PLAIN, FileSystem
+from tierctl.model import HashedFile
 from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.wire.crc import crc32c, crc32c_extend
 
 CHUNK_BYTES = 1 << 20
 
-Source = Path | bytes
+Source = HashedFile | bytes
+"""The content of an object. A store must refuse the bytes of a file that have another checksum by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +71,20 @@ class ObjectStore(Protocol):
         ...
 
     def put_all(self, objects: Mapping[str, Source | None]) -> None:
-        """Store each source under its key, in order, durably; delete the objects of keys with source None.
+        """Store each source under its key durably, the last one last; delete the keys with source None.
 
-        Each object replaces an earlier one of its key, and is never visible in part. Raise StoreWriteFailed
-        if an object was not stored and StoreWriteUnknown if the outcome is unknown; the objects before it may
-        be stored.
+        The others may be stored in any order and at the same time. Each object replaces an earlier one of its
+        key, and is never visible in part. Raise StoreWriteFailed if an object was not stored, and
+        StoreWriteUnknown if the outcome of one is unknown; the others may be stored. No write is under way
+        any more when the method ends.
         """
         ...
 
-    def verify(self, key: str, source: Source) -> None:
-        """Compare size and checksum, or the bytes, of the stored object with `source`.
+    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
+        """Compare size and checksum of every stored object with its source.
 
-        Raise RemoteResourceNotFound if the object does not exist, and RemoteObjectDiffers if it differs.
+        Raise RemoteResourceNotFound if an object does not exist, and RemoteObjectDiffers if one differs, or
+        if one exists whose source is None.
         """
         ...
 
@@ -172,38 +174,58 @@ class CopyingStore(ConditionalStore, Protocol):
 
 
 def chunks(source: Source, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield the source in chunks of `size_bytes`; raise StoreWriteFailed if the source can't be read."""
+    """Yield the source in chunks; raise StoreWriteFailed if its file can't be read or has changed."""
     if isinstance(source, bytes):
         for position in range(0, len(source), size_bytes):
             yield source[position : position + size_bytes]
         return
+    crc = 0
     try:
-        with source.open("rb") as stream:
+        with source.path.open("rb", buffering=0) as stream:
             while chunk := stream.read(size_bytes):
+                crc = crc32c_extend(crc, chunk)
                 yield chunk
     except OSError as e:
-        raise StoreWriteFailed(
-            f"reading {source}, which was to be copied: {e.strerror or e}",
-            hint="has the broker rolled or deleted it? plan again",
-        ) from e
+        raise unreadable(source.path, e) from e
+    if crc != source.crc32c:
+        raise changed(source.path)
+
+
+def unreadable(path: Path, error: OSError) -> StoreWriteFailed:
+    """Return the error of a file that was to be stored and can't be read."""
+    return StoreWriteFailed(
+        f"reading {path}, which was to be copied: {error.strerror or error}",
+        hint="has the broker rolled or deleted it? plan again",
+    )
+
+
+def changed(path: Path) -> StoreWriteFailed:
+    """Return the error of a file that has other bytes than when it was hashed."""
+    return StoreWriteFailed(
+        f"{path} changed or was deleted while it was being copied", hint="run the command again"
+    )
+
+
+def hashed_file(path: Path) -> HashedFile:
+    """Read the file and return it with its size and checksum; raise StoreWriteFailed if it can't be read."""
+    size_bytes = crc = 0
+    try:
+        with path.open("rb", buffering=0) as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                crc, size_bytes = crc32c_extend(crc, chunk), size_bytes + len(chunk)
+    except OSError as e:
+        raise unreadable(path, e) from e
+    return HashedFile(path=path, size_bytes=size_bytes, crc32c=crc)
 
 
 def source_size_bytes(source: Source) -> int:
-    """Return the source's present size; raise StoreWriteFailed if the file can't be examined."""
-    if isinstance(source, bytes):
-        return len(source)
-    try:
-        return source.stat().st_size
-    except OSError as e:
-        raise StoreWriteFailed(f"looking at {source}, which was to be copied: {e.strerror or e}") from e
+    """Return the number of bytes of the source."""
+    return len(source) if isinstance(source, bytes) else source.size_bytes
 
 
-def crc32c(source: Source) -> int:
+def source_crc32c(source: Source) -> int:
     """Return the CRC-32C of the whole source."""
-    crc = 0
-    for chunk in chunks(source):
-        crc = google_crc32c.extend(crc, chunk)
-    return crc
+    return crc32c(source) if isinstance(source, bytes) else source.crc32c
 
 
 def walk(
@@ -261,28 +283,37 @@ def common_prefix(keys: Sequence[str]) -> str:
 
 
 def verify_stream(name: str, stored: BinaryIO, source: Source) -> None:
-    """Raise RemoteObjectDiffers, with `name` and the byte position, if `stored` differs from the source."""
-    position = 0
-    for chunk in chunks(source):
-        if stored.read(len(chunk)) != chunk:
-            raise RemoteObjectDiffers(
-                f"{name} differs from its source at or after byte {position}",
-                hint="the copy is not finished: run again, a new attempt copies the segment again",
-            )
-        position += len(chunk)
-    if stored.read(1):
-        raise RemoteObjectDiffers(f"{name} is longer than its source, which has {position} bytes")
+    """Raise RemoteObjectDiffers, with `name`, if size or checksum of `stored` differ from the source's."""
+    size_bytes = crc = 0
+    while chunk := stored.read(CHUNK_BYTES):
+        crc, size_bytes = crc32c_extend(crc, chunk), size_bytes + len(chunk)
+    expected = source_size_bytes(source), source_crc32c(source)
+    if (size_bytes, crc) != expected:
+        raise differs(name, f"{size_bytes} bytes with CRC-32C {crc:#010x}", expected)
 
 
-def verify_bytes(store: ObjectStore, key: str, source: Source) -> None:
-    """Implement `ObjectStore.verify` byte by byte, for stores that report no checksum."""
-    size_bytes, expected = store.sizes_bytes([key]).get(key), source_size_bytes(source)
-    if size_bytes is None:
-        raise RemoteResourceNotFound(f"{key} does not exist")
-    if size_bytes != expected:
-        raise RemoteObjectDiffers(f"{key} has {size_bytes} bytes, its source {expected}")
-    with store.open(key) as stored:
-        verify_stream(key, stored, source)
+def differs(name: str, found: str, expected: tuple[int, int]) -> RemoteObjectDiffers:
+    """Return the error of an object that has other bytes than its source; `expected` is size and CRC-32C."""
+    return RemoteObjectDiffers(
+        f"{name} differs from its source: it has {found}, expected {expected[0]} bytes with CRC-32C "
+        f"{expected[1]:#010x}",
+        hint="the copy is not finished: run again, a new attempt copies the segment again",
+    )
+
+
+def verify_streams(store: ObjectStore, objects: Mapping[str, Source | None]) -> None:
+    """Implement `ObjectStore.verify_all` by reading every object, for stores that report no checksum."""
+    for key, source in objects.items():
+        if source is not None:
+            with store.open(key) as stored:
+                verify_stream(key, stored, source)
+    require_absent(store, [key for key, source in objects.items() if source is None])
+
+
+def require_absent(store: ObjectStore, keys: Sequence[str]) -> None:
+    """Raise RemoteObjectDiffers if one of the objects exists."""
+    for key in store.sizes_bytes(keys) if keys else ():
+        raise RemoteObjectDiffers(f"{key} is in the tier, but the segment has no such file")
 
 
 class CompleteRange(io.RawIOBase):

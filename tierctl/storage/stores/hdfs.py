@@ -27,7 +27,7 @@ from tierctl.storage.stores.base import (
     TaggedObject,
     by_folder,
     chunks,
-    verify_bytes,
+    verify_streams,
     walk,
 )
 from tierctl.storage.stores.listening import require_listening
@@ -163,9 +163,9 @@ class HdfsStore:
         self._write_file(temp, body)
         return temp
 
-    def verify(self, key: str, source: Source) -> None:
-        """Implement `ObjectStore.verify` byte by byte: HDFS's checksums depend on the block size."""
-        verify_bytes(self, key, source)
+    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
+        """Implement `ObjectStore.verify_all` by the bytes: HDFS's checksums depend on the block size."""
+        verify_streams(self, objects)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Implement `ObjectStore.open`."""

@@ -28,7 +28,7 @@ from tierctl.storage.stores.base import (
     StoreAddress,
     by_folder,
     chunks,
-    verify_stream,
+    verify_streams,
     walk,
 )
 
@@ -96,10 +96,9 @@ class LocalStore:
         for folder in folders:
             self._sync_names(folder)
 
-    def verify(self, key: str, source: Source) -> None:
-        """Implement `ObjectStore.verify` byte by byte."""
-        with self.open(key) as stored:
-            verify_stream(key, stored, source)
+    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
+        """Implement `ObjectStore.verify_all` by the bytes."""
+        verify_streams(self, objects)
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Implement `ObjectStore.open`."""

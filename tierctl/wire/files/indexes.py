@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
+import numpy as np
+import numpy.typing as npt
+
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.wire.batches.batch_heads import BatchHead
 
@@ -23,6 +26,10 @@ _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 _ABORTED = struct.Struct(">hqqqq")
 _RELATIVE_MAX = (1 << 31) - 1
+_OFFSET_DTYPE = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_DTYPE = np.dtype([("timestamp_ms", ">i8"), ("offset", ">i4")])
+
+Int64s = npt.NDArray[np.int64]
 
 
 class OffsetPosition(NamedTuple):
@@ -62,11 +69,10 @@ class OffsetIndex:
     def decode(cls, data: bytes, base_offset: int) -> Self:
         """Decode a file; raise CorruptInputError unless offsets and positions ascend."""
         index = cls(base_offset, _used(data, _OFFSET_ENTRY.size, "offset index"))
-        last = (-1, -1)
-        for number, entry in enumerate(_OFFSET_ENTRY.iter_unpack(index.data)):
-            if not (entry[0] > last[0] and entry[1] > last[1]):
-                raise _not_rising("offset index", number * _OFFSET_ENTRY.size, last, entry)
-            last = entry
+        rows = np.frombuffer(index.data, _OFFSET_DTYPE)
+        offsets, positions = _with_first(rows["offset"], -1), _with_first(rows["position"], -1)
+        rising = (offsets[1:] > offsets[:-1]) & (positions[1:] > positions[:-1])
+        _require_rising("offset index", rising, offsets, positions, _OFFSET_ENTRY.size)
         return index
 
     @classmethod
@@ -90,6 +96,11 @@ class OffsetIndex:
         for relative, position in _OFFSET_ENTRY.iter_unpack(self.data):
             yield OffsetPosition(self.base_offset + relative, position)
 
+    def columns(self) -> tuple[Int64s, Int64s]:
+        """Return the offsets and the positions of all entries."""
+        rows = np.frombuffer(self.data, _OFFSET_DTYPE)
+        return rows["offset"].astype(np.int64) + self.base_offset, rows["position"].astype(np.int64)
+
     def lookup(self, offset: int) -> OffsetPosition:
         """Return the last entry at or below `offset`; the segment's beginning if there is none."""
         slot = bisect_right(range(len(self)), offset, key=lambda n: self[n].offset) - 1
@@ -107,11 +118,10 @@ class TimeIndex:
     def decode(cls, data: bytes, base_offset: int) -> Self:
         """Decode a file; raise CorruptInputError unless timestamps ascend and offsets do not descend."""
         index = cls(base_offset, _used(data, _TIME_ENTRY.size, "time index"))
-        last = (-1, 0)
-        for number, entry in enumerate(_TIME_ENTRY.iter_unpack(index.data)):
-            if not (entry[0] > last[0] and entry[1] >= last[1]):
-                raise _not_rising("time index", number * _TIME_ENTRY.size, last, entry)
-            last = entry
+        rows = np.frombuffer(index.data, _TIME_DTYPE)
+        times, offsets = _with_first(rows["timestamp_ms"], -1), _with_first(rows["offset"], 0)
+        rising = (times[1:] > times[:-1]) & (offsets[1:] >= offsets[:-1])
+        _require_rising("time index", rising, times, offsets, _TIME_ENTRY.size)
         return index
 
     @classmethod
@@ -134,6 +144,11 @@ class TimeIndex:
     def __iter__(self) -> Iterator[TimestampOffset]:
         for timestamp_ms, relative in _TIME_ENTRY.iter_unpack(self.data):
             yield TimestampOffset(timestamp_ms, self.base_offset + relative)
+
+    def columns(self) -> tuple[Int64s, Int64s]:
+        """Return the timestamps and the offsets of all entries."""
+        rows = np.frombuffer(self.data, _TIME_DTYPE)
+        return rows["timestamp_ms"].astype(np.int64), rows["offset"].astype(np.int64) + self.base_offset
 
     @property
     def last(self) -> TimestampOffset:
@@ -252,5 +267,17 @@ def _wrong_size(what: str, size: int, entry_size: int) -> CorruptInputError:
     )
 
 
-def _not_rising(what: str, at: int, last: tuple[int, ...], entry: tuple[int, ...]) -> CorruptInputError:
-    return CorruptInputError(what, expected=f"an entry after {last}", found=str(entry), at=at)
+def _with_first(column: npt.NDArray[np.signedinteger], first: int) -> Int64s:
+    """Return `column` in native order after the value `first`, which no entry may precede."""
+    return np.concatenate((np.array([first], np.int64), column.astype(np.int64)))
+
+
+def _require_rising(
+    what: str, rising: npt.NDArray[np.bool_], keys: Int64s, values: Int64s, entry_size: int
+) -> None:
+    """Raise CorruptInputError for the first entry that is not `rising`: row 1 of the columns is entry 0."""
+    if rising.all():
+        return
+    at = int(np.argmin(rising))
+    last, entry = ((int(keys[row]), int(values[row])) for row in (at, at + 1))
+    raise CorruptInputError(what, expected=f"an entry after {last}", found=str(entry), at=at * entry_size)

@@ -21,12 +21,12 @@ from tierctl.errors import (
     StoreWriteFailed,
     UsageError,
 )
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import HashedFile, IndexType, LogSegmentData, RemoteLogSegmentMetadata
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import Encoded
 from tierctl.storage.layouts.kafka import index_sources, require_legal
-from tierctl.storage.stores.base import ObjectStore, chunks, source_size_bytes
+from tierctl.storage.stores.base import ObjectStore, chunks, hashed_file
 from tierctl.wire.aiven.chunks import ChunkIndex, compress_chunk
 from tierctl.wire.aiven.custom_metadata import (
     FIELDS,
@@ -211,10 +211,10 @@ class AivenLayout:
         )
 
     @contextmanager
-    def _encoded_log(self, log: Path) -> Iterator[tuple[Path, ChunkIndex, bool]]:
+    def _encoded_log(self, log: HashedFile) -> Iterator[tuple[HashedFile, ChunkIndex, bool]]:
         chunk_size = self._settings.chunk_size
+        size = log.size_bytes
         if not self._compresses(log):
-            size = source_size_bytes(log)
             count = -(-size // chunk_size)
             sizes = [chunk_size] * (count - 1) + [size - chunk_size * (count - 1)] * min(count, 1)
             yield log, self._chunk_index(size, sizes, fixed=True), False
@@ -222,7 +222,7 @@ class AivenLayout:
         with tempfile.TemporaryDirectory(prefix="tierctl-aiven-") as folder:
             packed = Path(folder, "log")
             sizes = _compress(log, packed, chunk_size)
-            yield packed, self._chunk_index(source_size_bytes(log), sizes, fixed=False), True
+            yield hashed_file(packed), self._chunk_index(size, sizes, fixed=False), True
 
     def _chunk_index(self, size: int, stored_sizes: list[int], *, fixed: bool) -> ChunkIndex:
         return ChunkIndex(
@@ -232,15 +232,16 @@ class AivenLayout:
             fixed=fixed,
         )
 
-    def _compresses(self, log: Path) -> bool:
+    def _compresses(self, log: HashedFile) -> bool:
         if not self._settings.compression or not self._settings.compression_heuristic:
             return self._settings.compression
         # As in the plugin's heuristic, a log whose first batch is compressed is not compressed again.
-        head = next(chunks(log, _BATCH_HEAD_BYTES), b"")
+        with log.path.open("rb") as stream:
+            head = stream.read(_BATCH_HEAD_BYTES)
         return len(head) == _BATCH_HEAD_BYTES and not head[_ATTRIBUTES_AT] & _COMPRESSION_MASK
 
 
-def _compress(log: Path, target: Path, chunk_size: int) -> list[int]:
+def _compress(log: HashedFile, target: Path, chunk_size: int) -> list[int]:
     sizes = []
     try:
         with target.open("wb") as out:
@@ -250,7 +251,8 @@ def _compress(log: Path, target: Path, chunk_size: int) -> list[int]:
                 sizes.append(len(packed))
     except OSError as e:
         raise StoreWriteFailed(
-            f"compressing {log} to {target}: {e.strerror or e}", hint="set TMPDIR to a folder with more room"
+            f"compressing {log.path} to {target}: {e.strerror or e}",
+            hint="set TMPDIR to a folder with more room",
         ) from e
     return sizes
 
@@ -263,9 +265,8 @@ def _encoded_indexes(data: LogSegmentData) -> tuple[dict[IndexType, IndexRange |
         if source is None:
             ranges[index_type] = None
             continue
-        raw = b"".join(chunks(source))
-        ranges[index_type] = IndexRange(position=len(joined), size=len(raw))
-        joined += raw
+        ranges[index_type] = IndexRange(position=len(joined), size=len(source))
+        joined += source
     return ranges, joined
 
 

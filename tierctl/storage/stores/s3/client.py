@@ -5,7 +5,7 @@ Credentials, region, endpoint and profile come from the sources that every AWS c
 """
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import boto3
 import botocore.session
@@ -13,8 +13,10 @@ from botocore.config import Config
 from botocore.loaders import Loader, create_loader
 
 from tierctl.storage.stores.base import Endpoint
+from tierctl.storage.stores.s3.body import FileRange
 
 if TYPE_CHECKING:
+    from botocore.awsrequest import AWSRequest
     from mypy_boto3_s3 import S3Client
 
 READ_TIMEOUT_S: float = 60
@@ -32,7 +34,7 @@ def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
     endpoint = endpoint or Endpoint()
     session = botocore.session.get_session()
     session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
-    return boto3.session.Session(botocore_session=session).client(
+    client = boto3.session.Session(botocore_session=session).client(
         "s3",
         endpoint_url=endpoint.url,
         region_name=endpoint.region,
@@ -45,3 +47,20 @@ def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
             response_checksum_validation="when_supported",
         ),
     )
+    chosen: Any = client.meta.config
+    if (chosen.s3 or {}).get("payload_signing_enabled") is None:
+        for operation in ("PutObject", "UploadPart"):
+            client.meta.events.register(f"before-sign.s3.{operation}", _sign_no_file)
+    return client
+
+
+_UNSIGNED_BODY = Config(s3={"payload_signing_enabled": False})
+
+
+def _sign_no_file(request: "AWSRequest", **_: object) -> None:
+    """Leave the bytes of a file out of the signature, unless the AWS settings ask for them.
+
+    Their SHA-256 would be computed here and by the store. Their CRC-32C is a header, which is signed.
+    """
+    if isinstance(request.data, FileRange):
+        request.context["client_config"] = _UNSIGNED_BODY

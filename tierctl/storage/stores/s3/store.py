@@ -2,15 +2,14 @@
 
 import io
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-import google_crc32c
 from botocore.exceptions import ClientError
 
 from tierctl.errors import (
@@ -21,35 +20,38 @@ from tierctl.errors import (
     StoreWriteUnknown,
     TierctlError,
 )
+from tierctl.model import HashedFile
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.stores.base import (
-    CompleteRange,
     Endpoint,
     Source,
     StoreAddress,
     TaggedObject,
-    chunks,
     delete_all,
+    differs,
+    source_crc32c,
     source_size_bytes,
     verify_stream,
 )
 from tierctl.storage.stores.listening import require_listening
+from tierctl.storage.stores.s3.body import FileRange, ResponseBody, file_range
 from tierctl.storage.stores.s3.bulk import DELETE_BATCH, delete_objects, sizes_bytes
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.errors import PRECONDITION_FAILED, code_of, translated
-from tierctl.storage.stores.s3.uploads import Uploads, encoded_crc
+from tierctl.storage.stores.s3.uploads import Uploads, composite_checksum, encoded_crc
+from tierctl.wire.crc import crc32c
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-PART_BYTES = 16 << 20
-"""Larger objects are stored in parts of this size, one of which is in memory at a time."""
+PART_BYTES = 64 << 20
+"""Larger objects are stored in parts of this size: a request that fails is repeated from its beginning."""
+
+REQUESTS_MAX = 16
+"""Requests for small objects at the same time, beside those for files in the callers' threads."""
 
 PARTS_MAX = 10_000
 _STAMP_MAX_BYTES = 1 << 16
-THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
-GRACE_S = 60.0
-"""A read below the minimum throughput after this time fails: a slow stream has no timeout of its own."""
 
 
 class _ConditionFailed(Exception):  # noqa: N818
@@ -67,6 +69,7 @@ class S3Store:
         self._prefix = prefix
         self._part_bytes = part_bytes or PART_BYTES
         self._uploads = Uploads(s3, bucket)
+        self._pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="tierctl-s3")
 
     @property
     def endpoint(self) -> Endpoint:
@@ -89,19 +92,42 @@ class S3Store:
         is an earlier write whose response was lost. An object with other bytes comes from an earlier attempt,
         and is replaced on the condition that it does not change meanwhile.
         """
-        for key, source in objects.items():
-            if source is not None:
-                self._put(key, source)
-            elif self._head(key) is not None:
-                delete_all(self, [key])
+        *others, last = objects.items()
+        self._at_once(self._put_or_delete, others)
+        self._put_or_delete(*last)
+
+    def _put_or_delete(self, key: str, source: Source | None) -> None:
+        if source is not None:
+            self._put(key, source)
+        elif self._head(key) is not None:
+            delete_all(self, [key])
+
+    def _at_once(
+        self, do: Callable[[str, Source | None], None], objects: Sequence[tuple[str, Source | None]]
+    ) -> None:
+        """Call `do` for every object: in this thread for files, at the same time for small objects.
+
+        Return when all calls have ended. Raise the error of one; StoreWriteUnknown, if there is one.
+        """
+        errors: list[BaseException] = []
+        small = [self._pool.submit(do, *each) for each in objects if not isinstance(each[1], HashedFile)]
+        try:
+            for key, source in objects:
+                if isinstance(source, HashedFile):
+                    do(key, source)
+        except TierctlError as e:
+            errors.append(e)
+        finally:
+            wait(small)
+        errors += [error for each in small if (error := each.exception()) is not None]
+        if errors:
+            raise next((e for e in errors if isinstance(e, StoreWriteUnknown)), errors[0])
 
     def _put(self, key: str, source: Source) -> None:
-        size_bytes = source_size_bytes(source)
-        write = self._put_once if size_bytes <= self._part_bytes else self._put_parts
         try:
-            write(key, source, {"IfNoneMatch": "*"})
+            self._write(key, source, {"IfNoneMatch": "*"})
         except _ConditionFailed as failed:
-            self._confirm_or_replace(key, source, write, failed)
+            self._confirm_or_replace(key, source, failed)
         except StoreWriteUnknown as unknown:
             try:
                 is_stored = self._has_same_bytes(key, source)
@@ -111,23 +137,33 @@ class S3Store:
             if not is_stored:
                 raise
 
-    def verify(self, key: str, source: Source) -> None:
-        """Implement `ObjectStore.verify` by the store's checksum, or by the bytes if the store has none."""
+    def verify_all(self, objects: Mapping[str, Source | None]) -> None:
+        """Implement `ObjectStore.verify_all` by the store's checksums, or by the bytes if it has none."""
+        self._at_once(self._verify, list(objects.items()))
+
+    def _verify(self, key: str, source: Source | None) -> None:
         head = self._head(key)
+        if source is None:
+            if head is not None:
+                raise RemoteObjectDiffers(f"{key} is in the tier, but the segment has no such file")
+            return
         if head is None:
             raise RemoteResourceNotFound(f"{self.name_of(key)} does not exist")
-        size_bytes = source_size_bytes(source)
-        if head["ContentLength"] != size_bytes:
-            raise RemoteObjectDiffers(
-                f"{self.name_of(key)} has {head['ContentLength']} bytes, its source {size_bytes}"
-            )
+        expected = source_size_bytes(source), source_crc32c(source)
         stored = head.get("ChecksumCRC32C")
+        if head["ContentLength"] != expected[0]:
+            raise differs(self.name_of(key), f"{head['ContentLength']} bytes", expected)
         if stored is None:
-            self._verify_bytes(key, source)
-        elif stored not in self._checksums(source):
-            raise RemoteObjectDiffers(
-                f"{self.name_of(key)} has the checksum {stored}, its source another one"
-            )
+            with self.open(key) as stream:
+                verify_stream(self.name_of(key), stream, source)
+        elif stored != self._checksum(source, is_composite="-" in stored):
+            raise differs(self.name_of(key), f"the checksum {stored}", expected)
+
+    def _checksum(self, source: Source, *, is_composite: bool) -> str:
+        """Return the checksum that S3 reports for `source`."""
+        if is_composite and isinstance(source, HashedFile):
+            return composite_checksum(source, self._part_size_bytes(source))
+        return encoded_crc(source_crc32c(source))
 
     def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
         """Implement `ObjectStore.open` by one ranged request."""
@@ -141,7 +177,9 @@ class S3Store:
             if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in {"416", "InvalidRange"}:
                 return io.BytesIO()
             raise
-        return io.BufferedReader(_Body(answer["Body"], self.name_of(key), answer["ContentLength"]), 1 << 17)
+        return io.BufferedReader(
+            ResponseBody(answer["Body"], self.name_of(key), answer["ContentLength"]), 1 << 17
+        )
 
     def create(self, key: str, body: bytes) -> bool:
         """Implement `ObjectStore.create` by If-None-Match."""
@@ -212,7 +250,7 @@ class S3Store:
         """Implement `ConditionalStore.put_if`."""
         condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": tag}
         try:
-            return self._put_body(key, body, condition)
+            return self._put_body(key, body, crc32c(body), condition)
         except (_ConditionFailed, RemoteResourceNotFound):
             return None
 
@@ -236,6 +274,7 @@ class S3Store:
 
     def close(self) -> None:
         """Implement `ObjectStore.close`."""
+        self._pool.shutdown()
         self._s3.close()
 
     def _head(self, key: str) -> dict[str, Any] | None:
@@ -249,18 +288,12 @@ class S3Store:
 
     def _has_same_bytes(self, key: str, source: Source) -> bool:
         with suppress(RemoteObjectDiffers, RemoteResourceNotFound):
-            self.verify(key, source)
+            self._verify(key, source)
             return True
         return False
 
-    def _confirm_or_replace(
-        self,
-        key: str,
-        source: Source,
-        write: Callable[[str, Source, dict[str, str]], None],
-        failed: _ConditionFailed,
-    ) -> None:
-        """Return if the present object has the bytes of `source`; otherwise replace it by `write`."""
+    def _confirm_or_replace(self, key: str, source: Source, failed: _ConditionFailed) -> None:
+        """Return if the present object has the bytes of `source`; otherwise replace it."""
         head = self._head(key)
         if self._has_same_bytes(key, source):
             return
@@ -269,47 +302,36 @@ class S3Store:
                 f"{self.name_of(key)} was created and deleted by another program while it was being written"
             ) from failed
         try:
-            write(key, source, {"IfMatch": head["ETag"]})
+            self._write(key, source, {"IfMatch": head["ETag"]})
         except _ConditionFailed as again:
             raise StoreWriteFailed(
                 f"{self.name_of(key)} is being written by another program",
                 hint="no two attempts share a segment id: find the other program that writes to this tier",
             ) from again
 
-    def _put_once(self, key: str, source: Source, condition: dict[str, str]) -> None:
-        self._put_body(key, b"".join(chunks(source, self._part_bytes)), condition)
+    def _write(self, key: str, source: Source, condition: dict[str, str]) -> None:
+        if isinstance(source, bytes):
+            self._put_body(key, source, crc32c(source), condition)
+        elif source.size_bytes <= self._part_bytes:
+            with file_range(source, 0, source.size_bytes) as body:
+                self._put_body(key, body, source.crc32c, condition)
+        else:
+            with _conditional():
+                self._uploads.put(self._prefix + key, source, self._part_size_bytes(source), condition)
 
-    def _put_body(self, key: str, body: bytes, condition: dict[str, str]) -> str:
+    def _part_size_bytes(self, source: HashedFile) -> int:
+        return max(self._part_bytes, -(-source.size_bytes // PARTS_MAX))
+
+    def _put_body(self, key: str, body: bytes | FileRange, crc: int, condition: dict[str, str]) -> str:
         with _conditional(), translated(f"writing {self.name_of(key)}", writing=True):
             answer = self._s3.put_object(
                 Bucket=self._bucket,
                 Key=self._prefix + key,
-                Body=body,
-                ChecksumCRC32C=encoded_crc(google_crc32c.value(body)),
+                Body=cast("BinaryIO", body),
+                ChecksumCRC32C=encoded_crc(crc),
                 **condition,  # type: ignore[arg-type]
             )
         return answer["ETag"]
-
-    def _put_parts(self, key: str, source: Source, condition: dict[str, str]) -> None:
-        part_bytes = max(self._part_bytes, -(-source_size_bytes(source) // PARTS_MAX))
-        with _conditional():
-            self._uploads.put(self._prefix + key, source, part_bytes, condition)
-
-    def _checksums(self, source: Source) -> set[str]:
-        """Return the checksums that S3 may report for `source`: of its bytes, and of its parts' checksums."""
-        size_bytes = source_size_bytes(source)
-        part_bytes = max(self._part_bytes, -(-size_bytes // PARTS_MAX))
-        whole, count, of_parts = 0, 0, 0
-        for part in chunks(source, part_bytes):
-            crc = google_crc32c.value(part)
-            whole = google_crc32c.extend(whole, part)
-            of_parts = google_crc32c.extend(of_parts, crc.to_bytes(4, "big"))
-            count += 1
-        return {encoded_crc(whole), f"{encoded_crc(of_parts)}-{count}"}
-
-    def _verify_bytes(self, key: str, source: Source) -> None:
-        with self.open(key) as stored:
-            verify_stream(self.name_of(key), stored, source)
 
 
 @contextmanager
@@ -321,38 +343,6 @@ def _conditional() -> Iterator[None]:
         if isinstance(e.__cause__, ClientError) and code_of(e.__cause__) in PRECONDITION_FAILED:
             raise _ConditionFailed from e
         raise
-
-
-class _Body(CompleteRange):
-    """The body of a response, which must be complete, and not slower than the minimum throughput."""
-
-    def __init__(
-        self, body: Any, name: str, size_bytes: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        super().__init__(name, size_bytes)
-        self._body = body
-        self._clock = clock
-        self._begun_s = clock()
-
-    def take(self, size_bytes: int) -> bytes:
-        with translated(f"reading {self._name}"):
-            data: bytes = self._body.read(size_bytes)
-        self._require_throughput(len(data))
-        return data
-
-    def _require_throughput(self, new_bytes: int) -> None:
-        elapsed_s = self._clock() - self._begun_s
-        done_bytes = self._size_bytes - self._left_bytes + new_bytes
-        if elapsed_s > GRACE_S and done_bytes < elapsed_s * THROUGHPUT_MIN_BYTES_PER_S:
-            raise RemoteStorageError(
-                f"{self._name}: {done_bytes} bytes in {elapsed_s:.0f} s is too slow",
-                hint=f"at least {THROUGHPUT_MIN_BYTES_PER_S} bytes a second are expected",
-            )
-
-    def close(self) -> None:
-        if not self.closed:
-            self._body.close()
-        super().close()
 
 
 def open_store(address: StoreAddress) -> S3Store:

@@ -3,13 +3,14 @@
 import base64
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
-
-import google_crc32c
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tierctl.errors import AuthenticationError, TierctlError
-from tierctl.storage.stores.base import Source, chunks, common_prefix
+from tierctl.model import HashedFile
+from tierctl.storage.stores.base import common_prefix
+from tierctl.storage.stores.s3.body import FileRange, file_range
 from tierctl.storage.stores.s3.errors import suppressed, translated
+from tierctl.wire.crc import crc32c_extend
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -22,6 +23,25 @@ def encoded_crc(crc: int) -> str:
     return base64.b64encode(crc.to_bytes(4, "big")).decode("ascii")
 
 
+def composite_checksum(source: HashedFile, part_bytes: int) -> str:
+    """Return the checksum of the parts' checksums: stores without FULL_OBJECT report it for an upload."""
+    count = -(-source.size_bytes // part_bytes)
+    of_parts = 0
+    for number in range(count):
+        with file_range(source, number * part_bytes, part_bytes) as body:
+            of_parts = crc32c_extend(of_parts, _crc32c(body).to_bytes(4, "big"))
+    return f"{encoded_crc(of_parts)}-{count}"
+
+
+def _crc32c(body: FileRange) -> int:
+    """Return the checksum of the whole range, and go back to its beginning."""
+    crc = 0
+    while block := body.read():
+        crc = crc32c_extend(crc, bytes(block))
+    body.seek(0)
+    return crc
+
+
 class Uploads:
     """Multipart uploads to one bucket; keys are complete, not relative to the store's folder."""
 
@@ -29,17 +49,22 @@ class Uploads:
         self._s3 = s3
         self._bucket = bucket
 
-    def put(self, key: str, source: Source, part_bytes: int, condition: dict[str, str]) -> None:
-        """Store `source` in parts of `part_bytes`, one in memory at a time; abort the upload if it fails."""
+    def put(self, key: str, source: HashedFile, part_bytes: int, condition: dict[str, str]) -> None:
+        """Store `source` in parts of `part_bytes`, one after the other; abort the upload if it fails."""
         target = {"Bucket": self._bucket, "Key": key}
         name = f"s3://{self._bucket}/{key}"
         with translated(f"beginning {name}"):
-            upload = self._s3.create_multipart_upload(**target, ChecksumAlgorithm="CRC32C")["UploadId"]  # type: ignore[arg-type]
+            # FULL_OBJECT: the store reports the checksum of the whole object, which the source has, too.
+            upload = self._s3.create_multipart_upload(
+                **target,  # type: ignore[arg-type]
+                ChecksumAlgorithm="CRC32C",
+                ChecksumType="FULL_OBJECT",
+            )["UploadId"]
         done = False
         try:
             parts = [
-                self.put_part(target, upload, number, part)
-                for number, part in enumerate(chunks(source, part_bytes), 1)
+                self.put_part(target, upload, number, source, part_bytes)
+                for number in range(1, -(-source.size_bytes // part_bytes) + 1)
             ]
             with translated(f"completing {name}", writing=True):
                 self._s3.complete_multipart_upload(
@@ -55,17 +80,21 @@ class Uploads:
                 with suppress(TierctlError):
                     self._abort(key, upload)
 
-    def put_part(self, target: dict[str, str], upload: str, number: int, part: bytes) -> dict[str, Any]:
+    def put_part(
+        self, target: dict[str, str], upload: str, number: int, source: HashedFile, part_bytes: int
+    ) -> dict[str, Any]:
         """Upload one part; return the entry for it in the request that completes the upload."""
-        checksum = encoded_crc(google_crc32c.value(part))
-        with translated(f"writing part {number} of s3://{self._bucket}/{target['Key']}"):
-            answer = self._s3.upload_part(
-                **target,  # type: ignore[arg-type]
-                UploadId=upload,
-                PartNumber=number,
-                Body=part,
-                ChecksumCRC32C=checksum,
-            )
+        start = (number - 1) * part_bytes
+        with file_range(source, start, part_bytes) as body:
+            checksum = encoded_crc(_crc32c(body))
+            with translated(f"writing part {number} of s3://{self._bucket}/{target['Key']}"):
+                answer = self._s3.upload_part(
+                    **target,  # type: ignore[arg-type]
+                    UploadId=upload,
+                    PartNumber=number,
+                    Body=cast("BinaryIO", body),
+                    ChecksumCRC32C=checksum,
+                )
         return {"PartNumber": number, "ETag": answer["ETag"], "ChecksumCRC32C": checksum}
 
     def abort_all(self, keys: Sequence[str]) -> None:

@@ -1,0 +1,126 @@
+"""Bodies of requests to S3, which are ranges of files, and of its responses."""
+
+import io
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tierctl.errors import RemoteStorageError, StoreWriteFailed, TierctlError
+from tierctl.model import HashedFile
+from tierctl.storage.stores.base import CompleteRange, changed, unreadable
+from tierctl.storage.stores.s3.errors import translated
+
+_BLOCK_BYTES = 1 << 20
+THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
+GRACE_S = 60.0
+"""A read below the minimum throughput after this time fails: a slow stream has no timeout of its own."""
+
+
+class FileRange(io.RawIOBase):
+    """The bytes of a file from `start` on, at most `size_bytes`; one block is in memory at a time.
+
+    `read` returns whole blocks whatever size is asked for: http.client asks for 16 KiB, and a thread that
+    sends so little at a time waits for the interpreter lock more than for the network.
+    """
+
+    def __init__(self, file: HashedFile, start: int, size_bytes: int) -> None:
+        self._file = file
+        self._start = start
+        self._size_bytes = min(size_bytes, file.size_bytes - start)
+        self._position = 0
+        self._block = memoryview(bytearray(min(_BLOCK_BYTES, self._size_bytes)))
+        self._fd = -1
+        try:
+            self._fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as e:
+            raise unreadable(file.path, e) from e
+        self.failure: StoreWriteFailed | None = None
+
+    def __len__(self) -> int:
+        return self._size_bytes
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Implement `io.IOBase.seek`: a request that failed is sent again from the beginning."""
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size_bytes}[whence]
+        self._position = begin + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Return the position in the range."""
+        return self._position
+
+    def read(self, _size_bytes: int = -1) -> memoryview:
+        """Return the next block, empty at the end; the next call overwrites it.
+
+        Raise StoreWriteFailed if the file can't be read or ends early, and keep the error in `failure`,
+        because the client of S3 raises errors of its own.
+        """
+        block = self._block[: self._size_bytes - self._position]
+        try:
+            count = os.preadv(self._fd, [block], self._start + self._position) if block else 0
+        except OSError as e:
+            self.failure = unreadable(self._file.path, e)
+            raise self.failure from e
+        if block and not count:
+            self.failure = changed(self._file.path)
+            raise self.failure
+        self._position += count
+        return block[:count]
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self.closed and self._fd >= 0:
+            os.close(self._fd)
+        super().close()
+
+
+@contextmanager
+def file_range(file: HashedFile, start: int, size_bytes: int) -> Iterator[FileRange]:
+    """Open a range of a file as the body of a request; raise its `failure`, if it has one, at the end."""
+    with FileRange(file, start, size_bytes) as body:
+        try:
+            yield body
+        except TierctlError as e:
+            if body.failure is None:
+                raise
+            raise body.failure from e
+
+
+class ResponseBody(CompleteRange):
+    """The body of a response, which must be complete, and not slower than the minimum throughput."""
+
+    def __init__(
+        self, body: Any, name: str, size_bytes: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(name, size_bytes)
+        self._body = body
+        self._clock = clock
+        self._begun_s = clock()
+
+    def take(self, size_bytes: int) -> bytes:
+        """Implement `CompleteRange.take`."""
+        with translated(f"reading {self._name}"):
+            data: bytes = self._body.read(size_bytes)
+        self._require_throughput(len(data))
+        return data
+
+    def _require_throughput(self, new_bytes: int) -> None:
+        elapsed_s = self._clock() - self._begun_s
+        done_bytes = self._size_bytes - self._left_bytes + new_bytes
+        if elapsed_s > GRACE_S and done_bytes < elapsed_s * THROUGHPUT_MIN_BYTES_PER_S:
+            raise RemoteStorageError(
+                f"{self._name}: {done_bytes} bytes in {elapsed_s:.0f} s is too slow",
+                hint=f"at least {THROUGHPUT_MIN_BYTES_PER_S} bytes a second are expected",
+            )
+
+    def close(self) -> None:
+        """Release the connection."""
+        if not self.closed:
+            self._body.close()
+        super().close()
