@@ -91,9 +91,11 @@ class Zygote:
         kills: list[list[Any]] | None = None,
         files: int | None = None,
         parts: int | None = None,
+        objects: int | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Ran:
-        job = self._job(args, "", kills=kills or [], files=files, parts=parts, env=dict(env or {}))
+        how = {"kills": kills or [], "files": files, "parts": parts, "objects": objects}
+        job = self._job(args, "", **how, env=dict(env or {}))
         return self._ran(job, self._answer(job))
 
     def race(self, commands: Sequence[tuple[Sequence[object], int | None]]) -> list[Ran]:
@@ -102,7 +104,7 @@ class Zygote:
         A command that finds the tier or its metadata locked tries again until it gets the lock.
         """
         jobs = [
-            self._job(args, str(at), kills=[], files=nth, parts=None, env={}, waits=True)
+            self._job(args, str(at), kills=[], files=nth, parts=None, objects=None, env={}, waits=True)
             for at, (args, nth) in enumerate(commands)
         ]
         return [self._ran(job, ended) for job, ended in zip(jobs, self._answer(jobs), strict=True)]

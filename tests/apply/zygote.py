@@ -1,13 +1,14 @@
 """Runs tierctl command lines in forked processes, each of which may kill itself around a side effect.
 
 Python and its libraries are loaded once; a fork costs milliseconds. One JSON object a line on stdin:
-{"argv": [...], "kills": [[label, moment, nth]], "files": nth | null, "parts": nth | null, "env": {...},
- "out": file, "err": file}
+{"argv": [...], "kills": [[label, moment, nth]], "files": nth | null, "parts": nth | null,
+ "objects": nth | null, "env": {...}, "out": file, "err": file}
 and one on stdout for each: {"status": exit code, or the negative number of the signal that ended it}.
 A list of such objects runs at the same time, each with "waits" until it gets the lock; the answer is a list.
 `kills` end the process by SIGKILL at the nth time a side effect is about to begin or has just ended;
 `files` at the nth change of a file, wherever in the program; `parts` before the nth part of a log that goes
-to S3, in small parts then. `env` is added to the environment. The last line of `err` lists what was met.
+to S3, in small parts then; `objects` once the nth object is in S3, whichever thread stored it. `env` is added
+to the environment. The last line of `err` lists what was met.
 """
 
 import functools
@@ -79,6 +80,23 @@ def _watch_parts(nth: int | None) -> None:
     uploads.Uploads.put_part = watched
 
 
+def _watch_objects(nth: int | None) -> None:
+    from tierctl.storage.stores.s3 import store
+
+    if nth is None:
+        return
+    stored, write = [], store.S3Store._write
+
+    def watched(*args: Any) -> None:
+        write(*args)
+        with _LOCK:
+            stored.append(args)
+            if len(stored) == nth:
+                _die()
+
+    store.S3Store._write = watched
+
+
 def _child(job: dict[str, Any]) -> int:
     for stream, name in ((1, "out"), (2, "err")):
         fd = os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -89,6 +107,7 @@ def _child(job: dict[str, Any]) -> int:
     _watch_effects(job["kills"], met)
     _watch_files(job["files"], met)
     _watch_parts(job["parts"])
+    _watch_objects(job["objects"])
     os.environ.update(job["env"])
     from tierctl.cli.main import run
 

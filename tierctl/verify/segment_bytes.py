@@ -26,8 +26,8 @@ Int64s = npt.NDArray[np.int64]
 
 _K = FindingKind
 _INDEX_PROBLEMS_MAX = 3
-_WINDOW_BYTES = 2 << 20
-"""Bytes of the log in memory at a time: as many as the processor's cache holds."""
+_WINDOW_BYTES = 4 << 20
+"""Bytes of the log in memory at a time, in each thread that checks or copies a segment."""
 
 
 class Problem(NamedTuple):

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+import numpy as np
+
 from tierctl.apply.side_effects import SideEffectContext
 from tierctl.errors import RemoteStorageError
 from tierctl.files import FileBytes
@@ -89,7 +91,7 @@ class HashingFile(FileBytes):
         """Return the bytes as `FileBytes.read` does; `position` is not above the end of the last read."""
         data = super().read(position, size_bytes)
         # The bytes of a batch that the end of a window cuts are read again with the next window.
-        new = data[self._read_bytes - position :]
+        new = np.frombuffer(data, np.uint8)[self._read_bytes - position :]
         self._crc32c = crc32c_extend(self._crc32c, new)
         self._read_bytes += len(new)
         return data

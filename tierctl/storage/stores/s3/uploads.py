@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
+import numpy as np
+
 from tierctl.errors import AuthenticationError, TierctlError
 from tierctl.model import HashedFile
 from tierctl.storage.stores.base import common_prefix
@@ -37,7 +39,7 @@ def _crc32c(body: FileRange) -> int:
     """Return the checksum of the whole range, and go back to its beginning."""
     crc = 0
     while block := body.read():
-        crc = crc32c_extend(crc, bytes(block))
+        crc = crc32c_extend(crc, np.frombuffer(block, np.uint8))
     body.seek(0)
     return crc
 

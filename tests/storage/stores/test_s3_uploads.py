@@ -1,0 +1,224 @@
+"""The inside of an upload to S3: objects at the same time, parts, checksums, files that change meanwhile."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.errors import (
+    RemoteObjectDiffers,
+    RemoteStorageError,
+    StoreWriteFailed,
+    StoreWriteUnknown,
+)
+from tierctl.model import HashedFile
+from tierctl.storage.stores.base import Source, hashed_file
+from tierctl.storage.stores.s3.client import s3_client
+from tierctl.storage.stores.s3.store import S3Store
+
+from tests.support.servers import S3Server
+
+MIB = 1 << 20
+PART = 5 * MIB
+SIZES = {"one request": 3 * MIB + 1, "parts": 2 * PART + 7}
+
+
+@pytest.fixture
+def store(s3_server: S3Server) -> Iterator[S3Store]:
+    opened = S3Store(s3_client(), s3_server.bucket(), "t/", part_bytes=PART)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(params=SIZES.values(), ids=SIZES)
+def log(request: pytest.FixtureRequest, tmp_path: Path) -> HashedFile:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(at % 251 for at in range(1 << 16)) * (request.param // (1 << 16) + 1))
+    with path.open("r+b") as file:
+        file.truncate(request.param)
+    return hashed_file(path)
+
+
+def uploads(store: S3Store) -> list[Any]:
+    return list(store._s3.list_multipart_uploads(Bucket=store._bucket).get("Uploads", []))
+
+
+def requests_of(store: S3Store) -> list[str]:
+    """The operations of the requests that the store sends from now on."""
+    sent: list[str] = []
+    store._s3.meta.events.register(
+        "before-send.s3", lambda event_name, **_: sent.append(event_name.rsplit(".", 1)[1])
+    )
+    return sent
+
+
+def test_a_verified_object_is_not_read_again(store: S3Store, log: HashedFile) -> None:
+    objects: dict[str, Source | None] = {"log": log, "index": b"small", "none": None, "last": b"end"}
+    store.put_all(objects)
+    sent = requests_of(store)
+    store.verify_all(objects)
+    assert sorted(sent) == ["HeadObject"] * 4
+    assert b"".join(store.open("log")) == log.path.read_bytes()
+
+
+def test_the_last_object_is_stored_last(store: S3Store, log: HashedFile) -> None:
+    seen: list[set[str]] = []
+    write = store._write
+
+    def watched(key: str, source: Source, condition: dict[str, str]) -> None:
+        if key == "manifest":
+            seen.append(set(store.sizes_bytes(["log", "index"])))
+        write(key, source, condition)
+
+    store._write = watched  # type: ignore[method-assign]
+    store.put_all({"log": log, "index": b"small", "manifest": b"end"})
+    assert seen == [{"log", "index"}]
+
+
+def test_small_objects_do_not_wait_for_the_log(store: S3Store, log: HashedFile) -> None:
+    """The log is sent only once the index is stored: one after the other, they would wait for ever."""
+    stored, write = threading.Event(), store._write
+
+    def watched(key: str, source: Source, condition: dict[str, str]) -> None:
+        if key == "log":
+            assert stored.wait(20)
+        write(key, source, condition)
+        if key == "index":
+            stored.set()
+
+    store._write = watched  # type: ignore[method-assign]
+    store.put_all({"log": log, "index": b"small", "last": b"end"})
+
+
+@pytest.mark.parametrize("failing", ["log", "index", "last"])
+def test_nothing_is_under_way_after_a_failure(store: S3Store, log: HashedFile, failing: str) -> None:
+    busy: set[str] = set()
+    write = store._write
+
+    def watched(key: str, source: Source, condition: dict[str, str]) -> None:
+        if key == failing:
+            raise StoreWriteFailed(f"{key} fails")
+        busy.add(key)
+        time.sleep(0.05)
+        write(key, source, condition)
+        busy.remove(key)
+
+    store._write = watched  # type: ignore[method-assign]
+    with pytest.raises(StoreWriteFailed, match=f"{failing} fails"):
+        store.put_all({"log": log, "index": b"small", "more": b"small", "last": b"end"})
+    assert not busy
+    assert "last" not in store.sizes_bytes(["last"])
+
+
+def test_an_unknown_outcome_counts_before_a_failure(store: S3Store, log: HashedFile) -> None:
+    errors = {"log": StoreWriteFailed("failed"), "two": StoreWriteUnknown("unknown")}
+
+    def failing(key: str, _source: Source, _condition: dict[str, str]) -> None:
+        if key in errors:
+            raise errors[key]
+
+    store._write = failing  # type: ignore[method-assign]
+    with pytest.raises(StoreWriteUnknown, match="unknown"):
+        store.put_all({"log": log, "one": b"1", "two": b"2", "last": b"end"})
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_part_that_fails_leaves_no_upload(store: S3Store, tmp_path: Path, number: int) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(2 * PART + 1))
+    sent: list[Any] = []
+
+    def fail(**kwargs: Any) -> None:
+        sent.append(kwargs)
+        if len(sent) >= number:
+            raise OSError("connection reset")
+
+    store._s3.meta.events.register("before-send.s3.UploadPart", fail)
+    with pytest.raises(RemoteStorageError, match=f"writing part {number} of"):
+        store.put_all({"index": b"small", "log": hashed_file(path)})
+    assert uploads(store) == []
+    assert set(store.sizes_bytes(["index", "log"])) == {"index"}
+
+
+def flip(path: Path) -> None:
+    with path.open("r+b") as file:
+        byte = file.read(1)[0]
+        file.seek(0)
+        file.write(bytes([byte ^ 1]))
+
+
+def shorten(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 1)
+
+
+@pytest.mark.parametrize("change", [flip, shorten, Path.unlink])
+def test_bytes_that_were_not_hashed_never_pass(store: S3Store, log: HashedFile, change: Any) -> None:
+    """The file changes after it was checked: the store refuses it, or the verification does."""
+
+    def copy() -> None:
+        store.put_all({"index": b"small", "log": log})
+        store.verify_all({"index": b"small", "log": log})
+
+    change(log.path)
+    with pytest.raises(RemoteStorageError) as caught:
+        copy()
+    assert not isinstance(caught.value, StoreWriteUnknown), "then its objects would not be cleaned up"
+    assert uploads(store) == []
+
+
+@pytest.mark.parametrize("reported", ["none", "of its parts"])
+def test_other_checksums_than_the_whole_objects(
+    store: S3Store, log: HashedFile, reported: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store without checksums is read back; one that knows no FULL_OBJECT reports the parts' checksum."""
+    if reported == "of its parts":
+        create = store._s3.create_multipart_upload
+
+        def composite(**kwargs: Any) -> Any:
+            return create(**{**kwargs, "ChecksumType": "COMPOSITE"})
+
+        monkeypatch.setattr(store._s3, "create_multipart_upload", composite)
+    store.put_all({"log": log})
+    head = store._head
+
+    def without(key: str) -> Any:
+        return {name: value for name, value in (head(key) or {}).items() if name != "ChecksumCRC32C"}
+
+    if reported == "none":
+        monkeypatch.setattr(store, "_head", without)
+    elif log.size_bytes > PART:
+        assert "-" in (head("log") or {})["ChecksumCRC32C"]
+    sent = requests_of(store)
+    store.verify_all({"log": log})
+    assert ("GetObject" in sent) == (reported == "none")
+    flip(log.path)
+    with pytest.raises(RemoteObjectDiffers, match="differs from its source"):
+        store.verify_all({"log": hashed_file(log.path)})
+
+
+@pytest.mark.parametrize("setting", [None, "true"])
+def test_the_bytes_of_a_file_are_signed_only_if_the_aws_settings_ask_for_it(
+    s3_server: S3Server, log: HashedFile, setting: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = s3_server.bucket()
+    config = tmp_path / "config"
+    config.write_text("[default]\n" + (f"s3 =\n  payload_signing_enabled = {setting}\n" if setting else ""))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    store = S3Store(s3_client(), bucket, part_bytes=PART)
+    sent: dict[str, set[Any]] = {"PutObject": set(), "UploadPart": set()}
+    for operation, seen in sent.items():
+        store._s3.meta.events.register(
+            f"before-send.s3.{operation}",
+            lambda request, seen=seen, **_: seen.add(request.headers["X-Amz-Content-SHA256"]),
+        )
+    store.put_all({"log": log})
+    store.verify_all({"log": log})
+    found = sent["PutObject"] | sent["UploadPart"]
+    assert (b"UNSIGNED-PAYLOAD" in found or "UNSIGNED-PAYLOAD" in found) == (setting is None)
+    sent["PutObject"].clear()
+    store.put_all({"index": b"small"})
+    assert not {b"UNSIGNED-PAYLOAD", "UNSIGNED-PAYLOAD"} & sent["PutObject"]
+    store.close()
