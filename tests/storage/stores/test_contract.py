@@ -266,6 +266,31 @@ class TestDelete:
             delete_segment(store, metadata_of())
         delete_segment(store, metadata_of(33, partition=12))
 
+    def test_many_segments_at_once(self, store: RemoteStorageManager, data: LogSegmentData) -> None:
+        """Segments of several folders, present, absent and hostile ones: an answer for each, in order."""
+        stored = [metadata_of(number, partition=number % 2) for number in range(5)]
+        for metadata in stored:
+            store.copy_log_segment_data(metadata, data)
+        neighbours = [metadata_of(6), metadata_of(7, partition=1)]
+        for metadata in neighbours:
+            store.copy_log_segment_data(metadata, data)
+        hostile, absent = metadata_of(topic="../x"), metadata_of(9, partition=3)
+        asked = [stored[3], hostile, *stored[:3], absent, stored[4]]
+        found = store.objects_of_each(asked)
+        assert isinstance(found[1], SafetyRefusal)
+        assert [found[at] for at in (0, 2, 3, 4, 6)] == [
+            store.objects_of(asked[at]) for at in (0, 2, 3, 4, 6)
+        ]
+        assert found[5] == []
+        errors = store.delete_log_segments(asked)
+        assert [type(error) for error in errors] == [
+            SafetyRefusal if at == 1 else type(None) for at in range(7)
+        ]
+        assert [objects == [] for objects in store.objects_of_each(asked)] == [at != 1 for at in range(7)]
+        assert all(store.objects_of_each([NEIGHBOUR, *neighbours]))
+        assert store.delete_batch >= 1
+        assert store.delete_log_segments([]) == store.objects_of_each([]) == []
+
 
 def _object_of(suffix: str, layout: SegmentLayout) -> str:
     """In which object a file's bytes are."""

@@ -1,0 +1,186 @@
+"""Waves of deletions: the order of events and requests, and what a failure inside a wave leaves."""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+from tierctl.apply import labels
+from tierctl.apply.engine import LocalEngine
+from tierctl.apply.outcome import Status
+from tierctl.apply.stop import Stop
+from tierctl.errors import LockedError, MetadataWriteUnknown, RemoteStorageError
+from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.model import MetadataEvent, RemoteLogSegmentState
+
+from tests.apply.faults import Failing, OneSegmentFails, Wrapper
+from tests.apply.runs import Backwards, run_on, statuses
+from tests.apply.worlds import World, check_durable
+
+DONE, FAILED, PENDING = Status.DONE, Status.FAILED, Status.PENDING
+STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+FINISHED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+
+
+Watch = Callable[[int, str, str], None]
+"""Receives the number of a publication, "before" or "after", and the state in its events."""
+
+
+@pytest.fixture
+def publications(monkeypatch: pytest.MonkeyPatch) -> Callable[[Watch], None]:
+    """Calls a function around each publication; it may raise."""
+
+    def install(watch: Watch) -> None:
+        original, count = TopicBasedRemoteLogMetadataManager.publish, [0]
+
+        def watched(self: Any, events: Sequence[MetadataEvent], **more: Any) -> None:
+            count[0] += 1
+            watch(count[0], "before", str(events[0].state))
+            original(self, events, **more)
+            watch(count[0], "after", str(events[0].state))
+
+        monkeypatch.setattr(TopicBasedRemoteLogMetadataManager, "publish", watched)
+
+    return install
+
+
+def test_the_next_wave_is_started_while_one_is_deleted(
+    tiered: World, publications: Callable[[Watch], None]
+) -> None:
+    """The first deletion ends only once the second STARTED is published."""
+    second_started, events = threading.Event(), list[str]()
+
+    class Waiting(Wrapper):
+        def delete_log_segments(self, segments: Any) -> Any:
+            assert second_started.wait(60), "the second STARTED waits for the deletion of the first wave"
+            return super().delete_log_segments(segments)
+
+    def watch(_number: int, moment: str, state: str) -> None:
+        if moment == "after":
+            events.append(state)
+            if events.count(str(STARTED)) == 2:
+                second_started.set()
+
+    publications(watch)
+    outcomes = run_on("sweep", tiered, Waiting, wave_size=1, engine=LocalEngine(2))
+    assert set(statuses(outcomes)) == {DONE}
+    assert events == [str(STARTED), str(STARTED), str(FINISHED), str(FINISHED)]
+    check_durable(tiered)
+
+
+@pytest.mark.parametrize("engine", [LocalEngine(1), LocalEngine(3), Backwards()], ids=["1", "3", "last"])
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_publication_fails(
+    tiered: World, publications: Callable[[Watch], None], engine: Any, number: int, moment: str
+) -> None:
+    """Of two waves: STARTED 1, STARTED 2, FINISHED 1 or FINISHED 2 fails, or its answer is lost."""
+    failed: list[int] = []
+
+    def watch(count: int, now: str, _state: str) -> None:
+        if (count, now) == (number, moment):
+            failed.append(count)
+            raise MetadataWriteUnknown("timed out")
+
+    publications(watch)
+    outcomes = run_on("sweep", tiered, wave_size=1, engine=engine)
+    assert failed == [number]
+    done = [outcome.status is DONE for outcome in outcomes]
+    assert done == ([True, False] if number == 4 else [False, False])
+    check_durable(tiered)
+    assert set(statuses(run_on("sweep", tiered))) <= {DONE}
+    assert [segment.start_offset for segment in tiered.segments()] == [1200]
+    check_durable(tiered)
+
+
+def test_no_request_follows_a_publication_that_failed(
+    tiered: World, publications: Callable[[Watch], None]
+) -> None:
+    """STARTED of the second wave fails before the first wave's requests began: none begins any more."""
+    stores: list[Failing] = []
+
+    def wrap(inner: Any) -> Failing:
+        stores.append(Failing(inner, "delete_log_segments", 99))
+        return stores[0]
+
+    def watch(count: int, _moment: str, _state: str) -> None:
+        if count == 2:
+            raise MetadataWriteUnknown("timed out")
+
+    publications(watch)
+    outcomes = run_on("sweep", tiered, wrap, wave_size=1, engine=Backwards())
+    assert set(statuses(outcomes)) == {FAILED}
+    assert stores[0].calls["delete_log_segments"] == 0
+    states = [segment.state for segment in sorted(tiered.segments(), key=lambda s: s.start_offset)]
+    assert states[0] is STARTED
+    assert STARTED not in states[1:]
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+def test_one_segment_of_a_wave_fails(tiered: World, nth: int) -> None:
+    outcomes = run_on("sweep", tiered, partial(OneSegmentFails, nth=nth), wave_size=10)
+    assert statuses(outcomes) == [FAILED if at == nth else DONE for at in (1, 2)]
+    left = {segment.segment_id: segment.state for segment in tiered.segments()}
+    assert left[outcomes[nth - 1].step.segment_id] is STARTED
+    check_durable(tiered)
+    assert set(statuses(run_on("sweep", tiered))) == {DONE}
+
+
+@pytest.mark.parametrize("nth", [1, 2])
+@pytest.mark.parametrize("operation", ["delete_log_segments", "objects_of_each"])
+def test_a_request_of_a_wave_fails(tiered: World, operation: str, nth: int) -> None:
+    """The second listing is the one that proves; a failure of either fails the wave's segments alone."""
+    outcomes = run_on("sweep", tiered, partial(Failing, operation=operation, nth=nth), wave_size=10)
+    expected = DONE if (operation, nth) == ("delete_log_segments", 2) else FAILED
+    assert set(statuses(outcomes)) == {expected}
+    assert all(isinstance(o.error, RemoteStorageError) for o in outcomes if o.status is FAILED)
+    check_durable(tiered)
+    run_on("sweep", tiered)
+    assert [segment.start_offset for segment in tiered.segments()] == [1200]
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_the_lease_is_lost_inside_a_wave(tiered: World, after: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the nth request of a wave no other begins, and FINISHED is not published."""
+    lost, stop, requests = list[bool](), Stop(), list[int]()
+    stop.guard(lambda: bool(lost))
+
+    class Losing(Wrapper):
+        delete_batch = 1
+
+        def delete_log_segments(self, segments: Any) -> Any:
+            requests.append(len(segments))
+            errors = super().delete_log_segments(segments)
+            if len(requests) == after:
+                lost.append(True)
+            return errors
+
+    outcomes = run_on("sweep", tiered, Losing, wave_size=10, stop=stop)
+    assert requests == [1] * after
+    assert set(statuses(outcomes)) == {PENDING}
+    assert sorted(s.state is STARTED for s in tiered.segments()) == [False, True, True]
+    check_durable(tiered)
+    assert set(statuses(run_on("sweep", tiered))) == {DONE}
+
+
+def test_the_lease_is_lost_while_the_next_wave_is_prepared(tiered: World) -> None:
+    lost, stop = list[bool](), Stop()
+    stop.guard(lambda: bool(lost))
+    started: list[str] = []
+
+    def observe(label: str, moment: str) -> None:
+        if (label, moment) == ("sweep.started.publish", "before"):
+            started.append(label)
+            if len(started) == 2:
+                lost.append(True)
+
+    labels.observe(observe)
+    try:
+        outcomes = run_on("sweep", tiered, wave_size=1, stop=stop, engine=Backwards())
+    finally:
+        labels.observe(None)
+    assert set(statuses(outcomes)) == {FAILED}
+    assert all(isinstance(outcome.error, LockedError) for outcome in outcomes)
+    check_durable(tiered)
+    assert set(statuses(run_on("sweep", tiered))) == {DONE}
