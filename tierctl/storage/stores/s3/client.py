@@ -4,6 +4,7 @@ Credentials, region, endpoint and profile come from the sources that every AWS c
 ~/.aws, the machine's role), never from tierctl's options.
 """
 
+from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import boto3
 import botocore.session
 from botocore.config import Config
 from botocore.loaders import Loader, create_loader
+from botocore.utils import parse_timestamp
 
 from tierctl.storage.stores.base import Endpoint
 from tierctl.storage.stores.s3.body import FileRange
@@ -29,11 +31,17 @@ def _descriptions(data_path: str | None) -> Loader:
     return create_loader(data_path)
 
 
+def _timestamp(text: str) -> datetime:
+    """Parse a time in a response; botocore's own parser takes half the time of reading a listing."""
+    return datetime.fromisoformat(text) if text.endswith("Z") else parse_timestamp(text)
+
+
 def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
     """Return a client for the server at `endpoint`, or for the server that the environment names."""
     endpoint = endpoint or Endpoint()
     session = botocore.session.get_session()
     session.register_component("data_loader", _descriptions(session.get_config_variable("data_path")))
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_timestamp)
     client = boto3.session.Session(botocore_session=session).client(
         "s3",
         endpoint_url=endpoint.url,
