@@ -176,7 +176,7 @@ class S3Server:
         return name
 
 
-def _environment(server: S3Server) -> dict[str, str]:
+def s3_environment(server: S3Server) -> dict[str, str]:
     trusted = {} if server.certificate is None else {"AWS_CA_BUNDLE": str(server.certificate)}
     return trusted | {
         "AWS_ENDPOINT_URL_S3": server.endpoint,
@@ -258,7 +258,7 @@ def found(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     """The server, with what finds it in the environment."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", "AWS_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    for name, value in _environment(server).items():
+    for name, value in s3_environment(server).items():
         monkeypatch.setenv(name, value)
     return server
 
