@@ -1,5 +1,6 @@
 """`tierctl format`: the metadata topic as text."""
 
+import codecs
 import json
 import sys
 from collections.abc import Iterable
@@ -358,7 +359,11 @@ def _unused_sources(ctx: click.Context, *, has_other: bool) -> tuple[str, ...]:
 
 
 def _write_lines(pages: Iterable["Page"], *, flush: bool) -> None:
+    is_utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
     for page in pages:
-        sys.stdout.writelines(f"{line}\n" for line in page.lines)
+        if is_utf8:
+            sys.stdout.buffer.write(page.lines.text)
+        else:
+            sys.stdout.write(str(page.lines.text, "utf-8"))
         if flush:
             sys.stdout.flush()

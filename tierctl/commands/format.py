@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from io import BufferedIOBase
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -21,7 +22,7 @@ from tierctl.model.events import EVENT_TYPES
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.states import STATE_NAMES
 from tierctl.report.formatters.kafka import VERSION
-from tierctl.report.formatters.pages import Page, Printer, first_lines, merge_pages
+from tierctl.report.formatters.pages import Page, Printer, first_lines, merge_pages, render_ahead
 from tierctl.report.formatters.record_filter import Filter
 from tierctl.report.formatters.records import Formatter
 from tierctl.report.formatters.registry import load
@@ -292,9 +293,16 @@ def _rounds(resources: Resources, work: _Work, opened: ExitStack) -> Iterator[Se
     else:
         printer = Printer(formatter=work.formatter, chosen=work.chosen, with_positions=work.by_time)
         record_rounds = _record_rounds(resources, work, opened)
-        rounds = ([map(printer.page, stream) for stream in streams] for streams in record_rounds)
+        rounds = (_rendered(printer, streams, work) for streams in record_rounds)
     for streams in rounds:
         yield [_noting_partitions(stream, work.seen) for stream in streams]
+
+
+def _rendered(printer: Printer, streams: RecordRound, work: _Work) -> list[Iterator[Page]]:
+    """Return page streams; records that end, and are printed one stream after another, are rendered ahead."""
+    if work.by_time or work.request.is_live:
+        return [(page for records in stream for page in printer.pages(records)) for stream in streams]
+    return [render_ahead(printer, chain.from_iterable(streams))]
 
 
 def _noting_partitions(pages: Iterator[Page], seen: set[TopicIdPartition]) -> Iterator[Page]:

@@ -15,6 +15,7 @@ from tierctl.model.events import dialect_of
 from tierctl.wire.metadata import decode, decode_column, encode
 from tierctl.wire.metadata import decode_columns as columns_module
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, UUID
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 from tierctl.wire.metadata.encode_columns import encode_column, event_at
 from tierctl.wire.metadata.schema import FIELD_NAMES
 
@@ -171,3 +172,29 @@ def test_a_filtered_table_encodes_what_is_left() -> None:
     assert encode_column(table.filter(pa.array(keep))).to_pylist() == values[::3]
     assert encode_column(table.slice(5, 300)).to_pylist() == values[5:305]
     assert encode_column(table.take(pa.array([700, 3, 3]))).to_pylist() == [values[700], values[3], values[3]]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(columns(), min_size=2, max_size=4))
+def test_known_layouts_change_no_row(chunks: list[list[bytes | None]]) -> None:
+    known = KnownLayouts()
+    for values in chunks:
+        column = pa.array(values, pa.binary())
+        assert decode_column(column, known).equals(decode_column(column))
+
+
+def test_a_layout_is_learned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    value, known = golden("kafka")[0], KnownLayouts()
+    decode_column(pa.array([value] * COPIES), known)
+    monkeypatch.setattr(columns_module, "decode_traced", lambda *_: pytest.fail("learned again"))
+    monkeypatch.setattr(columns_module, "decode", lambda _value: pytest.fail("took the scalar path"))
+    for rows in (COPIES, 1):
+        assert encode_column(decode_column(pa.array([value] * rows), known)).to_pylist() == [value] * rows
+
+
+def test_the_number_of_known_layouts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns_module, "_LAYOUTS_MAX", 3)
+    known = KnownLayouts()
+    values = [value for value in golden("kafka") for _ in range(COPIES)]
+    assert encode_column(decode_column(pa.array(values), known)).to_pylist() == values
+    assert sum(len(known.of_length(length)) for length in set(map(len, values))) == 3

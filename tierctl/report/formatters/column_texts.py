@@ -1,15 +1,16 @@
 """Convert columns of decoded events to columns of text, and join these by a template.
 
-A template needs one `binary_join_element_wise` for all rows instead of one format call per row: a million
-lines take about a second.
+A template needs one `binary_join_element_wise` for all rows instead of one format call per row.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,9 +18,20 @@ from tierctl.report.formatters.records import Records, as_array
 from tierctl.report.terminal import printable
 from tierctl.wire.metadata.arrow_types import UuidType
 
-_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", dtype=np.uint8)
-_ID_CHARS = 22
+_ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_", np.uint8)
+_NUMBERS_OF_12_BITS = np.arange(1 << 12)
+# The two base64 characters of each number of 12 bits, in the order of memory.
+_BASE64_PAIRS = np.stack([_ALPHABET[_NUMBERS_OF_12_BITS >> 6], _ALPHABET[_NUMBERS_OF_12_BITS & 63]], 1)
+_BASE64 = np.ascontiguousarray(_BASE64_PAIRS).view(np.uint16)[:, 0]
+_HEX_DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
+_BYTES = np.arange(1 << 8)
+_HEX = np.ascontiguousarray(np.stack([_HEX_DIGITS[_BYTES >> 4], _HEX_DIGITS[_BYTES & 15]], 1)).view(np.uint16)
+_ID_WORDS = 8
+_ID_PAIRS = 11
 _NAMED = re.compile(r"<([a-z_]+)>")
+
+Text: TypeAlias = pa.StringArray | str
+"""A column of text; a `str` is the same text in every row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,38 +50,63 @@ def template(text: str) -> list[str | Named]:
     return [Named(part) if i % 2 else part for i, part in enumerate(parts) if part]
 
 
-def fill(parts: Template, columns: Callable[[str], pa.Array], length: int) -> pa.StringArray:
+def fill(parts: Template, columns: Callable[[str], Text], length: int) -> pa.StringArray:
     """Return `length` rows of the template filled from `columns`; a row with a null column is null."""
-    if not length:
-        return pa.array([], pa.string())
-    arrays = [columns(part.name) if isinstance(part, Named) else pa.scalar(part) for part in parts]
-    if not any(isinstance(part, Named) for part in parts):
-        return pa.array(["".join(str(part) for part in parts)] * length, pa.string())
-    return as_array(pc.binary_join_element_wise(*arrays, ""))
+    return join([columns(part.name) if isinstance(part, Named) else part for part in parts], length)
+
+
+def join(texts: Sequence[Text], length: int) -> pa.StringArray:
+    """Return `length` rows, each of which joins the texts of that row; a row with a null text is null."""
+    # Neighbouring literals are joined first, because each argument costs time in each row.
+    arguments: list[Any] = []
+    for is_literal, neighbours in groupby(texts, _is_literal):
+        same_kind = list(neighbours)
+        arguments += [pa.scalar("".join(same_kind))] if is_literal else same_kind
+    if not length or all(isinstance(argument, pa.Scalar) for argument in arguments):
+        return pa.array([str(argument) for argument in arguments] * length, pa.string())
+    return as_array(pc.binary_join_element_wise(*arguments, ""))
+
+
+def _is_literal(text: Text) -> bool:
+    return isinstance(text, str)
 
 
 def id_text(column: pa.Array) -> pa.StringArray:
     """Return 16-byte ids as Kafka's unpadded base64url."""
     storage = column.storage if isinstance(column, pa.ExtensionArray) else column
     count = len(storage)
-    data = np.frombuffer(storage.buffers()[1], dtype=np.uint8)[
-        storage.offset * 16 : (storage.offset + count) * 16
-    ]
-    padded = np.zeros((count, 18), dtype=np.uint8)
-    padded[:, :16] = data.reshape(count, 16)
-    a, b, c = (padded.reshape(count, 6, 3)[:, :, i] for i in range(3))
-    six_bits = np.stack([a >> 2, (a & 3) << 4 | b >> 4, (b & 15) << 2 | c >> 6, c & 63], axis=2)
-    chars = np.ascontiguousarray(_ALPHABET[six_bits.reshape(count, 24)[:, :_ID_CHARS]])
-    offsets = np.arange(count + 1, dtype=np.int64) * _ID_CHARS
-    large = pa.LargeStringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(chars))
-    return large.cast(pa.string())
+    data = np.frombuffer(storage.buffers()[1], ">u2", count * _ID_WORDS, storage.offset * 2 * _ID_WORDS)
+    words = data.reshape(count, _ID_WORDS).T.astype(np.uint16)
+    pairs = np.empty((count, _ID_PAIRS), np.uint16)
+    np.take(_BASE64, _groups_of_12_bits(words).T, out=pairs, mode="clip")
+    ends = np.arange(0, (count + 1) * 2 * _ID_PAIRS, 2 * _ID_PAIRS, dtype=np.int32)
+    return pa.StringArray.from_buffers(count, pa.py_buffer(ends), pa.py_buffer(pairs))
 
 
-def mapped(column: pa.Array, text: Callable[[Any], str]) -> pa.StringArray:
+def _groups_of_12_bits(words: npt.NDArray[np.uint16]) -> npt.NDArray[np.uint16]:
+    """Return the bits of each column of 16-bit words in groups of 12; the last group is padded with 0."""
+    groups = np.empty((_ID_PAIRS, words.shape[1]), np.uint16)
+    for i in range(_ID_PAIRS):
+        word, bit = divmod(12 * i, 16)
+        if bit <= 4:
+            groups[i] = words[word] >> (4 - bit)
+        else:
+            groups[i] = words[word] << (bit - 4)
+            if word + 1 < len(words):
+                groups[i] |= words[word + 1] >> (20 - bit)
+    groups &= (1 << 12) - 1
+    return groups
+
+
+def mapped(column: pa.Array, text: Callable[[Any], str]) -> Text:
     """Return `text(value)` for each value; it is called once per distinct value, as topics repeat."""
     encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-    words = pa.array([None if v is None else text(v) for v in encoded.dictionary.to_pylist()], pa.string())
-    return words.take(encoded.indices)
+    indices = encoded.indices
+    lowest, highest = pc.min_max(indices).as_py().values()
+    if lowest == highest and lowest is not None and not indices.null_count:
+        return text(encoded.dictionary[lowest].as_py())
+    words = [None if value is None else text(value) for value in encoded.dictionary.to_pylist()]
+    return pa.array(words, pa.string()).take(indices)
 
 
 def number_text(column: pa.Array) -> pa.StringArray:
@@ -77,12 +114,24 @@ def number_text(column: pa.Array) -> pa.StringArray:
     return as_array(column.cast(pa.string()))
 
 
-def hex_text(column: pa.Array) -> pa.StringArray:
+def hex_text(column: pa.BinaryArray) -> pa.StringArray:
     """Return bytes as hex; null stays null."""
-    return pa.array([None if value is None else value.hex() for value in column.to_pylist()], pa.string())
+    count = len(column)
+    _, ends, data = column.buffers()
+    offsets = np.frombuffer(ends, np.int32, count + 1, column.offset * 4)
+    digits = _HEX[np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]]]
+    text = pa.StringArray.from_buffers(count, pa.py_buffer((offsets - offsets[0]) * 2), pa.py_buffer(digits))
+    return as_array(pc.if_else(column.is_valid(), text, None)) if column.null_count else text
 
 
-def pairs_text(column: pa.Array, *, between: str, pair: tuple[str, str, str]) -> pa.StringArray:
+def with_null(text: Callable[[pa.Array], pa.StringArray], null: str, column: pa.Array) -> Text:
+    """Return `text(column)`, and `null` where the column is null."""
+    if column.null_count == len(column):
+        return null
+    return as_array(pc.fill_null(text(column), null))
+
+
+def pairs_text(column: pa.ListArray, *, between: str, pair: tuple[str, str, str]) -> pa.StringArray:
     """Return lists of number pairs (or of longer tuples of one length) as text, joined by `between`.
 
     `pair` is the text before, between and after the numbers of a pair.
@@ -90,38 +139,72 @@ def pairs_text(column: pa.Array, *, between: str, pair: tuple[str, str, str]) ->
     inner = column.flatten()
     numbers = inner.flatten().to_numpy()
     width = len(numbers) // len(inner) if len(inner) else 1
-    before, middle, after = (pa.scalar(part) for part in pair)
+    before, middle, after = pair
     words = pa.array([], pa.string())
     if len(inner):
-        texts = [pa.array(numbers[i::width]).cast(pa.string()) for i in range(width)]
-        parts = [part for text in texts for part in (middle, text)][1:]
-        words = pc.binary_join_element_wise(before, *parts, after, "")
+        texts = [number_text(pa.array(numbers[i::width])) for i in range(width)]
+        words = join([before, *[part for text in texts for part in (middle, text)][1:], after], len(inner))
     starts = column.offsets.to_numpy()
+    if len(words) == len(column) and (np.diff(starts) == 1).all():
+        return words
     lists = pa.ListArray.from_arrays(pa.array(starts - starts[0], pa.int32()), words)
     return as_array(pc.binary_join(lists, between))
 
 
-class EventTexts:
-    """Columns of records as text; a column is converted when it is first read."""
+class ChosenRows:
+    """Some rows of records as columns; a column is gathered when it is first read."""
 
-    def __init__(self, records: Records, makers: dict[str, Callable[[Records], pa.Array]]) -> None:
+    def __init__(self, records: Records, rows: pa.Int64Array) -> None:
         self._records = records
-        self._makers = makers
-        self._made: dict[str, pa.Array] = {}
+        self._rows = rows
+        self.metadata_partition = records.metadata_partition
 
-    def __call__(self, name: str) -> pa.Array:
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def offsets(self) -> pa.Int64Array:
+        """Return the metadata offsets."""
+        return self._of(self._records.offsets)
+
+    @property
+    def timestamps_ms(self) -> pa.Int64Array:
+        """Return the timestamps of the records, null where they are not known."""
+        return self._of(self._records.timestamps_ms)
+
+    def column(self, name: str) -> pa.Array:
+        """Return a column of the events."""
+        return self._of(as_array(self._records.events.column(name)))
+
+    def _of(self, column: pa.Array) -> pa.Array:
+        return column if len(self._rows) == len(column) else column.take(self._rows)
+
+
+Makers = dict[str, Callable[[ChosenRows], Text]]
+"""The functions that make columns of text, by the placeholder's name."""
+
+
+class EventTexts:
+    """Columns of rows as text; a column is converted when it is first read."""
+
+    def __init__(self, rows: ChosenRows, makers: Makers) -> None:
+        self._rows = rows
+        self._makers = makers
+        self._made: dict[str, Text] = {}
+
+    def __call__(self, name: str) -> Text:
         """Return the text column of this name."""
         if name not in self._made:
             maker = self._makers.get(name)
-            self._made[name] = maker(self._records) if maker else self._plain(name)
+            self._made[name] = maker(self._rows) if maker else _plain(self._rows.column(name))
         return self._made[name]
 
-    def _plain(self, name: str) -> pa.Array:
-        column = as_array(self._records.events.column(name))
-        if isinstance(column.type, UuidType):
-            return id_text(column)
-        if pa.types.is_string(column.type):
-            return mapped(column, printable)
-        if pa.types.is_dictionary(column.type):
-            return mapped(column, str)
-        return hex_text(column) if pa.types.is_binary(column.type) else number_text(column)
+
+def _plain(column: pa.Array) -> Text:
+    if isinstance(column.type, UuidType):
+        return id_text(column)
+    if pa.types.is_string(column.type):
+        return mapped(column, printable)
+    if pa.types.is_dictionary(column.type):
+        return mapped(column, str)
+    return number_text(column)

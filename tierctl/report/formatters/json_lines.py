@@ -10,11 +10,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tierctl.model.events import Dialect
-from tierctl.report.formatters.column_texts import Template, hex_text, mapped, pairs_text, template
-from tierctl.report.formatters.records import Record, Records, as_array, json_text
+from tierctl.report.formatters.column_texts import (
+    ChosenRows,
+    Template,
+    Text,
+    hex_text,
+    join,
+    mapped,
+    number_text,
+    pairs_text,
+    template,
+    with_null,
+)
+from tierctl.report.formatters.records import Record, json_text
 from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter, no_properties
 from tierctl.wire.metadata.schema import (
     EVENT_FIELDS,
@@ -46,25 +56,23 @@ def _object(event_type: str, dialect: Dialect) -> str:
     return ", ".join(f'"{name}": "<{name}>"' if name in _QUOTED else f'"{name}": <{name}>' for name in fields)
 
 
-def _maker(field: Field) -> Callable[[Records], pa.StringArray] | None:
+def _maker(field: Field) -> Callable[[ChosenRows], Text] | None:
     """Return the function that makes a field's column of JSON values; None if its plain text is JSON."""
     if field.kind is Variable.STRING:
-        return lambda records: mapped(as_array(records.events.column(field.name)), json_text)
+        return lambda rows: mapped(rows.column(field.name), json_text)
     if field.kind in {Variable.BYTES, Variable.NULLABLE_BYTES}:
-        return lambda records: _hex(as_array(records.events.column(field.name)))
+        return lambda rows: with_null(_hex, "null", rows.column(field.name))
     if isinstance(field.kind, Array):
-        return lambda records: _lists(as_array(records.events.column(field.name)))
+        return lambda rows: _lists(rows.column(field.name))
     return None
 
 
-def _hex(column: pa.Array) -> pa.StringArray:
-    quoted = pc.binary_join_element_wise('"', hex_text(column), '"', "")
-    return as_array(pc.fill_null(quoted, "null"))
+def _hex(column: pa.BinaryArray) -> pa.StringArray:
+    return join(['"', hex_text(column), '"'], len(column))
 
 
-def _lists(column: pa.Array) -> pa.StringArray:
-    inner = pairs_text(column, between=", ", pair=("[", ", ", "]"))
-    return as_array(pc.binary_join_element_wise("[", inner, "]", ""))
+def _lists(column: pa.ListArray) -> pa.StringArray:
+    return join(["[", pairs_text(column, between=", ", pair=("[", ", ", "]")), "]"], len(column))
 
 
 _FIELD_MAKERS = {
@@ -74,8 +82,8 @@ _FIELD_MAKERS = {
 }
 
 
-def _timestamps(records: Records) -> pa.StringArray:
-    return as_array(pc.fill_null(records.timestamps_ms.cast(pa.string()), "null"))
+def _timestamps(rows: ChosenRows) -> Text:
+    return with_null(number_text, "null", rows.timestamps_ms)
 
 
 class JsonFormatter(TemplateFormatter):

@@ -14,8 +14,17 @@ import pyarrow.compute as pc
 
 from tierctl.model.events import Dialect
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.report.formatters.column_texts import Template, number_text, pairs_text, template
-from tierctl.report.formatters.records import Record, Records, as_array
+from tierctl.report.formatters.column_texts import (
+    ChosenRows,
+    Template,
+    Text,
+    join,
+    number_text,
+    pairs_text,
+    template,
+    with_null,
+)
+from tierctl.report.formatters.records import Record
 from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter, no_properties
 
 _HEAD = "partition: <metadata_partition>, offset: <metadata_offset>, value: "
@@ -51,9 +60,9 @@ def _text(event_type: str, dialect: Dialect, version: KafkaVersion) -> str:
     return text.replace(_WRITER, "epoch=<epoch>" if is_delete else "leaderEpoch=<leader_epoch>")
 
 
-def _java_map(records: Records) -> pa.StringArray:
+def _java_map(rows: ChosenRows) -> pa.StringArray:
     """Return leader epochs as Java prints a TreeMap: sorted by epoch, the last entry of an epoch wins."""
-    column = as_array(records.events.column("segment_leader_epochs"))
+    column = rows.column("segment_leader_epochs")
     if not _ascending(column):
         maps = (sorted(dict(pairs).items()) for pairs in column.to_pylist())
         column = pa.array([[list(pair) for pair in pairs] for pairs in maps], column.type)
@@ -68,16 +77,18 @@ def _ascending(column: pa.ListArray) -> bool:
     return bool(((np.diff(epochs) > 0) | first_of_list[1:-1]).all()) if len(epochs) > 1 else True
 
 
-def _optional(records: Records) -> pa.StringArray:
+def _optional(rows: ChosenRows) -> Text:
     """Return custom metadata as Java prints an Optional of CustomMetadata."""
-    lengths = pc.binary_length(as_array(records.events.column("custom_metadata"))).cast(pa.string())
-    text = pc.binary_join_element_wise("Optional[CustomMetadata{", lengths, " bytes}]", "")
-    return as_array(pc.fill_null(text, "Optional.empty"))
+    return with_null(_custom_metadata, "Optional.empty", rows.column("custom_metadata"))
 
 
-def _txn_index_empty(records: Records) -> pa.StringArray:
-    column = as_array(records.events.column("txn_index_empty"))
-    return number_text(pc.fill_null(column, False))
+def _custom_metadata(column: pa.BinaryArray) -> pa.StringArray:
+    lengths = number_text(pc.binary_length(column))
+    return join(["Optional[CustomMetadata{", lengths, " bytes}]"], len(column))
+
+
+def _txn_index_empty(rows: ChosenRows) -> Text:
+    return with_null(number_text, "false", rows.column("txn_index_empty"))
 
 
 class KafkaFormatter(TemplateFormatter):

@@ -19,12 +19,20 @@ DeletePartitionState lacks its last brace; here it is there.
 from collections.abc import Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tierctl.errors import UsageError
 from tierctl.model.events import Dialect
-from tierctl.report.formatters.column_texts import Named, Template, hex_text, pairs_text, template
-from tierctl.report.formatters.records import Record, Records, as_array
+from tierctl.report.formatters.column_texts import (
+    ChosenRows,
+    Named,
+    Template,
+    Text,
+    hex_text,
+    pairs_text,
+    template,
+    with_null,
+)
+from tierctl.report.formatters.records import Record
 from tierctl.report.formatters.template_formatter import POSITION, TemplateFormatter
 from tierctl.report.terminal import printable
 
@@ -111,14 +119,13 @@ class KipFormatter(TemplateFormatter):
         size = sizes if every else []
         return [*offsets, _WRITER[dialect], *largest, *when, *size, *custom, *txn_index_empty, state]
 
-    def _epochs(self, records: Records) -> pa.StringArray:
-        column = as_array(records.events.column("segment_leader_epochs"))
+    def _epochs(self, rows: ChosenRows) -> pa.StringArray:
+        column = rows.column("segment_leader_epochs")
         return pairs_text(column, between=self._sep, pair=("{leader-epoch:", f"{self._sep}offset:", "}"))
 
 
-def _custom(records: Records) -> pa.StringArray:
-    column = as_array(records.events.column("custom_metadata"))
-    return as_array(pc.fill_null(hex_text(column), "null"))
+def _custom(rows: ChosenRows) -> Text:
+    return with_null(hex_text, "null", rows.column("custom_metadata"))
 
 
 def _flag(name: str, text: str) -> bool:

@@ -1,19 +1,27 @@
 """Pages: the lines that a formatter writes for the records that a filter accepts."""
 
 import heapq
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
 
 from tierctl.model import TopicIdPartition
 from tierctl.report.formatters.record_filter import Filter
-from tierctl.report.formatters.records import Formatter, Records
+from tierctl.report.formatters.records import EncodedRecords, Formatter, Records
+from tierctl.report.formatters.text_lines import TextLines
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 
 NO_TIME = -1
 
+# Larger pages take more memory: with these, a run stays below 150 MB.
 _LINES_PER_PAGE = 4096
+_RECORDS_PER_TASK = 1 << 14
+# The tasks that wait or are being rendered while the records of the next one are read.
+_TASKS_MAX = 1
 
 Position = tuple[int, int, int]
 """The sort key of a line among those of several partitions: time, metadata partition, offset."""
@@ -28,7 +36,7 @@ class Page:
     does not restrict them.
     """
 
-    lines: list[str]
+    lines: TextLines
     bad_rows: Sequence[int] = ()
     positions: Sequence[Position] = ()
     partitions: frozenset[TopicIdPartition] = frozenset()
@@ -36,7 +44,7 @@ class Page:
     def first(self, count: int) -> "Page":
         """Return the first `count` lines."""
         bad_rows = [row for row in self.bad_rows if row < count]
-        return Page(self.lines[:count], bad_rows, self.positions[:count], self.partitions)
+        return Page(self.lines.first(count), bad_rows, self.positions[:count], self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +54,59 @@ class Printer:
     formatter: Formatter
     chosen: Filter
     with_positions: bool = False
+    known: KnownLayouts = field(default_factory=KnownLayouts)
 
-    def page(self, records: Records) -> Page:
-        """Return one line for each record that the filter accepts."""
+    def pages(self, encoded: EncodedRecords) -> Iterator[Page]:
+        """Yield pages of bounded size with one line for each record that the filter accepts."""
+        records = encoded.decoded(self.known)
+        for start in range(0, len(records), _LINES_PER_PAGE):
+            yield self._page(records.slice(start, _LINES_PER_PAGE))
+
+    def _page(self, records: Records) -> Page:
         shown = self.chosen.of(records)
         return Page(
-            lines=list(self.formatter.lines(shown)),
+            lines=TextLines.of(self.formatter.lines(shown)),
             bad_rows=_bad_rows(shown) if shown.bad_count else [],
             positions=_positions(shown) if self.with_positions else (),
             partitions=records.user_partitions() if self.chosen.restricts_partitions else frozenset(),
         )
+
+
+def render_ahead(printer: Printer, records: Iterable[EncodedRecords]) -> Iterator[Page]:
+    """Yield the pages of `records`; a thread renders them while the caller's thread reads and writes.
+
+    An error of `records` is raised after the pages of all records before it.
+    """
+    rendering: deque[Future[list[Page]]] = deque()
+    with ThreadPoolExecutor(1) as pool:
+        try:
+            for task in _tasks(printer, records, pool):
+                rendering.append(task)
+                if len(rendering) > _TASKS_MAX:
+                    yield from rendering.popleft().result()
+            for task in rendering:
+                yield from task.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _tasks(
+    printer: Printer, records: Iterable[EncodedRecords], pool: ThreadPoolExecutor
+) -> Iterator[Future[list[Page]]]:
+    """Yield the results of rendering in the order of `records`; the last may be an error of `records`."""
+    try:
+        for encoded in records:
+            for start in range(0, len(encoded), _RECORDS_PER_TASK):
+                yield pool.submit(_rendered, printer, encoded.slice(start, _RECORDS_PER_TASK))
+    # Whatever reading raises is raised again, when its turn comes.
+    except Exception as e:
+        failed: Future[list[Page]] = Future()
+        failed.set_exception(e)
+        yield failed
+
+
+def _rendered(printer: Printer, records: EncodedRecords) -> list[Page]:
+    return list(printer.pages(records))
 
 
 def merge_pages(streams: Sequence[Iterator[Page]], *, by_time: bool) -> Iterator[Page]:
@@ -69,7 +120,7 @@ def merge_pages(streams: Sequence[Iterator[Page]], *, by_time: bool) -> Iterator
         return
     merged = heapq.merge(*map(_positioned_lines, streams), key=_position_of)
     while rows := list(islice(merged, _LINES_PER_PAGE)):
-        lines = [line for _, line, _ in rows]
+        lines = TextLines.of(line for _, line, _ in rows)
         yield Page(lines, [row for row, (_, _, is_bad) in enumerate(rows) if is_bad])
 
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, Self
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tierctl.model import MetadataEvent, TopicIdPartition, Uuid
 from tierctl.report.terminal import printable
-from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import KnownLayouts, decode_column
 from tierctl.wire.metadata.encode_columns import event_at
 
 _BAD_VALUE_BYTES_MAX = 1024
@@ -39,12 +39,15 @@ class Records:
         timestamps_ms: pa.Int64Array,
         values: pa.BinaryArray,
         errors: Mapping[int, str] | None = None,
+        *,
+        known: KnownLayouts | None = None,
     ) -> Self:
         """Return the records of a column of values.
 
-        `errors` are the messages, by row, of rows without a value that could be decoded.
+        `errors` are the messages, by row, of rows without a value that could be decoded. `known` are the
+        layouts that `decode_column` learned from earlier records.
         """
-        events = decode_column(values)
+        events = decode_column(values, known)
         if errors:
             index = events.schema.get_field_index("error")
             texts = events.column(index).to_pylist()
@@ -61,6 +64,16 @@ class Records:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    def slice(self, start: int, count: int) -> Self:
+        """Return at most `count` records from row `start` on, without a copy."""
+        return replace(
+            self,
+            offsets=self.offsets.slice(start, count),
+            timestamps_ms=self.timestamps_ms.slice(start, count),
+            values=self.values.slice(start, count),
+            events=self.events.slice(start, count),
+        )
 
     def where(self, mask: pa.BooleanArray) -> "Records":
         """Return the records whose `mask` is true."""
@@ -119,6 +132,38 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedRecords:
+    """Consecutive records of one metadata partition whose values are not decoded yet.
+
+    `errors` are the messages, by row, of rows without a value that could be decoded.
+    """
+
+    metadata_partition: int
+    offsets: pa.Int64Array
+    timestamps_ms: pa.Int64Array
+    values: pa.BinaryArray
+    errors: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def slice(self, start: int, count: int) -> Self:
+        """Return at most `count` records from row `start` on, without a copy."""
+        return replace(
+            self,
+            offsets=self.offsets.slice(start, count),
+            timestamps_ms=self.timestamps_ms.slice(start, count),
+            values=self.values.slice(start, count),
+            errors={row - start: error for row, error in self.errors.items() if 0 <= row - start < count},
+        )
+
+    def decoded(self, known: KnownLayouts) -> Records:
+        """Return the records with their events."""
+        columns = (self.offsets, self.timestamps_ms, self.values, self.errors)
+        return Records.of(self.metadata_partition, *columns, known=known)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One record: a tombstone has neither `value` nor `event`; an unreadable one has `error`, no `event`."""
 
@@ -169,7 +214,9 @@ def json_text(value: Any) -> str:
 
 def as_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """Return `column` as one array: the chunks of a ChunkedArray are combined."""
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def is_true(mask: Any) -> pa.BooleanArray:

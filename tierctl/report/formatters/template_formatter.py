@@ -1,23 +1,26 @@
 """Base of formatters with one template per event type and dialect, filled column by column."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tierctl.errors import UsageError
 from tierctl.model.events import Dialect
-from tierctl.report.formatters.column_texts import EventTexts, Template, fill, number_text
+from tierctl.report.formatters.column_texts import ChosenRows, EventTexts, Makers, Template, fill, number_text
 from tierctl.report.formatters.records import Record, Records, as_array
-
-Makers = dict[str, Callable[[Records], pa.Array]]
+from tierctl.report.formatters.text_lines import TextLines
 
 POSITION: Makers = {
-    "metadata_partition": lambda records: pa.array([str(records.metadata_partition)] * len(records)),
-    "metadata_offset": lambda records: number_text(records.offsets),
+    "metadata_partition": lambda rows: str(rows.metadata_partition),
+    "metadata_offset": lambda rows: number_text(rows.offsets),
 }
+
+
+_Shape = tuple[str, Dialect]
 
 
 class TemplateFormatter(ABC):
@@ -33,35 +36,43 @@ class TemplateFormatter(ABC):
     def other_line(self, record: Record) -> str:
         """Return the line of a tombstone or of an unreadable record."""
 
-    def lines(self, records: Records) -> Iterator[str]:
+    def lines(self, records: Records) -> TextLines:
         """Implement `Formatter.lines`."""
-        out: list[str | None] = [None] * len(records)
-        for rows, shape in _by_shape(records.events):
-            chosen = records.take(pa.array(rows))
-            if shape is None:
-                texts = [self.other_line(record) for record in chosen.rows()]
-            else:
-                filled = fill(self.template(*shape), EventTexts(chosen, self.makers), len(rows))
-                texts = filled.to_pylist()
-            for row, text in zip(rows.tolist(), texts, strict=True):
-                out[row] = text
-        return (text for text in out if text is not None)
+        groups = list(_by_shape(records.events))
+        texts = (self._texts(records, pa.array(rows), shape) for rows, shape in groups)
+        grouped = pa.concat_arrays([pa.array([], pa.string()), *texts])
+        if len(groups) == 1:
+            return TextLines.of_array(grouped)
+        # The texts of all groups in the order of their records: `places[row]` is the index of a row's text.
+        places = np.empty(len(records), np.int64)
+        places[np.concatenate([rows for rows, _ in groups] or [places])] = np.arange(len(records))
+        return TextLines.of_array(grouped.take(pa.array(places)))
+
+    def _texts(self, records: Records, rows: pa.Int64Array, shape: _Shape | None) -> pa.StringArray:
+        """Return the lines of `rows`, each with its newline."""
+        if shape is None:
+            others = records.take(rows).rows()
+            return pa.array([f"{self.other_line(record)}\n" for record in others], pa.string())
+        columns = EventTexts(ChosenRows(records, rows), self.makers)
+        return fill([*self.template(*shape), "\n"], columns, len(rows))
 
 
-Shape = tuple[str, Dialect]
+def _by_shape(events: pa.Table) -> Iterator[tuple[npt.NDArray[np.intp], _Shape | None]]:
+    """Yield the row numbers of each pair of event type and dialect; None for rows without an event.
 
-
-def _by_shape(events: pa.Table) -> Iterator[tuple[np.ndarray, Shape | None]]:
-    """Yield the row numbers of each pair of event type and dialect; None for rows without an event."""
-    types, dialects = (as_array(events.column(name)).cast(pa.string()) for name in ("type", "dialect"))
-    keys = as_array(pc.binary_join_element_wise(types, dialects, "/")).dictionary_encode()
-    codes = pc.fill_null(keys.indices, -1).to_numpy(zero_copy_only=False)
-    for code in np.unique(codes):
+    A pair is yielded once for each state, so that the state is the same text in all rows.
+    """
+    names = [as_array(events.column(name)) for name in ("type", "dialect", "state")]
+    codes = np.zeros(len(events), np.int64)
+    for column in names:
+        codes = codes * len(column.dictionary) + pc.fill_null(column.indices, 0).to_numpy()
+    codes[names[0].is_null().to_numpy(zero_copy_only=False)] = -1
+    for code in np.flatnonzero(np.bincount(codes + 1)) - 1:
         rows = np.flatnonzero(codes == code)
         if code < 0:
             yield rows, None
         else:
-            event_type, _, dialect = keys.dictionary[int(code)].as_py().partition("/")
+            event_type, dialect = (column[int(rows[0])].as_py() for column in names[:2])
             yield rows, (event_type, Dialect(dialect))
 
 

@@ -11,10 +11,10 @@ from tierctl.errors import UsageError
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.report.formatters.chunk_records import from_chunk
-from tierctl.report.formatters.records import Records
+from tierctl.report.formatters.records import EncodedRecords
 from tierctl.state.tier import MissingEvents
 
-RecordRound = Sequence[Iterator[Records]]
+RecordRound = Sequence[Iterator[EncodedRecords]]
 """One stream of the records available now for each partition, file or pipe."""
 
 _OFFSET_END = (1 << 63) - 1
@@ -36,7 +36,7 @@ class TopicRecords:
         """Return the first offset, and the offset after the last, of each partition of the topic."""
         return self.topic.beginning_offsets(), self.topic.end_offsets()
 
-    def round(self, positions: dict[int, int]) -> list[Iterator[Records]]:
+    def round(self, positions: dict[int, int]) -> list[Iterator[EncodedRecords]]:
         """Return a stream for each partition; it starts at `positions` and advances them as it is read."""
         return [self._stream(n, *span, positions) for n, span in self.spans(positions).items()]
 
@@ -64,13 +64,15 @@ class TopicRecords:
             if begin > self.start_offset and (not self.partitions or number in self.partitions)
         ]
 
-    def _stream(self, number: int, start: int, end: int, positions: dict[int, int]) -> Iterator[Records]:
+    def _stream(
+        self, number: int, start: int, end: int, positions: dict[int, int]
+    ) -> Iterator[EncodedRecords]:
         for chunk in self.topic.read(number, positions.get(number, start), end):
             positions[number] = chunk.next_offset
             yield from_chunk(chunk)
 
 
-def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[Records]:
+def from_segment(path: Path, on_torn: Callable[[str], None]) -> Iterator[EncodedRecords]:
     """Yield the records of one segment file; `on_torn` receives a message if it ends in an unfinished write.
 
     The name of the file's folder tells the metadata partition; it is 0 in any other folder.

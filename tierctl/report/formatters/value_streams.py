@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from tierctl.report.formatters.records import Records
+from tierctl.report.formatters.records import EncodedRecords
 
 _READ_BYTES_MAX = 1 << 18
 _LENGTH = struct.Struct(">i")
@@ -21,7 +21,7 @@ class _Value(NamedTuple):
     error: str | None = None
 
 
-def from_hex(stream: BufferedIOBase) -> Iterator[Records]:
+def from_hex(stream: BufferedIOBase) -> Iterator[EncodedRecords]:
     """Yield the records of a stream with one value in hex per line; offsets count the non-empty lines."""
     return _numbered(_hex_pages(stream))
 
@@ -41,7 +41,7 @@ def _from_hex_line(line: bytes) -> _Value:
         return _Value(None, f"not a line of hex: {line[:80].strip()!r}")
 
 
-def from_framed(stream: BufferedIOBase) -> Iterator[Records]:
+def from_framed(stream: BufferedIOBase) -> Iterator[EncodedRecords]:
     """Yield the records of a stream of values, each after its 4-byte big-endian length; -1 is a tombstone.
 
     `kcat -f '%R%s'` writes this format.
@@ -95,15 +95,15 @@ def _arriving_bytes(stream: BufferedIOBase) -> Iterator[bytes]:
         yield data
 
 
-def _numbered(pages: Iterable[list[_Value]]) -> Iterator[Records]:
+def _numbered(pages: Iterable[list[_Value]]) -> Iterator[EncodedRecords]:
     """Yield the values as records of partition 0 with offsets from 0 and no timestamp."""
     start = 0
     for page in pages:
-        yield Records.of(
-            0,
-            pa.array(range(start, start + len(page)), pa.int64()),
-            pa.nulls(len(page), pa.int64()),
-            pa.array([each.value for each in page], pa.binary()),
-            {row: each.error for row, each in enumerate(page) if each.error is not None},
+        yield EncodedRecords(
+            metadata_partition=0,
+            offsets=pa.array(range(start, start + len(page)), pa.int64()),
+            timestamps_ms=pa.nulls(len(page), pa.int64()),
+            values=pa.array([each.value for each in page], pa.binary()),
+            errors={row: each.error for row, each in enumerate(page) if each.error is not None},
         )
         start += len(page)

@@ -47,10 +47,11 @@ def render(rendering: Rendering, split: MetadataSplit) -> list[Page]:
     """Return the lines of a split in the order of offsets; raises as the topic reader does."""
     formatter = load(rendering.style, rendering.properties)
     printer = Printer(formatter=formatter, chosen=rendering.chosen, with_positions=rendering.by_time)
-    pages, reached = [], split.start_offset
+    pages: list[Page] = []
+    reached = split.start_offset
     for chunk in read_chunks(split):
         reached = chunk.next_offset
-        pages.append(printer.page(from_chunk(chunk, first_offset=split.start_offset)))
+        pages.extend(printer.pages(from_chunk(chunk, first_offset=split.start_offset)))
     if reached < split.end_offset:
         raise EngineError(
             f"an executor finds metadata partition {split.metadata_partition} up to offset {reached} only, "

@@ -28,6 +28,7 @@ _PACKAGES = (
     "metadata.fold.parallel",
     "metadata.state_dir.cache_ledger",
     "report.formatters.pages",
+    "report.formatters.text_lines",
     "apply.side_effects",
     "spark.executors.verify",
 )

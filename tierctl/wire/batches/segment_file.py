@@ -8,7 +8,8 @@ from typing import Protocol
 from tierctl.wire.batches.batch_heads import HEAD_SIZE
 from tierctl.wire.batches.head_columns import HeadColumns, scan_heads
 
-WINDOW_BYTES = 8 << 20
+# The columns of a window take several times its bytes.
+WINDOW_BYTES = 2 << 20
 
 _HOP = struct.Struct(">qi")
 _LENGTH_MIN = 49

@@ -21,15 +21,38 @@ _BLOCK_ROWS = 4096
 _FEW_ROWS = 8
 # After so many layouts that few rows have, the rest of a block is decoded by the scalar codec.
 _POOR_LAYOUTS_MAX = 16
+_LAYOUTS_OF_LENGTH_MAX = 64
+_LAYOUTS_MAX = 4096
 
 
-def decode_column(values: pa.Array | pa.ChunkedArray) -> pa.Table:
+class KnownLayouts:
+    """The layouts learned so far, by the length of their values; several threads may use one object."""
+
+    def __init__(self) -> None:
+        self._by_length: dict[int, list[ValueLayout]] = {}
+        self._count = 0
+
+    def of_length(self, length: int) -> tuple[ValueLayout, ...]:
+        """Return the layouts of values of this length."""
+        return tuple(self._by_length.get(length, ()))
+
+    def add(self, layout: ValueLayout) -> None:
+        """Keep a layout, unless there are so many that the search costs more than to learn it again."""
+        known = self._by_length.setdefault(layout.length, [])
+        if len(known) < _LAYOUTS_OF_LENGTH_MAX and self._count < _LAYOUTS_MAX:
+            known.append(layout)
+            self._count += 1
+
+
+def decode_column(values: pa.Array | pa.ChunkedArray, known: KnownLayouts | None = None) -> pa.Table:
     """Decode a binary column to a table of EVENT_SCHEMA with the same rows.
 
     The row of a value that cannot be decoded has only an `error`; the row of a null value (a tombstone) has
-    only nulls.
+    only nulls. Callers that decode a log chunk by chunk pass the same `known` for each, so that each layout
+    is learned once.
     """
-    tables = [_decode_piece(piece) for piece in _pieces(values)]
+    known = known or KnownLayouts()
+    tables = [_decode_piece(piece, known) for piece in _pieces(values)]
     return pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
 
 
@@ -51,14 +74,14 @@ def _of_bounded_bytes(piece: pa.Array) -> Iterator[pa.Array]:
         yield piece
 
 
-def _decode_piece(piece: pa.Array) -> pa.Table:
+def _decode_piece(piece: pa.Array, known: KnownLayouts) -> pa.Table:
     table = EventTableBuilder(len(piece))
     _, offsets_buffer, data_buffer = piece.buffers()
     offsets = np.frombuffer(offsets_buffer, "i8")[piece.offset : piece.offset + len(piece) + 1]
     data = np.frombuffer(data_buffer or b"", "u1")
     rows = np.flatnonzero(piece.is_valid().to_numpy(zero_copy_only=False))
     for length, same in _by_length(np.diff(offsets), rows):
-        _LengthGroup(table, data, offsets[:-1], length).decode(same)
+        _LengthGroup(table, data, offsets[:-1], length, known).decode(same)
     return table.table()
 
 
@@ -76,23 +99,26 @@ def _by_length(lengths: NdArray, rows: Rows) -> Iterator[tuple[int, Rows]]:
 class _LengthGroup:
     """Decode values of one length; learn a layout from each row that no known layout matches."""
 
-    def __init__(self, table: EventTableBuilder, data: NdArray, starts: NdArray, length: int) -> None:
+    def __init__(
+        self, table: EventTableBuilder, data: NdArray, starts: NdArray, length: int, known: KnownLayouts
+    ) -> None:
         self._table = table
         self._data = data
         self._starts = starts
         self._length = length
-        self._layouts: list[ValueLayout] = []
+        self._known = known
 
     def decode(self, rows: Rows) -> None:
         for start in range(0, len(rows), _BLOCK_ROWS):
             block = rows[start : start + _BLOCK_ROWS]
-            if len(block) < _FEW_ROWS or not self._length:
+            is_known = bool(self._known.of_length(self._length))
+            if not self._length or (len(block) < _FEW_ROWS and not is_known):
                 self._one_by_one(block)
             else:
                 self._block(block, gather(self._data, self._starts[block], self._length))
 
     def _block(self, rows: Rows, values: NdArray) -> None:
-        for layout in self._layouts:
+        for layout in self._known.of_length(self._length):
             rows, values = self._put_matching(layout, rows, values)
             if not len(rows):
                 return
@@ -119,7 +145,7 @@ class _LengthGroup:
         before = len(rows)
         rows, values = self._put_matching(layout, rows, values)
         if before - len(rows) >= _FEW_ROWS:
-            self._layouts.append(layout)
+            self._known.add(layout)
         return rows, values
 
     def _put_matching(self, layout: ValueLayout, rows: Rows, values: NdArray) -> tuple[Rows, NdArray]:

@@ -1,0 +1,161 @@
+"""Pages have the lines of the scalar renderers, whatever the sizes of chunks, tasks and pages are."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tierctl.errors import CorruptInputError, RemoteStorageError
+from tierctl.model.events import dialect_of
+from tierctl.report.formatters import pages as pages_module
+from tierctl.report.formatters.pages import Page, Printer, render_ahead
+from tierctl.report.formatters.record_filter import Filter
+from tierctl.report.formatters.records import EncodedRecords, Records
+from tierctl.report.formatters.registry import load
+from tierctl.report.terminal import printable
+from tierctl.wire.metadata import decode
+from tierctl.wire.metadata.json_fields import json_fields
+
+from tests.wire.metadata.java_text import to_string
+from tests.wire.metadata.samples import columns, golden
+
+ALL_FIELDS = {"print.all.event.value.fields": "true", "print.message.offset": "true"}
+STYLES = [("kafka", {}), ("json", {}), ("kip", {}), ("kip", ALL_FIELDS)]
+Values = list[bytes | None]
+
+
+def encoded(values: Values, start: int) -> EncodedRecords:
+    return EncodedRecords(
+        metadata_partition=3,
+        offsets=pa.array(range(start, start + len(values)), pa.int64()),
+        timestamps_ms=pa.array([None if i % 3 == 0 else i for i in range(len(values))], pa.int64()),
+        values=pa.array(values, pa.binary()),
+    )
+
+
+def rendered(style: str, properties: dict[str, str], chunks: list[Values]) -> list[Page]:
+    starts = [sum(map(len, chunks[:i])) for i in range(len(chunks))]
+    printer = Printer(formatter=load(style, properties), chosen=Filter())
+    return list(render_ahead(printer, map(encoded, chunks, starts)))
+
+
+def numbered(pages: list[Page]) -> list[tuple[str, bool]]:
+    """Return each line, and whether its record is unreadable."""
+    return [(line, row in page.bad_rows) for page in pages for row, line in enumerate(page.lines)]
+
+
+@pytest.fixture
+def small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages_module, "_LINES_PER_PAGE", 3)
+    monkeypatch.setattr(pages_module, "_RECORDS_PER_TASK", 7)
+
+
+def kafka_line(value: bytes | None, offset: int) -> tuple[str, bool]:
+    head = f"partition: 3, offset: {offset}, "
+    try:
+        return f"{head}value: {None if value is None else to_string(decode(value))}".replace(
+            "value: None", "value: null"
+        ), False
+    except CorruptInputError as error:
+        return f"{head}error: {printable(str(error))}, bytes: {(value or b'').hex()}", True
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(columns(), max_size=3))
+def test_kafka_lines_are_those_of_the_scalar_renderer(small_pages: None, chunks: list[Values]) -> None:
+    values = [value for chunk in chunks for value in chunk]
+    got = numbered(rendered("kafka", {}, chunks))
+    expected = [kafka_line(value, offset) for offset, value in enumerate(values)]
+    # `to_string` prints a topic's name as it is.
+    assert [(printable(line), bad) for line, bad in got] == [(printable(line), bad) for line, bad in expected]
+
+
+def json_of(value: bytes | None) -> dict[str, Any]:
+    nothing = {"type": None, "dialect": None}
+    if value is None:
+        return nothing
+    try:
+        event = decode(value)
+    except CorruptInputError as error:
+        return nothing | {"error": str(error)}
+    return json_fields(event) | {"dialect": str(dialect_of(event))}
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(columns(), max_size=3))
+def test_json_lines_are_the_fields_of_the_scalar_codec(small_pages: None, chunks: list[Values]) -> None:
+    values = [value for chunk in chunks for value in chunk]
+    got = numbered(rendered("json", {}, chunks))
+    assert len(got) == len(values)
+    for value, (line, is_bad) in zip(values, got, strict=True):
+        shown = json.loads(line)
+        fields = json_of(value)
+        assert is_bad == ("error" in fields)
+        assert {name: shown[name] for name in fields} == fields
+        if fields["type"] is not None:
+            assert list(shown)[: len(fields)] == list(fields)
+
+
+@pytest.mark.parametrize(("style", "properties"), STYLES)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(chunks=st.lists(columns(), max_size=3))
+def test_a_record_has_the_same_line_alone(
+    small_pages: None, style: str, properties: dict[str, str], chunks: list[Values]
+) -> None:
+    formatter = load(style, properties)
+    got = [line for page in rendered(style, properties, chunks) for line in page.lines]
+    alone = []
+    for i, chunk in enumerate(chunks):
+        records = encoded(chunk, sum(map(len, chunks[:i])))
+        for row in range(len(chunk)):
+            one = records.slice(row, 1)
+            alone += formatter.lines(Records.of(3, one.offsets, one.timestamps_ms, one.values))
+    assert got == alone
+
+
+def test_pages_are_bounded(small_pages: None) -> None:
+    pages = rendered("kafka", {}, [list(golden("kafka")[:20]), [], list(golden("kip405")[:5])])
+    assert [len(page.lines) for page in pages] == [3, 3, 1, 3, 3, 1, 3, 3, 3, 2]
+
+
+def test_errors_of_slices_keep_their_rows() -> None:
+    records = EncodedRecords(
+        metadata_partition=0,
+        offsets=pa.array(range(9), pa.int64()),
+        timestamps_ms=pa.nulls(9, pa.int64()),
+        values=pa.nulls(9, pa.binary()),
+        errors={2: "two", 5: "five"},
+    )
+    assert [records.slice(start, 3).errors for start in (0, 3, 6)] == [{2: "two"}, {2: "five"}, {}]
+
+
+def test_an_error_of_the_source_comes_after_the_lines_before_it() -> None:
+    def failing() -> Iterator[EncodedRecords]:
+        for start in range(4):
+            yield encoded(list(golden("kafka")[:2]), 2 * start)
+        raise RemoteStorageError("gone")
+
+    printer = Printer(formatter=load("kafka", {}), chosen=Filter())
+    pages = render_ahead(printer, failing())
+    got = [line for page in islice(pages, 4) for line in page.lines]
+    with pytest.raises(RemoteStorageError):
+        next(pages)
+    assert [line.split(", ")[1] for line in got] == [f"offset: {offset}" for offset in range(8)]
+
+
+def test_a_reader_that_stops_leaves_the_rest_unread() -> None:
+    read: list[int] = []
+
+    def endless() -> Iterator[EncodedRecords]:
+        while True:
+            read.append(1)
+            yield encoded(list(golden("kafka")[:2]), 0)
+
+    pages = render_ahead(Printer(formatter=load("kafka", {}), chosen=Filter()), endless())
+    next(pages)
+    pages.close()  # type: ignore[attr-defined]
+    assert len(read) <= 3
