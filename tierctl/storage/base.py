@@ -35,6 +35,8 @@ class FolderListing:
 
     def by_key(self) -> list[str | RemoteObject]:
         """Return subfolders and objects together, sorted by prefix or key."""
+        if not self.folders:
+            return [*self.objects]
         return sorted(
             (*self.folders, *self.objects), key=lambda each: each if isinstance(each, str) else each.key
         )

@@ -118,8 +118,12 @@ class ObjectTier:
 
     def list_objects(self, folder: str = "") -> Iterator[RemoteObject]:
         """Implement `RemoteStorageManager.list_objects`; temporary files of a crashed run are included."""
-        prefix = folder or self.layout.base
-        return (obj for obj in self.store.list_objects(prefix) if not obj.key.startswith(self._own_prefix))
+        prefix, own = folder or self.layout.base, self._own_prefix
+        listed = self.store.list_objects(prefix)
+        # Most folders can't contain tierctl's own objects, and their listings are long.
+        if not (own.startswith(prefix) or prefix.startswith(own)):
+            return listed
+        return (found for found in listed if not found.key.startswith(own))
 
     def list_folder(self, folder: str = "") -> FolderListing:
         """Implement `RemoteStorageManager.list_folder`."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -37,6 +38,7 @@ from tierctl.verify.segments import DANGLING_AFTER_MS
 from tierctl.verify.tasks import Task, TaskRunner, tasks_of
 from tierctl.verify.topics import KnownTopics, Removals, check_topics
 
+_PAGE = 1000
 _EXPLAINED_MAX = 100
 """Segments with missing objects for which the store is asked for the reason."""
 Item = TypeVar("Item")
@@ -272,10 +274,9 @@ def _is_live(orphan: Orphan, state: TierState) -> bool:
 
 
 def _counted(objects: Iterator[RemoteObject], advance: Advance) -> Iterator[RemoteObject]:
-    for count, listed in enumerate(objects, 1):
-        if not count % 1000:
-            advance(1000)
-        yield listed
+    while page := list(islice(objects, _PAGE)):
+        advance(len(page))
+        yield from page
 
 
 def _in_parallel(do: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:

@@ -22,7 +22,12 @@ from tierctl.state.segments.columns import KIP405, STATE_MASK, STATES, TXN_INDEX
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import MissingEvents, PartitionState, TierState
 from tierctl.storage.base import RemoteObject
-from tierctl.storage.layouts.key_parser import owner_of_folder, segment_object_name
+from tierctl.storage.layouts.key_parser import (
+    owner_of_folder,
+    segment_object_name,
+    segment_stem,
+    split_key,
+)
 from tierctl.verify.events import WasDeleted
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.segments import DANGLING_AFTER_MS
@@ -35,6 +40,7 @@ KAFKA_PARTS: Final = _P.LOG | _P.OFFSET | _P.TIMESTAMP | _P.LEADER_EPOCH | _P.PR
 
 AIVEN_PARTS: Final = _P.LOG | _P.INDEXES | _P.MANIFEST
 _AIVEN_ONLY: Final = int(_P.INDEXES | _P.MANIFEST)
+_LOG: Final = int(_P.LOG)
 _FINISHED: Final = STATES.index(_S.COPY_SEGMENT_FINISHED)
 
 
@@ -95,39 +101,42 @@ class Tally:
     def __init__(self, expected: Expected) -> None:
         self._listed = {key: _Listed.empty(*segments) for key, segments in expected.segments.items()}
         self._stem = ""
-        self._row: tuple[_Listed, int] | None = None
+        self._segment: tuple[_Listed, int, Mapping[str, int]] | None = None
         self.aiven = 0
         """Number of objects that only layout `aiven` has."""
         self.kafka = 0
 
-    def add(self, name: SegmentObjectName, size_bytes: int) -> bool:
-        """Count one object; return False if no live segment has its partition, id and start offset."""
-        if name.stem != self._stem:
+    def add_listed(self, found: RemoteObject) -> bool:
+        """Count an entry of a listing; return False for an object of no live segment, or with a problem.
+
+        An object belongs to the segment that has its partition, id and start offset.
+        """
+        stem, suffix = split_key(found.key)
+        if stem != self._stem:
             # Listings are mostly sorted by key, so one look-up serves all objects of a segment.
-            self._stem, self._row = name.stem, self._find(name)
-        if self._row is None:
+            self._stem, self._segment = stem, self._find(stem)
+        if self._segment is None or found.problem is not None:
             return False
-        listed, row = self._row
-        listed.parts[row] |= name.part
-        if name.part is _P.LOG:
-            listed.sizes[row] = size_bytes
-        elif name.part & _AIVEN_ONLY:
+        listed, row, bits = self._segment
+        bit = bits.get(suffix)
+        if bit is None:
+            return False
+        listed.parts[row] |= bit
+        if bit == _LOG:
+            listed.sizes[row] = found.size_bytes
+        elif bit & _AIVEN_ONLY:
             self.aiven += 1
         else:
             self.kafka += 1
         return True
 
-    def add_listed(self, listed: RemoteObject) -> bool:
-        """Count an entry of a listing; return False for an object of no live segment, or with a problem."""
-        name = segment_object_name(listed.key) if listed.problem is None else None
-        return name is not None and self.add(name, listed.size_bytes)
-
-    def _find(self, name: SegmentObjectName) -> tuple[_Listed, int] | None:
-        listed = self._listed.get((name.topic_id, name.partition))
-        row = -1 if listed is None else listed.ids.find(name.segment_id.bytes)
-        if listed is None or row < 0 or listed.starts[row] != name.start_offset:
+    def _find(self, stem: str) -> tuple[_Listed, int, Mapping[str, int]] | None:
+        name = segment_stem(stem)
+        listed = None if name is None else self._listed.get((name.topic_id, name.partition))
+        if name is None or listed is None:
             return None
-        return listed, row
+        row = listed.ids.find(name.segment_id.bytes)
+        return None if row < 0 or listed.starts[row] != name.start_offset else (listed, row, name.parts)
 
     def keys(self) -> Iterable[PartitionKey]:
         """Return the partitions that have live segments."""

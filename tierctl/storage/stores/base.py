@@ -250,13 +250,13 @@ def walk(
 
     depths = [listed(prefix)]
     while depths:
-        match next(depths[-1], None):
-            case None:
-                depths.pop()
-            case str(folder):
-                depths.append(listed(folder))
-            case found:
-                yield found
+        for found in depths[-1]:
+            if isinstance(found, str):
+                depths.append(listed(found))
+                break
+            yield found
+        else:
+            depths.pop()
 
 
 def delete_all(store: ObjectStore, keys: Sequence[str]) -> None:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import BinaryIO
 
@@ -174,13 +175,18 @@ class LocalStore:
             suppress(FileNotFoundError),
             os.scandir(self._root / folder) as entries,
         ):
-            for entry in sorted((e for e in entries if e.name.startswith(begin)), key=lambda e: e.name):
-                key = f"{folder}{slash}{entry.name}"
+            for entry in sorted(entries, key=attrgetter("name")):
+                name = entry.name
+                if begin and not name.startswith(begin):
+                    continue
+                key = f"{folder}{slash}{name}"
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(f"{key}/")
                     continue
-                with suppress(FileNotFoundError):
+                try:
                     objects.append(_object(key, entry.stat(follow_symlinks=False)))
+                except FileNotFoundError:
+                    continue
         return FolderListing(tuple(folders), tuple(objects))
 
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
@@ -296,9 +302,8 @@ def _size_bytes(path: Path) -> int:
 
 
 def _object(key: str, facts: os.stat_result) -> RemoteObject:
-    return RemoteObject(
-        key, facts.st_size, facts.st_mtime_ns // 1_000_000, problem=_why_not_plain(facts.st_mode)
-    )
+    modified_ms, mode = facts.st_mtime_ns // 1_000_000, facts.st_mode
+    return RemoteObject(key, facts.st_size, modified_ms, None if stat.S_ISREG(mode) else _why_not_plain(mode))
 
 
 def _why_not_plain(mode: int) -> str | None:
