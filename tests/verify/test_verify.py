@@ -20,7 +20,6 @@ from tierctl.model import (
 )
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
-from tierctl.storage.layouts.key_parser import segment_object_name
 from tierctl.verify.cross_check import Verification
 from tierctl.verify.objects import StoreAudit
 
@@ -306,9 +305,7 @@ def test_a_million_objects_take_bytes_each() -> None:
     tracemalloc.start()
     audit = StoreAudit(state)
     for listed in Listed().list_objects():
-        name = segment_object_name(listed.key)
-        assert name is not None
-        assert audit.tally.add(name, listed.size_bytes)
+        assert audit.tally.add_listed(listed)
     suspects = list(audit.suspects())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

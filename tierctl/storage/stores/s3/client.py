@@ -16,6 +16,7 @@ from botocore.utils import parse_timestamp
 
 from tierctl.storage.stores.base import Endpoint
 from tierctl.storage.stores.s3.body import FileRange
+from tierctl.storage.stores.s3.listing import parse_listings
 
 if TYPE_CHECKING:
     from botocore.awsrequest import AWSRequest
@@ -59,6 +60,7 @@ def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
     if (chosen.s3 or {}).get("payload_signing_enabled") is None:
         for operation in ("PutObject", "UploadPart"):
             client.meta.events.register(f"before-sign.s3.{operation}", _sign_no_file)
+    parse_listings(client.meta.events)
     return client
 
 

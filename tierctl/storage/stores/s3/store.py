@@ -38,6 +38,7 @@ from tierctl.storage.stores.s3.body import FileRange, ResponseBody, file_range
 from tierctl.storage.stores.s3.bulk import DELETE_BATCH, delete_objects, sizes_bytes
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.errors import PRECONDITION_FAILED, code_of, translated
+from tierctl.storage.stores.s3.listing import ahead
 from tierctl.storage.stores.s3.uploads import Uploads, composite_checksum, encoded_crc
 from tierctl.wire.crc import crc32c
 
@@ -201,7 +202,7 @@ class S3Store:
             pages = self._s3.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + prefix
             )
-            for page in pages:
+            for page in ahead(iter(pages)):
                 yield from self._objects_in(page)
 
     def list_folder(self, prefix: str) -> FolderListing:
