@@ -2,6 +2,7 @@
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -15,6 +16,7 @@ BEGIN: Final = "<!-- The figures to the next mark are written by `make bench`. -
 END: Final = "<!-- The end of the figures. -->"
 
 _COLUMNS = ("work", "shape", "tierctl", "baseline", "ratio", "memory", "required", "met")
+_WIDTH = 118
 _REFERENCE_SEGMENTS = 500_000
 """A curve is linear if a segment costs as much at each larger point; below, the start-up still shows."""
 _LINEAR = 1.3
@@ -94,11 +96,9 @@ def readme_section(found: Mapping[str, Any]) -> str:
     dates = sorted({each["date"] for each in rows})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     system = f"{facts['cores']} cores ({facts['cpu']}), {facts['memory_mb'] / 1000:.0f} GB, {facts['system']}"
-    head = (
-        f"Medians on {system}, Python {facts['python']}, {when}. The ratio is tierctl's speed relative to the"
-    )
-    text = [BEGIN, "", head, "baseline's in the same run, memory is tierctl's peak and the baseline's.", ""]
-    return "\n".join([*text, summary(rows), "", END])
+    head = f"Medians on {system}, Python {facts['python']}, {when}. The ratio is tierctl's speed relative to the "
+    head += "baseline's in the same run; memory is tierctl's peak and the baseline's."
+    return "\n".join([BEGIN, "", textwrap.fill(head, _WIDTH), "", summary(rows), "", END])
 
 
 def write_readme(found: Mapping[str, Any], path: Path = README) -> None:

@@ -57,9 +57,9 @@ def _register(key: str, name: str, work: Work, segments: int, rounds: int) -> No
 
     @row(key, work=name, shape=str(shape), rounds=rounds, amount=segments, on_request=True)
     def point(folder: Path) -> Iterator[Comparison]:
-        """One point of a curve; what comes before it is made first."""
+        """One point of a curve."""
         metadata_log(shape)
-        if work is not _pipeline:
+        if work is _state_next:
             work(shape, folder)
         yield Comparison(Side("tierctl", lambda: work(shape, folder)))
 
