@@ -96,8 +96,8 @@ def readme_section(found: Mapping[str, Any]) -> str:
     dates = sorted({each["date"] for each in rows})
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     system = f"{facts['cores']} cores ({facts['cpu']}), {facts['memory_mb'] / 1000:.0f} GB, {facts['system']}"
-    head = f"Medians on {system}, Python {facts['python']}, {when}. The ratio is tierctl's speed relative to the "
-    head += "baseline's in the same run; memory is tierctl's peak and the baseline's."
+    head = f"Medians on {system}, Python {facts['python']}, {when}. The ratio is tierctl's speed relative "
+    head += "to the baseline's in the same run; memory is tierctl's peak and the baseline's."
     return "\n".join([BEGIN, "", textwrap.fill(head, _WIDTH), "", summary(rows), "", END])
 
 
