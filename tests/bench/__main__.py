@@ -1,6 +1,7 @@
 """`python -m tests.bench`: run rows, print one table, write bench.json."""
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ def main() -> int:
         return 0
     if options.json is None and SCALE != 1:
         parser.error("with $TIERCTL_BENCH_SCALE figures go to --json FILE")
+    # Folders of rows are deleted also if the run is ended.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     results, failed = ([], []) if options.readme else _run(chosen, options.rounds)
     _write(results, options.json)
     print(report.summary(results))

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from tierctl.pipeline.predictions import Cluster, predictions
+
 from tests.bench import machine
 from tests.bench.process import REPOSITORY
 
@@ -98,7 +100,21 @@ def readme_section(found: Mapping[str, Any]) -> str:
     system = f"{facts['cores']} cores ({facts['cpu']}), {facts['memory_mb'] / 1000:.0f} GB, {facts['system']}"
     head = f"Medians on {system}, Python {facts['python']}, {when}. The ratio is tierctl's speed relative "
     head += "to the baseline's in the same run; memory is tierctl's peak and the baseline's."
-    return "\n".join([BEGIN, "", textwrap.fill(head, _WIDTH), "", summary(rows), "", END])
+    texts = [textwrap.fill(head, _WIDTH), summary(rows), textwrap.fill(forecast(), _WIDTH)]
+    return "\n\n".join([BEGIN, *texts, END])
+
+
+def forecast() -> str:
+    """Return what `pipeline plan` predicts for a large cluster, from measured costs."""
+    cluster = Cluster(segments=100_000_000, executors=10)
+    found = {each["what"]: each["value"] for each in predictions(cluster)}
+    fold, first_run = _seconds(found["fold on executors"]), _seconds(found["first pipeline run"])
+    command = f"tierctl pipeline plan --segments {cluster.segments} --executors {cluster.executors}"
+    return (
+        f"`{command}` predicts {fold} for the fold, {first_run} for a first pipeline run, "
+        f"{found['memory of a task'] / 1e6:.0f} MB for a task, "
+        f"and {found['warehouse'] / 1e9:.1f} GB of tables."
+    )
 
 
 def write_readme(found: Mapping[str, Any], path: Path = README) -> None:
