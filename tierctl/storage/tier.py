@@ -85,27 +85,30 @@ class ObjectTier:
     def objects_of_each(
         self, segments: Sequence[RemoteLogSegmentMetadata]
     ) -> list[list[RemoteObject] | TierctlError]:
-        """Implement `RemoteStorageManager.objects_of_each`; several folders are listed at the same time."""
+        """Implement `RemoteStorageManager.objects_of_each`; several threads list some folders each."""
         each = [_keys(self.layout.keys_of, segment) for segment in segments]
-        folders = list(by_folder(key for keys in each if isinstance(keys, tuple) for key in keys).values())
-        with ThreadPoolExecutor(min(_THREADS, len(folders) or 1)) as pool:
-            listed = list(pool.map(self._sizes_or_error, folders))
-        sizes: dict[str, int] = {}
-        errors: dict[str, TierctlError] = {}
-        for folder, found in zip(folders, listed, strict=True):
-            if isinstance(found, TierctlError):
-                errors |= dict.fromkeys(folder, found)
-            else:
-                sizes |= found
-        return [_objects(keys, sizes, errors) if isinstance(keys, tuple) else keys for keys in each]
+        folders = by_folder(key for keys in each if isinstance(keys, tuple) for key in keys)
+        ordered = [folders[folder] for folder in sorted(folders)]
+        size = -(-len(ordered) // _THREADS) or 1
+        shares = [ordered[at : at + size] for at in range(0, len(ordered), size)]
+        found: dict[str, int | TierctlError] = {}
+        with ThreadPoolExecutor(len(shares) or 1) as pool:
+            for share in pool.map(self._sizes_or_errors, shares):
+                found |= share
+        return [_objects(keys, found) if isinstance(keys, tuple) else keys for keys in each]
 
-    def _sizes_or_error(self, keys: Sequence[str]) -> dict[str, int] | TierctlError:
+    def _sizes_or_errors(self, folders: Sequence[Sequence[str]]) -> Mapping[str, int | TierctlError]:
+        """Return the size of each object, or the error of its folder, for the keys of some folders."""
         try:
-            return self.store.sizes_bytes(keys)
+            return self.store.sizes_bytes([key for keys in folders for key in keys])
         except RemoteTierMissing:
             raise
         except TierctlError as e:
-            return e
+            if len(folders) == 1:
+                return dict.fromkeys(folders[0], e)
+        # One folder that can't be listed keeps no other from being listed.
+        each = [self._sizes_or_errors([keys]) for keys in folders]
+        return {key: size_or_error for found in each for key, size_or_error in found.items()}
 
     def objects_of(self, metadata: RemoteLogSegmentMetadata) -> list[RemoteObject]:
         """Implement `RemoteStorageManager.objects_of`."""
@@ -148,7 +151,13 @@ def _keys(
 
 
 def _objects(
-    keys: Sequence[str], sizes: Mapping[str, int], errors: Mapping[str, TierctlError]
+    keys: Sequence[str], found: Mapping[str, int | TierctlError]
 ) -> list[RemoteObject] | TierctlError:
-    error = next((errors[key] for key in keys if key in errors), None)
-    return error or [RemoteObject(key, sizes[key]) for key in sorted(keys) if key in sizes]
+    objects = []
+    for key in sorted(keys):
+        size_or_error = found.get(key)
+        if isinstance(size_or_error, TierctlError):
+            return size_or_error
+        if size_or_error is not None:
+            objects.append(RemoteObject(key, size_or_error))
+    return objects

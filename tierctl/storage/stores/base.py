@@ -104,7 +104,7 @@ class ObjectStore(Protocol):
         ...
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """Return the size of each object that exists, by key; keys of one folder cost one listing of it."""
+        """Return the size of each object that exists, by key; a store that lists lists once for all keys."""
         ...
 
     def name_of(self, key: str) -> str:

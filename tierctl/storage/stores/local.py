@@ -55,9 +55,14 @@ def _translated(
         yield
     except OSError as e:
         missing = isinstance(e, FileNotFoundError) and error is RemoteStorageError
-        kind = RemoteResourceNotFound if missing else error
-        where = f" ({e.filename})" if e.filename else ""
-        raise kind(f"{doing}: {e.strerror or e}{where}", hint=hint or _HINTS.get(e.errno or 0)) from e
+        raise _error_of(doing, e, RemoteResourceNotFound if missing else error, hint) from e
+
+
+def _error_of(
+    doing: str, e: OSError, kind: type[RemoteStorageError] = RemoteStorageError, hint: str | None = None
+) -> RemoteStorageError:
+    where = f" ({e.filename})" if e.filename else ""
+    return kind(f"{doing}: {e.strerror or e}{where}", hint=hint or _HINTS.get(e.errno or 0))
 
 
 class LocalStore:
@@ -139,13 +144,11 @@ class LocalStore:
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Implement `ObjectStore.sizes_bytes` by the facts of each file, which a listing lacks."""
         self._require_base()
-        sizes = {}
+        sizes: dict[str, int] = {}
         for folder, own in by_folder(keys).items():
             if self._is_plain(self._root / folder):
-                for key in own:
-                    path = self._root / key
-                    with _translated(f"looking for {path}"), suppress(FileNotFoundError):
-                        sizes[key] = _size_bytes(path)
+                with _translated(f"looking for objects in {self._root / folder}"):
+                    sizes |= _sizes_bytes(self._root, own)
         return sizes
 
     def name_of(self, key: str) -> str:
@@ -206,11 +209,11 @@ class LocalStore:
         for key in keys:
             path = self._root / key
             try:
-                with _translated(f"deleting {path}"):
-                    self._fs.unlink(path)
-                    self._remove(temp_of(path))
-            except RemoteStorageError as e:
-                errors[key] = e
+                self._fs.unlink(path)
+                if os.path.lexists(f"{path}{TEMP_SUFFIX}"):
+                    self._fs.unlink(temp_of(path))
+            except OSError as e:
+                errors[key] = _error_of(f"deleting {path}", e)
         # Another run may have deleted the empty folder meanwhile, which makes the deletions durable, too.
         with _synced_names(folder), suppress(FileNotFoundError):
             self._fs.sync_folder(folder)
@@ -294,11 +297,19 @@ def _names_in(folder: Path, count_max: int) -> list[str]:
         return [entry.name for entry in islice(entries, count_max)]
 
 
-def _size_bytes(path: Path) -> int:
-    facts = path.stat(follow_symlinks=False)
-    if stat.S_ISDIR(facts.st_mode):
-        raise IsADirectoryError(errno.EISDIR, "a folder stands where an object should be")
-    return facts.st_size
+def _sizes_bytes(root: Path, keys: Sequence[str]) -> dict[str, int]:
+    """Return the size of each file that exists; a Path for each key would take longer than its size."""
+    sizes = {}
+    for key in keys:
+        path = f"{root}/{key}"
+        try:
+            facts = os.lstat(path)
+        except FileNotFoundError:
+            continue
+        if stat.S_ISDIR(facts.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "a folder stands where an object should be", path)
+        sizes[key] = facts.st_size
+    return sizes
 
 
 def _object(key: str, facts: os.stat_result) -> RemoteObject:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from tierctl.errors import RemoteStorageError, TierctlError
-from tierctl.storage.stores.base import by_folder, common_prefix
+from tierctl.storage.stores.base import common_prefix
 from tierctl.storage.stores.s3.errors import translated
 
 if TYPE_CHECKING:
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 DELETE_BATCH = 1_000
 """The limit of keys in a DeleteObjects request."""
 
+PAGE_MAX = 1_000
+"""The limit of objects in a page of a listing."""
+
+PAGE_MIN = 20
 _MISSING = frozenset({"NoSuchKey", "404"})
 
 
@@ -43,39 +47,34 @@ def delete_objects(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[str
 
 
 def sizes_bytes(s3: "S3Client", bucket: str, keys: Collection[str]) -> dict[str, int]:
-    """Return the size of each object that exists, by key, with one listing of each folder in `keys`."""
-    sizes: dict[str, int] = {}
-    for wanted in by_folder(keys).values():
-        sizes |= _sizes_in_folder(s3, bucket, sorted(wanted))
-    return sizes
-
-
-def _sizes_in_folder(s3: "S3Client", bucket: str, keys: Sequence[str]) -> dict[str, int]:
-    """Return the sizes of `keys`, which are sorted, without reading the pages that have none of them.
+    """Return the size of each object that exists, by key, without listing what lies between the keys.
 
     A key counts as missing only once the listing has passed it.
     """
+    ordered, wanted = sorted(keys), frozenset(keys)
     sizes: dict[str, int] = {}
-    wanted, at, continuation = frozenset(keys), 0, ""
-    while at < len(keys):
-        page = _page(s3, bucket, keys[at:] if at else keys, continuation)
+    at, continuation, page_size = 0, "", PAGE_MAX
+    while at < len(ordered):
+        page = _page(s3, bucket, ordered[at:] if at else ordered, continuation, page_size)
         found = page.get("Contents", [])
         sizes |= {each["Key"]: each["Size"] for each in found if each["Key"] in wanted}
         if not page.get("IsTruncated"):
             break
-        passed = bisect_right(keys, found[-1]["Key"], at) if found else at
+        passed = bisect_right(ordered, found[-1]["Key"], at) - at if found else 0
         # The next page begins at the next key; if this page did not come to the first one, it follows it.
-        continuation = page["NextContinuationToken"] if passed == at else ""
-        at = passed
+        continuation = "" if passed else page["NextContinuationToken"]
+        # Of keys that lie far apart, each page has only the first: reading a large one takes longer.
+        page_size = max(PAGE_MIN, min(2 * passed, PAGE_MAX)) if passed else PAGE_MAX
+        at += passed
     return sizes
 
 
 def _page(
-    s3: "S3Client", bucket: str, keys: Sequence[str], continuation: str
+    s3: "S3Client", bucket: str, keys: Sequence[str], continuation: str, size: int
 ) -> "ListObjectsV2OutputTypeDef":
     """Return the page at `continuation`; if that is "", the page that begins shortly before the first key."""
     prefix = common_prefix(keys)
     # S3 lists the keys after StartAfter; a key without its last character comes before that key.
     begin = {"ContinuationToken": continuation} if continuation else {"StartAfter": keys[0][:-1]}
     with translated(f"listing s3://{bucket}/{prefix}"):
-        return s3.list_objects_v2(Bucket=bucket, Prefix=prefix, **begin)  # type: ignore[arg-type]
+        return s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=size, **begin)  # type: ignore[arg-type]

@@ -187,7 +187,7 @@ class S3Store:
         return self.put_if(key, body, None) is not None
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
-        """Implement `ObjectStore.sizes_bytes` by one listing of each folder, from its first key on."""
+        """Implement `ObjectStore.sizes_bytes` by a listing that skips what lies between the keys."""
         whole = {self._prefix + key for key in keys}
         sizes = sizes_bytes(self._s3, self._bucket, whole)
         return {key.removeprefix(self._prefix): size_bytes for key, size_bytes in sizes.items()}
