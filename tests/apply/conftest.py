@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,7 @@ from tierctl.cli.main import run as run_main
 
 from tests.apply.runs import run_on, statuses
 from tests.apply.worlds import RETENTION, World, copy_world
-
-
-@dataclass(frozen=True, slots=True)
-class Ran:
-    """One run: its exit code (negative: the signal that ended it), and what it printed."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
+from tests.cli.shell import Ran
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +30,7 @@ def tierctl(capfd: pytest.CaptureFixture[str]) -> Callable[..., Ran]:
         capfd.readouterr()
         code = run_main([str(arg) for arg in args])
         captured = capfd.readouterr()
-        return Ran(code, captured.out, captured.err)
+        return Ran.of(code, captured.out, captured.err)
 
     return run
 
@@ -120,7 +107,7 @@ class Zygote:
         return json.loads(self._process.stdout.readline())
 
     def _ran(self, job: dict[str, Any], ended: dict[str, int]) -> Ran:
-        return Ran(ended["status"], Path(job["out"]).read_text(), Path(job["err"]).read_text())
+        return Ran.of(ended["status"], Path(job["out"]).read_text(), Path(job["err"]).read_text())
 
     def close(self) -> None:
         self._process.communicate()

@@ -2,26 +2,62 @@
 
 import contextlib
 import io
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 from unittest import mock
 
 from tierctl.cli.main import run
 
+SUMMARY = re.compile(r"^[a-z]+(?: [a-z]+)?: .* \([0-9]+\.[0-9] s\)(?:; next: .*)?\n\Z", re.MULTILINE)
+"""The line on stderr that ends a run."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ran:
+    """`err` is stderr as text, also if `raw_err` is JSON, and without the line that ends a run, `summary`."""
+
     code: int
     out: str
     err: str
+    summary: str = ""
+    raw_err: str = ""
+
+    @classmethod
+    def of(cls, code: int, out: str, raw_err: str) -> Self:
+        text = "".join(map(_as_text, raw_err.splitlines(keepends=True)))
+        found = SUMMARY.search(text)
+        if found is None:
+            return cls(code, out, text, raw_err=raw_err)
+        return cls(code, out, text[: found.start()], found[0].rstrip(), raw_err)
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
 
     @property
     def lines(self) -> list[str]:
         return self.out.splitlines()
+
+
+def _as_text(line: str) -> str:
+    """Return a line of stderr as it is printed without --output json."""
+    if not line.startswith('{"'):
+        return line
+    ((kind, facts),) = json.loads(line).items()
+    if kind == "error":
+        hint = "" if facts["hint"] is None else f"hint: {facts['hint']}\n"
+        return f"error: {facts['message']}\n{hint}"
+    if kind == "summary":
+        following = f"; next: {facts['next']}" if facts["next"] else ""
+        return f"{facts['command']}: {facts['message']} ({facts['seconds']:.1f} s){following}\n"
+    return f"{'note: ' if kind == 'note' else ''}{facts['message']}\n"
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -43,7 +79,7 @@ def tierctl(
         _in_folder(cwd),
     ):
         code = run([str(arg) for arg in args])
-    return Ran(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
+    return Ran.of(code, *(stream.buffer.getvalue().decode() for stream in (out, err)))  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
@@ -73,4 +109,4 @@ def tierctl_process(
         timeout=timeout_s,
         check=False,
     )
-    return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())
+    return Ran.of(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -253,7 +253,7 @@ def test_what_can_not_be_had_ends_with_its_code(
 ) -> None:
     args, code = WRONG[what]
     assert run([*cluster, *args]) == code
-    assert capsys.readouterr().err.startswith("error: ")
+    assert capsys.readouterr().err.startswith(("error: ", '{"error": '))
 
 
 @pytest.mark.parametrize(("damage", "code"), [("flip", 7), ("missing", 10), ("both", 7)])

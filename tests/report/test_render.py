@@ -26,6 +26,7 @@ def made(names: Sequence[str], **kinds: Kind) -> Columns:
         name="made",
         title="Made",
         commands="made",
+        noun="row",
         all=tuple(
             Column(name=name, kind=kinds.get(name, Kind.TEXT), meaning=name, heading=name) for name in names
         ),

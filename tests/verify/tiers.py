@@ -20,6 +20,7 @@ from tierctl.storage.base import RemoteObject
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
+from tests.cli.shell import Ran
 from tests.metadata.topics import manager_at, topic_in
 from tests.plan.tier import advance, segment, segment_id
 
@@ -95,7 +96,9 @@ def verifier(capfd: Any) -> Verify:
         where = ["--metadata", str(metadata)] + ([] if remote is None else ["--remote", str(remote)])
         code = run(["verify", *where, "-o", "jsonl", *map(str, more)])
         said = capfd.readouterr()
-        return Verified(code, [json.loads(line) for line in said.out.splitlines()], said.err)
+        return Verified(
+            code, [json.loads(line) for line in said.out.splitlines()], Ran.of(code, "", said.err).err
+        )
 
     return verify
 

@@ -9,12 +9,11 @@ from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.declare import add, argument, option
-from tierctl.cli.display import show_mutation
+from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
 from tierctl.model.times import parse_duration_ms
-from tierctl.report.console import Console
 
 PlanFile = Annotated[Path, argument(metavar="PLAN", help="What --plan-out wrote.")]
 
@@ -72,4 +71,4 @@ def apply_plan(
     is refused with exit code 4. The digest that detects edits protects against mistakes, not against intent.
     """
     request = request_of(commands.ApplyRequest, ctx)
-    return show_mutation(ctx, lambda: commands.apply(request, Console()))
+    return show_mutation(ctx, lambda: commands.apply(request, console_of(ctx)))

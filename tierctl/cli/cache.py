@@ -8,12 +8,11 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, add_group, argument, option
-from tierctl.cli.display import Printer, display_of
+from tierctl.cli.display import APPLY_IT, Printer, console_of, display_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.model.stored import HeaderForm
 from tierctl.report import tables
-from tierctl.report.console import Console
 
 Files = Annotated[
     list[Path] | None,
@@ -59,8 +58,9 @@ def show(ctx: click.Context, files: Files = None) -> int:
     An entry that can't be read has a row with the error, and the exit code is 7.
     """
     printer = Printer.of(ctx, tables.CACHE_ENTRIES)
-    result = commands.show_cache(request_of(commands.CacheRequest, ctx), Console())
+    result = commands.show_cache(request_of(commands.CacheRequest, ctx), console_of(ctx))
     printer.show(result.rows)
+    printer.finish()
     return result.exit_code
 
 
@@ -71,8 +71,9 @@ def verify(ctx: click.Context, files: Files = None) -> int:
     A good file has one row, a bad file one row for each problem; the exit code is then 7.
     """
     printer = Printer.of(ctx, tables.CACHE_CHECKS)
-    result = commands.verify_cache(request_of(commands.CacheRequest, ctx), Console())
+    result = commands.verify_cache(request_of(commands.CacheRequest, ctx), console_of(ctx))
     printer.show(result.rows)
+    printer.finish(following="tierctl cache build" if result.exit_code else None)
     return result.exit_code
 
 
@@ -84,8 +85,9 @@ def build(ctx: click.Context, out: Out = None, header: Header = HeaderForm.NAMED
     of the same names are kept as .bak.
     """
     printer = Printer.of(ctx, tables.CACHE_FILES)
-    result = commands.build_cache(request_of(commands.BuildCacheRequest, ctx), Console())
+    result = commands.build_cache(request_of(commands.BuildCacheRequest, ctx), console_of(ctx))
     printer.show(result.rows)
+    printer.finish()
     return result.exit_code
 
 
@@ -96,6 +98,7 @@ def compact(ctx: click.Context, files: Files = None) -> int:
     The old file is kept as .bak. A damaged file is not changed, and the exit code is 7.
     """
     printer = Printer.of(ctx, tables.CACHE_REWRITES)
-    result = commands.compact_cache(request_of(commands.CompactCacheRequest, ctx), Console())
+    result = commands.compact_cache(request_of(commands.CompactCacheRequest, ctx), console_of(ctx))
     printer.show(each.row() for each in result.rewrites)
+    printer.finish(following=APPLY_IT if result.is_pending else None)
     return display_of(ctx).exit_code(result.exit_code, is_pending=result.is_pending)

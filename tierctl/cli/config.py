@@ -9,15 +9,17 @@
 The keys of a profile are option names, with - or _. The command line and the environment override them.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
 from tierctl.errors import UsageError
 
 FILE_NAME = "tierctl.toml"
-_CHOOSE_PROFILE = frozenset({"profile", "config_file", "verbose"})
+_CHOOSE_PROFILE = frozenset({"profile", "config_file", "verbose", "quiet"})
 _TOP_LEVEL = ("profile", "profiles")
 _PREFIX = "TIERCTL_"
 _ONLY_TYPED = "apply"
@@ -71,7 +73,11 @@ class Settings:
     environ: Mapping[str, str]
     profile: str | None = None
     config_file: Path | None = None
-    verbose: bool = False
+    args: Sequence[str] = ()
+    """The command line."""
+    verbosity: int = 0
+    is_quiet: bool = False
+    started_s: float = field(default_factory=time.monotonic)
     _values: dict[str, Any] | None = field(default=None, init=False)
 
     def get(self, option: str) -> Any:
@@ -79,6 +85,23 @@ class Settings:
         if self._values is None:
             self._values = self._load()
         return self._values.get(option)
+
+    def wants_json(self) -> bool:
+        """Return whether the run prints JSON, also for a command line that can't be parsed."""
+        typed = None
+        for before, word in pairwise(["", *takewhile(lambda word: word != "--", self.args)]):
+            if before in {"-o", "--output"}:
+                typed = word
+            elif word.startswith(("--output=", "-o")) and word != "-o":
+                typed = word.removeprefix("--output=").removeprefix("-o")
+        if typed is not None:
+            return typed == "json"
+        given = self.environ.get(f"{_PREFIX}OUTPUT")
+        try:
+            return bool((given or self.get("output")) == "json")
+        except UsageError:
+            # A wrong profile is reported as such, when the command asks for its values.
+            return False
 
     def check_environment(self) -> None:
         """Raise UsageError for a variable TIERCTL_… that names no option, or that would apply plans."""

@@ -6,11 +6,10 @@ from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.declare import add
-from tierctl.cli.display import show_mutation
+from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
-from tierctl.report.console import Console
 
 
 def register(app: click.Group) -> None:
@@ -67,4 +66,4 @@ def copy(
     keys, have to be the same ones there. Credentials are those of their own environment.
     """
     request = request_of(commands.CopyRequest, ctx)
-    return show_mutation(ctx, lambda: commands.copy(request, Console()))
+    return show_mutation(ctx, lambda: commands.copy(request, console_of(ctx)))

@@ -38,6 +38,7 @@ class Declaration(NamedTuple):
     parser: Callable[[str], Any] | None = None
     completions: Sequence[str] = ()
     callback: Callable[[click.Context, Any], None] | None = None
+    is_counted: bool = False
 
 
 def option(*names: str, help: str, **more: Any) -> Declaration:  # noqa: A002
@@ -45,6 +46,7 @@ def option(*names: str, help: str, **more: Any) -> Declaration:  # noqa: A002
 
     `panel` is its heading in the help, `min` and `max` bound a number, `parser` converts the text,
     `completions` are shown by shells. An option with a `callback` is handled before others and not passed on.
+    The value of an option that `is_counted` is how often it is given.
     """
     return Declaration(names, help, **more)
 
@@ -146,6 +148,7 @@ def _option(name: str, declared: Declaration, common: dict[str, Any]) -> Option:
         is_eager=is_eager,
         expose_value=not is_eager,
         callback=_callback(declared.callback),
+        count=declared.is_counted,
         shell_complete=(lambda *_: list(declared.completions)) if declared.completions else None,
         **common,
     )

@@ -9,13 +9,13 @@ from tierctl import commands
 from tierctl.apply.defaults import REMOVER_INTERVAL_MS
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
+from tierctl.cli.confirm import confirmation
 from tierctl.cli.declare import add
-from tierctl.cli.display import Printer, display_of, print_mutation, show_mutation, view_of
+from tierctl.cli.display import Printer, console_of, display_of, print_mutation, show_mutation, view_of
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
 from tierctl.report import tables
-from tierctl.report.console import Console
 from tierctl.report.plans import check_view
 
 
@@ -48,6 +48,7 @@ def delete(
     all_log_dirs: own.AllLogDirs = False,
     i_know_it_is_deleted: own.IKnowItIsDeleted = None,
     interval: own.Interval = None,
+    yes: own.Yes = False,
 ) -> int:
     """Delete from the tier everything of topics that were deleted.
 
@@ -60,16 +61,17 @@ def delete(
     --find lists what brokers left behind: topic ids that the cluster's controller does not know. Nobody
     else deletes those, so it is safe beside running brokers.
     """
-    request = request_of(commands.DeleteRequest, ctx)
+    request = request_of(commands.DeleteRequest, ctx, confirm=confirmation(is_given=yes))
     if find and not mark:
         printer = Printer.of(ctx, tables.LEAKED_TOPICS)
-        leaked = commands.find_leaked_topics(request, Console())
+        leaked = commands.find_leaked_topics(request, console_of(ctx))
         printer.show(leaked.topics)
+        printer.finish(following="tierctl delete --find --mark" if leaked.topics else None)
         return leaked.exit_code
     if interval is None:
-        return show_mutation(ctx, lambda: commands.delete(request, Console()))
+        return show_mutation(ctx, lambda: commands.delete(request, console_of(ctx)))
     check_view(display_of(ctx).output, view_of(ctx))
-    runs = commands.delete_repeatedly(request, Console())
+    runs = commands.delete_repeatedly(request, console_of(ctx))
     for result in runs:
         print_mutation(ctx, result)
     return runs.exit_code

@@ -1,24 +1,29 @@
 """Print results on stdout in the format of --output, and choose the exit code."""
 
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 
+from tierctl.cli.config import Settings
 from tierctl.cli.options import OutputFormat
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.report.columns import Columns
 from tierctl.report.console import Console
-from tierctl.report.plans import check_view, show_outcomes, show_plan
-from tierctl.report.render import Shown
+from tierctl.report.plans import check_view, outcomes_summary, plan_summary, show_outcomes, show_plan
 from tierctl.report.rows import show_rows, show_texts
+from tierctl.report.summary import Tally
 from tierctl.report.view import View
 
 if TYPE_CHECKING:
     from tierctl.apply.outcome import Outcome
     from tierctl.commands import MutationResult
+
+
+APPLY_IT = "the same command with --apply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,13 +44,15 @@ def display_of(ctx: click.Context) -> Display:
     return request_of(Display, ctx)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Printer:
     """Prints rows as a command line asks for; made before a command begins, so that wrong names end it."""
 
+    ctx: click.Context
     columns: Columns
     output: OutputFormat
     view: View
+    tally: Tally
 
     @classmethod
     def of(cls, ctx: click.Context, columns: Columns, output: OutputFormat | None = None) -> Self:
@@ -55,15 +62,42 @@ class Printer:
         """
         view = view_of(ctx)
         view.check(columns)
-        return cls(columns=columns, output=output or display_of(ctx).output, view=view)
+        output = output or display_of(ctx).output
+        return cls(ctx=ctx, columns=columns, output=output, view=view, tally=Tally(columns))
 
-    def show(self, items: Iterable[Any]) -> Shown:
+    def show(self, items: Iterable[Any]) -> None:
         """Print one row per item on stdout."""
-        return show_rows(items, self.output, self.columns, self.view)
+        shown = show_rows(self.tally.of(items), self.output, self.columns, self.view)
+        if shown.dropped:
+            names = ", ".join(shown.dropped)
+            console_of(self.ctx).note(f"this terminal is too narrow for {names}; see --columns")
 
-    def show_texts(self, texts: Iterable[str]) -> Shown:
+    def show_texts(self, texts: Iterable[str]) -> None:
         """Print rows that executors have rendered."""
-        return show_texts(texts, self.output, self.columns, self.view)
+        self.tally.rows += show_texts(texts, self.output, self.columns, self.view).rows
+
+    def finish(self, *, following: str | None = None) -> None:
+        """Print what the rows were, in the line that ends the run; `following` is the next command."""
+        summarize(self.ctx, self.tally.text, following=following)
+
+
+def console_of(ctx: click.Context) -> Console:
+    """Return the receiver of a run's messages, as -v, --quiet and --output say."""
+    settings = ctx.obj
+    if not isinstance(settings, Settings):
+        return Console()
+    return Console(verbosity=settings.verbosity, is_quiet=settings.is_quiet, is_json=settings.wants_json())
+
+
+def summarize(ctx: click.Context, text: str, *, following: str | None = None) -> None:
+    """Print the line that ends a run; `following` is the command that can be run next."""
+    started_s = getattr(ctx.obj, "started_s", None)
+    seconds = 0.0 if started_s is None else time.monotonic() - started_s
+    console_of(ctx).summary(_command(ctx), text, seconds=seconds, next_command=following)
+
+
+def _command(ctx: click.Context) -> str:
+    return ctx.command_path.partition(" ")[2]
 
 
 def view_of(ctx: click.Context) -> View:
@@ -85,19 +119,22 @@ def print_mutation(ctx: click.Context, result: "MutationResult") -> int:
     display, view = display_of(ctx), view_of(ctx)
     if result.outcomes is None:
         show_plan(result.saved, display.output, view)
+        text, following = plan_summary(result.plan.steps, ctx.params.get("plan_out"))
     else:
         rows = [outcome.to_json() for outcome in result.outcomes]
         show_outcomes(result.saved, rows, display.output, view)
         for outcome in result.outcomes:
-            _say_failure(outcome)
+            _warn_of_failure(console_of(ctx), outcome)
+        text, following = outcomes_summary(rows)
+    summarize(ctx, text, following=following)
     return display.exit_code(result.exit_code, is_pending=result.is_pending)
 
 
-def _say_failure(outcome: "Outcome") -> None:
+def _warn_of_failure(console: Console, outcome: "Outcome") -> None:
     if outcome.error is not None:
         step = outcome.step
         at = f" from {step.start_offset}" if step.start_offset is not None else ""
         hint = f" ({outcome.error.hint})" if outcome.error.hint else ""
-        Console().say(
+        console.warn(
             f"{outcome.status} {step.action} {step.topic_id_partition}{at}: {outcome.error.message}{hint}"
         )

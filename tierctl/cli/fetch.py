@@ -11,7 +11,7 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, option
-from tierctl.cli.display import Printer
+from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
@@ -19,7 +19,7 @@ from tierctl.model import IndexType, IsolationLevel
 from tierctl.model.times import parse_time_ms
 from tierctl.read.record_rows import Binary
 from tierctl.report import render_object, tables
-from tierctl.report.console import Console
+from tierctl.report.units import bytes_text
 
 _RECORDS = "Which records"
 _OBJECTS = "Instead of records"
@@ -175,25 +175,34 @@ def fetch(
     if output is options.OutputFormat.CSV and not printer.view.is_plain:
         # Executors render csv with all columns; other columns are made from jsonl here.
         request = replace(request, output=options.OutputFormat.JSONL)
-    result = commands.fetch(request, Console())
+    result = commands.fetch(request, console_of(ctx))
     match result:
         case commands.IndexEntries():
             printer.show(result.rows)
+            printer.finish()
         case commands.FollowerState():
             render_object(result.state.to_json(), output or options.OutputFormat.JSON)
+            summarize(ctx, "the state of 1 follower")
         case commands.ObjectBytes():
             with result:
-                _write_bytes(result)
+                written = bytes_text(_write_bytes(result))
+            summarize(ctx, f"{written} written to {out}" if out else written)
         case commands.RecordTexts():
             with result:
                 printer.show_texts(result)
+            printer.finish()
         case commands.RecordRows():
             with result:
                 printer.show(result)
+            printer.finish()
     return result.exit_code
 
 
-def _write_bytes(chunks: Iterable[bytes]) -> None:
+def _write_bytes(chunks: Iterable[bytes]) -> int:
+    """Print the bytes; return their number."""
+    size_bytes = 0
     for chunk in chunks:
+        size_bytes += len(chunk)
         sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
+    return size_bytes

@@ -13,7 +13,7 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, argument, option
-from tierctl.cli.display import Printer, view_of
+from tierctl.cli.display import Printer, console_of, summarize, view_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.console_consumer import CLASS_NAME
@@ -22,7 +22,7 @@ from tierctl.model.events import EVENT_TYPES
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.states import STATE_NAMES
 from tierctl.model.times import parse_time_ms
-from tierctl.report.console import Console
+from tierctl.report.summary import counted
 from tierctl.report.tables import EVENTS
 
 if TYPE_CHECKING:
@@ -339,11 +339,12 @@ def format_(
         raise UsageError("--columns and --no-header are for rows", hint="add --output")
     unused = _unused_sources(ctx, has_other=bool(metadata or files or input_kind))
     request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
-    with commands.format_records(request, Console()) as pages:
+    with commands.format_records(request, console_of(ctx)) as pages:
         if printer is None:
-            _write_lines(pages, flush=request.is_live)
+            summarize(ctx, counted(_write_lines(pages, flush=request.is_live), "record"))
         else:
             printer.show(json.loads(line) for page in pages for line in page.lines)
+            printer.finish()
     return pages.exit_code
 
 
@@ -358,12 +359,16 @@ def _unused_sources(ctx: click.Context, *, has_other: bool) -> tuple[str, ...]:
     return () if any(options.is_typed(ctx, name) for name in others) else others
 
 
-def _write_lines(pages: Iterable["Page"], *, flush: bool) -> None:
+def _write_lines(pages: Iterable["Page"], *, flush: bool) -> int:
+    """Print the lines of the pages; return their number."""
+    count = 0
     is_utf8 = codecs.lookup(sys.stdout.encoding).name == "utf-8"
     for page in pages:
+        count += len(page.lines)
         if is_utf8:
             sys.stdout.buffer.write(page.lines.text)
         else:
             sys.stdout.write(str(page.lines.text, "utf-8"))
         if flush:
             sys.stdout.flush()
+    return count

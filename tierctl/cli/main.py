@@ -19,7 +19,7 @@ from tierctl.cli.help.node import Node, load_commands, settings_key
 from tierctl.cli.help.text import help_text
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
 from tierctl.errors import ExitCode, TierctlError
-from tierctl.report.terminal import printable
+from tierctl.report.console import Console, ErrorReport
 
 COMMANDS = (
     *("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify", "submit"),
@@ -44,9 +44,18 @@ def _set_config_file(ctx: click.Context, value: Path | None) -> None:
         ctx.obj.config_file = value
 
 
-def _set_verbose(ctx: click.Context, value: bool) -> None:
+def _set_verbose(ctx: click.Context, value: int) -> None:
+    if isinstance(ctx.obj, Settings):
+        ctx.obj.verbosity = max(ctx.obj.verbosity, value)
+    if value > 1:
+        import logging
+
+        logging.basicConfig(level=logging.INFO, format="%(name)s: %(message)s")
+
+
+def _set_quiet(ctx: click.Context, value: bool) -> None:
     if value and isinstance(ctx.obj, Settings):
-        ctx.obj.verbose = True
+        ctx.obj.is_quiet = True
 
 
 Profile = Annotated[
@@ -70,12 +79,24 @@ ConfigFile = Annotated[
     ),
 ]
 Verbose = Annotated[
-    bool,
+    int,
     option(
         "--verbose",
         "-v",
-        help="Show where an error came from.",
+        help="Print more on stderr: what is opened, and where an error came from. -vv: also the logs of "
+        "Spark and of libraries.",
         callback=_set_verbose,
+        is_counted=True,
+        panel=_EVERYWHERE,
+    ),
+]
+Quiet = Annotated[
+    bool,
+    option(
+        "--quiet",
+        "-q",
+        help="Print only errors on stderr: no notes, no progress, no summary.",
+        callback=_set_quiet,
         panel=_EVERYWHERE,
     ),
 ]
@@ -85,7 +106,8 @@ Version = Annotated[bool, option("--version", help="Print the version.", callbac
 def _root(
     profile: Profile = None,
     config_file: ConfigFile = None,
-    verbose: Verbose = False,
+    verbose: Verbose = 0,
+    quiet: Quiet = False,
     version: Version = False,
 ) -> None:
     """Operations toolkit for Apache Kafka tiered storage (KIP-405, KIP-917).
@@ -142,15 +164,13 @@ def _defaults(command: Any, settings: Settings) -> Defaults:
     )
 
 
-def _fail(settings: Settings, message: str, hint: str | None) -> None:
+def _fail(settings: Settings, report: ErrorReport) -> None:
     # The traceback comes first, so that message and hint are the last lines on the screen.
-    if settings.verbose:
+    if settings.verbosity:
         import traceback
 
         traceback.print_exc()
-    click.echo(f"error: {printable(message)}", err=True)
-    if hint:
-        click.echo(f"hint: {printable(hint)}", err=True)
+    Console(is_json=settings.wants_json()).error(report)
 
 
 def _usage_message(error: Any) -> str:
@@ -183,7 +203,7 @@ def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code; no other function catches every exception."""
     known = load_commands()
     root = build(_named(args, known))
-    settings = Settings(option_names=known.option_keys - {"apply"}, environ=os.environ)
+    settings = Settings(option_names=known.option_keys - {"apply"}, environ=os.environ, args=args)
     try:
         ctx = root.make_context("tierctl", list(args), obj=settings, default_map=_defaults(root, settings))
         with ctx:
@@ -199,9 +219,14 @@ def _exit_code(error: BaseException, settings: Settings) -> int:
     if isinstance(error, NoArgsIsHelpError):
         click.echo(error.message, err=True)
         return error.exit_code
-    message, hint = _what_happened(error)
-    if message:
-        _fail(settings, message, hint)
+    code = _code_of(error)
+    report = _report(error, code)
+    if report is not None:
+        _fail(settings, report)
+    return code
+
+
+def _code_of(error: BaseException) -> int:
     match error:
         case TierctlError() | Exit() | click.ClickException():
             return error.exit_code
@@ -214,18 +239,27 @@ def _exit_code(error: BaseException, settings: Settings) -> int:
     return ExitCode.INTERNAL
 
 
-def _what_happened(error: BaseException) -> tuple[str, str | None]:
-    """Return message and hint of an error; the message is empty if nothing is to be printed."""
+def _report(error: BaseException, code: int) -> ErrorReport | None:
+    """Return what is printed of an error; None if nothing is."""
+    kind = type(error).__name__
     match error:
         case TierctlError():
-            return error.message, error.hint
+            return ErrorReport.of(error)
         case click.ClickException():
-            return _usage_message(error), _usage_hint(error)
+            message, hint = _usage_message(error), _usage_hint(error)
+            return ErrorReport(code=code, kind="UsageError", message=message, hint=hint)
         case Exit() | BrokenPipeError() | KeyboardInterrupt() | Signalled():
-            return "", None
+            return None
         case OSError():
-            return f"{error.filename or 'input/output'}: {error.strerror or error}", None
-    return f"internal: {type(error).__name__}: {error}", "run it again with --verbose for the traceback"
+            where = error.filename or "input/output"
+            message = f"{where}: {error.strerror or error}"
+            return ErrorReport(code=code, kind=kind, message=message, where=str(where))
+    return ErrorReport(
+        code=code,
+        kind=kind,
+        message=f"internal: {kind}: {error}",
+        hint="run it again with --verbose for the traceback",
+    )
 
 
 def _file_error_code(error: OSError) -> ExitCode:

@@ -195,6 +195,16 @@ Mark = Annotated[
         panel=DECIDE,
     ),
 ]
+Yes = Annotated[
+    bool,
+    option(
+        "--yes",
+        "-y",
+        help="At a terminal --apply asks for the topic's name before anything is deleted. With this option "
+        "it does not.",
+        panel=APPLY,
+    ),
+]
 Find = Annotated[
     bool,
     option(

@@ -8,12 +8,11 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, add_group, argument, option
-from tierctl.cli.display import Printer, display_of
+from tierctl.cli.display import APPLY_IT, Printer, console_of, display_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.report import tables
-from tierctl.report.console import Console
 
 _NAME = "_rlmm_committed_offsets"
 
@@ -54,9 +53,10 @@ def register(app: click.Group) -> None:
 def show(ctx: click.Context, file: File = None) -> None:
     """Print the last consumed offset of each metadata partition, and the form of the file."""
     printer = Printer.of(ctx, tables.COMMITTED_OFFSETS)
-    found = commands.show_offsets(request_of(commands.OffsetsRequest, ctx), Console())
+    found = commands.show_offsets(request_of(commands.OffsetsRequest, ctx), console_of(ctx))
     rows = ((*entry, str(found.form)) for entry in found.offsets.items())
     printer.show(dict(zip(printer.columns.names, row, strict=True)) for row in rows)
+    printer.finish()
 
 
 @with_options(..., options.metadata_topic, options.folders, output_options.rows)
@@ -67,8 +67,9 @@ def check(ctx: click.Context, file: File = None) -> int:
     7; if there is nothing to compare with, it is 2.
     """
     printer = Printer.of(ctx, tables.UNSAFE_OFFSETS)
-    result = commands.check_offsets(request_of(commands.OffsetsRequest, ctx), Console())
+    result = commands.check_offsets(request_of(commands.OffsetsRequest, ctx), console_of(ctx))
     printer.show(result.findings)
+    printer.finish(following="tierctl offsets repair" if result.findings else None)
     return result.exit_code
 
 
@@ -80,6 +81,7 @@ def repair(ctx: click.Context, file: File = None, set_offset: Set = None, force:
     as .bak.
     """
     printer = Printer.of(ctx, tables.OFFSET_REPAIRS)
-    result = commands.repair_offsets(request_of(commands.RepairOffsetsRequest, ctx), Console())
+    result = commands.repair_offsets(request_of(commands.RepairOffsetsRequest, ctx), console_of(ctx))
     printer.show(result.steps)
+    printer.finish(following=APPLY_IT if result.is_pending else None)
     return display_of(ctx).exit_code(ExitCode.OK, is_pending=result.is_pending)

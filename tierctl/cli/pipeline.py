@@ -8,13 +8,12 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, add_group, option
-from tierctl.cli.display import Printer
+from tierctl.cli.display import Printer, console_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model.engine import EngineName
 from tierctl.report import tables
-from tierctl.report.console import Console
 
 _SIZE = "Size"
 
@@ -129,7 +128,8 @@ def run(
         sys.stdout.flush()
 
     request = request_of(commands.RunPipelineRequest, ctx)
-    commands.run_pipeline(request, Console(), on_commit=print_commit)
+    commands.run_pipeline(request, console_of(ctx), on_commit=print_commit)
+    printer.finish()
     return ExitCode.OK
 
 
@@ -147,5 +147,6 @@ def plan(
     This is a prediction: nothing is read, and no cluster was measured.
     """
     printer = Printer.of(ctx, tables.PREDICTIONS)
-    printer.show(commands.plan_pipeline(request_of(commands.PlanPipelineRequest, ctx), Console()))
+    printer.show(commands.plan_pipeline(request_of(commands.PlanPipelineRequest, ctx), console_of(ctx)))
+    printer.finish()
     return ExitCode.OK

@@ -30,7 +30,7 @@ def request_of(kind: type[R], ctx: click.Context, **more: object) -> R:
             if is_typed(ctx, name):
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} goes with --engine spark", hint=f"add it, or leave {option} out")
-    values = dict(given) | {"verbose": bool(getattr(ctx.obj, "verbose", False))} | more
+    values = dict(given) | {"verbose": getattr(ctx.obj, "verbosity", 0) > 1} | more
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(
         **{

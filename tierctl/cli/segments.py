@@ -7,13 +7,12 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, option
-from tierctl.cli.display import Printer
+from tierctl.cli.display import Printer, console_of
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model.times import parse_time_ms
 from tierctl.report import tables
-from tierctl.report.console import Console
 
 _FIND = "Which segments"
 
@@ -114,6 +113,7 @@ def segments(
     elif sizes:
         columns = tables.TOPIC_SIZES
     printer = Printer.of(ctx, columns)
-    result = commands.segments(request_of(commands.SegmentsRequest, ctx), Console())
+    result = commands.segments(request_of(commands.SegmentsRequest, ctx), console_of(ctx))
     printer.show(result.rows)
+    printer.finish(following="tierctl verify" if check and result.rows else None)
     return result.exit_code

@@ -10,10 +10,10 @@ import click
 from tierctl import commands
 from tierctl.cli import options
 from tierctl.cli.declare import add, argument, option
+from tierctl.cli.display import console_of
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode, UsageError
 from tierctl.model.engine import EngineName
-from tierctl.report.console import Console
 from tierctl.spark.session.submit import DeployMode
 
 _RESOURCES = "Resources"
@@ -124,7 +124,7 @@ def submit(
     """
     words, is_mutating = _checked(ctx, command or [])
     request = request_of(commands.SubmitRequest, ctx, command=words, is_mutating=is_mutating)
-    line = commands.submit(request, Console())
+    line = commands.submit(request, console_of(ctx))
     click.echo(_shell_text(line.words, line.words.index(line.script)))
     return ExitCode.OK
 

@@ -6,11 +6,10 @@ from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
 from tierctl.cli.declare import add
-from tierctl.cli.display import show_mutation
+from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
 from tierctl.cli.request import request_of
-from tierctl.report.console import Console
 
 
 def register(app: click.Group) -> None:
@@ -41,4 +40,4 @@ def sweep(
     A --now that is more than five minutes ahead of the clock only plans: --apply exits with code 4.
     """
     request = request_of(commands.SweepRequest, ctx)
-    return show_mutation(ctx, lambda: commands.sweep(request, Console()))
+    return show_mutation(ctx, lambda: commands.sweep(request, console_of(ctx)))

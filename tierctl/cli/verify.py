@@ -10,15 +10,15 @@ from tierctl import commands
 from tierctl.apply.defaults import THREADS
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, option
-from tierctl.cli.display import Printer
+from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.mutation_options import HOW
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.report import tables
-from tierctl.report.console import Console
 
 if TYPE_CHECKING:
+    from tierctl.commands.verify import Findings
     from tierctl.verify.findings import Finding
 
 IsDeep = Annotated[
@@ -85,9 +85,18 @@ def verify(
     list the store's folders and examine segments; with --deep they must be able to read --log-dir, too.
     """
     printer = Printer.of(ctx, tables.FINDINGS)
-    with commands.verify(request_of(commands.VerifyRequest, ctx), Console()) as findings:
+    with commands.verify(request_of(commands.VerifyRequest, ctx), console_of(ctx)) as findings:
         printer.show(map(_row, findings))
+    summarize(ctx, f"{findings.examined}: {printer.tally.text}", following=_following(findings, deep=deep))
     return findings.exit_code
+
+
+def _following(findings: "Findings", *, deep: bool) -> str | None:
+    """Return the command that repairs a finding, or without any the one that examines more."""
+    if findings.repairs:
+        return f"tierctl {findings.repairs[0]}"
+    is_clean = findings.exit_code is ExitCode.OK and findings.examined.objects
+    return "tierctl verify --deep" if is_clean and not deep else None
 
 
 def _row(finding: "Finding") -> dict[str, Any]:

@@ -221,7 +221,7 @@ def _plan_from_tier(run: Mutation, source: SourceTier, *, clean_dangling: bool) 
     fetcher = UncachedIndexes(source.remote)
     state = source.metadata.state
     lineages = {
-        part.topic_id_partition.key: tier_lineage(part.cache, fetcher, lambda e: run.progress.say(e.message))
+        part.topic_id_partition.key: tier_lineage(part.cache, fetcher, lambda e: run.progress.warn(e.message))
         for part in state
         if part.topic_id_partition in run.resources.selection
         and illegal_name_error(part.topic_id_partition) is None

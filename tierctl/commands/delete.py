@@ -140,7 +140,7 @@ class RepeatedDeletes:
                 except TierctlError as e:
                     if e.exit_code not in _TRY_AGAIN:
                         raise
-                    self.progress.say(f"{e.message}; the next run is in {duration_text(interval_ms)}")
+                    self.progress.warn(f"{e.message}; the next run is in {duration_text(interval_ms)}")
                 stop.wait(interval_ms / 1000)
         self.exit_code = stop.exit_code or self.exit_code
 

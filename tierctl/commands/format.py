@@ -275,7 +275,7 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
             line_count += len(page.lines)
             yield page
         if bad_count:
-            progress.say(f"{bad_count} records could not be read")
+            progress.warn(f"{bad_count} records could not be read")
             return ExitCode.CORRUPT
         if work.request.reads_all and line_count != request.max_messages:
             try:

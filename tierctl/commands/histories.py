@@ -107,7 +107,7 @@ def report_unusable(
             problem.hint = None
         resources.problems.report(problem)
     if len(problems) > _PROBLEMS_SHOWN_MAX:
-        resources.progress.say(f"{len(problems) - _PROBLEMS_SHOWN_MAX} more such errors")
+        resources.progress.warn(f"{len(problems) - _PROBLEMS_SHOWN_MAX} more such errors")
     return bool(problems)
 
 

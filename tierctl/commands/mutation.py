@@ -101,7 +101,7 @@ class Mutation:
         select = selection.may_select if partitions is None else partitions.__contains__
 
         def report(folder: Path, error: TierctlError) -> None:
-            self.progress.say(f"unreadable: {folder}: {error.message}; {error.hint or 'it is left out'}")
+            self.progress.warn(f"unreadable: {folder}: {error.message}; {error.hint or 'it is left out'}")
             self.unreadable.add(TopicPartition.parse(folder.name))
 
         return read_local_logs(self.request.log_dir, self.progress, select=select, on_error=report)
@@ -260,6 +260,7 @@ class Mutation:
         write_plan(saved, self.request.plan_out)
         if self.request.apply:
             self._check(decision)
+            self.request.confirm(plan)
             return self._carry_out(saved, decision.options, damaged=damaged, stop=stop)
         self._warn(decision)
         code = ExitCode.CORRUPT if damaged else ExitCode.OK
@@ -297,7 +298,7 @@ class Mutation:
             lost = lease is not None and lease.is_lost()
         damaged = damaged or bool(self.metadata.state.quarantined)
         if lost:
-            self.progress.say(
+            self.progress.warn(
                 "stopped: it is not certain any more that no other tierctl changes this tier; run again"
             )
             code: int = ExitCode.LOCKED

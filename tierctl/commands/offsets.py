@@ -194,7 +194,7 @@ def _caches(resources: Resources) -> list[CacheFile]:
             try:
                 caches.append(read_cache(path))
             except CorruptInputError as error:
-                resources.progress.say(f"unreadable: {error.message}")
+                resources.progress.warn(f"unreadable: {error.message}")
     return caches
 
 

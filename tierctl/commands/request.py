@@ -3,13 +3,20 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tierctl.apply.defaults import ATTEMPTS, NOT_A_BROKER_ID, THREADS
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
+
+if TYPE_CHECKING:
+    from tierctl.plan.steps import Plan
+
+
+def no_question(_plan: "Plan") -> None:
+    """Accept a plan: the default of `MutationRequest.confirm`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +102,8 @@ class MutationRequest(Request):
     """Tries of each call to the store."""
     override: Sequence[str] = ()
     """Broker settings as `NAME=VALUE`, which win over those of `config`."""
+    confirm: Callable[["Plan"], None] = no_question
+    """Called with the plan before it is carried out; it may raise an error to stop the run."""
 
     @property
     def is_mutating(self) -> bool:

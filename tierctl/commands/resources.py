@@ -116,6 +116,7 @@ class Resources:
         reads as empty, and is made when `writable`. `make_topic` makes a missing topic on a cluster. Raise
         UsageError for a `writable` topic in an object store or a segment file, which can only be read.
         """
+        self.progress.detail(f"metadata topic: {self.metadata_location.uri}")
         is_made = writable and (make_topic if self.is_on_cluster else may_be_new)
         if_missing = IfMissing.EMPTY if may_be_new else IfMissing.FAIL
         from tierctl.metadata.open import open_metadata
@@ -180,7 +181,9 @@ class Resources:
     @cached_property
     def remote(self) -> RemoteStorageManager:
         """The remote tier, with the broker settings of `config`."""
-        return self.open_tier(self.tier_spec())
+        spec = self.tier_spec()
+        self.progress.detail(f"tier: {spec.uri}")
+        return self.open_tier(spec)
 
     def open_tier(self, spec: TierSpec) -> RemoteStorageManager:
         """Open a tier and close it with the other resources."""

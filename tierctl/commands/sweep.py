@@ -182,7 +182,7 @@ def _lineages(
         except RemoteTierMissing:
             raise
         except TierctlError as e:
-            run.progress.say(f"no lineage of {partition}: {e.message}")
+            run.progress.warn(f"no lineage of {partition}: {e.message}")
     return found
 
 

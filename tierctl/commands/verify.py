@@ -15,10 +15,12 @@ from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segments
-from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
+from tierctl.model import LocalLog, RemoteLogSegmentMetadata, Selection, TopicIdPartition
 from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.model.severity import Severity
+from tierctl.report.summary import counted
 from tierctl.state.segments.ids import SegmentIds
+from tierctl.state.tier import TierState
 from tierctl.storage.spool import spool_folder
 from tierctl.verify.cluster import ClusterCheck
 from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
@@ -38,20 +40,53 @@ class VerifyRequest(Request):
     """Segments that `deep` fetches at the same time on the local engine."""
 
 
-def verify(request: VerifyRequest, progress: Progress | None = None) -> Stream[Finding]:
+@dataclass(slots=True, kw_only=True)
+class Examined:
+    """The numbers of what was compared; final once all findings are consumed."""
+
+    segments: int = 0
+    topics: int = 0
+    objects: int = 0
+    """Objects that were found in the store; 0 if no tier was named."""
+    log_dirs: int = 0
+
+    def __str__(self) -> str:
+        """Return `43 segments of 3 topics, 215 objects, 2 log directories`."""
+        text = f"{counted(self.segments, 'segment')} of {counted(self.topics, 'topic')}"
+        if self.objects:
+            text += f", {counted(self.objects, 'object')}"
+        return f"{text}, {counted(self.log_dirs, 'log directory/log directories')}" if self.log_dirs else text
+
+
+class Findings(Stream[Finding]):
+    """Findings, what was examined for them, and the commands that repair them."""
+
+    def __init__(self, items: Generator[Finding, None, ExitCode], examined: Examined, repairs: list[str]):
+        super().__init__(items)
+        self.examined = examined
+        self.repairs = repairs
+        """Commands of tierctl that plan the repair of a finding, without repetitions."""
+
+
+def verify(request: VerifyRequest, progress: Progress | None = None) -> Findings:
     """Return the findings of the selected partitions, and of objects that no metadata record names.
 
     Without a tier, no object is examined; without log directories and cluster, the metadata decide alone.
     The exit code is CORRUPT if a finding means damaged bytes, PARTIAL if one is more than information.
     Iteration raises NotFoundError for an unknown selection, and the errors of metadata, tier and cluster.
     """
-    return Stream(_counted(_findings(request, progress or SilentProgress())))
+    examined, repairs = Examined(), list[str]()
+    found = _findings(request, progress or SilentProgress(), examined)
+    return Findings(_counted(found, repairs), examined, repairs)
 
 
-def _counted(findings: Iterator[Finding]) -> Generator[Finding, None, ExitCode]:
-    """Yield the findings; return the exit code of all of them."""
+def _counted(findings: Iterator[Finding], repairs: list[str]) -> Generator[Finding, None, ExitCode]:
+    """Yield the findings, and add their repairs to `repairs`; return the exit code of all of them."""
     seen: set[ExitCode] = set()
     for finding in findings:
+        repair = finding.kind.row.repair
+        if repair and repair not in repairs:
+            repairs.append(repair)
         seen.add(_exit_code_of(finding))
         yield finding
     if ExitCode.CORRUPT in seen:
@@ -70,7 +105,7 @@ def _exit_code_of(finding: Finding) -> ExitCode:
     return ExitCode.OK if finding.severity is Severity.INFO else ExitCode.PARTIAL
 
 
-def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
+def _findings(request: VerifyRequest, progress: Progress, examined: Examined) -> Iterator[Finding]:
     with ExitStack() as opened:
         # Dropped events are found only by reading the whole topic, not from the state of an earlier run.
         whole = replace(request, state_dir=None)
@@ -90,6 +125,7 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
         if not resources.is_on_spark:
             # Spark's own bar shows the tasks.
             advance = opened.enter_context(progress.bar("listing", unit="objects"))
+        _count_known(examined, state, selection, request)
         deep = None
         if request.deep and remote is not None:
             deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads)
@@ -105,13 +141,28 @@ def _findings(request: VerifyRequest, progress: Progress) -> Iterator[Finding]:
             cluster=cluster,
             remote=remote,
             deep=deep,
-            runner=_spark_runner(resources, advance),
-            advance=advance,
+            runner=_spark_runner(resources, _counting(examined, advance)),
+            advance=_counting(examined, advance),
             incomplete=histories.incomplete,
             unseen=histories.unseen,
         )
         yield from unreadable
         yield from verification.findings()
+
+
+def _count_known(examined: Examined, state: TierState, selection: Selection, request: VerifyRequest) -> None:
+    parts = [part for part in state if part.topic_id_partition in selection]
+    examined.segments = sum(len(part.cache) for part in parts)
+    examined.topics = len({part.topic_id_partition.topic_id for part in parts})
+    examined.log_dirs = len(request.log_dir)
+
+
+def _counting(examined: Examined, advance: Advance) -> Advance:
+    def count(done: int) -> None:
+        examined.objects += done
+        advance(done)
+
+    return count
 
 
 def _known_topics(request: VerifyRequest, unreadable: Sequence[Finding]) -> KnownTopics | None:

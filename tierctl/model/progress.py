@@ -31,6 +31,12 @@ class Progress(Protocol):
     def say(self, text: str) -> None:
         """Report one line of text; a repeated text is shown each time."""
 
+    def detail(self, text: str) -> None:
+        """Report a fact that only an operator who examines a run wants to know."""
+
+    def warn(self, text: str) -> None:
+        """Report, in one line, a failure that does not end the run."""
+
     def problem(self, error: TierctlError) -> None:
         """Report an error that does not end the run."""
 
@@ -55,6 +61,13 @@ class SilentProgress:
 
     def say(self, text: str) -> None:
         """Implement `Progress.say`."""
+        self.lines.append(text)
+
+    def detail(self, text: str) -> None:
+        """Implement `Progress.detail`: details are discarded."""
+
+    def warn(self, text: str) -> None:
+        """Implement `Progress.warn`."""
         self.lines.append(text)
 
     def problem(self, error: TierctlError) -> None:

@@ -68,6 +68,12 @@ class Columns:
     name: str
     title: str
     commands: str
+    noun: str
+    """What one row is, in the line that ends a run; a plural that is not noun + s follows after a slash."""
+    word: str | None = None
+    """The column whose words that line counts."""
+    size: str | None = None
+    """The column of sizes that it sums."""
     all: tuple[Column, ...]
     at_terminal: Mapping[str, int]
     in_table: tuple[str, ...] | None = None

@@ -1,44 +1,122 @@
-"""Messages and progress bars on stderr, for the operator."""
+"""Messages on stderr, as text or for --output json as JSON, and progress bars at a terminal."""
 
+import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from tierctl.errors import TierctlError
+from tierctl.errors import CorruptInputError, TierctlError
 from tierctl.model.progress import Advance, Unit, no_op
 from tierctl.report.terminal import printable
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorReport:
+    """An error as it is printed; `code` is its exit code and `where` the file, partition or object."""
+
+    code: int
+    kind: str
+    message: str
+    hint: str | None = None
+    where: str | None = None
+
+    @classmethod
+    def of(cls, error: TierctlError) -> "ErrorReport":
+        """Return the report of `error`."""
+        return cls(
+            code=int(error.exit_code),
+            kind=type(error).__name__,
+            message=error.message,
+            hint=error.hint,
+            where=error.source if isinstance(error, CorruptInputError) else None,
+        )
+
+
 @dataclass(slots=True)
 class Console:
-    """Implement `model.Progress`: print messages on stderr, and show bars if stderr is a terminal."""
+    """Implement `model.Progress`: print messages on stderr, and show bars if stderr is a terminal.
 
+    `verbosity` is the number of -v. Errors and warnings are printed even if `is_quiet`. If `is_json`, each
+    message is one line with a JSON object.
+    """
+
+    verbosity: int = 0
+    is_quiet: bool = False
+    is_json: bool = False
     _noted: set[str] = field(default_factory=set)
 
     def note(self, text: str) -> None:
         """Implement `Progress.note`."""
         if text not in self._noted:
             self._noted.add(text)
-            self.say(f"note: {text}")
+            self._print("note", text, prefix="note: ")
 
     def say(self, text: str) -> None:
         """Implement `Progress.say`."""
-        print(printable(text), file=sys.stderr, flush=True)
+        self._print("message", text)
+
+    def detail(self, text: str) -> None:
+        """Implement `Progress.detail`."""
+        if self.verbosity:
+            self._print("detail", text)
+
+    def warn(self, text: str) -> None:
+        """Implement `Progress.warn`."""
+        self._print("warning", text, is_urgent=True)
 
     def problem(self, error: TierctlError) -> None:
         """Implement `Progress.problem`: print message and hint as for an error that ends the run."""
-        self.say(f"error: {error.message}")
-        if error.hint:
-            self.say(f"hint: {error.hint}")
+        self.error(ErrorReport.of(error))
+
+    def error(self, report: ErrorReport) -> None:
+        """Print an error: its message and its hint, or one JSON object."""
+        if self.is_json:
+            self._write({"error": asdict(report)})
+            return
+        _print_text(f"error: {report.message}")
+        if report.hint:
+            _print_text(f"hint: {report.hint}")
+
+    def summary(self, command: str, text: str, *, seconds: float, next_command: str | None) -> None:
+        """Print the line that ends a run: what was done, how long it took, and what can be done next."""
+        if self.is_json and not self.is_quiet:
+            facts = {"command": command, "message": text, "seconds": round(seconds, 3), "next": next_command}
+            self._write({"summary": facts})
+            return
+        following = f"; next: {next_command}" if next_command else ""
+        self._print("summary", f"{command}: {text} ({seconds:.1f} s){following}")
+
+    def _print(self, key: str, text: str, *, prefix: str = "", is_urgent: bool = False) -> None:
+        if self.is_quiet and not is_urgent:
+            return
+        if self.is_json:
+            self._write({key: {"message": text}})
+        else:
+            _print_text(f"{prefix}{text}")
+
+    def _write(self, message: dict[str, Any]) -> None:
+        print(json.dumps(message), file=sys.stderr, flush=True)
 
     @contextmanager
     def bar(self, title: str, *, unit: Unit, total: int | None = None) -> Iterator[Advance]:
         """Implement `Progress.bar`; without a terminal nothing is shown."""
-        if not sys.stderr.isatty():
+        if self.is_quiet or self.is_json or not sys.stderr.isatty():
             yield no_op
             return
         from tierctl.report.bars import amount_bar
 
         with amount_bar(title, unit=unit, total=total) as advance:
             yield advance
+
+
+def _print_text(text: str) -> None:
+    """Print one message on stderr: on one line, which a terminal gets wrapped at blanks."""
+    lines = [printable(text)]
+    if sys.stderr.isatty():
+        width = shutil.get_terminal_size().columns
+        lines = textwrap.wrap(lines[0], width, break_long_words=False, break_on_hyphens=False)
+    print("\n".join(lines), file=sys.stderr, flush=True)

@@ -1,21 +1,25 @@
 """Plans and outcomes on stdout: one object in JSON, otherwise rows."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tierctl.errors import UsageError
 from tierctl.report.render import Shown, render, render_object
+from tierctl.report.summary import Tally
 from tierctl.report.tables import OUTCOMES, STEPS
 from tierctl.report.view import View
 
 if TYPE_CHECKING:
     from tierctl.plan.saved import SavedPlan
+    from tierctl.plan.steps import Step
 
 _FIXED = STEPS.names[:8]
 _OUTCOME = ("status", "error", "why")
 
 
-def show_plan(saved: "SavedPlan", output: str, view: View) -> Shown:
+def show_plan(saved: SavedPlan, output: str, view: View) -> Shown:
     """Print the plan: as one object in JSON, otherwise one row per step."""
     if output == "json":
         render_object(saved.to_json(), output)
@@ -24,9 +28,7 @@ def show_plan(saved: "SavedPlan", output: str, view: View) -> Shown:
     return render(rows, output, STEPS, view, names=_columns(rows))
 
 
-def show_outcomes(
-    saved: "SavedPlan", outcomes: Sequence[Mapping[str, Any]], output: str, view: View
-) -> Shown:
+def show_outcomes(saved: SavedPlan, outcomes: Sequence[Mapping[str, Any]], output: str, view: View) -> Shown:
     """Print the outcome of each step: beside the plan in JSON, otherwise one row per outcome."""
     if output == "json":
         render_object(saved.to_json() | {"outcomes": list(outcomes)}, output)
@@ -43,6 +45,25 @@ def check_view(output: str, view: View) -> None:
             "object",
             hint="use --output jsonl",
         )
+
+
+def plan_summary(steps: Iterable[Step], plan_out: object) -> tuple[str, str | None]:
+    """Return what a plan does, for the line that ends a run, and how it is carried out."""
+    tally = Tally(STEPS)
+    for _ in tally.of(step.to_json() for step in steps):
+        pass
+    if not tally.rows:
+        return "nothing to do", None
+    following = "the same command with --apply" if plan_out is None else f"tierctl apply {plan_out}"
+    return f"a plan, nothing changed: {tally.text}", following
+
+
+def outcomes_summary(outcomes: Iterable[Mapping[str, Any]]) -> tuple[str, str | None]:
+    """Return what was done, for the line that ends a run, and the command that checks the result."""
+    tally = Tally(OUTCOMES)
+    for _ in tally.of(outcomes):
+        pass
+    return (tally.text, "tierctl verify") if tally.rows else ("nothing to do", None)
 
 
 def _columns(rows: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -24,6 +24,8 @@ SEGMENTS = Columns(
     name="segments",
     title="Remote segments",
     commands="segments",
+    noun="segment",
+    size="segment_size_in_bytes",
     all=columns(
         f"{_SEGMENT} broker_id? max_timestamp_ms? event_timestamp_ms? segment_leader_epochs? "
         "segment_size_in_bytes? custom_metadata? state txn_index_empty?"
@@ -40,6 +42,8 @@ TOPIC_SIZES = Columns(
     name="sizes",
     title="Sizes by topic",
     commands="segments --sizes",
+    noun="topic",
+    size="log_bytes",
     all=columns(
         "topic topic_id partitions segments log_bytes copying_segments copying_bytes deleting_segments "
         "deleting_bytes objects? object_bytes?"
@@ -54,6 +58,7 @@ PARTITION_OFFSETS = Columns(
     name="offsets",
     title="Offsets by partition",
     commands="segments --offsets",
+    noun="partition",
     all=columns(
         "topic topic_id partition earliest? earliest_local? latest_tiered? earliest_pending_upload? latest?"
     ),
@@ -69,6 +74,8 @@ SEGMENT_FINDINGS = Columns(
     name="segment-findings",
     title="Findings about offsets and segments",
     commands="segments --check",
+    noun="problem",
+    word="severity",
     all=columns(f"severity kind {_FOUND} key!? message advice!?"),
     in_table=_names("severity kind topic partition segment_id start_offset end_offset message"),
     at_terminal=_FINDING_RANKS,
@@ -77,6 +84,8 @@ FINDINGS = Columns(
     name="findings",
     title="Findings of verify",
     commands="verify",
+    noun="problem",
+    word="severity",
     all=columns(f"severity kind {_FOUND} key? message hint"),
     in_table=_names("severity kind topic partition segment_id start_offset end_offset key message"),
     at_terminal=_ranks(
@@ -92,6 +101,7 @@ EVENTS = Columns(
     name="events",
     title="Records of the metadata topic",
     commands="format",
+    noun="record",
     all=columns(f"{_EVENT} dialect? metadata_partition? metadata_offset? timestamp_ms? error~ value~"),
     in_table=_names(
         "metadata_partition metadata_offset timestamp_ms type topic partition segment_id start_offset "
@@ -106,6 +116,7 @@ RECORDS = Columns(
     name="records",
     title="Records of topics",
     commands="fetch",
+    noun="record",
     all=columns(
         "topic topic_id partition offset timestamp_ms timestamp_type leader_epoch? key? key_encoding? value? "
         "value_encoding? headers",
@@ -119,6 +130,7 @@ INDEXES = {
         name=f"{kind}-index",
         title=f"Entries of the {kind} index",
         commands=f"fetch --index {kind}",
+        noun="entry/entries",
         all=columns(names),
         at_terminal=dict.fromkeys(_names(names), 0),
     )
@@ -136,6 +148,7 @@ CACHE_ENTRIES = Columns(
     name="cache-entries",
     title="Headers and entries of cache files",
     commands="cache show",
+    noun="row",
     all=columns(
         "file position? type? form~ topic~? topic_id~? partition~? metadata_partition~? "
         "metadata_topic_offset~ segment_id~ start_offset~ end_offset~ broker_id~ leader_epoch~ epoch~ "
@@ -152,6 +165,8 @@ CACHE_CHECKS = Columns(
     name="cache-checks",
     title="Good cache files, and each problem of bad ones",
     commands="cache verify",
+    noun="result",
+    word="status",
     all=columns("file status form~? entries~? size_bytes~ position~? detail?"),
     at_terminal=_ranks("file:0 status:0 form:2 entries:3 size_bytes:4 position:5 detail:1"),
 )
@@ -159,6 +174,8 @@ CACHE_FILES = Columns(
     name="cache-files",
     title="Cache files that were built",
     commands="cache build",
+    noun="file",
+    size="size_bytes",
     all=columns("file topic topic_id partition metadata_partition last_offset? entries size_bytes"),
     at_terminal=_ranks(
         "file:5 topic:0 topic_id:6 partition:0 metadata_partition:4 last_offset:3 entries:2 size_bytes:1"
@@ -168,6 +185,8 @@ CACHE_REWRITES = Columns(
     name="cache-rewrites",
     title="Plan of a compaction",
     commands="cache compact",
+    noun="file",
+    word="action",
     all=columns("action file entries? kept? size_bytes new_size_bytes reason"),
     at_terminal=_ranks("action:0 file:0 entries:4 kept:3 size_bytes:2 new_size_bytes:2 reason:1"),
 )
@@ -175,6 +194,7 @@ COMMITTED_OFFSETS = Columns(
     name="committed-offsets",
     title="Committed offsets",
     commands="offsets show",
+    noun="offset",
     all=columns("metadata_partition committed_offset form"),
     at_terminal=_ranks("metadata_partition:0 committed_offset:0 form:1"),
 )
@@ -182,6 +202,8 @@ UNSAFE_OFFSETS = Columns(
     name="unsafe-offsets",
     title="Committed offsets that would lose segments",
     commands="offsets check",
+    noun="unsafe offset",
+    word="problem",
     all=columns("metadata_partition committed_offset problem limit? detail"),
     at_terminal=_ranks("metadata_partition:0 committed_offset:0 problem:1 limit:1 detail:0"),
 )
@@ -189,6 +211,8 @@ OFFSET_REPAIRS = Columns(
     name="offset-repairs",
     title="Plan of a repair",
     commands="offsets repair",
+    noun="change",
+    word="action",
     all=columns("action metadata_partition? from_offset? to_offset? reason"),
     at_terminal=_ranks("action:0 metadata_partition:0 from_offset:1 to_offset:1 reason:0"),
 )
@@ -196,6 +220,7 @@ PREDICTIONS = Columns(
     name="predictions",
     title="Predicted time and memory",
     commands="pipeline plan",
+    noun="prediction",
     all=columns("what value unit from", value=Kind.DECIMAL),
     at_terminal=_ranks("what:0 value:0 unit:0 from:1"),
 )
@@ -203,6 +228,7 @@ COMMITS = Columns(
     name="commits",
     title="Commits of the pipeline",
     commands="pipeline run",
+    noun="commit",
     all=columns("commit metadata_partitions offsets events warehouse"),
     at_terminal=_ranks("commit:0 metadata_partitions:2 offsets:1 events:1 warehouse:1"),
 )
@@ -210,6 +236,8 @@ LEAKED_TOPICS = Columns(
     name="leaked-topics",
     title="Topics that the cluster does not have any more",
     commands="delete --find",
+    noun="leaked topic",
+    size="log_bytes",
     all=columns("topic topic_id partitions segments log_bytes delete_state?"),
     at_terminal=_ranks("topic:0 topic_id:0 partitions:2 segments:1 log_bytes:0 delete_state:3"),
 )
@@ -224,6 +252,9 @@ STEPS = Columns(
     name="steps",
     title="Steps of a plan",
     commands="copy, sweep, delete, apply (jsonl and csv; json prints a plan)",
+    noun="step",
+    word="action",
+    size="segment_size_in_bytes",
     all=columns(f"{_STEP} {_DETAILS}"),
     in_table=_names(f"{_STEP_TABLE} reason"),
     at_terminal=_ranks(
@@ -236,6 +267,9 @@ OUTCOMES = Columns(
     name="outcomes",
     title="Outcomes of a plan's steps",
     commands="copy, sweep, delete, apply, with --apply (jsonl and csv; json prints a plan)",
+    noun="step",
+    word="status",
+    size="segment_size_in_bytes",
     all=columns(f"{_STEP} {_DETAILS} status error? why?"),
     in_table=_names(f"status {_STEP_TABLE} error why"),
     at_terminal=_ranks(

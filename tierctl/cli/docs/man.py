@@ -14,7 +14,8 @@ def page(node: Node) -> str:
     lines = [*_head(node), *_synopsis(node), *_description(node), *_commands(node), *_options(node)]
     if node.path == ("verify",):
         lines += _findings()
-    return "\n".join([*lines, *_messages(node), *_settings(), *_exit_status(), *_see_also(node)]) + "\n"
+    lines += [*_messages(node), *_examples(node), *_settings(), *_exit_status(), *_see_also(node)]
+    return "\n".join(lines) + "\n"
 
 
 def name(node: Node) -> str:
@@ -105,6 +106,13 @@ def _messages(node: Node) -> Iterator[str]:
             yield from _tagged(
                 f"\\fB{int(row.code)}\\fR {_text(row.text)}", _text(" ".join(row.meaning.split()))
             )
+
+
+def _examples(node: Node) -> Iterator[str]:
+    if node.examples:
+        yield ".SH EXAMPLES"
+    for example in node.examples:
+        yield from _tagged(_text(f"{example.text}:"), _text(example.command))
 
 
 def _settings() -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from tierctl.cli.declare import HELP_NAMES
+from tierctl.cli.docs.examples import examples
 from tierctl.cli.help.node import Node, Option
 
 
@@ -21,11 +22,12 @@ def tree(command: Any, path: tuple[str, ...] = ()) -> Node:
         children=tuple(
             tree(child, (*path, name)) for name, child in getattr(command, "commands", {}).items()
         ),
+        examples=examples().get(" ".join(path), ()),
     )
 
 
 def _option(param: Any, ctx: click.Context) -> Option:
-    is_flag = bool(getattr(param, "is_flag", False))
+    is_flag = bool(getattr(param, "is_flag", False) or getattr(param, "count", False))
     choices = () if is_flag else tuple(filter(None, (item.value for item in param.shell_complete(ctx, ""))))
     return Option(
         # The parser keeps the names of --help in a set: unsorted, the pages would differ between runs.

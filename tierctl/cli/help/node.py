@@ -44,6 +44,14 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Example:
+    """What a command line does, and the command line."""
+
+    text: str
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
     """The program, a group or a command; `path` are the words after `tierctl`."""
 
@@ -52,6 +60,7 @@ class Node:
     options: tuple[Option, ...]
     arguments: tuple[Option, ...]
     children: tuple["Node", ...]
+    examples: tuple["Example", ...] = ()
 
     @property
     def summary(self) -> str:
@@ -116,6 +125,7 @@ def _node(fields: dict[str, Any]) -> Node:
         options=tuple(map(_option, fields["options"])),
         arguments=tuple(map(_option, fields["arguments"])),
         children=tuple(map(_node, fields["children"])),
+        examples=tuple(Example(**each) for each in fields["examples"]),
     )
 
 

@@ -44,8 +44,23 @@ def _lines(node: Node, width: int) -> Iterator[str]:
     for panel in node.panels:
         rows = [(_names(each), each.explained) for each in node.options if each.panel == panel]
         yield from _section(panel, rows, width)
+    yield from _examples(node, width)
     yield ""
     yield from textwrap.wrap(_FOOTER, width)
+
+
+def _examples(node: Node, width: int) -> Iterator[str]:
+    """Yield the examples; a command line that is too long is continued as a shell reads it."""
+    if node.examples:
+        yield ""
+        yield _bold("Examples")
+    for example in node.examples:
+        yield f"  {example.text}:"
+        lines = textwrap.wrap(
+            f"$ {example.command}", width - 8, break_long_words=False, break_on_hyphens=False
+        )
+        yield from (f"    {line} \\" if i == 0 else f"      {line} \\" for i, line in enumerate(lines[:-1]))
+        yield f"    {lines[-1]}" if len(lines) == 1 else f"      {lines[-1]}"
 
 
 def _section(title: str, rows: Rows, width: int) -> Iterator[str]:

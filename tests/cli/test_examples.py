@@ -1,0 +1,79 @@
+"""The examples in the help and in the man pages run as they stand; only paths are replaced."""
+
+import shlex
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.cli.help.node import load_commands
+
+from tests.cli.shell import environment, tierctl
+
+COMMANDS = [node for node in load_commands().walk() if not node.children]
+EXAMPLES = [example.command for node in COMMANDS for example in node.examples]
+
+
+@pytest.fixture
+def places(capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
+    """The paths in examples, and the folders that stand for them; writable, for one test."""
+    root = capture("tiered-cluster")
+    found = {
+        "/var/lib/kafka/data": root / "before",
+        "s3://archive/tier": root / "before-remote",
+        "/srv/kafka": capture("untiered-broker") / "local",
+        "/srv/metadata": None,
+        "/var/lib/tierctl": None,
+        "/srv/warehouse": None,
+    }
+    for number, source in enumerate(found.values()):
+        if source is not None:
+            shutil.copytree(source, tmp_path / str(number))
+    (tmp_path / "topics.properties").write_text(
+        "".join(
+            f"{topic}.remote.storage.enable=true\n{topic}.retention.ms=-1\n{topic}.retention.bytes=1000000\n"
+            for topic in ("orders", "ledger")
+        )
+    )
+    return {place: str(tmp_path / str(number)) for number, place in enumerate(found)}
+
+
+def replaced(command: str, places: dict[str, str]) -> list[str]:
+    program, *words = shlex.split(command)
+    assert program == "tierctl"
+    return [places.get(word, word) for word in words]
+
+
+@pytest.mark.parametrize("command", EXAMPLES)
+def test_an_example_runs(command: str, places: dict[str, str], tmp_path: Path) -> None:
+    args = replaced(command, places)
+    if args[0] == "copy":
+        # The tier of these examples is new.
+        places["s3://archive/tier"] = str(tmp_path / "new")
+        (tmp_path / "new").mkdir()
+        Path(places["/srv/metadata"]).mkdir()
+        args = replaced(command, places)
+    state = places["/var/lib/tierctl"]
+    if state in args and "build" not in args:
+        build = ("cache", "build", "--metadata", places["/var/lib/kafka/data"], "--state-dir", state)
+        assert tierctl(*build).code == 0
+    if args[0] == "apply":
+        plan = ["sweep", *args[2:6], "--log-start-offset", "orders-0=1800", "--plan-out", "plan.json"]
+        assert tierctl(*plan, cwd=tmp_path).code == 0
+    ran = tierctl(*args, cwd=tmp_path, env=environment(HOME=str(tmp_path)))
+    assert ran.code == 0, ran.err
+    assert "error" not in ran.err
+    assert ran.out or args[:2] == ["offsets", "check"]
+
+
+@pytest.mark.parametrize("node", COMMANDS, ids=lambda node: " ".join(node.path))
+def test_every_command_has_two_or_three_examples(node: object) -> None:
+    examples = node.examples  # type: ignore[attr-defined]
+    assert 2 <= len(examples) <= 3
+    words = " ".join(node.path)  # type: ignore[attr-defined]
+    assert all(example.command.startswith(f"tierctl {words} ") for example in examples)
+    shown = tierctl(*words.split(), "--help", env=environment(COLUMNS="80")).out
+    assert max(map(len, shown.splitlines())) <= 80
+    unfolded = " ".join(shown.replace("\\\n", " ").split())
+    for example in examples:
+        assert f"$ {example.command}" in unfolded

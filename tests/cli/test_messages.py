@@ -1,0 +1,137 @@
+"""Stderr: the line that ends a run, --quiet, -v, and JSON for programs."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from tierctl.cli.config import Settings
+
+from tests.cli.shell import Ran, environment, tierctl
+
+Capture = Callable[[str], Path]
+ERROR = json.loads((Path(__file__).parents[2] / "schemas" / "error.schema.json").read_text())
+
+
+@pytest.fixture
+def tier(capture: Capture) -> list[str]:
+    root = capture("tiered-cluster")
+    return ["--metadata", str(root / "before"), "--remote", str(root / "before-remote")]
+
+
+@pytest.mark.parametrize(
+    ("line", "summary"),
+    [
+        ("segments", r"segments: 36 segments of 5 topics, 32\.6 MiB"),
+        ("segments --limit 1", r"segments: 36 segments of 5 topics, 32\.6 MiB"),
+        ("segments --topic orders --partition 1 --sizes", r"segments: 1 topic, 4\.3 MiB"),
+        ("segments --check", r"segments: no problems"),
+        (
+            "verify",
+            r"verify: 36 segments of 5 topics, 18[0-9] objects: no problems .*; next: .*--deep",
+        ),
+        ("sweep", r"sweep: nothing to do"),
+        (
+            "sweep --log-start-offset orders-0=1800",
+            r"sweep: a plan, nothing changed: 3 steps of 1 topic: 3 delete_segment, 2\.6 MiB .*--apply",
+        ),
+        (
+            "sweep --log-start-offset orders-0=1800 --plan-out {tmp}/plan.json",
+            r"sweep: a plan, .*; next: tierctl apply {tmp}/plan.json",
+        ),
+        ("fetch --topic payments --max-records 3", r"fetch: 3 records of 1 topic"),
+        ("delete", r"delete: nothing to do"),
+    ],
+)
+def test_a_run_ends_with_what_was_done(line: str, summary: str, tier: list[str], tmp_path: Path) -> None:
+    command, *args = line.format(tmp=tmp_path).split()
+    ran = tierctl(command, *tier, *args)
+    assert re.match(summary.replace("{tmp}", str(tmp_path)), ran.summary), (ran.summary, ran.err)
+
+
+def test_an_empty_result_says_so(tier: list[str]) -> None:
+    ran = tierctl("format", *tier[:2], "--segment-id", "AAAAAAAAAAAAAAAAAAAAAQ")
+    assert (ran.code, ran.out) == (0, "")
+    assert ran.summary.startswith("format: no records (")
+
+
+@pytest.mark.parametrize("option", ["--quiet", "-q"])
+def test_quiet_prints_errors_only(option: str, tier: list[str]) -> None:
+    ran = tierctl("sweep", *tier, option)
+    assert (ran.code, ran.err, ran.summary) == (0, "", "")
+    failed = tierctl("segments", "--metadata", "nowhere", option)
+    assert (failed.code, "nowhere has no metadata topic" in failed.err) == (10, True)
+
+
+def test_verbose_prints_what_is_opened(tier: list[str]) -> None:
+    assert "metadata topic: file:" not in tierctl("segments", *tier).err
+    ran = tierctl("segments", *tier, "-v")
+    assert f"metadata topic: file://{tier[1]}\n" in ran.err
+    failed = tierctl("segments", "--metadata", "nowhere", "-vv")
+    assert "\nTraceback" in failed.err
+
+
+def messages(ran: Ran) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in ran.raw_err.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "code", "kind"),
+    [
+        (["segments", "--metadata", "nowhere", "-o", "json"], {}, 10, "NotFoundError"),
+        (["segments", "--metadata", "nowhere", "-ojson"], {}, 10, "NotFoundError"),
+        (["segments", "--metadata", "nowhere"], {"TIERCTL_OUTPUT": "json"}, 10, "NotFoundError"),
+        (["segments", "--output=json"], {}, 2, "UsageError"),
+        (["segments", "--output", "json", "--nowhere"], {}, 2, "UsageError"),
+        (["segmnets", "--output", "json"], {}, 2, "UsageError"),
+        (["verify", "-o", "json", "--metadata", "x", "--now", "noon"], {}, 2, "UsageError"),
+        (["cache", "show", "/nowhere.rlmcache", "-o", "json"], {}, 10, "NotFoundError"),
+    ],
+)
+def test_errors_are_json_where_the_output_is(
+    args: list[str], env: dict[str, str], code: int, kind: str, tmp_path: Path
+) -> None:
+    ran = tierctl(*args, env=environment(**env), cwd=tmp_path)
+    (message,) = messages(ran)
+    jsonschema.validate(message, ERROR)
+    assert (ran.code, message["error"]["code"], message["error"]["kind"]) == (code, code, kind)
+
+
+@pytest.mark.parametrize("output", ["table", "jsonl", "csv"])
+def test_errors_are_text_elsewhere(output: str, tmp_path: Path) -> None:
+    ran = tierctl("segments", "--metadata", "nowhere", "-o", output, cwd=tmp_path)
+    assert ran.err.startswith("error: ")
+
+
+def test_every_message_is_json_where_the_output_is(tier: list[str]) -> None:
+    ran = tierctl("sweep", *tier, "-o", "json", "--log-start-offset", "orders-0=1800", "-v")
+    *others, last = messages(ran)
+    assert {key for message in others for key in message} == {"detail", "message"}
+    assert last["summary"]["command"] == "sweep"
+    assert last["summary"]["next"] == "the same command with --apply"
+
+
+def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
+    damaged = tmp_path / "torn.rlmcache"
+    damaged.write_bytes(b"\x00\x07")
+    ran = tierctl("offsets", "show", damaged, "-o", "json")
+    (message,) = messages(ran)
+    jsonschema.validate(message, ERROR)
+    assert (ran.code, message["error"]["where"]) == (7, str(damaged))
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ("segments -o json", True),
+        ("segments -o csv -o json", True),
+        ("segments -o json --output=csv", False),
+        ("submit --master x -- sweep -o json", False),
+        ("segments", False),
+    ],
+)
+def test_the_last_output_counts(args: str, expected: bool) -> None:
+    assert Settings(option_names=(), environ={}, args=args.split()).wants_json() is expected
