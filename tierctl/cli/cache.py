@@ -58,7 +58,9 @@ def show(ctx: click.Context, files: Files = None) -> int:
     An entry that can't be read has a row with the error, and the exit code is 7.
     """
     printer = Printer.of(ctx, tables.CACHE_ENTRIES)
-    result = commands.show_cache(request_of(commands.CacheRequest, ctx), console_of(ctx))
+    result = commands.show_cache(
+        request_of(commands.CacheRequest, ctx), console_of(ctx, prints_meanwhile=True)
+    )
     printer.show(result.rows)
     printer.finish()
     return result.exit_code
@@ -71,7 +73,9 @@ def verify(ctx: click.Context, files: Files = None) -> int:
     A good file has one row, a bad file one row for each problem; the exit code is then 7.
     """
     printer = Printer.of(ctx, tables.CACHE_CHECKS)
-    result = commands.verify_cache(request_of(commands.CacheRequest, ctx), console_of(ctx))
+    result = commands.verify_cache(
+        request_of(commands.CacheRequest, ctx), console_of(ctx, prints_meanwhile=True)
+    )
     printer.show(result.rows)
     printer.finish(following="tierctl cache build" if result.exit_code else None)
     return result.exit_code

@@ -81,12 +81,20 @@ class Printer:
         summarize(self.ctx, self.tally.text, following=following)
 
 
-def console_of(ctx: click.Context) -> Console:
-    """Return the receiver of a run's messages, as -v, --quiet and --output say."""
+def console_of(ctx: click.Context, *, prints_meanwhile: bool = False) -> Console:
+    """Return the receiver of a run's messages, as -v, --quiet and --output say.
+
+    `prints_meanwhile` says whether rows are printed before the run ends.
+    """
     settings = ctx.obj
     if not isinstance(settings, Settings):
-        return Console()
-    return Console(verbosity=settings.verbosity, is_quiet=settings.is_quiet, is_json=settings.wants_json())
+        return Console(prints_meanwhile=prints_meanwhile)
+    return Console(
+        verbosity=settings.verbosity,
+        is_quiet=settings.is_quiet,
+        is_json=settings.wants_json(),
+        prints_meanwhile=prints_meanwhile,
+    )
 
 
 def summarize(ctx: click.Context, text: str, *, following: str | None = None) -> None:

@@ -175,7 +175,7 @@ def fetch(
     if output is options.OutputFormat.CSV and not printer.view.is_plain:
         # Executors render csv with all columns; other columns are made from jsonl here.
         request = replace(request, output=options.OutputFormat.JSONL)
-    result = commands.fetch(request, console_of(ctx))
+    result = commands.fetch(request, console_of(ctx, prints_meanwhile=True))
     match result:
         case commands.IndexEntries():
             printer.show(result.rows)

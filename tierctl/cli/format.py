@@ -339,7 +339,7 @@ def format_(
         raise UsageError("--columns and --no-header are for rows", hint="add --output")
     unused = _unused_sources(ctx, has_other=bool(metadata or files or input_kind))
     request = request_of(commands.FormatRequest, ctx, **dict.fromkeys(unused))
-    with commands.format_records(request, console_of(ctx)) as pages:
+    with commands.format_records(request, console_of(ctx, prints_meanwhile=True)) as pages:
         if printer is None:
             summarize(ctx, counted(_write_lines(pages, flush=request.is_live), "record"))
         else:

@@ -91,7 +91,7 @@ class CacheCompaction:
         return ExitCode.CORRUPT if any(each.is_damaged for each in self.rewrites) else ExitCode.OK
 
 
-def show_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:  # noqa: ARG001
+def show_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:
     """Return the header and every entry of each file, with the position of each in the file.
 
     An entry that can't be decoded has a row with its `error`. Raise NotFoundError for a missing file or
@@ -99,18 +99,20 @@ def show_cache(request: CacheRequest, progress: Progress | None = None) -> Cache
     """
     problems: list[CorruptInputError] = []
     paths = _paths(request, cache_files, remote_index_files)
-    rows = chain.from_iterable(_entry_rows(path, problems) for path in paths)
+    watched = _watched("reading caches", paths, progress or SilentProgress())
+    rows = chain.from_iterable(_entry_rows(path, problems) for path in watched)
     return CacheRows(rows=rows, _problems=problems)
 
 
-def verify_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:  # noqa: ARG001
+def verify_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:
     """Return one row for each good file, and one row for each problem of a bad file.
 
     Raise NotFoundError for a missing file or folder, UsageError if no file is named.
     """
     problems: list[CorruptInputError] = []
     paths = _paths(request, cache_files, remote_index_files)
-    rows = chain.from_iterable(_problem_rows(path, problems) for path in paths)
+    watched = _watched("verifying", paths, progress or SilentProgress())
+    rows = chain.from_iterable(_problem_rows(path, problems) for path in watched)
     return CacheRows(rows=chain(rows, _missing_rows(request.state_dir, problems)), _problems=problems)
 
 
@@ -137,16 +139,25 @@ def build_cache(request: BuildCacheRequest, progress: Progress | None = None) ->
     return CacheBuild(rows=list(state_caches(request.state_dir)), is_complete=is_complete)
 
 
-def compact_cache(request: CompactCacheRequest, progress: Progress | None = None) -> CacheCompaction:  # noqa: ARG001
+def compact_cache(request: CompactCacheRequest, progress: Progress | None = None) -> CacheCompaction:
     """Plan, and with `apply` write, each file without deleted segments and superseded entries.
 
     The old files are kept as .bak. Raise NotFoundError for a missing file or folder, UsageError if no file
     is named, SafetyRefusal if a broker runs on a folder, LockedError if another tierctl works there.
     """
-    rewrites = [plan_rewrite(path) for path in _paths(request, cache_files)]
+    watched = _watched("compacting", _paths(request, cache_files), progress or SilentProgress())
+    rewrites = [plan_rewrite(path) for path in watched]
     if request.apply:
         rewrite(rewrites)
     return CacheCompaction(rewrites=rewrites, is_applied=request.apply)
+
+
+def _watched(title: str, paths: Sequence[Path], progress: Progress) -> Iterator[Path]:
+    """Yield `paths` and show how many of them are done."""
+    with progress.bar(title, unit="files", total=len(paths)) as advance:
+        for path in paths:
+            yield path
+            advance(1)
 
 
 def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) -> list[Path]:

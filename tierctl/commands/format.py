@@ -270,7 +270,9 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
     with Resources(request=request, progress=progress) as resources, ExitStack() as opened:
         rounds = _rounds(resources, work, opened)
         every = (page for streams in rounds for page in merge_pages(streams, by_time=work.by_time))
+        advance = opened.enter_context(progress.bar("printing", unit="records"))
         for page in first_lines(every, request.max_messages):
+            advance(len(page.lines))
             bad_count += len(page.bad_rows)
             line_count += len(page.lines)
             yield page

@@ -130,6 +130,7 @@ class Resources:
                 on_torn=self.progress.note,
                 on_note=lambda note: self.progress.say(f"state directory: {note}"),
                 fold_runner=self._bulk_fold(),
+                reading=lambda total: self.progress.bar("reading metadata", unit="events", total=total),
             )
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -20,6 +21,8 @@ from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
     TopicIdPartition,
 )
+from tierctl.model.progress import Advance
+from tierctl.model.progress import no_op as no_progress
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.metadata import encode
@@ -29,11 +32,22 @@ if TYPE_CHECKING:
     from tierctl.metadata.state_dir.directory import StateDirectory
 
 
+Reading = Callable[[int], AbstractContextManager[Advance]]
+"""Shows the progress of reading so many events of the topic while the context is open."""
+
+
+@contextmanager
+def unwatched(_total: int) -> Iterator[Advance]:
+    """Show no progress."""
+    yield no_progress
+
+
 class TopicBasedRemoteLogMetadataManager:
     """Implement RemoteLogMetadataManager over `topic`; with `state_dir` continue from an earlier run's files.
 
     Records that cannot be used go to `state.quarantined`, events that the topic's retention deleted to
-    `state.missing`. `fold_runner` folds the topic in the first `refresh`. Only one thread may call `publish`.
+    `state.missing`. `fold_runner` folds the topic in the first `refresh`; `reading` shows the progress of
+    each `refresh` that folds it here. Only one thread may call `publish`.
     """
 
     def __init__(
@@ -42,10 +56,12 @@ class TopicBasedRemoteLogMetadataManager:
         *,
         state_dir: StateDirectory | None = None,
         fold_runner: FoldRunner | None = None,
+        reading: Reading = unwatched,
     ) -> None:
         self._topic = topic
         self._state_dir = state_dir
         self._fold_runner = fold_runner
+        self._reading = reading
         self._state = TierState()
         self._fold = PartitionFold(self._state, topic.partition_count, state_dir)
         if state_dir is not None:
@@ -65,7 +81,8 @@ class TopicBasedRemoteLogMetadataManager:
                 topic=self._topic, state=self._state, runner=runner, state_dir=self._state_dir
             ).catch_up(ranges)
         else:
-            self._catch_up(ranges)
+            with self._reading(sum(each.unread(self._state) for each in ranges)) as advance:
+                self._catch_up(ranges, advance)
         if self._state_dir is not None:
             self._state_dir.commit(self._state)
         return self._state
@@ -75,9 +92,11 @@ class TopicBasedRemoteLogMetadataManager:
         known = sum(part.segment_count for part in self._state.partitions.values())
         return sum(each.unread(self._state) for each in ranges) < known
 
-    def _catch_up(self, ranges: Iterable[PartitionRange]) -> None:
+    def _catch_up(self, ranges: Iterable[PartitionRange], advance: Advance = no_progress) -> None:
         for each in ranges:
+            unread = each.unread(self._state)
             self._fold.catch_up(self._topic, each.metadata_partition, each.begin, each.end)
+            advance(unread)
 
     def publish(self, events: Sequence[MetadataEvent], *, before_append: Callable[[], None] = no_op) -> None:
         """Implement `RemoteLogMetadataManager.publish`; check all transitions before sending any event."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.metadata.manager import Reading, TopicBasedRemoteLogMetadataManager, unwatched
 from tierctl.metadata.topic import IfMissing, open_topic
 from tierctl.model.location import TopicLocation
 
@@ -25,12 +25,14 @@ def open_metadata(
     on_torn: Callable[[str], None] | None = None,
     on_note: Callable[[str], None] | None = None,
     fold_runner: FoldRunner | None = None,
+    reading: Reading = unwatched,
 ) -> RemoteLogMetadataManager:
     """Open the manager over the metadata topic at `location`; `refresh` reads the topic.
 
     With `state_dir` the manager continues from the files of an earlier run; `on_note` receives a message for
     each file that is damaged and whose metadata partition is read again. `fold_runner` folds the topic in
-    the first `refresh`. The other parameters and the errors are those of `open_topic`.
+    the first `refresh`; `reading` shows the progress of each `refresh`. The other
+    parameters and the errors are those of `open_topic`.
     """
     with ExitStack() as opened:
         topic = open_topic(location, writable=writable, complete=True, if_missing=if_missing, on_torn=on_torn)
@@ -41,7 +43,9 @@ def open_metadata(
 
             kept = StateDirectory(state_dir, writable=writable)
             opened.callback(kept.close)
-        manager = TopicBasedRemoteLogMetadataManager(topic, state_dir=kept, fold_runner=fold_runner)
+        manager = TopicBasedRemoteLogMetadataManager(
+            topic, state_dir=kept, fold_runner=fold_runner, reading=reading
+        )
         if kept is not None and on_note is not None:
             for note in kept.notes:
                 on_note(note)

@@ -16,7 +16,7 @@ from tierctl.errors import TierctlError
 Advance = Callable[[int], None]
 """Adds to the amount done; called from the thread that opened the bar."""
 
-Unit = Literal["bytes", "objects", "segments", "tasks"]
+Unit = Literal["bytes", "objects", "segments", "tasks", "events", "records", "files"]
 
 
 class Progress(Protocol):
@@ -41,7 +41,10 @@ class Progress(Protocol):
         """Report an error that does not end the run."""
 
     def bar(self, title: str, *, unit: Unit, total: int | None = None) -> AbstractContextManager[Advance]:
-        """Show a bar of `total` units (None: unknown) while the context is open; it yields `advance`."""
+        """Show a bar of `total` units (None: unknown) while the context is open; it yields `advance`.
+
+        A bar inside another one is not shown.
+        """
         ...
 
 

@@ -47,7 +47,10 @@ class Console:
     verbosity: int = 0
     is_quiet: bool = False
     is_json: bool = False
+    prints_meanwhile: bool = False
+    """Whether rows are printed while bars are shown: at a terminal, the rows are the progress then."""
     _noted: set[str] = field(default_factory=set)
+    _has_bar: bool = False
 
     def note(self, text: str) -> None:
         """Implement `Progress.note`."""
@@ -104,13 +107,18 @@ class Console:
     @contextmanager
     def bar(self, title: str, *, unit: Unit, total: int | None = None) -> Iterator[Advance]:
         """Implement `Progress.bar`; without a terminal nothing is shown."""
-        if self.is_quiet or self.is_json or not sys.stderr.isatty():
+        is_hidden = self.prints_meanwhile and sys.stdout.isatty()
+        if self._has_bar or is_hidden or self.is_quiet or self.is_json or not sys.stderr.isatty():
             yield no_op
             return
-        from tierctl.report.bars import amount_bar
+        from tierctl.report.late_bar import LateBar
 
-        with amount_bar(title, unit=unit, total=total) as advance:
-            yield advance
+        self._has_bar = True
+        try:
+            with LateBar(title, unit=unit, total=total) as bar:
+                yield bar.advance
+        finally:
+            self._has_bar = False
 
 
 def _print_text(text: str) -> None:

@@ -1,0 +1,69 @@
+"""A bar that appears late counts everything, and short work shows nothing."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tierctl.report import bars, late_bar
+from tierctl.report.console import Console
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    events: list[object] = []
+
+    @contextmanager
+    def amount_bar(title: str, *, unit: str, total: int | None) -> Iterator[object]:
+        events.append((title, unit, total))
+        yield events.append
+        events.append("closed")
+
+    monkeypatch.setattr(bars, "amount_bar", amount_bar)
+    return events
+
+
+def test_amounts_before_the_bar_appears_are_counted_too(shown: list[object]) -> None:
+    with late_bar.LateBar("reading", unit="events", total=9) as bar:
+        bar.advance(2)
+        bar.advance(3)
+        assert shown == []
+        bar._show()
+        bar.advance(4)
+    assert shown == [("reading", "events", 9), 5, 4, "closed"]
+
+
+def test_work_that_is_over_shows_nothing(shown: list[object]) -> None:
+    with late_bar.LateBar("reading", unit="events", total=None) as bar:
+        bar.advance(1)
+    bar._show()
+    assert shown == []
+
+
+@pytest.mark.parametrize(
+    ("terminals", "prints", "is_shown"),
+    [
+        ((True, True), False, True),
+        ((True, False), True, True),
+        ((True, True), True, False),
+        ((False, True), False, False),
+        ((False, False), True, False),
+    ],
+)
+def test_bars_are_for_terminals(
+    terminals: tuple[bool, bool],
+    prints: bool,
+    is_shown: bool,
+    shown: list[object],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(late_bar, "DELAY_S", 0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminals[0], raising=False)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminals[1], raising=False)
+    console = Console(prints_meanwhile=prints)
+    with console.bar("outer", unit="files", total=1) as advance, console.bar("inner", unit="files") as inner:
+        inner(1)
+        if is_shown:
+            late = advance.__self__  # type: ignore[attr-defined]
+            late._timer.join()
+    assert [event[0] for event in shown if isinstance(event, tuple)] == (["outer"] if is_shown else [])
