@@ -51,6 +51,7 @@ _NATIVE = HEAD_DTYPE.newbyteorder("=")
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
 _CHUNK_MIN = 16
+_CHUNK_FIRST = 1024
 _CHUNK_MAX = 1 << 16
 
 
@@ -113,13 +114,13 @@ def scan_heads(
     bad: list[BadRange] = []
     torn = None
     expected = expected_offset
-    chunk = _CHUNK_MIN
+    chunk = _CHUNK_FIRST
     while position < len(buf) and torn is None:
         positions, fields = _good_prefix(buf, position, expected, chunk, check_crc)
         if len(positions):
             parts.append((positions, fields))
             position, expected = _after(positions, fields)
-            chunk = min(2 * chunk, _CHUNK_MAX)
+            chunk = min(4 * chunk, _CHUNK_MAX)
             continue
         chunk = _CHUNK_MIN
         item = scan_at(buf, position, expected, check_crc=check_crc)
