@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
-from tierctl.metadata.topic import MetadataSplit
 from tierctl.spark.sources.metadata.options import MetadataOptions
+from tierctl.spark.sources.metadata.splits import EventTask
 from tierctl.spark.sources.metadata.stream import MetadataStreamReader
 
 NAME = "tierctl_metadata_ranges"
@@ -42,16 +42,15 @@ class RangesSource(DataSource):
 
 class _RangesReader(MetadataStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield one row with the offset range of the partition."""
-        split = partition.value
-        if isinstance(split, MetadataSplit):
-            yield pa.RecordBatch.from_pydict(
-                {
-                    "metadata_partition": pa.array([split.metadata_partition], pa.int32()),
-                    "start_offset": pa.array([split.start_offset], pa.int64()),
-                    "end_offset": pa.array([split.end_offset], pa.int64()),
-                }
-            )
+        """Yield one row per offset range of a task."""
+        splits: EventTask = partition.value or ()
+        yield pa.RecordBatch.from_pydict(
+            {
+                "metadata_partition": pa.array([each.metadata_partition for each in splits], pa.int32()),
+                "start_offset": pa.array([each.start_offset for each in splits], pa.int64()),
+                "end_offset": pa.array([each.end_offset for each in splits], pa.int64()),
+            }
+        )
 
 
 def ranges_stream(spark: SparkSession, options: dict[str, str]) -> DataFrame:

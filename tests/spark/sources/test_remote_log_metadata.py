@@ -13,7 +13,7 @@ from tierctl.errors import UsageError
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.metadata.options import MetadataOptions
 from tierctl.spark.sources.metadata.rows import SCHEMA
-from tierctl.spark.sources.metadata.splits import plan_splits
+from tierctl.spark.sources.metadata.splits import plan_tasks
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.wire.metadata import encode
 
@@ -198,6 +198,6 @@ def test_a_cluster_is_read_as_its_log(brokers: Brokers, spark: "SparkSession") -
     middle_ms = sorted(row["timestamp_ms"] for row in rows)[len(rows) // 2]
     later = table(spark, uri).where(f"timestamp_ms >= {middle_ms}").toArrow().to_pylist()
     assert sorted(later, key=place) == [row for row in rows if row["timestamp_ms"] >= middle_ms]
-    splits = plan_splits(TopicLocation(uri=uri), predicates=(Predicate("timestamp_ms", ">=", middle_ms),))
-    asked_for = sum(split.end_offset - split.start_offset for split in splits)
+    tasks = plan_tasks(TopicLocation(uri=uri), predicates=(Predicate("timestamp_ms", ">=", middle_ms),))
+    asked_for = sum(split.end_offset - split.start_offset for task in tasks for split in task)
     assert len(later) <= asked_for < len(rows)

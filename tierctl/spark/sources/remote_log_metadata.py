@@ -9,7 +9,8 @@ config              a broker's server.properties, which executors read under the
 topic, topic_id, partition, metadata_partition
                     read only events with one of these values, separated by commas; as with a where(...)
                     condition, rows of unreadable records are left out
-records_per_task    the largest number of offsets that a task reads, by default 500000
+records_per_task    the largest number of offsets that a task reads; by default a task reads at least 100000
+                    and at most 500000, so that there are about 32 tasks
 
 Options of streams:
 
@@ -39,8 +40,8 @@ from pyspark.sql.types import StructType
 
 from tierctl.spark.sources.columns import selected_columns
 from tierctl.spark.sources.metadata.options import MetadataOptions
-from tierctl.spark.sources.metadata.rows import SCHEMA, read_split
-from tierctl.spark.sources.metadata.splits import plan_splits
+from tierctl.spark.sources.metadata.rows import SCHEMA, read_task
+from tierctl.spark.sources.metadata.splits import plan_tasks
 from tierctl.spark.sources.metadata.stream import MetadataStreamReader
 from tierctl.spark.sources.pushed_filters import FilteredReader
 
@@ -77,14 +78,14 @@ class MetadataReader(FilteredReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Return a task for each range of offsets that can contain selected events."""
-        splits = plan_splits(
+        tasks = plan_tasks(
             self._options.location,
-            records_per_split=self._options.records_per_task,
+            records_per_task=self._options.records_per_task,
             predicates=self._predicates,
             columns=self._columns,
         )
-        return [InputPartition(split) for split in splits]
+        return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
-        return read_split(partition.value)
+        return read_task(partition.value)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tierctl.errors import NotFoundError, UsageError
 from tierctl.model import Uuid
 from tierctl.model.location import TopicLocation
-from tierctl.spark.sources.metadata.rows import read_split
-from tierctl.spark.sources.metadata.splits import plan_splits
+from tierctl.spark.sources.metadata.rows import read_task
+from tierctl.spark.sources.metadata.splits import event_tasks, plan_tasks
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.storage import open_store
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition
@@ -30,14 +30,14 @@ Capture = Callable[[str], Path]
 CAPTURES = ("tiered-cluster", "untiered-broker", "unclean-leader", "aiven-plain", "aiven-encrypted")
 
 
-def rows(folder: Path | str, *predicates: Predicate, records_per_split: int = 500_000) -> list[Row]:
+def rows(folder: Path | str, *predicates: Predicate, records_per_task: int = 500_000) -> list[Row]:
     """What the tasks make, in order of partition and offset; every task is sent as Spark would."""
     uri = folder if isinstance(folder, str) else f"file://{folder}"
-    splits = plan_splits(
-        TopicLocation(uri=uri), records_per_split=records_per_split, predicates=tuple(predicates)
+    tasks = plan_tasks(
+        TopicLocation(uri=uri), records_per_task=records_per_task, predicates=tuple(predicates)
     )
-    sent = pickle.loads(pickle.dumps(splits))
-    return [row for split in sent for batch in read_split(split) for row in batch.to_pylist()]
+    sent = pickle.loads(pickle.dumps(tasks))
+    return [row for task in sent for batch in read_task(task) for row in batch.to_pylist()]
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -49,7 +49,7 @@ def test_rows_of_a_capture_are_what_format_prints(name: str, capture: Capture) -
         assert ran.code == 0, ran.err
         expected = [json.loads(line) for line in ran.lines]
         assert expected
-        assert [as_json(row) for row in rows(folder, records_per_split=7)] == expected
+        assert [as_json(row) for row in rows(folder, records_per_task=7)] == expected
 
 
 @pytest.mark.parametrize("dialect", ["kafka", "kip405"])
@@ -123,22 +123,22 @@ def test_nothing_that_can_not_be_read_is_lost(damaged: Path) -> None:
     assert found[0]["timestamp"].timestamp() * 1000 == NOW_MS
 
 
-@pytest.mark.parametrize("records_per_split", range(1, 14))
-def test_each_offset_is_one_tasks_however_they_are_cut(damaged: Path, records_per_split: int) -> None:
-    assert offsets_of(rows(damaged, records_per_split=records_per_split)) == DAMAGED
+@pytest.mark.parametrize("records_per_task", range(1, 14))
+def test_each_offset_is_one_tasks_however_they_are_cut(damaged: Path, records_per_task: int) -> None:
+    assert offsets_of(rows(damaged, records_per_task=records_per_task)) == DAMAGED
 
 
 @pytest.mark.parametrize("is_indexed", [False, True])
-@pytest.mark.parametrize("records_per_split", [1, 2, 3, 10])
+@pytest.mark.parametrize("records_per_task", [1, 2, 3, 10])
 def test_bytes_between_records_are_told_of_once(
-    tmp_path: Path, records_per_split: int, is_indexed: bool
+    tmp_path: Path, records_per_task: int, is_indexed: bool
 ) -> None:
     made = batches(GOOD)
     path = write_log(tmp_path, 0, [*made[:2], b"\0" * 5 + b"\xff" * 70, *made[2:4], b"\x07" * 30, *made[4:]])
     if is_indexed:
         after = len(made[0]) + len(made[1]) + 75
         path.with_suffix(".index").write_bytes(OffsetIndex.encode(0, [OffsetPosition(2, after)]).data)
-    found = rows(tmp_path, records_per_split=records_per_split)
+    found = rows(tmp_path, records_per_task=records_per_task)
     assert [(row["metadata_offset"], row["next_offset"]) for row in found if row["error"]] == [(2, 2), (4, 4)]
     assert [row["metadata_offset"] for row in found if not row["error"]] == list(range(6))
 
@@ -195,11 +195,11 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(PREDICATES, min_size=1, max_size=3), st.sampled_from([2, 3, 100]))
 def test_predicates_leave_the_rows_they_are_true_of(
-    mixed: Path, predicates: list[Predicate], records_per_split: int
+    mixed: Path, predicates: list[Predicate], records_per_task: int
 ) -> None:
-    every = rows(mixed, records_per_split=records_per_split)
+    every = rows(mixed, records_per_task=records_per_task)
     expected = [row for row in every if all(is_true(predicate, row) for predicate in predicates)]
-    found = rows(mixed, *predicates, records_per_split=records_per_split)
+    found = rows(mixed, *predicates, records_per_task=records_per_task)
     assert found == expected
 
 
@@ -224,8 +224,8 @@ def test_only_offsets_that_may_be_asked_for_are_read(
 ) -> None:
     write_log(tmp_path, 0, batches(GOOD))
     location = TopicLocation(uri=f"file://{tmp_path}")
-    splits = plan_splits(location, records_per_split=2, predicates=(predicate,))
-    assert [(split.start_offset, split.end_offset) for split in splits] == offsets
+    tasks = plan_tasks(location, records_per_task=2, predicates=(predicate,))
+    assert [(split.start_offset, split.end_offset) for task in tasks for split in task] == offsets
 
 
 def test_a_user_partition_is_looked_for_where_brokers_put_it(tmp_path: Path) -> None:
@@ -239,12 +239,15 @@ def test_a_user_partition_is_looked_for_where_brokers_put_it(tmp_path: Path) -> 
         write_log(tmp_path, home, batches(values))
     asked = (Predicate("topic_id", "in", (str(ids[7]), "no id")), Predicate("partition", "=", 2))
     location = TopicLocation(uri=f"file://{tmp_path}")
-    numbers = {split.metadata_partition for split in plan_splits(location, predicates=asked)}
+    numbers = {split.metadata_partition for task in plan_tasks(location, predicates=asked) for split in task}
     assert numbers == {metadata_partition(ids[7], 2, 5)}
     assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]]
     # With some of the partitions only, or after their number was changed, nobody knows where to look.
     (tmp_path / "__remote_log_metadata-4").rename(tmp_path / "__remote_log_metadata-5")
-    assert len({split.metadata_partition for split in plan_splits(location, predicates=asked)}) == 5
+    assert (
+        len({split.metadata_partition for task in plan_tasks(location, predicates=asked) for split in task})
+        == 5
+    )
     assert [row["topic_id"] for row in rows(tmp_path, *asked)] == [ids[7]]
 
 
@@ -269,7 +272,40 @@ def test_a_copy_in_a_store_reads_as_the_folder(capture: Capture, elsewhere: str)
     folder = capture("tiered-cluster") / "after"
     store = open_store(elsewhere)
     store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*.log")})
-    assert rows(elsewhere, records_per_split=5) == rows(folder, records_per_split=5)
+    assert rows(elsewhere, records_per_task=5) == rows(folder, records_per_task=5)
     store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*.index")})
     asked = Predicate("metadata_offset", ">=", 9)
-    assert rows(elsewhere, asked, records_per_split=5) == rows(folder, asked)
+    assert rows(elsewhere, asked, records_per_task=5) == rows(folder, asked)
+
+
+@given(
+    st.dictionaries(
+        st.integers(0, 60), st.tuples(st.integers(0, 50), st.integers(0, 50)).map(lambda r: (r[0], sum(r)))
+    ),
+    st.integers(1, 70),
+)
+def test_tasks_read_each_offset_once_and_equally_many(
+    ranges: dict[int, tuple[int, int]], records_per_task: int
+) -> None:
+    tasks = event_tasks(TopicLocation(uri="file:///t"), ranges, records_per_task=records_per_task)
+    read = [
+        (split.metadata_partition, offset)
+        for task in tasks
+        for split in task
+        for offset in range(split.start_offset, split.end_offset)
+    ]
+    assert read == [(number, offset) for number, span in sorted(ranges.items()) for offset in range(*span)]
+    sizes = [sum(split.end_offset - split.start_offset for split in task) for task in tasks]
+    assert all(size <= records_per_task for size in sizes)
+    assert len(set(sizes[:-1])) <= 1
+    assert not sizes or sizes[-1] <= sizes[0]
+    assert len(tasks) == -(-len(read) // records_per_task)
+
+
+def test_many_small_metadata_partitions_are_few_tasks() -> None:
+    location = TopicLocation(uri="file:///t")
+    counts = [
+        len(event_tasks(location, dict.fromkeys(range(50), (0, each))))
+        for each in (0, 10, 20_000, 100_000, 1_000_000)
+    ]
+    assert counts == [0, 1, 10, 32, 100]

@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from tierctl.errors import UsageError
 from tierctl.metadata.topic import topic_location
-from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.metadata.stream_offsets import EARLIEST, LATEST
 from tierctl.spark.sources.predicates import Predicate
@@ -34,7 +33,7 @@ class MetadataOptions:
 
     location: TopicLocation
     predicates: tuple[Predicate, ...] = ()
-    records_per_task: int = RECORDS_PER_SPLIT
+    records_per_task: int | None = None
     starting_offset: int = EARLIEST
     starting_offsets: Mapping[int, int]
     max_offsets_per_trigger: int | None = None
@@ -66,7 +65,7 @@ class MetadataOptions:
             predicates=tuple(
                 _predicate(name, given[name], kind) for name, kind in _NARROWING.items() if name in given
             ),
-            records_per_task=_count(given, "records_per_task") or RECORDS_PER_SPLIT,
+            records_per_task=_count(given, "records_per_task"),
             starting_offset=_STARTS.get(start.lower(), EARLIEST),
             starting_offsets={} if start.lower() in _STARTS else _offsets(start),
             max_offsets_per_trigger=_count(given, "max_offsets_per_trigger"),

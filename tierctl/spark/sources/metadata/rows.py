@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from tierctl.metadata.topic import MetadataSplit, read_chunks
 from tierctl.report.formatters.column_texts import id_text
-from tierctl.spark.sources.metadata.splits import EventSplit
+from tierctl.spark.sources.metadata.splits import EventSplit, EventTask
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, joined
 from tierctl.wire.metadata import decode_column
@@ -56,17 +56,16 @@ _BATCH_ROWS = 20_000
 _LAST_TIME_MS = 253_402_300_799_999
 
 
-def read_split(split: EventSplit | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of SCHEMA for which the split's predicates are true; raises as `read_chunks`.
+def read_task(task: EventTask | None) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of SCHEMA for which the predicates of their split are true; raises as `read_chunks`.
 
-    `split` is None in the empty task that Spark creates if there is no split.
+    `task` is None in the empty task that Spark creates if there is no other.
     """
-    if split is None:
-        return
-    for chunk in joined(read_chunks(split)):
-        batch = batch_of(chunk, split)
-        for start in range(0, batch.num_rows, _BATCH_ROWS):
-            yield batch.slice(start, _BATCH_ROWS)
+    for split in task or ():
+        for chunk in joined(read_chunks(split)):
+            batch = batch_of(chunk, split)
+            for start in range(0, batch.num_rows, _BATCH_ROWS):
+                yield batch.slice(start, _BATCH_ROWS)
 
 
 def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = None) -> pa.RecordBatch:

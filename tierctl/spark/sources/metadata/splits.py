@@ -1,14 +1,20 @@
-"""Cut the metadata topic into splits, each with the predicates and columns of the query."""
+"""Cut the metadata topic into tasks of splits, each split with the predicates and columns of the query."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from math import ceil
 
-from tierctl.metadata.topic import MetadataSplit, cut, open_topic
+from tierctl.metadata.topic import MetadataSplit, open_topic
 from tierctl.metadata.topic.splits import RECORDS_PER_SPLIT
 from tierctl.model.location import TopicLocation
 from tierctl.spark.sources.metadata.pruning import wanted_offsets, wanted_partitions
 from tierctl.spark.sources.predicates import Predicate
+
+# Each task takes Spark's Python worker about 50 ms, which is the time of 50,000 records.
+_RECORDS_PER_TASK_MIN = 100_000
+# More tasks than this only bound what a failed task has to repeat.
+_TASKS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,31 +25,68 @@ class EventSplit(MetadataSplit):
     columns: tuple[str, ...] = ()
 
 
-def event_splits(
-    splits: Iterable[MetadataSplit], predicates: tuple[Predicate, ...], columns: tuple[str, ...]
-) -> list[EventSplit]:
-    """Return `splits` with the same predicates and columns for each."""
+EventTask = tuple[EventSplit, ...]
+"""What one task reads: offsets of one metadata partition, or of several that follow each other."""
+
+
+def event_tasks(
+    location: TopicLocation,
+    ranges: Mapping[int, tuple[int, int]],
+    *,
+    records_per_task: int | None = None,
+    predicates: tuple[Predicate, ...] = (),
+    columns: tuple[str, ...] = (),
+) -> list[EventTask]:
+    """Return tasks that read the offsets [start, end) of each metadata partition in `ranges`, in order.
+
+    All tasks read equally many offsets, except the last one: at most `records_per_task`. Without this number
+    there are up to 32 tasks, or more if a task would read more than RECORDS_PER_SPLIT offsets.
+    """
+    total = sum(end - start for start, end in ranges.values())
+    most = records_per_task or min(max(ceil(total / _TASKS), _RECORDS_PER_TASK_MIN), RECORDS_PER_SPLIT)
+    size = ceil(total / max(ceil(total / most), 1))
     return [
-        EventSplit(
-            location=split.location,
-            metadata_partition=split.metadata_partition,
-            start_offset=split.start_offset,
-            end_offset=split.end_offset,
-            predicates=predicates,
-            columns=columns,
+        tuple(
+            EventSplit(
+                location=location,
+                metadata_partition=number,
+                start_offset=start,
+                end_offset=end,
+                predicates=predicates,
+                columns=columns,
+            )
+            for number, start, end in task
         )
-        for split in splits
+        for task in _cut(ranges, size)
     ]
 
 
-def plan_splits(
+def _cut(ranges: Mapping[int, tuple[int, int]], size: int) -> Iterator[list[tuple[int, int, int]]]:
+    """Yield lists of (metadata partition, start, end), each with `size` offsets, the last one with fewer."""
+    task: list[tuple[int, int, int]] = []
+    room = size
+    for number, (start, end) in sorted(ranges.items()):
+        at = start
+        while at < end:
+            stop = min(end, at + room)
+            task.append((number, at, stop))
+            room -= stop - at
+            at = stop
+            if not room:
+                yield task
+                task, room = [], size
+    if task:
+        yield task
+
+
+def plan_tasks(
     location: TopicLocation,
     *,
-    records_per_split: int = RECORDS_PER_SPLIT,
+    records_per_task: int | None = None,
     predicates: tuple[Predicate, ...] = (),
     columns: tuple[str, ...] = (),
-) -> list[EventSplit]:
-    """Return splits of the topic's current records, ordered by metadata partition and offset.
+) -> list[EventTask]:
+    """Return tasks that read the topic's current records, ordered by metadata partition and offset.
 
     Ranges in which no record can satisfy `predicates` are left out. Raises as `open_topic`.
     """
@@ -52,5 +95,6 @@ def plan_splits(
         begins = topic.beginning_offsets()
         numbers = wanted_partitions(topic, begins, ends, predicates)
         ranges = wanted_offsets(topic, numbers, begins, ends, predicates)
-    splits = cut(location, ranges, records_per_split=records_per_split)
-    return event_splits(splits, predicates, columns)
+    return event_tasks(
+        location, ranges, records_per_task=records_per_task, predicates=predicates, columns=columns
+    )

@@ -17,10 +17,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from tierctl.errors import MetadataError, SafetyRefusal
-from tierctl.metadata.topic import MetadataTopic, cut, open_topic
+from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.spark.sources.metadata.options import MetadataOptions
-from tierctl.spark.sources.metadata.rows import read_split
-from tierctl.spark.sources.metadata.splits import event_splits
+from tierctl.spark.sources.metadata.rows import read_task
+from tierctl.spark.sources.metadata.splits import event_tasks
 from tierctl.spark.sources.metadata.stream_offsets import StreamOffsets, TopicNow
 
 if TYPE_CHECKING:
@@ -73,17 +73,18 @@ class MetadataStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{self._options.location.uri}: {'; '.join(lost)}",
                 hint="the stream lost events: restart it without checkpoint, or set fail_on_data_loss=false",
             )
-        splits = cut(
+        tasks = event_tasks(
             self._options.location,
             now.ranges(since, until),
-            records_per_split=self._options.records_per_task,
+            records_per_task=self._options.records_per_task,
+            predicates=self._options.predicates,
+            columns=self._columns,
         )
-        wanted = event_splits(splits, self._options.predicates, self._columns)
-        return [InputPartition(split) for split in wanted]
+        return [InputPartition(task) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""
-        return read_split(partition.value)
+        return read_task(partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint records the offsets read."""
