@@ -25,8 +25,8 @@ aiven_private_key   [ID=]FILE, separated by commas; executors read the files und
 command_config, bootstrap_server
                     as in the commands
 state_dir           caches metadata and indexes on the driver
-bytes_per_task      the approximate number of bytes that a task reads, by default 134217728 (128 MiB): large
-                    segments are split by offsets
+bytes_per_task      the approximate number of bytes that a task reads: large segments are split by offsets; by
+                    default a task reads 32 to 128 MiB, so that there are about 32 tasks
 mode                how to handle unreadable records. FAILFAST, the default: the job fails and names segment,
                     byte and offsets. PERMISSIVE: all other records are read, and each error is a row with
                     a text in the additional column `error` and the first offset that may be missing

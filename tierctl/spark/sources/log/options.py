@@ -12,7 +12,6 @@ from tierctl.model import IsolationLevel, Selection, Uuid
 from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.times import parse_time_ms
-from tierctl.read.parallel.task_planner import SPLIT_BYTES
 from tierctl.storage import LAYOUTS, store_uri
 
 _NAMES = frozenset(
@@ -52,7 +51,7 @@ class LogOptions:
     isolation: IsolationLevel
     mode: Mode
     truncated_metadata: TruncatedMetadata
-    bytes_per_task: int
+    bytes_per_task: int | None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -90,7 +89,7 @@ class LogOptions:
             truncated_metadata=TruncatedMetadata(
                 _one_of(given, "truncated_metadata", TruncatedMetadata) or TruncatedMetadata.REFUSE
             ),
-            bytes_per_task=_count(given, "bytes_per_task", least=1) or SPLIT_BYTES,
+            bytes_per_task=_count(given, "bytes_per_task", least=1),
         )
 
 

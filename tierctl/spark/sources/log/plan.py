@@ -1,6 +1,6 @@
 """Plan the tasks of the data source `remote_log` on the driver, with the same code as `tierctl fetch`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 
 import pyarrow as pa
@@ -15,7 +15,7 @@ from tierctl.read.histories import EvidenceSources, examine_histories, missing_e
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
 from tierctl.read.parallel.task import ReadTask, TimestampRange
-from tierctl.read.parallel.task_planner import plan_read_tasks
+from tierctl.read.parallel.task_planner import SPLIT_BYTES, plan_read_tasks
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
 from tierctl.read.readable_log import ReadableLog
@@ -26,6 +26,11 @@ from tierctl.spark.sources.pushed_window import Window
 from tierctl.state.tier import TierState
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.index_cache import RemoteIndexCache
+
+# Each task takes Spark's Python worker about 50 ms, which is the time of 25 MB.
+_TASK_BYTES_MIN = 32 << 20
+# More tasks than this only bound what a failed task has to repeat.
+_TASKS = 32
 
 
 def plan_tasks(
@@ -80,6 +85,13 @@ class _Plan:
 
     def tasks(self) -> Iterator[ReadTask]:
         """Yield the tasks of every selected partition."""
+        views = list(self._views())
+        split_bytes = self._options.bytes_per_task or _split_bytes(views)
+        for view, reader in views:
+            yield from self._tasks_of(view, reader, split_bytes)
+
+    def _views(self) -> Iterator[tuple[ReadableLog, PartitionReader]]:
+        """Yield the log and the reader of every selected partition; report what makes the plan incomplete."""
         options = self._options
         state = self._state()
         for quarantined in state.quarantined:
@@ -109,13 +121,14 @@ class _Plan:
             refusal = illegal_name_error(readable.topic_id_partition)
             if refusal is None:
                 start = leader_log_start(cluster, readable.topic_id_partition)
-                yield from self._tasks_of(self._view(readable, start))
+                view = self._view(readable, start)
+                report = self._report_harmless
+                yield view, PartitionReader(view, self._fetcher, report, isolation=options.isolation)
             else:
                 self._report_incomplete(refusal)
 
-    def _tasks_of(self, view: ReadableLog) -> Iterator[ReadTask]:
+    def _tasks_of(self, view: ReadableLog, reader: PartitionReader, split_bytes: int) -> Iterator[ReadTask]:
         options, window = self._options, self._window
-        reader = PartitionReader(view, self._fetcher, self._report_harmless, isolation=options.isolation)
         span = self._span(view, reader)
         if span is None:
             return
@@ -125,7 +138,7 @@ class _Plan:
             *span,
             committed_only=(self._fetcher, self._report_harmless) if is_committed else None,
             times=TimestampRange(first_ms=window.first_ms, last_ms=window.last_ms, late_ms=options.late_ms),
-            split_bytes=options.bytes_per_task,
+            split_bytes=split_bytes,
         )
 
     def _span(self, view: ReadableLog, reader: PartitionReader) -> tuple[int, int] | None:
@@ -195,3 +208,17 @@ class _Plan:
         if self._options.mode is Mode.FAILFAST:
             raise error
         self.problems.append(error)
+
+
+def _split_bytes(views: Iterable[tuple[ReadableLog, PartitionReader]]) -> int:
+    """Return the bytes that a task should read, so that there are about 32 tasks of 32 to 128 MiB.
+
+    It ignores the conditions on offset and time, which may make the tasks fewer.
+    """
+    total = 0
+    for view, _ in views:
+        for segment_range in view.segment_ranges(view.log_start_offset):
+            total += segment_range.segment.size_bytes
+            if total >= _TASKS * SPLIT_BYTES:
+                return SPLIT_BYTES
+    return max(total // _TASKS, _TASK_BYTES_MIN)
