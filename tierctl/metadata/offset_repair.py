@@ -103,8 +103,8 @@ def _first_missing(
     if end_offset <= 0:
         return None
     for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
-        events = decode_column(chunk.values)
-        columns = (events.column(name).to_pylist() for name in ("topic_id", "topic", "partition"))
+        events = decode_column(chunk.values, columns=("topic_id", "topic", "partition"))
+        columns = (column.to_pylist() for column in events.columns)
         for offset, topic_id, name, number in zip(chunk.offsets.tolist(), *columns, strict=True):
             if topic_id is not None and held[topic_id, number] < offset:
                 return offset, f"{topic_id}:{name}-{number}"

@@ -36,8 +36,8 @@ def _writers(
         times = chunk.timestamps_ms.tolist()
         if times and oldest_ms is None:
             oldest_ms = times[0]
-        table = decode_column(chunk.values)
-        columns = (table.column(name).to_pylist() for name in ("broker_id", "event_timestamp_ms"))
+        table = decode_column(chunk.values, columns=("broker_id", "event_timestamp_ms"))
+        columns = (column.to_pylist() for column in table.columns)
         for written_ms, broker_id, event_ms in zip(times, *columns, strict=True):
             if broker_id is not None:
                 at_ms = max(written_ms, event_ms or 0)

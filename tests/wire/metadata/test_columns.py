@@ -54,6 +54,8 @@ def check(values: list[bytes | None], column: pa.Array | pa.ChunkedArray) -> Non
     table.validate(full=True)
     assert table.schema == EVENT_SCHEMA
     assert table.to_pylist() == [expected_row(value) for value in values]
+    for some in (["segment_id"], ["error", "topic", "state"], EVENT_SCHEMA.names[::-2]):
+        assert decode_column(column, columns=some).equals(table.select(some))
     assert [event_at(table, row) for row in range(len(values))] == [scalar(value) for value in values]
     assert encode_column(table).to_pylist() == [None if scalar(value) is None else value for value in values]
 

@@ -1,6 +1,6 @@
 """The columnar decoder: a whole Arrow column of metadata values to a table of events."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -44,16 +44,21 @@ class KnownLayouts:
             self._count += 1
 
 
-def decode_column(values: pa.Array | pa.ChunkedArray, known: KnownLayouts | None = None) -> pa.Table:
-    """Decode a binary column to a table of EVENT_SCHEMA with the same rows.
+def decode_column(
+    values: pa.Array | pa.ChunkedArray,
+    known: KnownLayouts | None = None,
+    *,
+    columns: Sequence[str] = tuple(EVENT_SCHEMA.names),
+) -> pa.Table:
+    """Decode a binary column to a table with the same rows, and with `columns` of EVENT_SCHEMA.
 
     The row of a value that cannot be decoded has only an `error`; the row of a null value (a tombstone) has
     only nulls. Callers that decode a log chunk by chunk pass the same `known` for each, so that each layout
     is learned once.
     """
     known = known or KnownLayouts()
-    tables = [_decode_piece(piece, known) for piece in _pieces(values)]
-    return pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table()
+    tables = [_decode_piece(piece, known, columns) for piece in _pieces(values)]
+    return pa.concat_tables(tables) if tables else EVENT_SCHEMA.empty_table().select(columns)
 
 
 def _pieces(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
@@ -74,8 +79,8 @@ def _of_bounded_bytes(piece: pa.Array) -> Iterator[pa.Array]:
         yield piece
 
 
-def _decode_piece(piece: pa.Array, known: KnownLayouts) -> pa.Table:
-    table = EventTableBuilder(len(piece))
+def _decode_piece(piece: pa.Array, known: KnownLayouts, columns: Sequence[str]) -> pa.Table:
+    table = EventTableBuilder(len(piece), columns)
     _, offsets_buffer, data_buffer = piece.buffers()
     offsets = np.frombuffer(offsets_buffer, "i8")[piece.offset : piece.offset + len(piece) + 1]
     data = np.frombuffer(data_buffer or b"", "u1")
@@ -159,7 +164,7 @@ class _LengthGroup:
         return rows, values
 
     def _put(self, layout: ValueLayout, rows: Rows, values: NdArray) -> None:
-        columns, good = layout.columns(values)
+        columns, good = layout.columns(values, self._table.columns)
         if not good.all():
             self._one_by_one(rows[~good])
             rows, columns = rows[good], {name: column[good] for name, column in columns.items()}

@@ -164,7 +164,7 @@ class _Encoder:
         for name, (position, width) in layout.texts.items():
             starts, _, items = self._items[name]
             values[:, position : position + width] = gather(items, starts[rows], width)
-        fits = fits & layout.columns(values)[1]
+        fits = fits & layout.columns(values, ())[1]
         self._one_by_one(rows[~fits])
         self._add(rows[fits], values if fits.all() else values[fits])
 

@@ -4,7 +4,7 @@ Facts that all rows of a group share (type, dialect, null columns, lengths, flag
 group, as an `EventKind`; a row holds the number of its kind.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,18 +94,24 @@ def _raw(value: Any) -> Any:
 
 
 class EventTableBuilder:
-    """Build a table of EVENT_SCHEMA with a given number of rows; rows that are never put are null."""
+    """Build a table of `columns` of EVENT_SCHEMA with a given number of rows.
 
-    def __init__(self, rows: int) -> None:
+    Rows that are never put are null.
+    """
+
+    def __init__(self, rows: int, columns: Sequence[str]) -> None:
+        self.columns = columns
         self._rows = rows
         self._kinds: dict[EventKind, int] = {}
         self._kind = np.full(rows, NULL, np.int32)
-        self._fixed = {name: np.zeros(rows, form) for name, form in FIXED_COLUMNS.items()}
-        self._parts: dict[str, list[tuple[Rows, NdArray]]] = {name: [] for name in VARIABLE_COLUMNS}
+        self._fixed = {name: np.zeros(rows, form) for name, form in FIXED_COLUMNS.items() if name in columns}
+        self._parts: dict[str, list[tuple[Rows, NdArray]]] = {
+            name: [] for name in VARIABLE_COLUMNS if name in columns
+        }
         self._errors: dict[int, str] = {}
 
     def put(self, rows: Rows, kind: EventKind, columns: Mapping[str, NdArray]) -> None:
-        """Set `rows` of one kind.
+        """Set `rows` of one kind; `columns` are columns of this table.
 
         A column of fixed width has one value per row; one of variable length is a matrix with the items of
         one row per row.
@@ -120,8 +126,10 @@ class EventTableBuilder:
     def put_event(self, row: int, event: MetadataEvent) -> None:
         """Set one row to an event."""
         kind = kind_of(event)
-        columns: dict[str, Any] = {name: _raw(getattr(event, name)) for name in kind.present}
-        for name in VARIABLE_COLUMNS:
+        columns: dict[str, Any] = {
+            name: _raw(getattr(event, name)) for name in kind.present if name in self._fixed
+        }
+        for name in self._parts:
             items = _items(event, name)
             if items is not None:
                 columns[name] = items.reshape(1, -1)
@@ -133,16 +141,23 @@ class EventTableBuilder:
 
     def table(self) -> pa.Table:
         """Return the table of all rows."""
-        columns = {
-            "type": self._names(self._by_kind([k.type_code for k in self._kinds], "i1"), TYPE_NAMES),
-            "dialect": self._names(self._by_kind([k.dialect_code for k in self._kinds], "i1"), DIALECT_NAMES),
-            "unknown_tags": self._tags(),
-            "error": self._error_column(),
-        }
-        arrays = [columns[f.name] if f.name in columns else self._column(f) for f in EVENT_SCHEMA]
-        return pa.Table.from_arrays(arrays, schema=EVENT_SCHEMA)
+        schema = pa.schema([EVENT_SCHEMA.field(name) for name in self.columns])
+        return pa.Table.from_arrays([self._column(field) for field in schema], schema=schema)
 
     def _column(self, field: pa.Field) -> pa.Array:
+        match field.name:
+            case "type":
+                return self._names(self._by_kind([k.type_code for k in self._kinds], "i1"), TYPE_NAMES)
+            case "dialect":
+                return self._names(self._by_kind([k.dialect_code for k in self._kinds], "i1"), DIALECT_NAMES)
+            case "unknown_tags":
+                return self._tags()
+            case "error":
+                return self._error_column()
+            case _:
+                return self._event_column(field)
+
+    def _event_column(self, field: pa.Field) -> pa.Array:
         """Return the column of one of EVENT_FIELDS."""
         if field.name in STATE_COLUMNS:
             return self._names(self._fixed[field.name], STATE_NAMES)

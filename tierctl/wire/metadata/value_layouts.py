@@ -5,6 +5,7 @@ marks, tags) are structural. Values of the same length with the same structural 
 layout: their fields are at the same positions.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import groupby
 from types import SimpleNamespace
@@ -54,8 +55,8 @@ class ValueLayout:
         same: NdArray = (values[:, self.structural] == self.pattern).all(axis=1)
         return same
 
-    def columns(self, values: NdArray) -> tuple[dict[str, NdArray], NdArray]:
-        """Return the columns of rows with this layout, and which rows are good.
+    def columns(self, values: NdArray, wanted: Collection[str]) -> tuple[dict[str, NdArray], NdArray]:
+        """Return the `wanted` columns of rows with this layout, and which rows are good.
 
         The scalar codec decodes a good row to the same values; it must decode all other rows, because it may
         refuse them.
@@ -67,15 +68,18 @@ class ValueLayout:
         if self.marks:
             good &= values[:, self.marks].any(axis=1)
         for name, (position, width) in self.texts.items():
-            # A copy, because a view would keep all of `values` in memory as long as the column exists.
-            columns[name] = values[:, position : position + width].copy()
-        for name in self.strings:
-            good &= _is_printable(columns[name])
-        columns["state"] = columns["state"] + np.int8(self.first_state)
+            text = values[:, position : position + width]
+            if name in self.strings:
+                good &= _is_printable(text)
+            if name in wanted:
+                # A copy, because a view would keep all of `values` in memory as long as the column exists.
+                columns[name] = text.copy()
+        if "state" in wanted:
+            columns["state"] = columns["state"] + np.int8(self.first_state)
         for name in names:
-            if name in ARRAY_COLUMNS:
+            if name in ARRAY_COLUMNS and name in wanted:
                 columns[name] = _numbers(fields[name])
-        return columns, good
+        return {name: column for name, column in columns.items() if name in wanted}, good
 
     def _good(self, columns: dict[str, NdArray]) -> NdArray:
         state = columns["state"]

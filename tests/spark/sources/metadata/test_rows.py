@@ -109,6 +109,22 @@ DAMAGED = Counter(
 )
 
 
+@pytest.mark.parametrize("conditions", [(), (Predicate("state", "is null", is_negated=True),)])
+@pytest.mark.parametrize("has_damage", [False, True])
+def test_only_the_columns_of_the_query_are_decoded(
+    tmp_path: Path, has_damage: bool, conditions: tuple[Predicate, ...]
+) -> None:
+    made = batches([GOOD[0], b"\x01\x63\x00", None, GOOD[1], GOOD[2]])
+    write_log(tmp_path, 0, [made[0], *made[3:]] if has_damage else made)
+    location = TopicLocation(uri=f"file://{tmp_path}")
+    whole = rows(tmp_path, *conditions)
+    assert len(whole) >= 3
+    for names in (("metadata_offset",), ("value", "topic_id"), ("error", "type", "segment_leader_epochs")):
+        (task,) = plan_tasks(location, columns=names, predicates=conditions)
+        found = [row for batch in read_task(task) for row in batch.to_pylist()]
+        assert found == [{name: row[name] for name in names} for row in whole]
+
+
 def test_nothing_that_can_not_be_read_is_lost(damaged: Path) -> None:
     found = rows(damaged)
     assert offsets_of(found) == DAMAGED

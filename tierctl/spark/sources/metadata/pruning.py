@@ -44,7 +44,8 @@ def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping
     for number in filled[:: len(filled) // _TRIED_PARTITIONS + 1]:
         begin = begins[number]
         for chunk in topic.read(number, begin, min(begin + _TRIED_RECORDS, ends[number])):
-            if any(misplaced(decode_column(chunk.values), number, topic.partition_count)):
+            table = decode_column(chunk.values, columns=("topic", "topic_id", "partition"))
+            if any(misplaced(table, number, topic.partition_count)):
                 return False
     return True
 

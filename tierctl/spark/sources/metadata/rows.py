@@ -1,6 +1,6 @@
 """Convert metadata records into rows for Spark: one row per event, and one per range that is unreadable."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -77,10 +77,11 @@ def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = No
     rows = _Rows.of_chunk(chunk)
     # Rows that conditions on offset or time exclude need not be decoded.
     rows = rows.where([p for p in predicates if p.column in _POSITION])
-    rows = rows.decoded() if events is None else replace(rows, events=events.combine_chunks())
-    rows = rows.where([p for p in predicates if p.column not in _POSITION])
     ranges = _ranges(chunk, split)
     names = split.columns or SCHEMA.names
+    needed = SCHEMA.names if ranges else [*names, *(p.column for p in predicates)]
+    rows = rows.decoded(needed) if events is None else replace(rows, events=events.combine_chunks())
+    rows = rows.where([p for p in predicates if p.column not in _POSITION])
     if not ranges:
         return rows.batch(names)
     lost = _lost(chunk.partition, ranges)
@@ -104,8 +105,15 @@ class _Rows:
         offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
         return cls(chunk.partition, offsets, timestamps_ms, chunk.values)
 
-    def decoded(self) -> Self:
-        return replace(self, events=decode_column(self.values).combine_chunks())
+    def decoded(self, names: Collection[str]) -> Self:
+        """Return the rows with the events' columns that the columns `names` of SCHEMA need."""
+        needed = {*names, "error"} if "value" in names else set(names)
+        columns = [name for name in EVENT_SCHEMA.names if name in needed]
+        return (
+            replace(self, events=decode_column(self.values, columns=columns).combine_chunks())
+            if columns
+            else self
+        )
 
     def where(self, predicates: Sequence[Predicate]) -> Self:
         mask = mask_of(predicates, self.column)
