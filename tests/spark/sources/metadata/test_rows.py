@@ -16,6 +16,7 @@ from tierctl.spark.sources.metadata.rows import read_task
 from tierctl.spark.sources.metadata.splits import event_tasks, plan_tasks
 from tierctl.spark.sources.predicates import Predicate
 from tierctl.storage import open_store
+from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.files.indexes import OffsetIndex, OffsetPosition
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
@@ -287,9 +288,10 @@ def elsewhere(request: pytest.FixtureRequest) -> str:
 def test_a_copy_in_a_store_reads_as_the_folder(capture: Capture, elsewhere: str) -> None:
     folder = capture("tiered-cluster") / "after"
     store = open_store(elsewhere)
-    store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*.log")})
+    files = {path.relative_to(folder).as_posix(): hashed_file(path) for path in folder.rglob("*.*")}
+    store.put_all({name: file for name, file in files.items() if name.endswith(".log")})
     assert rows(elsewhere, records_per_task=5) == rows(folder, records_per_task=5)
-    store.put_all({path.relative_to(folder).as_posix(): path for path in folder.rglob("*.index")})
+    store.put_all({name: file for name, file in files.items() if name.endswith(".index")})
     asked = Predicate("metadata_offset", ">=", 9)
     assert rows(elsewhere, asked, records_per_task=5) == rows(folder, asked)
 
