@@ -67,6 +67,7 @@ class _Checker:
         self._removes = command == "delete"
         self._state = state
         self._segments: dict[_Key, list[RemoteLogSegmentMetadata]] = {}
+        self._newest_epochs: dict[_Key, int] = {}
 
     def check(self, step: Step) -> Dropped | None:
         """Return `step` with the reason for dropping it; None if it is valid."""
@@ -87,7 +88,7 @@ class _Checker:
                 assert_never(step.action)
 
     def _check_copy(self, step: Step, part: PartitionState) -> Dropped | None:
-        reason = why_unknown(self._state, part) or _why_other_lineage(step, part)
+        reason = why_unknown(self._state, part) or self._why_other_lineage(step, part)
         if reason:
             return Dropped(step=step, reason=reason)
         for segment in self._listed(part):
@@ -124,9 +125,18 @@ class _Checker:
             return None
         return Dropped(step=step, reason=f"segment {before}, which must be deleted before it, stays")
 
+    def _why_other_lineage(self, step: Step, part: PartitionState) -> str | None:
+        decided_in, key = step.details.get(LINEAGE_EPOCH), part.topic_id_partition.key
+        if key not in self._newest_epochs:
+            self._newest_epochs[key] = max(part.cache.leader_epochs(), default=-1)
+        newest = self._newest_epochs[key]
+        if isinstance(decided_in, int) and newest > decided_in:
+            return f"a leader of epoch {newest} wrote since; this was decided in epoch {decided_in}"
+        return None
+
     def _why_not_deleted(self, step: Step, part: PartitionState) -> str | None:
         if not self._removes:
-            return why_unknown(self._state, part) or _why_other_lineage(step, part)
+            return why_unknown(self._state, part) or self._why_other_lineage(step, part)
         dropped = _check_delete_partition(self._state, step, part)
         return dropped.reason if dropped else None
 
@@ -156,14 +166,6 @@ def _are_of_one_log(copied: Sequence[Sequence[int]], planned: Sequence[Sequence[
     if not kept or not wanted:
         return False
     return kept[0][0] == wanted[0][0] == first and kept[1:] == wanted[1:]
-
-
-def _why_other_lineage(step: Step, part: PartitionState) -> str | None:
-    decided_in = step.details.get(LINEAGE_EPOCH)
-    newest = max(part.cache.leader_epochs(), default=-1)
-    if isinstance(decided_in, int) and newest > decided_in:
-        return f"a leader of epoch {newest} wrote since; this was decided in epoch {decided_in}"
-    return None
 
 
 def _why_other_segment(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
