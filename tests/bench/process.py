@@ -70,20 +70,28 @@ def run(
 
 
 def _wait(launcher: subprocess.Popen[bytes]) -> int:
-    """Wait for the launcher; return the peak memory of the command and its children, 0 if it has none."""
+    """Wait for the launcher; return the peak memory of the command and its children, 0 if it has none.
+
+    The command and its children are killed if they take too long, and if this process is ended.
+    """
     deadline_s, peak_bytes = time.monotonic() + TIMEOUT_S, 0
-    while True:
-        with suppress(subprocess.TimeoutExpired):
-            launcher.wait(SAMPLE_S)
-            return peak_bytes
-        tree = descendants(launcher.pid)[1:]
-        # The kernel itself keeps the peak of a single process.
-        if len(tree) > 1:
-            peak_bytes = max(peak_bytes, sum(map(_proportional_bytes, tree)))
-        if time.monotonic() > deadline_s:
-            for pid in tree:
-                os.kill(pid, signal.SIGKILL)
-            raise RuntimeError(f"{launcher.args!r} did not end in {TIMEOUT_S} s")
+    try:
+        while time.monotonic() < deadline_s:
+            with suppress(subprocess.TimeoutExpired):
+                launcher.wait(SAMPLE_S)
+                return peak_bytes
+            tree = descendants(launcher.pid)[1:]
+            # The kernel itself keeps the peak of a single process.
+            if len(tree) > 1:
+                peak_bytes = max(peak_bytes, sum(map(_proportional_bytes, tree)))
+        raise RuntimeError(f"{launcher.args!r} did not end in {TIMEOUT_S} s")
+    finally:
+        # The launcher waits for the command, and then ends by itself.
+        while launcher.poll() is None:
+            for pid in descendants(launcher.pid)[1:]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.01)
 
 
 def descendants(pid: int) -> list[int]:

@@ -131,6 +131,15 @@ def test_memory_is_that_of_the_command_and_its_children() -> None:
     assert one.seconds > 0.5
 
 
+def test_a_command_that_takes_too_long_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.bench.process.TIMEOUT_S", 2)
+    target = tmp_path / "pid"
+    code = f"import os, time; open({str(target)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    with pytest.raises(RuntimeError, match="did not end"):
+        run(sys.executable, "-c", code)
+    assert not Path(f"/proc/{target.read_text()}").exists()
+
+
 def test_a_command_that_fails_shows_its_errors() -> None:
     with pytest.raises(RuntimeError, match=r"ended with 3:\nthe reason"):
         run(sys.executable, "-c", "import sys; print('the reason', file=sys.stderr); sys.exit(3)")
