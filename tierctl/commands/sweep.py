@@ -16,11 +16,12 @@ from tierctl.plan.retention.leaders import ClusterViews
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.settings_names import require_known_names
 from tierctl.plan.steps import Plan
-from tierctl.read.replicas import newest_segment
+from tierctl.state.segment_queries import newest_segment
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 _Key = tuple[Uuid, int]
+_FAILURES_SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +170,7 @@ def _lineages(
     """Lineages of selected partitions without a log at hand, from the tier; what can't be read has none."""
     known = {log.topic_id_partition.key for log in logs}
     found: dict[_Key, tuple[EpochEntry, ...]] = {}
+    failures: list[str] = []
     for part in state:
         partition = part.topic_id_partition
         if (
@@ -182,12 +184,17 @@ def _lineages(
         except RemoteTierMissing:
             raise
         except TierctlError as e:
-            run.progress.warn(f"no lineage of {partition}: {e.message}")
+            failures.append(f"no lineage of {partition}: {e.message}")
+    for failure in failures[:_FAILURES_SHOWN]:
+        run.progress.warn(failure)
+    if len(failures) > _FAILURES_SHOWN:
+        more = len(failures) - _FAILURES_SHOWN
+        run.progress.warn(f"no lineage of {more} more partitions; the plan lists them as skipped")
     return found
 
 
 def _lineage_of_tier(run: Mutation, part: PartitionState) -> tuple[EpochEntry, ...]:
-    newest = newest_segment(part.cache.list_remote_log_segments())
+    newest = newest_segment(part.cache)
     if newest is None:
         return ()
     with run.remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:

@@ -63,10 +63,7 @@ def tiered_partitions(
         ReadablePartition(
             part.topic_id_partition,
             part.cache,
-            tuple(
-                with_tier_start(log, part.cache.list_remote_log_segments())
-                for log in replicas.get(part.topic_id_partition.key, ())
-            ),
+            tuple(with_tier_start(log, part.cache) for log in replicas.get(part.topic_id_partition.key, ())),
         )
         for part in state
         if part.topic_id_partition in chosen

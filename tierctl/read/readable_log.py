@@ -8,10 +8,11 @@ from tierctl.errors import NotFoundError
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicIdPartition
 from tierctl.plan.retention.leaders import joined_lineage
 from tierctl.read.index_lookup import IndexFetcher, Report, Segment
-from tierctl.read.replicas import Replica, choose_replica, newest_segment, tier_lineage
+from tierctl.read.replicas import Replica, choose_replica, tier_lineage
 from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
+from tierctl.state.segment_queries import newest_segment
 from tierctl.storage.base import RemoteStorageManager
 
 
@@ -172,7 +173,7 @@ def _log_range(replica: Replica) -> tuple[int, int, int]:
 def _tier_range(cache: RemoteLogMetadataCache, lineage: Lineage) -> tuple[int, int, int]:
     """Return the first readable offset of the tier, and the end of its newest segment twice."""
     first = next(segments_in_lineage(cache, lineage), None)
-    newest = newest_segment(cache.list_remote_log_segments())
+    newest = newest_segment(cache)
     if first is None or newest is None:
         return 0, 0, 0
     return first.from_offset, newest.end_offset + 1, newest.end_offset + 1

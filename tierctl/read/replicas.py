@@ -8,6 +8,7 @@ from tierctl.model import IndexType, LocalLog, RemoteLogSegmentMetadata, RemoteL
 from tierctl.read.index_lookup import IndexFetcher, Report
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
+from tierctl.state.segment_queries import newest_segment
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 
@@ -50,23 +51,13 @@ def _common_end(lineage: Lineage, other: LocalLog, log_end_offset: int) -> int:
     return max(lineage.end_offset_for(_latest_epoch(other), log_end_offset).end_offset, 0)
 
 
-def newest_segment(segments: Iterable[RemoteLogSegmentMetadata]) -> RemoteLogSegmentMetadata | None:
-    """Return the most recent readable segment: latest leader epoch, then highest end offset."""
-    finished = (s for s in segments if s.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
-    return max(
-        finished,
-        key=lambda s: (max(s.segment_leader_epochs)[0], s.end_offset, s.event_timestamp_ms),
-        default=None,
-    )
-
-
 def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: Report) -> Lineage:
     """Return the lineage up to the newest readable segment, by its leader-epoch index.
 
     If that index is missing or damaged, the lineage is built from the epochs of the segments; damage is
     reported.
     """
-    newest = newest_segment(cache.list_remote_log_segments())
+    newest = newest_segment(cache)
     if newest is None:
         return Lineage()
     source = f"the leader-epoch index of remote segment {newest.segment_id}"

@@ -35,7 +35,6 @@ def check_retention(readable: ReadablePartition, log: LogFacts, retention: Reten
     view = PartitionView(
         partition=readable.topic_id_partition,
         cache=readable.cache,
-        segments=tuple(readable.cache.list_remote_log_segments()),
         lineage=log.lineage,
         known_log_start_offset=log.log_start_offset,
         log_start_offset=log.log_start_offset,

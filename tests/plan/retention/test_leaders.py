@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tierctl.model import EpochEntry, TopicConfig
+from tierctl.model import EpochEntry, RemoteLogSegmentMetadataUpdate, TopicConfig
 from tierctl.model.cluster import BrokerFacts, ClusterLog
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.leaders import (
@@ -16,6 +16,7 @@ from tierctl.plan.retention.leaders import (
 )
 from tierctl.plan.retention.partition_view import extended_below
 from tierctl.plan.retention.sweep import plan_retention
+from tierctl.state.cache import RemoteLogMetadataCache
 
 from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, local_log, segment, tier
 
@@ -123,11 +124,24 @@ def test_an_index_is_extended_by_older_segments(
     index: Epochs, epochs: Sequence[Epochs], extended: Epochs
 ) -> None:
     older = [segment(n, n * 100, n * 100 + 99, *entries) for n, entries in enumerate(epochs)]
-    finished = [replace(s, state=S.COPY_SEGMENT_FINISHED) for s in older]
-    found = extended_below([EpochEntry(*entry) for entry in index], finished)
-    assert [tuple(entry) for entry in found] == list(extended)
-    unfinished = extended_below([EpochEntry(*entry) for entry in index], older)
-    assert [tuple(entry) for entry in unfinished] == list(index)
+    cache = RemoteLogMetadataCache()
+    for each in older:
+        cache.add(replace(each, state=S.COPY_SEGMENT_STARTED))
+    entries_of_index = [EpochEntry(*entry) for entry in index]
+    assert [tuple(entry) for entry in extended_below(entries_of_index, cache)] == list(index)
+    for each in older:
+        cache.update(
+            RemoteLogSegmentMetadataUpdate(
+                topic=each.topic,
+                topic_id=each.topic_id,
+                partition=each.partition,
+                segment_id=each.segment_id,
+                broker_id=1,
+                event_timestamp_ms=each.event_timestamp_ms,
+                state=S.COPY_SEGMENT_FINISHED,
+            )
+        )
+    assert [tuple(entry) for entry in extended_below(entries_of_index, cache)] == list(extended)
 
 
 def test_size_counts_what_only_the_leader_has() -> None:

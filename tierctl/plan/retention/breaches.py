@@ -7,10 +7,11 @@ from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.settings import topic
-from tierctl.plan.retention.partition_view import DELETE_STARTED, FINISHED, PartitionView, distinct_bytes
+from tierctl.plan.retention.partition_view import DELETE_STARTED, PartitionView, distinct_bytes
 from tierctl.plan.retention.stalled import StalledRetention
 from tierctl.plan.steps import FOLLOWS, Step, delete_step
 from tierctl.state.lineage import segments_in_lineage
+from tierctl.state.segment_queries import finished_below, segments_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +29,7 @@ class Expiry:
 
 def resume_deletions(view: PartitionView) -> list[Step]:
     """Return steps that finish every started deletion; consumers no longer read these segments."""
-    started = [segment for segment in view.segments if segment.state is DELETE_STARTED]
+    started = list(segments_in(view.cache, DELETE_STARTED))
     return [delete_step(s, "resume of DELETE_SEGMENT_STARTED", breach="resume") for s in _ordered(started)]
 
 
@@ -188,7 +189,7 @@ def _hole(view: PartitionView, from_offset: int, to_offset: int) -> str | None:
     """
     if from_offset > to_offset:
         return None
-    spans = [(s.start_offset, s.end_offset) for s in view.segments if s.state is DELETE_STARTED]
+    spans = [(s.start_offset, s.end_offset) for s in segments_in(view.cache, DELETE_STARTED)]
     readable = segments_in_lineage(view.cache, view.current, from_offset, to_offset)
     spans += [(span.from_offset, span.to_offset) for span in readable]
     at = from_offset
@@ -201,12 +202,8 @@ def _hole(view: PartitionView, from_offset: int, to_offset: int) -> str | None:
 
 def _below(view: PartitionView, log_start_offset: int) -> Iterator[RemoteLogSegmentMetadata]:
     """Yield the finished segments of the lineage that lie wholly below the log start, readable or not."""
-    for segment in view.segments:
-        if (
-            segment.state is FINISHED
-            and segment.end_offset < log_start_offset
-            and view.lineage.contains(segment, view.log_end_offset)
-        ):
+    for segment in finished_below(view.cache, log_start_offset):
+        if view.lineage.contains(segment, view.log_end_offset):
             yield segment
 
 

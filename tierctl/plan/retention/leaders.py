@@ -12,9 +12,10 @@ from tierctl.model import (
 )
 from tierctl.model.cluster import BrokerFacts, ClusterLog
 from tierctl.plan.preconditions import CurrentTopics
-from tierctl.plan.retention.partition_view import FINISHED, PartitionView, extended_below
+from tierctl.plan.retention.partition_view import PartitionView, extended_below
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage
+from tierctl.state.segment_queries import finished_range
 from tierctl.state.tier import PartitionState
 
 
@@ -135,15 +136,15 @@ def view_of_leader(
     """
     lineage = Lineage(log.leader_epochs)
     start = log.log_start_offset
-    segments = tuple(part.cache.list_remote_log_segments())
+    cache = part.cache
     if tier_entries is not None:
-        lineage = joined_lineage(extended_below(tier_entries, segments), log.leader_epochs)
-        finished = (segment.start_offset for segment in segments if segment.state is FINISHED)
-        start = min(start, *(entry.start_offset for entry in lineage.entries[:1]), *finished)
+        lineage = joined_lineage(extended_below(tier_entries, cache), log.leader_epochs)
+        finished = finished_range(cache)
+        starts = [entry.start_offset for entry in lineage.entries[:1]]
+        start = min(start, *starts, *(() if finished is None else finished[:1]))
     return PartitionView(
         partition=part.topic_id_partition,
-        cache=part.cache,
-        segments=segments,
+        cache=cache,
         lineage=lineage,
         known_log_start_offset=start,
         log_start_offset=start,

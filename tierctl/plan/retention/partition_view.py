@@ -1,6 +1,6 @@
 """The facts from which retention decides about a partition: remote segments, lineage, log offsets."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -17,6 +17,7 @@ from tierctl.model import (
 from tierctl.plan.steps import LINEAGE_EPOCH
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
+from tierctl.state.segment_queries import finished_before, finished_range
 from tierctl.state.tier import PartitionState
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -27,14 +28,13 @@ DELETE_STARTED = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
 class PartitionView:
     """A partition's remote segments, the lineage of its log, and the log's offsets.
 
-    `segments` are all segments not yet deleted, in any state. `known_log_start_offset` is that of the log,
+    `known_log_start_offset` is that of the log,
     `log_start_offset` may have been raised above it; `log_end_offset` is exclusive. `local_only_bytes` is the
     size of the local segments above the tier, None if unknown.
     """
 
     partition: TopicIdPartition
     cache: RemoteLogMetadataCache
-    segments: Sequence[RemoteLogSegmentMetadata]
     lineage: Lineage
     known_log_start_offset: int
     log_start_offset: int
@@ -93,10 +93,8 @@ def local_only_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> int | None
     return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
 
 
-def extended_below(
-    entries: Sequence[EpochEntry], segments: Iterable[RemoteLogSegmentMetadata]
-) -> tuple[EpochEntry, ...]:
-    """Return `entries` of a leader-epoch index, extended below its first offset by finished `segments`.
+def extended_below(entries: Sequence[EpochEntry], cache: RemoteLogMetadataCache) -> tuple[EpochEntry, ...]:
+    """Return `entries` of a leader-epoch index, extended below its first offset by the segments in `cache`.
 
     The index begins at the log start that was known when its segment was copied. Copied from a broker that
     does not tier, that is the local log start, and older segments of the tier lie below it. Return `entries`
@@ -106,9 +104,7 @@ def extended_below(
         return ()
     first = entries[0]
     starts: dict[int, int] = {}
-    for segment in segments:
-        if segment.state is not FINISHED or segment.start_offset >= first.start_offset:
-            continue
+    for segment in finished_before(cache, first.start_offset):
         for epoch, offset in segment.segment_leader_epochs:
             if epoch <= first.epoch:
                 starts[epoch] = min(offset, starts.get(epoch, offset))
@@ -118,50 +114,48 @@ def extended_below(
     return joined if is_ascending else tuple(entries)
 
 
-def with_tier_start(log: LocalLog, segments: Iterable[RemoteLogSegmentMetadata]) -> LocalLog:
-    """Return `log` with the log start of its finished remote `segments` if its own is not recorded.
+def with_tier_start(log: LocalLog, cache: RemoteLogMetadataCache) -> LocalLog:
+    """Return `log` with the log start of the finished segments in `cache` if its own is not recorded.
 
     Brokers record the log start of every tiered partition in log-start-offset-checkpoint. Without a record a
     broker takes it for 0 (LogLoader), not for the start of the local log.
     """
     if log.is_log_start_known:
         return log
-    finished = [segment for segment in segments if segment.state is FINISHED]
+    finished = finished_range(cache)
     return replace(
         log,
-        log_start_offset=min([log.log_start_offset, *(segment.start_offset for segment in finished)]),
-        leader_epochs=extended_below(log.leader_epochs, finished),
+        log_start_offset=log.log_start_offset if finished is None else min(log.log_start_offset, finished[0]),
+        leader_epochs=extended_below(log.leader_epochs, cache),
     )
 
 
 def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
     """Return the view of a partition whose local log is known."""
-    segments = tuple(part.cache.list_remote_log_segments())
-    log = with_tier_start(log, segments)
+    cache = part.cache
+    log = with_tier_start(log, cache)
     return PartitionView(
         partition=part.topic_id_partition,
-        cache=part.cache,
-        segments=segments,
+        cache=cache,
         lineage=Lineage(log.leader_epochs),
         known_log_start_offset=log.log_start_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        local_only_bytes=local_only_bytes(part.cache, log),
+        local_only_bytes=local_only_bytes(cache, log),
     )
 
 
 def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> PartitionView:
     """Return the view of a partition without a log, from `entries` of the newest leader-epoch index."""
-    lineage = Lineage(entries)
-    segments = tuple(part.cache.list_remote_log_segments())
+    cache, lineage = part.cache, Lineage(entries)
     start = entries[0].start_offset if entries else 0
+    finished = finished_range(cache)
     return PartitionView(
         partition=part.topic_id_partition,
-        cache=part.cache,
-        segments=segments,
+        cache=cache,
         lineage=lineage,
         known_log_start_offset=start,
         log_start_offset=start,
-        log_end_offset=max((s.end_offset + 1 for s in segments if s.state is FINISHED), default=0),
+        log_end_offset=0 if finished is None else finished[1] + 1,
         local_only_bytes=None,
     )

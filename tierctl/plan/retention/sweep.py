@@ -20,6 +20,7 @@ from tierctl.plan.retention.leaders import ClusterViews
 from tierctl.plan.retention.partition_view import PartitionView, view_of_log, view_of_tier
 from tierctl.plan.retention.unreferenced_epochs import unreferenced_epoch_steps
 from tierctl.plan.steps import Plan, Skip, Step
+from tierctl.state.segment_queries import newest_event_ms
 from tierctl.state.tier import PartitionState, TierState
 
 PartitionKey = tuple[Uuid, int]
@@ -165,7 +166,7 @@ def _view(inputs: _Inputs, part: PartitionState) -> PartitionView:
 
 
 def _check_clock(view: PartitionView, now_ms: int) -> None:
-    newest_ms = max((segment.event_timestamp_ms for segment in view.segments), default=0)
+    newest_ms = newest_event_ms(view.cache)
     if newest_ms > now_ms + CLOCK_SKEW_MS_MAX:
         raise SafetyRefusal(
             f"the clock is at {iso_utc(now_ms)}, but {view.partition} has an event of {iso_utc(newest_ms)}, "

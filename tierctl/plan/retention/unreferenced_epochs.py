@@ -3,8 +3,9 @@
 from collections.abc import Collection, Iterator
 
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
-from tierctl.plan.retention.partition_view import FINISHED, PartitionView
+from tierctl.plan.retention.partition_view import PartitionView
 from tierctl.plan.steps import Step, delete_step
+from tierctl.state.segment_queries import finished_of_epochs_below
 
 
 def unreferenced_epoch_steps(
@@ -53,10 +54,8 @@ _REASONS = {"off_lineage": "off the lineage", "unreferenced_epochs": "of unrefer
 
 def _unreferenced(view: PartitionView, earliest_epoch: int) -> Iterator[tuple[RemoteLogSegmentMetadata, str]]:
     known = view.lineage.earliest
-    for segment in view.segments:
+    for segment in finished_of_epochs_below(view.cache, earliest_epoch):
         newest = max(epoch for epoch, _ in segment.segment_leader_epochs)
-        if segment.state is not FINISHED or newest >= earliest_epoch:
-            continue
         if known is not None and newest < known.epoch:
             yield segment, "unreferenced_epochs"
         else:

@@ -275,7 +275,7 @@ class SegmentColumns:
         for name in ROW_COLUMNS:
             setattr(taken, name, select_rows(getattr(self, name), rows))
         taken.names = self.names
-        taken.ids.extend(self.ids.as_words()[rows], (view(taken.flags) & DEAD) == 0)
+        taken.ids = SegmentIds.of(self.ids.as_words()[rows], taken.live_rows())
         taken.pool = self._pool_of(taken)
         if self.customs is not None:
             taken.customs = select_rows(self.customs, rows)

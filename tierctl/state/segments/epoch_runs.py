@@ -27,8 +27,10 @@ class EpochRuns(NamedTuple):
 def epoch_runs(columns: SegmentColumns, rows: Rows) -> EpochRuns:
     """Return the leader epochs of `rows`; of an epoch that an event names twice, the last start counts."""
     flags, segment_starts = view(columns.flags)[rows], view(columns.starts)[rows]
-    pooled = (flags & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS
     own = view(columns.epochs)[rows].astype(np.int64)
+    if not (flags & (POOLED_EPOCHS | ODD_EPOCHS)).any():
+        return EpochRuns(np.ones(len(rows), np.int64), own, segment_starts, end_offsets(columns, rows))
+    pooled = (flags & (POOLED_EPOCHS | ODD_EPOCHS)) == POOLED_EPOCHS
     counts = np.ones(len(rows), dtype=np.int64)
     counts[pooled] = view(columns.pool)[own[pooled]]
     odd = np.flatnonzero(flags & ODD_EPOCHS)

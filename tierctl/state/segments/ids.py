@@ -3,7 +3,7 @@
 import struct
 from array import array
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -30,12 +30,29 @@ class SegmentIds:
     A row takes 16 bytes, and 4 bytes for each slot of a table that is at most three quarters full.
     """
 
-    __slots__ = ("_filled", "_table", "words")
+    __slots__ = ("_built", "_filled", "_unbuilt", "words")
 
     def __init__(self) -> None:
         self.words = array("Q")
-        self._table = array("i", bytes(4 * _LEAST_SIZE))
+        self._built = array("i", bytes(4 * _LEAST_SIZE))
         self._filled = 0
+        self._unbuilt: Rows | None = None
+
+    @classmethod
+    def of(cls, ids: Ids, live: Rows) -> Self:
+        """Return ids of which the rows `live`, ascending, are found; the hash table is built when needed."""
+        made = cls()
+        made.words = array("Q", np.ascontiguousarray(ids, dtype=np.uint64).tobytes())
+        made._unbuilt = live
+        return made
+
+    @property
+    def _table(self) -> "array[int]":
+        """The hash table; an entry is a row plus 1, _EMPTY or _REMOVED."""
+        if self._unbuilt is not None:
+            rows, self._unbuilt = self._unbuilt, None
+            self._rebuild(rows)
+        return self._built
 
     def __getstate__(self) -> tuple["array[int]", "array[int]"]:
         return self.words, array("i", self.live_rows().astype(np.int32).tobytes())
@@ -43,7 +60,8 @@ class SegmentIds:
     def __setstate__(self, state: tuple["array[int]", "array[int]"]) -> None:
         # The other process had other factors, and so other slots: rebuild the table.
         self.words, live = state
-        self._rebuild(np.asarray(live).astype(np.int64))
+        self._built, self._filled = array("i", bytes(4 * _LEAST_SIZE)), 0
+        self._unbuilt = np.asarray(live).astype(np.int64)
 
     def __len__(self) -> int:
         return len(self.words) // 2
@@ -64,7 +82,8 @@ class SegmentIds:
 
     def append(self, segment_id: bytes) -> int:
         """Add a row for an id that `find` does not find; return the row."""
-        if 4 * (self._filled + 1) > 3 * len(self._table):
+        size = len(self._table)
+        if 4 * (self._filled + 1) > 3 * size:
             self._rebuild(self.live_rows())
         row = len(self)
         self.words.frombytes(segment_id)
@@ -96,11 +115,11 @@ class SegmentIds:
 
         `find` will find only the ids that are `live`.
         """
-        first = len(self)
+        first, size = len(self), len(self._table)
         self.words.frombytes(np.ascontiguousarray(ids, dtype=np.uint64).tobytes())
         rows = np.arange(first, first + len(ids))
         linked = rows[live]
-        if 4 * (self._filled + len(linked)) > 3 * len(self._table):
+        if 4 * (self._filled + len(linked)) > 3 * size:
             self._rebuild(np.concatenate([self.live_rows(), linked]))
         else:
             self._link_many(linked)
@@ -120,11 +139,13 @@ class SegmentIds:
         """Drop all rows except `rows`, and renumber: row `rows[i]` becomes row i."""
         kept = self.as_words()[rows]
         self.words = array("Q", kept.tobytes())
-        self._rebuild(np.arange(len(kept)))
+        self._unbuilt = np.arange(len(kept))
 
     def live_rows(self) -> Rows:
         """Return the rows whose ids `find` finds, ascending."""
-        entries = np.asarray(self._table)
+        if self._unbuilt is not None:
+            return self._unbuilt
+        entries = np.asarray(self._built)
         rows: Rows = np.sort(entries[entries > 0].astype(np.int64) - 1)
         return rows
 
@@ -175,6 +196,7 @@ class SegmentIds:
         # With an eighth to spare, a table that was rebuilt because of removed slots is not full at once.
         while 3 * size < 4 * (len(rows) + len(rows) // 8 + 1):
             size *= 2
-        self._table = array("i", bytes(4 * size))
+        self._built = array("i", bytes(4 * size))
         self._filled = 0
+        self._unbuilt = None
         self._link_many(rows)
