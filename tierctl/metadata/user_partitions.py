@@ -1,6 +1,7 @@
 """The user partitions of the events in a decoded chunk."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -12,20 +13,40 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 _FEW = 1 << 16
 
 
-def rows_by_user_partition(table: pa.Table) -> tuple[list[tuple[TopicIdPartition, Int64s]], Int64s]:
-    """Return each user partition with the numbers of its rows, ascending, and the rows without one.
+@dataclass(frozen=True, slots=True)
+class UserPartitionRows:
+    """The rows of a decoded chunk, grouped by user partition.
 
-    A user partition is identified by topic id and number; its topic name is that of the first row. Rows
-    without a user partition are tombstones and records that cannot be decoded.
+    The rows of user partition i are `rows[bounds[i]:bounds[i + 1]]`, ascending. `without` are the rows
+    without a user partition: tombstones and records that cannot be decoded.
     """
+
+    table: pa.Table
+    keys: list[tuple[bytes, int]]
+    """Topic id and number of each user partition."""
+    rows: Int64s
+    bounds: Int64s
+    without: Int64s
+
+    def user_partition(self, at: int) -> TopicIdPartition:
+        """Return user partition `at` with the topic name of its first row."""
+        topic_id, number = self.keys[at]
+        topic = self.table.column("topic")[int(self.rows[self.bounds[at]])].as_py()
+        return TopicIdPartition(Uuid.from_bytes(topic_id), topic, number)
+
+
+def rows_by_user_partition(table: pa.Table) -> UserPartitionRows:
+    """Return the rows of each user partition, which is identified by topic id and number."""
     ids = _ids(table)
     known, indexes, distinct = _distinct(table, ids)
-    without = np.flatnonzero(np.asarray(ids.is_null()))
     # NumPy sorts 16-bit numbers with a radix sort, in linear time.
     order = np.argsort(indexes.astype(np.uint16) if distinct < _FEW else indexes, kind="stable")
-    bounds = np.cumsum(np.bincount(indexes, minlength=distinct))[:-1]
-    rows = np.split(known[order], bounds) if distinct else []
-    return [(_user_partition(table, ids, int(own[0])), own) for own in rows], without
+    bounds = np.concatenate([[0], np.cumsum(np.bincount(indexes, minlength=distinct))])
+    rows = known[order]
+    firsts = pa.array(rows[bounds[:-1]])
+    keys = zip(ids.take(firsts).to_pylist(), table.column("partition").take(firsts).to_pylist(), strict=True)
+    without = np.flatnonzero(np.asarray(ids.is_null()))
+    return UserPartitionRows(table, list(keys), rows, bounds, without)
 
 
 def _distinct(table: pa.Table, ids: pa.Array) -> tuple[Int64s, Int64s, int]:

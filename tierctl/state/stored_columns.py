@@ -12,6 +12,7 @@ from tierctl.state.cache import CacheParts, RemoteLogMetadataCache
 from tierctl.state.rebuilt_cache import FormerEpoch
 from tierctl.state.segments.columns import ROW_COLUMNS, SegmentColumns
 from tierctl.state.segments.epoch_index import EpochIndex
+from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.table import NO_OFFSET, SegmentTable
 
 Blobs = MutableMapping[str, bytes]
@@ -75,7 +76,7 @@ def load_columns(prefix: str, blobs: Mapping[str, bytes]) -> SegmentColumns:
     """Return the columns that `store_columns` stored."""
     columns, sparse = SegmentColumns(), json.loads(blobs[f"{prefix}sparse"])
     ids = np.frombuffer(blobs[f"{prefix}ids"], dtype=np.uint64).reshape(-1, 2)
-    columns.ids.extend(ids, np.ones(len(ids), dtype=bool))
+    columns.ids = SegmentIds.of(ids, np.arange(len(ids)))
     for name in (*ROW_COLUMNS, "pool"):
         setattr(columns, name, _native(getattr(columns, name).typecode, blobs[f"{prefix}{name}"]))
     if f"{prefix}customs" in blobs:

@@ -103,12 +103,17 @@ def events(numbers: Sequence[int], partition: int = 0) -> list[bytes]:
     ]
 
 
-@pytest.fixture
-def place(tmp_path: Path) -> Place:
-    made = Place(tmp_path)
+def made_place(folder: Path) -> Place:
+    """A topic with events of two user partitions."""
+    made = Place(folder)
     made.append(*events(range(5)))
     made.append(*events(range(3), partition=1), partition=OTHER)
     return made
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return made_place(tmp_path)
 
 
 class TestGoingOn:
@@ -158,7 +163,7 @@ class TestGoingOn:
         monkeypatch.setattr(state_dir, "PENDING_BYTES_MAX", 0)
         place.run()
         place.append(*events([7, 8]))
-        assert operations_of(lambda fs: place.run(fs) and None).count("create") == 2
+        assert operations_of(lambda fs: place.run(fs) and None).count("create") == 3
         assert summary(place.run().state) == summary(place.truth())
 
     def test_offsets_lowered_by_hand_are_read_again_once(self, place: Place) -> None:

@@ -94,7 +94,7 @@ class Extension:
 
 
 def extend_cache(path: Path, end: int, extension: Extension, *, fs: FileSystem) -> int:
-    """Write entries at byte `end`, durably; return the new end.
+    """Write entries at byte `end`, durably once the caller has synced the folder; return the new end.
 
     With `end` 0 a new file is made, and an existing file is kept as `.bak`. The manifest covers the old
     entries until it is replaced, so a crash before that loses nothing. Raises OSError.
@@ -113,7 +113,7 @@ def extend_cache(path: Path, end: int, extension: Extension, *, fs: FileSystem) 
             topic=partition.topic, topic_id=partition.topic_id, metadata_topic_offset=extension.last_offset
         )
     )
-    write_durably(path, [header, old, entries], fs=fs)
+    write_durably(path, [header, old, entries], fs=fs, sync_folder=False)
     return len(header) + len(old) + len(entries)
 
 

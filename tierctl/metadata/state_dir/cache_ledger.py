@@ -1,22 +1,27 @@
 """Assigns events to the cache files of a state directory, and limits the offsets that may be committed."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tierctl.metadata.state_dir.cache_file import cache_name
 from tierctl.metadata.state_dir.manifest import CacheEntry
-from tierctl.metadata.user_partitions import rows_by_user_partition
-from tierctl.model import TopicIdPartition, Uuid
+from tierctl.metadata.user_partitions import UserPartitionRows, rows_by_user_partition
+from tierctl.model import TopicIdPartition
 from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.batches.head_columns import Int64s
 from tierctl.wire.crc import crc32c_extend
-from tierctl.wire.files.flatfile_values import encode_values
+from tierctl.wire.files.flatfile_values import encode_column
 
-_Key = tuple[Uuid, int]
+_Key = tuple[bytes, int]
+"""Topic id and number of a user partition."""
+
+
+Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(slots=True)
@@ -30,17 +35,15 @@ class OpenCache:
     end: int = 0
     events: int = 0
     crc: int = 0
+    modified_ns: int = -1
     pending: bytearray = field(default_factory=bytearray)
 
-    def add(self, chunk: RecordChunk, rows: Int64s) -> int:
-        """Encode the events of `rows`, which must be new; return their size in bytes."""
-        offsets, timestamps_ms = chunk.offsets[rows].tolist(), chunk.timestamps_ms[rows].tolist()
-        entries = encode_values(offsets, timestamps_ms, chunk.values.take(pa.array(rows)).to_pylist())
+    def add(self, entries: memoryview, events: int, last_offset: int) -> None:
+        """Add `events` encoded entries, which must be new."""
         self.pending += entries
-        self.last_offset = offsets[-1]
-        self.events += len(offsets)
-        self.crc = crc32c_extend(self.crc, entries)
-        return len(entries)
+        self.last_offset = last_offset
+        self.events += events
+        self.crc = crc32c_extend(self.crc, bytes(entries))
 
     @property
     def manifest_entry(self) -> CacheEntry:
@@ -50,6 +53,8 @@ class OpenCache:
             last_offset=self.last_offset,
             events=self.events,
             crc=self.crc,
+            size_bytes=self.end,
+            modified_ns=self.modified_ns,
         )
 
 
@@ -78,16 +83,22 @@ class CacheLedger:
         """Keep a chunk's new events for the caches; return the chunk and `table` with these events only."""
         for damage in chunk.damage:
             self._hold(chunk.partition, damage.offset)
-        groups, without = rows_by_user_partition(table)
-        for row in without.tolist():
+        groups = rows_by_user_partition(table)
+        for row in groups.without.tolist():
             # A tombstone has no event; a record that cannot be decoded must be read again by the next run.
             if chunk.values[row].is_valid:
                 self._hold(chunk.partition, int(chunk.offsets[row]))
                 break
-        fresh = [without, *(self._keep(user_partition, chunk, rows) for user_partition, rows in groups)]
-        rows = np.sort(np.concatenate(fresh))
-        if len(rows) == len(chunk.offsets):
+        caches = [self._cache(chunk, groups, at) for at in range(len(groups.keys))]
+        lasts = np.array([-1 if cache is None else cache.last_offset for cache in caches], dtype=np.int64)
+        is_named = np.array([cache is not None for cache in caches], dtype=bool)
+        counts = np.diff(groups.bounds)
+        is_new = chunk.offsets[groups.rows] > np.repeat(lasts, counts)
+        self._add(chunk, groups, caches, is_new & np.repeat(is_named, counts))
+        # Events of a partition whose name no file can have are folded, too.
+        if is_new.all():
             return chunk, table
+        rows = np.sort(np.concatenate([groups.without, groups.rows[is_new]]))
         left = replace(
             chunk,
             offsets=chunk.offsets[rows],
@@ -96,22 +107,38 @@ class CacheLedger:
         )
         return left, table.take(pa.array(rows))
 
-    def _keep(self, user_partition: TopicIdPartition, chunk: RecordChunk, rows: Int64s) -> Int64s:
-        """Add the events of new rows to the partition's cache; return the numbers of these rows.
-
-        If no file can have the partition's name, hold the offset instead and return all rows.
-        """
-        cache = self.caches.get(user_partition.key)
+    def _cache(self, chunk: RecordChunk, groups: UserPartitionRows, at: int) -> OpenCache | None:
+        """Return the cache of a user partition; if no file can have its name, hold its offset instead."""
+        key = groups.keys[at]
+        cache = self.caches.get(key)
         if cache is None:
+            user_partition = groups.user_partition(at)
             name = cache_name(user_partition)
             if name is None:
-                self._hold(chunk.partition, int(chunk.offsets[rows[0]]))
-                return rows
-            cache = self.caches[user_partition.key] = OpenCache(user_partition, name, chunk.partition)
-        new: Int64s = rows[chunk.offsets[rows] > cache.last_offset]
-        if len(new):
-            self.pending_bytes += cache.add(chunk, new)
-        return new
+                self._hold(chunk.partition, int(chunk.offsets[groups.rows[groups.bounds[at]]]))
+                return None
+            cache = self.caches[key] = OpenCache(user_partition, name, chunk.partition)
+        return cache
+
+    def _add(
+        self,
+        chunk: RecordChunk,
+        groups: UserPartitionRows,
+        caches: Sequence[OpenCache | None],
+        is_added: Bools,
+    ) -> None:
+        """Add the events of the chosen rows to the caches."""
+        rows = groups.rows[is_added]
+        chosen = chunk.values.take(pa.array(rows))
+        entries = encode_column(chunk.offsets[rows], chunk.timestamps_ms[rows], chosen)
+        ends = np.concatenate([[0], np.cumsum(pc.binary_length(entries).to_numpy())])
+        data = memoryview(entries.buffers()[2] or b"")
+        lasts = np.concatenate([[0], np.cumsum(is_added)])[groups.bounds]
+        for cache, first, last in zip(caches, lasts[:-1].tolist(), lasts[1:].tolist(), strict=True):
+            if cache is not None and last > first:
+                cut = data[int(ends[first]) : int(ends[last])]
+                cache.add(cut, last - first, int(chunk.offsets[rows[last - 1]]))
+                self.pending_bytes += len(cut)
 
     def _hold(self, partition: int, offset: int) -> None:
         """Do not let offsets be committed after `offset`, so that the next run reads that record again."""

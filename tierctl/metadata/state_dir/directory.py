@@ -7,8 +7,10 @@ because events that a cache has are skipped. Offsets never pass a record that co
 the next run reads it again.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +26,7 @@ from tierctl.metadata.state_dir.cache_file import (
 )
 from tierctl.metadata.state_dir.cache_ledger import CacheLedger, OpenCache
 from tierctl.metadata.state_dir.manifest import MANIFEST, CacheEntry, Manifest
+from tierctl.metadata.state_dir.snapshot_files import load_snapshots, write_snapshots
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.model import TopicIdPartition
@@ -34,7 +37,8 @@ from tierctl.wire.files import committed_offsets
 
 COMMITTED_OFFSETS = "_rlmm_committed_offsets"
 LOCK = ".tierctl-state.lock"
-PENDING_BYTES_MAX = 1 << 25
+PENDING_BYTES_MAX = 1 << 27
+_WRITERS = 16
 
 
 class StateDirectory:
@@ -53,6 +57,8 @@ class StateDirectory:
         self._ledger = CacheLedger()
         self._manifest: Manifest | None = None
         self._committed: dict[int, int] = {}
+        self._saved: set[int] = set()
+        """The metadata partitions whose snapshots in the manifest are those of the state."""
         with translated(f"opening {folder}"):
             fs.make_folder(folder)
             try:
@@ -72,6 +78,7 @@ class StateDirectory:
         with translated(f"loading {self._folder}"):
             manifest = self._read_manifest(topic)
             committed = self._read_committed()
+            self._saved = load_snapshots(self._folder, manifest, state)
             again = {
                 entry.metadata_partition
                 for name, entry in manifest.caches.items()
@@ -124,6 +131,9 @@ class StateDirectory:
         if partition is None:
             self.notes.append(f"{name!r} is no name of a cache; its metadata partition is read anew")
             return False
+        if entry.metadata_partition in self._saved:
+            self._open(name, partition, entry, entry.size_bytes)
+            return True
         try:
             loaded = load_cache(self._folder / name, partition, entry)
         except FileNotFoundError:
@@ -144,14 +154,19 @@ class StateDirectory:
             metadata_partition=entry.metadata_partition,
             metadata_offsets=loaded.offsets,
         )
-        self._ledger.caches[partition.key] = OpenCache(
+        modified_ns = (self._folder / name).stat().st_mtime_ns
+        self._open(name, partition, replace(entry, modified_ns=modified_ns), loaded.end)
+
+    def _open(self, name: str, partition: TopicIdPartition, entry: CacheEntry, end: int) -> None:
+        self._ledger.caches[partition.topic_id.bytes, partition.partition] = OpenCache(
             partition=partition,
             name=name,
             metadata_partition=entry.metadata_partition,
             last_offset=entry.last_offset,
-            end=loaded.end,
+            end=end,
             events=entry.events,
             crc=entry.crc,
+            modified_ns=entry.modified_ns,
         )
 
     def _set_aside(self, path: Path, error: CorruptInputError) -> None:
@@ -185,10 +200,11 @@ class StateDirectory:
         committed = {p: offset - 1 for p, offset in read.items() if offset > 0}
         with translated(f"writing {self._folder}"):
             changed = self._flush()
+            self._save(state, read)
             caches = {cache.name: cache.manifest_entry for cache in self._ledger.caches.values()}
-            self._manifest.caches = caches
-            known = (self._manifest.read, self._manifest.missing, self._committed)
-            if changed or (read, state.missing, committed) != known:
+            known = (self._manifest.read, self._manifest.missing, self._committed, self._manifest.caches)
+            if changed or (read, state.missing, committed, caches) != known:
+                self._manifest.caches = caches
                 self._manifest.read = read
                 self._manifest.missing = list(state.missing)
                 replace_durably(self._folder / MANIFEST, self._manifest.dumps(), fs=self._fs)
@@ -196,6 +212,21 @@ class StateDirectory:
                 data = committed_offsets.write(committed)
                 replace_durably(self._folder / COMMITTED_OFFSETS, data, fs=self._fs)
                 self._committed = committed
+
+    def _save(self, state: TierState, read: Mapping[int, int]) -> None:
+        """Write the snapshots of the metadata partitions that have new events.
+
+        A metadata partition with a record that the next run reads again has no snapshot.
+        """
+        assert self._manifest is not None
+        changed = {p for p, offset in read.items() if offset != self._manifest.read.get(p)}
+        stale = changed | (read.keys() - self._saved)
+        for number in stale:
+            self._manifest.snapshots.pop(number, None)
+        is_whole = state.anomaly_count == len(state.anomalies)
+        wanted = [p for p in sorted(stale) if is_whole and 0 < state.read[p] == read[p]]
+        self._manifest.snapshots |= write_snapshots(self._folder, state, wanted, fs=self._fs)
+        self._saved = set(self._manifest.snapshots)
 
     def _flush_if_large(self) -> None:
         if self._ledger.pending_bytes > PENDING_BYTES_MAX:
@@ -205,15 +236,22 @@ class StateDirectory:
     def _flush(self) -> bool:
         """Write the pending entries to the caches; return whether there were any."""
         self._ledger.pending_bytes = 0
-        changed = False
-        for cache in self._ledger.caches.values():
-            if cache.pending and self._keeps:
-                path = self._folder / cache.name
-                extension = Extension(cache.partition, bytes(cache.pending), cache.last_offset)
-                cache.end = extend_cache(path, cache.end, extension, fs=self._fs)
-                changed = True
+        pending = [cache for cache in self._ledger.caches.values() if cache.pending]
+        if pending and self._keeps:
+            # Each write waits for the disk, which can serve several at a time.
+            with ThreadPoolExecutor(min(_WRITERS, 1 + len(pending) // _WRITERS)) as writers:
+                for _ in writers.map(self._extend, pending):
+                    pass
+            self._fs.sync_folder(self._folder)
+        for cache in pending:
             cache.pending.clear()
-        return changed
+        return bool(pending) and self._keeps
+
+    def _extend(self, cache: OpenCache) -> None:
+        path = self._folder / cache.name
+        extension = Extension(cache.partition, bytes(cache.pending), cache.last_offset)
+        cache.end = extend_cache(path, cache.end, extension, fs=self._fs)
+        cache.modified_ns = path.stat().st_mtime_ns
 
     def close(self) -> None:
         """Release the lock."""

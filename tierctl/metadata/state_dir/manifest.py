@@ -6,7 +6,7 @@ It shows a cache that is missing or incomplete. It is written after the caches a
 
 import json
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from tierctl.errors import CorruptInputError
 from tierctl.state.tier import MissingEvents
@@ -26,6 +26,17 @@ class CacheEntry:
     last_offset: int
     events: int
     crc: int
+    size_bytes: int = -1
+    """The size of the file; -1 if an earlier release wrote the manifest."""
+    modified_ns: int = -1
+    """The file's time of last modification when the manifest was written."""
+
+
+class SnapshotEntry(NamedTuple):
+    """A snapshot of one metadata partition: its size, and its CRC-32C."""
+
+    size_bytes: int
+    crc: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +52,8 @@ class Manifest:
     read: dict[int, int] = field(default_factory=dict)
     missing: list[MissingEvents] = field(default_factory=list)
     caches: dict[str, CacheEntry] = field(default_factory=dict)
+    snapshots: dict[int, SnapshotEntry] = field(default_factory=dict)
+    """By metadata partition, the snapshot of the state at offset `read`, which its caches have, too."""
 
     def dumps(self) -> bytes:
         """Return the content of the file."""
@@ -51,9 +64,17 @@ class Manifest:
             "read": self.read,
             "missing": [[m.metadata_partition, m.first_offset, m.end_offset] for m in self.missing],
             "caches": {
-                name: [entry.metadata_partition, entry.last_offset, entry.events, entry.crc]
+                name: [
+                    entry.metadata_partition,
+                    entry.last_offset,
+                    entry.events,
+                    entry.crc,
+                    entry.size_bytes,
+                    entry.modified_ns,
+                ]
                 for name, entry in sorted(self.caches.items())
             },
+            "snapshots": self.snapshots,
         }
         return (json.dumps(raw) + "\n").encode()
 
@@ -70,6 +91,7 @@ class Manifest:
                 metadata_partitions=int(raw["metadata_partitions"]),
                 read=_numbers(raw["read"]),
                 missing=[MissingEvents(*map(int, each)) for each in raw.get("missing", [])],
+                snapshots={int(n): SnapshotEntry(*map(int, e)) for n, e in raw.get("snapshots", {}).items()},
                 caches={str(name): _entry(entry) for name, entry in raw["caches"].items()},
             )
         except (ValueError, KeyError, TypeError, AttributeError) as e:
@@ -88,5 +110,13 @@ def _numbers(raw: dict[str, Any]) -> dict[int, int]:
 
 
 def _entry(raw: list[Any]) -> CacheEntry:
-    partition, last_offset, events, crc = (int(value) for value in raw)
-    return CacheEntry(metadata_partition=partition, last_offset=last_offset, events=events, crc=crc)
+    partition, last_offset, events, crc, *file = (int(value) for value in raw)
+    size_bytes, modified_ns = file or (-1, -1)
+    return CacheEntry(
+        metadata_partition=partition,
+        last_offset=last_offset,
+        events=events,
+        crc=crc,
+        size_bytes=size_bytes,
+        modified_ns=modified_ns,
+    )
