@@ -80,18 +80,37 @@ def _user_partition(table: pa.Table, ids: pa.Array, row: int) -> TopicIdPartitio
 def user_partitions(table: pa.Table) -> Iterator[TopicIdPartition]:
     """Yield each user partition once, in order of first appearance."""
     ids = _ids(table)
+    return (_user_partition(table, ids, row) for row in _first_rows(table, ids).tolist())
+
+
+def _first_rows(table: pa.Table, ids: pa.Array) -> Int64s:
+    """Return the first row of each user partition, ascending."""
     known, indexes, distinct = _distinct(table, ids)
-    firsts = np.full(distinct, len(known))
-    np.minimum.at(firsts, indexes, np.arange(len(known)))
-    return (_user_partition(table, ids, int(known[first])) for first in firsts.tolist())
+    firsts = np.empty(distinct, dtype=np.int64)
+    firsts[indexes[::-1]] = known[::-1]
+    return firsts
 
 
-def misplaced(table: pa.Table, partition: int, partition_count: int) -> Iterator[TopicIdPartition]:
+def misplaced(
+    table: pa.Table, partition: int, partition_count: int, checked: set[tuple[bytes, int]] | None = None
+) -> Iterator[TopicIdPartition]:
     """Yield the user partitions whose events belong in another metadata partition than `partition`.
 
     Brokers do not find these events. They exist after the number of metadata partitions was changed; the
-    order of the events in both partitions is then unknown.
+    order of the events in both partitions is then unknown. User partitions that are in `checked`, by topic id
+    and number, belong in `partition`; those that are found to belong there are added.
     """
-    for found in user_partitions(table):
-        if metadata_partition(found.topic_id, found.partition, partition_count) != partition:
+    ids = _ids(table)
+    at_home = set() if checked is None else checked
+    firsts = pa.array(_first_rows(table, ids))
+    numbers = table.column("partition").take(firsts).to_pylist()
+    for row, key in zip(
+        firsts.to_pylist(), zip(ids.take(firsts).to_pylist(), numbers, strict=True), strict=True
+    ):
+        if key in at_home:
+            continue
+        found = _user_partition(table, ids, row)
+        if metadata_partition(found.topic_id, found.partition, partition_count) == partition:
+            at_home.add(key)
+        else:
             yield found

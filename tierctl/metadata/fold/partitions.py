@@ -1,5 +1,6 @@
 """Folds metadata partitions one after the other into a state."""
 
+from collections import defaultdict
 from typing import Protocol
 
 import pyarrow as pa
@@ -33,6 +34,7 @@ class PartitionFold:
         self._state = state
         self._partition_count = partition_count
         self._sink = sink
+        self._at_home: defaultdict[int, set[tuple[bytes, int]]] = defaultdict(set)
 
     def catch_up(self, topic: MetadataTopic, partition: int, begin: int, end: int) -> None:
         """Fold one metadata partition, which has the offsets [begin, end), from `state.read` to its end."""
@@ -90,7 +92,7 @@ class PartitionFold:
         )
         for damage in chunk.damage:
             self._state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
-        for user_partition in misplaced(table, partition, self._partition_count):
+        for user_partition in misplaced(table, partition, self._partition_count, self._at_home[partition]):
             home = metadata_partition(
                 user_partition.topic_id, user_partition.partition, self._partition_count
             )
