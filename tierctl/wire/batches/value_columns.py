@@ -20,6 +20,7 @@ from tierctl.wire.batches.compression import DECOMPRESSED_MAX_BYTES
 from tierctl.wire.batches.head_columns import HeadColumns, Int64s, scan_heads
 from tierctl.wire.batches.record_batch import batch_at
 from tierctl.wire.batches.records import Record, read_varint
+from tierctl.wire.windows import windows
 
 _GROUP_MIN = 4
 _COLUMN_MAX_BYTES = (1 << 31) - 1
@@ -180,7 +181,8 @@ def _learn_layout(buf: Buffer, head: BatchHead) -> _Layout | None:
 def _windows(buf: Buffer, starts: Int64s, size: int) -> npt.NDArray[np.uint8]:
     """Return a matrix whose row i has the `size` bytes at `starts[i]`."""
     whole = np.frombuffer(buf, np.uint8)
-    return np.lib.stride_tricks.sliding_window_view(whole, size)[starts]
+    found: npt.NDArray[np.uint8] = windows(whole, size)[starts]
+    return found
 
 
 def _match(buf: Buffer, starts: Int64s, layout: _Layout) -> npt.NDArray[np.bool_]:
@@ -269,8 +271,7 @@ def _fill(buf: Buffer, heads: HeadColumns, found: _Found, sizes: Int64s) -> npt.
         size = group.layout.value_size
         if size:
             values = _windows(buf, heads.positions[group.rows] + HEAD_SIZE + group.layout.value_at, size)
-            places = np.lib.stride_tricks.sliding_window_view(data, size, writeable=True)
-            places[starts[first[group.rows]]] = values
+            windows(data, size)[starts[first[group.rows]]] = values
     for place, record in found.odd_places():
         value = np.frombuffer(record.value or b"", np.uint8)
         data[starts[place] : starts[place] + len(value)] = value

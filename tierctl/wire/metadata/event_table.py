@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from numpy.lib.stride_tricks import sliding_window_view
 
 from tierctl.model.events import MetadataEvent, dialect_of
 from tierctl.model.ids import Uuid
 from tierctl.wire.metadata.arrow_types import DIALECT_NAMES, EVENT_SCHEMA, STATE_NAMES, TYPE_NAMES, UUID
 from tierctl.wire.metadata.schema import EVENT_FIELDS, Array, Field, Fixed, Flag, Variable
+from tierctl.wire.windows import windows
 
 NdArray = npt.NDArray[Any]
 Rows = npt.NDArray[np.intp]
@@ -232,14 +232,14 @@ def scatter(items: NdArray, starts: NdArray, matrix: NdArray) -> None:
     """Copy row i of `matrix` into `items` at index `starts[i]`, with one copy per row."""
     width = matrix.shape[1]
     if width and len(matrix):
-        sliding_window_view(items, width, writeable=True)[starts] = matrix
+        windows(items, width)[starts] = matrix
 
 
 def gather(items: NdArray, starts: NdArray, width: int) -> NdArray:
     """Return a matrix whose row i has the `width` items from index `starts[i]`, with one copy per row."""
     if not width or not len(starts):
         return np.empty((len(starts), width), items.dtype)
-    rows: NdArray = sliding_window_view(items, width)[starts]
+    rows: NdArray = windows(items, width)[starts]
     return rows
 
 
