@@ -1,7 +1,7 @@
 """Runs tierctl's own commands in a simulated world: replaces the clock and what is outside the process."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
 from typing import Any
@@ -57,7 +57,11 @@ class _Remembering:
         self._tables: dict[tuple[bytes, ...], pa.Table] = {}
         self._by_first: dict[bytes, list[tuple[bytes, ...]]] = {}
 
-    def __call__(self, values: Any) -> pa.Table:
+    def __call__(self, values: Any, *, columns: Sequence[str] | None = None) -> pa.Table:
+        table = self._decoded(values)
+        return table if columns is None else table.select(list(columns))
+
+    def _decoded(self, values: Any) -> pa.Table:
         key = tuple(values.to_pylist())
         if key not in self._tables:
             tables = [self._table(part) for part in self._parts(key)]

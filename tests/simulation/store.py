@@ -162,7 +162,7 @@ class ModelStore:
     def delete(self, keys: Sequence[str]) -> dict[str, TierctlError]:
         self.world.step("delete")
         # One call deletes whole segments, where a copy makes one for each object.
-        fault = self.world.fault("failed", "some", "silent", "unknown", "late", "refused", weight=5)
+        fault = self.world.fault("failed", "some", "silent", "unknown", "late", "refused", weight=20)
         kept = set(self.world.chosen(keys)) if fault in {"some", "silent"} else set()
         match fault:
             case "failed":
