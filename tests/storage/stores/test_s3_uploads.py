@@ -199,12 +199,19 @@ def test_other_checksums_than_the_whole_objects(
         store.verify_all({"log": hashed_file(log.path)})
 
 
-@pytest.mark.parametrize("setting", [None, "true"])
-def test_the_bytes_of_a_file_are_signed_only_if_the_aws_settings_ask_for_it(
-    s3_server: S3Server, log: HashedFile, setting: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "case",
+    [("s3_tls_server", None, False), ("s3_tls_server", "true", True), ("s3_server", None, True)],
+)
+def test_the_bytes_of_a_file_are_signed_without_tls_or_if_the_aws_settings_ask_for_it(
+    case: tuple[str, str | None, bool],
+    log: HashedFile,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
-    bucket = s3_server.bucket()
-    config = tmp_path / "config"
+    server, setting, is_signed = case
+    bucket = request.getfixturevalue(server).bucket()
+    config = log.path.with_name("config")
     config.write_text("[default]\n" + (f"s3 =\n  payload_signing_enabled = {setting}\n" if setting else ""))
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
     store = S3Store(s3_client(), bucket, part_bytes=PART)
@@ -217,7 +224,7 @@ def test_the_bytes_of_a_file_are_signed_only_if_the_aws_settings_ask_for_it(
     store.put_all({"log": log})
     store.verify_all({"log": log})
     found = sent["PutObject"] | sent["UploadPart"]
-    assert (b"UNSIGNED-PAYLOAD" in found or "UNSIGNED-PAYLOAD" in found) == (setting is None)
+    assert (b"UNSIGNED-PAYLOAD" in found or "UNSIGNED-PAYLOAD" in found) == (not is_signed)
     sent["PutObject"].clear()
     store.put_all({"index": b"small"})
     assert not {b"UNSIGNED-PAYLOAD", "UNSIGNED-PAYLOAD"} & sent["PutObject"]

@@ -68,9 +68,10 @@ _UNSIGNED_BODY = Config(s3={"payload_signing_enabled": False})
 
 
 def _sign_no_file(request: "AWSRequest", **_: object) -> None:
-    """Leave the bytes of a file out of the signature, unless the AWS settings ask for them.
+    """Leave the bytes of a file out of the signature over TLS, unless the AWS settings ask for them.
 
-    Their SHA-256 would be computed here and by the store. Their CRC-32C is a header, which is signed.
+    Their SHA-256 would be computed here and by the store. Their CRC-32C is a header, which is signed. Without
+    TLS the signature alone protects them.
     """
-    if isinstance(request.data, FileRange):
+    if isinstance(request.data, FileRange) and request.url.startswith("https:"):
         request.context["client_config"] = _UNSIGNED_BODY
