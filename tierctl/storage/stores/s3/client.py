@@ -73,5 +73,5 @@ def _sign_no_file(request: "AWSRequest", **_: object) -> None:
     Their SHA-256 would be computed here and by the store. Their CRC-32C is a header, which is signed. Without
     TLS the signature alone protects them.
     """
-    if isinstance(request.data, FileRange) and request.url.startswith("https:"):
+    if isinstance(request.data, FileRange) and str(request.url).startswith("https:"):
         request.context["client_config"] = _UNSIGNED_BODY
