@@ -31,20 +31,21 @@ def main() -> int:
         parser.error("with $TIERCTL_BENCH_SCALE figures go to --json FILE")
     # Folders of rows are deleted also if the run is ended.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    results, failed = ([], []) if options.readme else _run(chosen, options.rounds)
-    _write(results, options.json)
+    results, failed = _run([] if options.readme else chosen, options.rounds, options.json)
     print(report.summary(results))
     print("".join(f"error: {each}\n" for each in failed), file=sys.stderr, end="")
     return int(bool(failed))
 
 
-def _run(chosen: list[Row], rounds: int | None) -> tuple[list[dict[str, Any]], list[str]]:
-    """Run rows; return the results, and the errors of the rows that failed."""
+def _run(chosen: list[Row], rounds: int | None, path: Path | None) -> tuple[list[dict[str, Any]], list[str]]:
+    """Run rows, writing after each; return the results, and the errors of the rows that failed."""
     results, failed = [], []
+    _write(results, path)
     for row in chosen:
         print(f"{row.key}: {row.work}; {row.shape}", flush=True)
         try:
             results.append(runner.run_row(row, rounds).as_json())
+            _write(results, path)
         except (RuntimeError, OSError, AssertionError) as e:
             failed.append(f"{row.key} failed: {e}")
     return results, failed

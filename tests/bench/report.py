@@ -139,7 +139,7 @@ def _markdown(lines: Iterable[Iterable[str]]) -> list[str]:
 def _cell(row: Row, column: str) -> str:
     other_s, other_mb, ratio = row["baseline_s"], row["baseline_peak_mb"], row["ratio"]
     cells = {
-        "tierctl": _seconds(row["tierctl_s"]),
+        "tierctl": _seconds(row["tierctl_s"]) + (" (one run)" if row["rounds"] == 1 else ""),
         "baseline": "–" if other_s is None else f"{row['baseline']}: {_seconds(other_s)}",
         "ratio": "–" if ratio is None else f"{ratio:.2f}×",
         "memory": f"{row['peak_mb']} MB" + ("" if other_mb is None else f" : {other_mb} MB"),

@@ -32,7 +32,13 @@ def beside_dump_log(style: str) -> Comparison:
 
 for _style in ("kafka", "json", "kip"):
 
-    @row(f"format-{_style}", work=f"`format --style {_style}`", shape=TEXT, required=REQUIRED)
+    @row(
+        f"format-{_style}",
+        work=f"`format --style {_style}`",
+        shape=TEXT,
+        required=REQUIRED,
+        limit="Measured once beside other work, and not profiled yet.",
+    )
     def formatted(_folder: Path, style: str = _style) -> Iterator[Comparison]:
         """Whole process, to /dev/null."""
         yield beside_dump_log(style)

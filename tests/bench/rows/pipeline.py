@@ -20,7 +20,14 @@ def tables(topic: Path, warehouse: Path, *engine: str) -> Measured:
     return run(*words, *(engine or ("--engine", "local")))
 
 
-@row("pipeline-first", work="`pipeline run`, first", shape=str(ONE), required=FIRST, rounds=2)
+@row(
+    "pipeline-first",
+    work="`pipeline run`, first",
+    shape=str(ONE),
+    required=FIRST,
+    rounds=2,
+    limit="Measured once beside other work, and not profiled yet.",
+)
 def first_run(folder: Path) -> Iterator[Comparison]:
     """In one process."""
     yield _first(folder)
