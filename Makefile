@@ -33,7 +33,7 @@ lint: $(READY) ## ruff, mypy --strict, the one-way import rule, and no dead code
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.lint.dead_code
 
-bench: $(READY) ## Speed beside the baselines: ROWS=segments,format picks rows; writes bench.json
+bench: $(READY) ## Speed beside the baselines: ROWS=segments,format picks rows; writes tests/bench/bench.json
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.bench $(ROWS)
 
 formatter: $(READY) ## The jar for Kafka's console consumer, which a wheel then ships (JDK 11 or newer, Maven)

@@ -12,7 +12,7 @@ from tierctl.pipeline.predictions import Cluster, predictions
 from tests.bench import machine
 from tests.bench.process import REPOSITORY
 
-BENCH_JSON: Final = REPOSITORY / "bench.json"
+BENCH_JSON: Final = Path(__file__).with_name("bench.json")
 README: Final = REPOSITORY / "README.md"
 BEGIN: Final = "<!-- The figures to the next mark are written by `make bench`. -->"
 END: Final = "<!-- The end of the figures. -->"

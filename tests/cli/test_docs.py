@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tierctl.cli.docs.write import files, write
+from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.help.completion import fitting
 from tierctl.cli.help.node import COMMANDS_FILE, load_commands, settings_key
 from tierctl.cli.main import COMMANDS, build, everything, leaves
@@ -20,7 +20,7 @@ COMMANDS_JSON = COMMANDS_FILE.relative_to(ROOT)
 
 
 def on_disk(folder: Path) -> dict[Path, str]:
-    rooms = (folder / "completions", folder / "man", folder / "schemas")
+    rooms = (folder / "completions", folder / "man", folder / SCHEMA_FILES)
     written = [*(path for room in rooms for path in room.iterdir()), folder / COMMANDS_JSON]
     return {path.relative_to(folder): path.read_text() for path in written}
 
@@ -48,8 +48,8 @@ def test_every_command_has_a_page_of_its_own() -> None:
 def test_writing_takes_away_what_is_gone(tmp_path: Path) -> None:
     (tmp_path / "man").mkdir()
     (tmp_path / "man" / "tierctl-gone.1").touch()
-    (tmp_path / "schemas").mkdir()
-    (tmp_path / "schemas" / "gone.schema.json").touch()
+    (tmp_path / SCHEMA_FILES).mkdir(parents=True)
+    (tmp_path / SCHEMA_FILES / "gone.schema.json").touch()
     write(tmp_path)
     assert on_disk(tmp_path) == files()
 

@@ -13,7 +13,7 @@ from tierctl.cli.config import Settings
 from tests.cli.shell import Ran, environment, tierctl
 
 Capture = Callable[[str], Path]
-ERROR = json.loads((Path(__file__).parents[2] / "schemas" / "error.schema.json").read_text())
+ERROR = json.loads((Path(__file__).parents[2] / "tierctl/report/schema_files/error.schema.json").read_text())
 
 
 @pytest.fixture

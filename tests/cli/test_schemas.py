@@ -1,4 +1,4 @@
-"""What --output json prints is as the files in schemas/ say, for every command that has the option."""
+"""What --output json prints is as the schema files say, for every command that has the option."""
 
 import json
 import shutil
@@ -17,7 +17,7 @@ from tierctl.report.schemas import schemas
 
 from tests.cli.shell import tierctl
 
-SCHEMAS = Path(__file__).parents[2] / "schemas"
+SCHEMAS = Path(__file__).parents[2] / "tierctl" / "report" / "schema_files"
 Line = tuple[str, str, str]
 Capture = Callable[[str], Path]
 

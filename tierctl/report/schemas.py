@@ -1,4 +1,4 @@
-"""JSON schemas of everything that --output json prints; `make docs` writes them to schemas/."""
+"""JSON schemas of everything that --output json prints; `make docs` writes them to schema_files/."""
 
 from typing import Any
 

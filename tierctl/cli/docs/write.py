@@ -1,4 +1,4 @@
-"""Write completions/, man/, schemas/ and commands.json: `python -m tierctl.cli.docs.write [DIR]`."""
+"""Write completions/, man/, the schema files and commands.json: `python -m tierctl.cli.docs.write [DIR]`."""
 
 import json
 import sys
@@ -12,6 +12,8 @@ from tierctl.cli.help.node import COMMANDS_FILE
 from tierctl.cli.main import build
 from tierctl.report.schemas import schemas
 
+SCHEMA_FILES = Path("tierctl", "report", "schema_files")
+
 
 def files() -> dict[Path, str]:
     """Return the text of every file by its path in the project."""
@@ -20,7 +22,7 @@ def files() -> dict[Path, str]:
     pages = {Path("man", name): text for name, text in docs_man.pages(root).items()}
     commands = json.dumps(asdict(root), indent=1) + "\n"
     described = {
-        Path("schemas", name): json.dumps(schema, indent=2) + "\n" for name, schema in schemas().items()
+        SCHEMA_FILES / name: json.dumps(schema, indent=2) + "\n" for name, schema in schemas().items()
     }
     return completions | pages | described | {Path("tierctl", "cli", "help", COMMANDS_FILE.name): commands}
 
@@ -30,9 +32,9 @@ def write(folder: Path) -> None:
     wanted = files()
     for parent in {path.parent for path in wanted}:
         (folder / parent).mkdir(parents=True, exist_ok=True)
-    for room in ("man", "schemas"):
+    for room in (Path("man"), SCHEMA_FILES):
         for old in (folder / room).iterdir():
-            if Path(room, old.name) not in wanted:
+            if room / old.name not in wanted:
                 old.unlink()
     for path, text in wanted.items():
         (folder / path).write_text(text, encoding="utf-8")

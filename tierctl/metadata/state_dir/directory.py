@@ -1,9 +1,9 @@
 """The state directory of `--state-dir`, with the files that KIP-405 designs for a broker.
 
 It contains one flat-file cache per user partition and `_rlmm_committed_offsets`, the last consumed offset of
-each metadata partition. A run loads the caches, or the snapshots of their content (`snapshot_files`), consumes
-from the committed offset + 1, and writes first the caches, then the snapshots, then `_tierctl_caches`, then
-the offsets, each atomically. Offsets behind the caches are harmless,
+each metadata partition. A run loads the caches, or the snapshots of their content (`snapshot_files`),
+consumes from the committed offset + 1, and writes first the caches, then the snapshots, then
+`_tierctl_caches`, then the offsets, each atomically. Offsets behind the caches are harmless,
 because events that a cache has are skipped. Offsets never pass a record that could not be decoded, so that
 the next run reads it again.
 """
