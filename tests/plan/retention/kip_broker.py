@@ -47,7 +47,9 @@ class Remote:
 class KipBroker:
     """The log and the tier of a partition: `rolled` and `active` are local.
 
-    `checkpoint` begins at the log start, `lineage` has all leader epochs from offset 0 on.
+    `checkpoint` begins at the log start, `lineage` has all leader epochs from offset 0 on. `found` has the
+    number of the segment that brokers find for an epoch that starts at an offset; `unlisted` has the numbers
+    and epochs of segments that they no longer list.
     """
 
     retention_ms: int = -1
@@ -59,6 +61,8 @@ class KipBroker:
     remote: list[Remote] = field(default_factory=list)
     events: list[tuple[int, State]] = field(default_factory=list)
     log_start: int = 0
+    found: dict[tuple[int, int], int] = field(default_factory=dict)
+    unlisted: set[tuple[int, int]] = field(default_factory=set)
 
     @property
     def log_end(self) -> int:
@@ -98,10 +102,36 @@ class KipBroker:
                 self.remote.append(remote)
                 self.events.append((number, State.STARTED))
                 if not fails:
+                    self._find_from_now_on(remote)
                     self._move(remote, State.FINISHED)
                 return
 
+    def _find_from_now_on(self, remote: Remote) -> None:
+        """Let brokers find a copied segment in place of those that it replaces (RemoteLogLeaderEpochState).
+
+        A segment that begins an epoch at the same offset or later is replaced but listed if nothing copied in
+        the epoch ends higher. Otherwise one that begins it at the same offset is not listed any more.
+        """
+        for epoch, start in remote.epochs:
+            end = epoch_end(remote, epoch)
+            assert end is not None
+            if self._highest_of(epoch) <= end:
+                later = [place for place in self.found if place[0] == epoch and place[1] >= start]
+                for place in later:
+                    del self.found[place]
+            elif (epoch, start) in self.found:
+                self.unlisted.add((self.found[epoch, start], epoch))
+            self.found[epoch, start] = remote.number
+
+    def _is_listed(self, remote: Remote) -> bool:
+        known = {epoch for epoch, _ in self.checkpoint}
+        return any(
+            epoch in known and (remote.number, epoch) not in self.unlisted for epoch, _ in remote.epochs
+        )
+
     def _move(self, remote: Remote, state: State) -> None:
+        if state is State.DELETING:
+            self.found = {place: number for place, number in self.found.items() if number != remote.number}
         remote.state = state
         self.events.append((remote.number, state))
 
@@ -162,11 +192,15 @@ class KipBroker:
         for at in range(len(self.checkpoint) - 1, -1, -1):
             epoch = self.checkpoint[at][0]
             end = self.checkpoint[at + 1][1] if at + 1 < len(self.checkpoint) else self.log_end
-            highs = [epoch_end(r, epoch) for r in self.remote if r.state is not State.STARTED]
-            known = [high for high in highs if high is not None]
-            if known:
-                return min(max(known), end - 1)
+            highest = self._highest_of(epoch)
+            if highest >= 0:
+                return min(highest, end - 1)
         return -1
+
+    def _highest_of(self, epoch: int) -> int:
+        """The highest offset ever copied in an epoch; -1 if none was."""
+        highs = [epoch_end(r, epoch) for r in self.remote if r.state is not State.STARTED]
+        return max((high for high in highs if high is not None), default=-1)
 
     def is_of_lineage(self, remote: Remote) -> bool:
         """Whether each offset was written in the epoch in which this log has it; cut epochs don't matter."""
@@ -187,11 +221,13 @@ class KipBroker:
         retention.ms, or wholly inside of the bytes above retention.bytes; the first other segment ends it.
         Then the segments whose epochs are all older than the checkpoint's first go, below the log start.
         Bytes below the log start do not count toward the limit, other than in Kafka: what it allows stays.
+        Of offsets that two segments hold, only one copy counts, and the shorter segment goes with the longer.
+        Segments that brokers do not list neither count nor expire; they go below the log start.
         """
         gone = {r.number for r in self.remote if r.state is State.DELETING}
         finished = [r for r in self.remote if r.state is State.FINISHED]
-        own = sorted((r for r in finished if self.is_of_lineage(r)), key=lambda r: (r.start, r.number))
-        live = [r for r in own if r.end >= self.log_start]
+        own = sorted((r for r in finished if self.is_of_lineage(r)), key=lambda r: (r.start, -r.end))
+        live = without_repeated(r for r in own if r.end >= self.log_start and self._is_listed(r))
         excess = self._excess_bytes(live)
         log_start = self.log_start
         for remote in live:
@@ -213,6 +249,18 @@ class KipBroker:
         local = [*self.rolled, *([self.active] if self.active.size_bytes else [])]
         local_only = sum(s.size_bytes for s in local if s.start > copied)
         return max(0, sum(r.size_bytes for r in live) + local_only - self.retention_bytes)
+
+
+def without_repeated(ordered: Iterable[Remote]) -> list[Remote]:
+    """The segments, by start and longest first, without those whose offsets an earlier one holds as well.
+
+    A leader copies a segment again that had fewer offsets in a former leader's log.
+    """
+    kept: list[Remote] = []
+    for remote in ordered:
+        if not kept or remote.end > kept[-1].end:
+            kept.append(remote)
+    return kept
 
 
 def epoch_at(epochs: Epochs, offset: int) -> int | None:

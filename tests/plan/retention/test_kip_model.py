@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import pytest
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
 from tierctl.model import LocalLog, TopicConfig
@@ -139,3 +140,67 @@ def test_sweep_deletes_what_the_text_says_after_unclean_elections(
 ) -> None:
     broker = run(happened, retention_ms, retention_bytes)
     assert planned(broker) == expected(broker)
+
+
+def _tiered(count: int, *, size: int = 10, days: int = 0) -> Callable[[KipBroker], None]:
+    def do(broker: KipBroker) -> None:
+        broker.produce(count, NOW_MS - days * DAY_MS, size)
+        broker.roll()
+        broker.copy()
+
+    return do
+
+
+def _elected_uncleanly(offset: int) -> Callable[[KipBroker], None]:
+    return lambda broker: broker.elect_uncleanly(offset)
+
+
+@pytest.mark.parametrize(
+    ("happened", "retention_ms", "retention_bytes", "wanted"),
+    [
+        pytest.param(
+            # Segments 0 [0, 3], 1 [4, 6] and 2 [0, 4]: brokers find 2 at offset 0 and do not list 0. The log
+            # has the 130 bytes of 2; 80 are too many.
+            [_tiered(4, size=30), _tiered(3), _elected_uncleanly(4), _tiered(1)],
+            *(-1, 50, set()),
+            id="a copy that a longer one replaced is not counted again",
+        ),
+        pytest.param(
+            # Segments 0 [0, 3] and 1 [0, 8]: brokers list both. 140 of the 190 bytes are too many.
+            [_tiered(4), _elected_uncleanly(4), _tiered(5, size=30)],
+            *(-1, 50, set()),
+            id="a listed copy that a longer one contains is not counted again",
+        ),
+        pytest.param(
+            # Segments 0 [0, 5], 1 [0, 11] and 2 [12, 14]: after 1, 30 bytes are too many, and 0 has 60.
+            [_tiered(6), _elected_uncleanly(6), _tiered(6), _tiered(3), lambda b: b.produce(5, NOW_MS, 10)],
+            *(-1, 50, {0, 1, 2}),
+            id="a copy below the new log start does not end the run by size",
+        ),
+        pytest.param(
+            # Segments 0 [0, 2] without a timestamp, 1 [0, 8] and 2 [9, 9].
+            [
+                lambda b: b.produce(3, 0, 10),
+                *(KipBroker.roll, KipBroker.copy, _elected_uncleanly(3)),
+                *(_tiered(6, days=9), _tiered(1, days=9)),
+            ],
+            *(DAY_MS, -1, {0, 1, 2}),
+            id="a copy below the new log start does not end the run by time",
+        ),
+        pytest.param(
+            # Segments 0 [0, 5], 1 [6, 10] and 2 [0, 11], which the last election took out of the lineage.
+            [
+                *(_tiered(6, days=9), _tiered(5, days=9), _elected_uncleanly(6)),
+                *(_tiered(6, days=9), _elected_uncleanly(6)),
+            ],
+            *(DAY_MS, -1, set()),
+            id="a copy that brokers do not list stays when the longer one diverged",
+        ),
+    ],
+)
+def test_segments_copied_again_after_an_unclean_election(
+    happened: list[Callable[[KipBroker], None]], retention_ms: int, retention_bytes: int, wanted: set[int]
+) -> None:
+    broker = run(happened, retention_ms, retention_bytes)
+    assert planned(broker) == {str(segment_id(number)) for number in wanted}
+    assert expected(broker) == planned(broker)

@@ -48,6 +48,9 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
     remaining = iter(live)
     blocking: RemoteLogSegmentMetadata | None = None
     for segment in remaining:
+        if segment.end_offset < log_start_offset:
+            # A longer copy of these offsets expired: the excess already counts their bytes as deleted.
+            continue
         facts = limits.breach(segment)
         if facts is None:
             blocking = segment
