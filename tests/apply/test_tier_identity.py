@@ -402,4 +402,4 @@ def test_few_requests_tell_a_tier(
 
         monkeypatch.setattr(S3Store, name, counted)
     assert tierctl(*site.command("delete")).code == 0
-    assert met == ["_objects_in", "open", "sizes_bytes", "_objects_in"]
+    assert met == ["_objects_in", "open", "sizes_bytes"]

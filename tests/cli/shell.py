@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from unittest import mock
@@ -26,8 +26,8 @@ class Ran:
     code: int
     out: str
     err: str
-    summary: str = ""
-    raw_err: str = ""
+    summary: str = field(default="", compare=False)
+    raw_err: str = field(default="", compare=False)
 
     @classmethod
     def of(cls, code: int, out: str, raw_err: str) -> Self:

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.storage.stores import open_store
+from tierctl.storage.stores.base import hashed_file
 
 from tests.cli.shell import Ran
 from tests.cli.shell import tierctl as run_here
+from tests.metadata.pictures import without_times
 from tests.spark.clusters import Driver, run_command, spark_home
 from tests.support.servers import S3Server, found
 
@@ -44,7 +46,7 @@ def uploaded(folder: Path, bucket: str) -> str:
     uri = f"s3://{bucket}/backup/kafka-1"
     store = open_store(uri)
     files = [path for path in folder.glob(f"{METADATA_TOPIC}-*/*") if path.is_file() and path.stat().st_size]
-    store.put_all({path.relative_to(folder).as_posix(): path for path in files})
+    store.put_all({path.relative_to(folder).as_posix(): hashed_file(path) for path in files})
     store.close()
     return uri
 
@@ -115,7 +117,7 @@ def test_caches_offsets_and_a_state_directory(folder: Path, in_s3: str, tmp_path
         ran = run_here("offsets", "check", "--metadata", where, "--state-dir", state_dir)
         assert ran.code == 0, ran.err
     written = [
-        {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        {path.name: without_times(path.read_bytes()) for path in (tmp_path / name).iterdir()}
         for name in ("of-folder", "of-s3")
     ]
     assert written[0] == written[1]
@@ -154,7 +156,7 @@ def test_no_topic_there(s3_server: S3Server) -> None:
     for command in (("segments",), ("format",), ("pipeline", "run", "--warehouse", "w")):
         ran = run_here(*command, "--metadata", uri)
         assert ran.code == 10, ran.err
-        assert ran.err.startswith(f"error: {uri}/ has no metadata topic\n")
+        assert f"error: {uri}/ has no metadata topic\n" in ran.err
 
 
 def test_one_segment_file(folder: Path) -> None:

@@ -167,7 +167,7 @@ def test_settings_that_cannot_be_read_and_other_writers(
     topic.append([(number, encode(stranger))])
     said = refused(*sweep, *open_listener)
     assert f"broker 99 wrote to metadata partition {number}" in said
-    assert "10 task intervals (600000 ms)" in said
+    assert "10 task intervals (" in said
     topic.append([(number, encode(replace(stranger, broker_id=-1)))])
     topic.close()
 

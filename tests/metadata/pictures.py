@@ -1,5 +1,6 @@
 """A folded state as plain data: two are equal when nobody can tell the states apart."""
 
+import re
 from array import array
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -43,3 +44,12 @@ def _attributes(value: Any) -> list[str]:
     if is_dataclass(value):
         return [field.name for field in fields(value)]
     return [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+
+
+_MODIFIED = re.compile(rb", \d{18,}(?=\])")
+"""The times of last modification in the manifest of a state directory."""
+
+
+def without_times(data: bytes) -> bytes:
+    """Return the content of a file of a state directory without the times at which others were written."""
+    return _MODIFIED.sub(b"", data)

@@ -18,6 +18,7 @@ from tierctl.model import (
     TopicIdPartition,
     Uuid,
 )
+from tierctl.storage.stores.base import hashed_file
 from tierctl.storage.tier import ObjectTier
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
@@ -65,11 +66,11 @@ def made_tier(folder: Path, partition: TopicIdPartition, segments: Segments) -> 
         remote.copy_log_segment_data(
             found,
             LogSegmentData(
-                log_segment=folder / "log",
-                offset_index=folder / "index",
-                time_index=folder / "time",
+                log_segment=hashed_file(folder / "log"),
+                offset_index=(folder / "index").read_bytes(),
+                time_index=(folder / "time").read_bytes(),
                 transaction_index=None,
-                producer_snapshot_index=folder / "snapshot",
+                producer_snapshot_index=(folder / "snapshot").read_bytes(),
                 leader_epoch_index=write_leader_epoch_checkpoint([(0, 0)]),  # type: ignore[list-item]
             ),
         )

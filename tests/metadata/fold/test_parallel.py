@@ -1,7 +1,6 @@
 """Metadata partitions read apart and put together say what reading one after the other says."""
 
 import pickle
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,16 +19,12 @@ from tierctl.state.tier import MissingEvents
 from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 
-from tests.metadata.pictures import picture
+from tests.metadata.pictures import picture, without_times
 from tests.metadata.topics import topic_in
 from tests.state.histories import histories
 
 COUNT = 4
 Logs = dict[int, list[bytes]]
-
-
-_MODIFIED = re.compile(rb", \d{18,}(?=\])")
-"""The times of last modification in a manifest."""
 
 
 class Apart:
@@ -59,7 +54,7 @@ def manager_on(folder: Path, kept: Path | None, bulk: Apart | None) -> TopicBase
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
-    return {path.name: _MODIFIED.sub(b"", path.read_bytes()) for path in sorted(folder.iterdir())}
+    return {path.name: without_times(path.read_bytes()) for path in sorted(folder.iterdir())}
 
 
 @st.composite
