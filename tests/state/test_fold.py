@@ -25,6 +25,7 @@ from tierctl.state import cache as cache_module
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.fold import finished_deletions, fold, fold_event
 from tierctl.state.fold.event_columns import TOMBSTONE, event_columns
+from tierctl.state.segment_queries import newest_segment
 from tierctl.state.tier import ANOMALIES_KEPT, PartitionState, TierState
 from tierctl.wire.metadata import decode, decode_column, encode
 
@@ -109,6 +110,7 @@ def assert_same(state: TierState, expected: TierState) -> None:
     for key, part in state.partitions.items():
         assert facts_of(part) == facts_of(expected.partitions[key])
         assert answers_of(part.cache) == answers_of(expected.partitions[key].cache)
+        assert part.newest_segment() == newest_segment(expected.partitions[key].cache)
 
 
 def values_of(events: Sequence[MetadataEvent]) -> list[bytes]:

@@ -16,7 +16,6 @@ from tierctl.plan.retention.leaders import ClusterViews
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.settings_names import require_known_names
 from tierctl.plan.steps import Plan
-from tierctl.state.segment_queries import newest_segment
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
@@ -194,7 +193,7 @@ def _lineages(
 
 
 def _lineage_of_tier(run: Mutation, part: PartitionState) -> tuple[EpochEntry, ...]:
-    newest = newest_segment(part.cache)
+    newest = part.newest_segment()
     if newest is None:
         return ()
     with run.remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:

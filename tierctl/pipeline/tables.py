@@ -16,7 +16,7 @@ from tierctl.spark.sources.metadata.rows import SCHEMA as EVENT_SCHEMA
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import segments_in_lineage
 from tierctl.state.live_segments import EpochPairs, LiveSegments
-from tierctl.state.segments.columns import KIP405, STATES, TXN_INDEX_EMPTY
+from tierctl.state.segments.columns import FINISHED, KIP405, STATES, TXN_INDEX_EMPTY
 from tierctl.state.segments.epoch_index import EpochIndex
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.verify.events import WasDeleted, check_events, check_partition_delete
@@ -27,7 +27,6 @@ from tierctl.verify.topics import Removals
 
 _S = RemoteLogSegmentState
 _STARTED = STATES.index(_S.COPY_SEGMENT_STARTED)
-_FINISHED = STATES.index(_S.COPY_SEGMENT_FINISHED)
 _DELETING = STATES.index(_S.DELETE_SEGMENT_STARTED)
 _BY_EPOCH: Final = pa.map_(pa.int32(), pa.int64())
 
@@ -133,7 +132,7 @@ class PartitionTables:
         return int(recent.min()) + DANGLING_AFTER_MS + 1 if len(recent) else None
 
     def _unfinished_since(self) -> Int64s:
-        times: Int64s = self._live.column("event_timestamps")[self._live.states != _FINISHED]
+        times: Int64s = self._live.column("event_timestamps")[self._live.states != FINISHED]
         return times
 
     def segments(self) -> pa.RecordBatch:
@@ -184,7 +183,7 @@ class PartitionTables:
             "topic": whose.topic,
             "topic_id": whose.topic_id,
             "partition": whose.partition,
-            "remote_log_size_bytes": int(sizes[states == _FINISHED].sum()),
+            "remote_log_size_bytes": int(sizes[states == FINISHED].sum()),
             "remote_log_start_offset": self._log_start(),
             "highest_offset": max((offset for _, offset in highest), default=None),
             "highest_offset_by_epoch": highest,
@@ -192,11 +191,11 @@ class PartitionTables:
                 (epoch, size) for epoch, size in ((e, _size_of(i, part.cache)) for e, i in epochs) if size
             ],
             "copy_segment_started": int(counts[_STARTED]),
-            "copy_segment_finished": int(counts[_FINISHED]),
+            "copy_segment_finished": int(counts[FINISHED]),
             "delete_segment_started": int(counts[_DELETING]),
             "dangling_copies": int((old & (states == _STARTED)).sum()),
             "stuck_deletes": int((old & (states == _DELETING)).sum()),
-            "max_timestamp_ms": _highest(live.column("max_timestamps")[states == _FINISHED]),
+            "max_timestamp_ms": _highest(live.column("max_timestamps")[states == FINISHED]),
             "event_timestamp_ms": _highest(live.column("event_timestamps")),
             "delete_state": part.delete_state,
             "metadata_partition": part.metadata_partition,
@@ -204,7 +203,7 @@ class PartitionTables:
         }
 
     def _log_start(self) -> int | None:
-        cache, finished = self._part.cache, self._live.states == _FINISHED
+        cache, finished = self._part.cache, self._live.states == FINISHED
         if self._in_order:
             starts = self._live.column("starts")[finished]
             return int(starts.min()) if len(starts) else None
@@ -226,7 +225,7 @@ class PartitionTables:
             )
             return
         columns, live = self._live.columns, self._live
-        unfinished = [columns.metadata(row) for row in live.rows[live.states != _FINISHED].tolist()]
+        unfinished = [columns.metadata(row) for row in live.rows[live.states != FINISHED].tolist()]
         for segment in sorted(unfinished, key=lambda s: (s.start_offset, s.end_offset)):
             yield unfinished_finding(whose, segment, self._now_ms)
 

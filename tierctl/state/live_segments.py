@@ -6,14 +6,18 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.model import RemoteLogSegmentState
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.segments.arrays import Rows, ranges, view
-from tierctl.state.segments.columns import ODD_EPOCHS, POOLED_EPOCHS, STATE_MASK, STATES, WIDE, SegmentColumns
+from tierctl.state.segments.columns import (
+    FINISHED,
+    ODD_EPOCHS,
+    POOLED_EPOCHS,
+    STATE_MASK,
+    WIDE,
+    SegmentColumns,
+)
 
 Int64s = npt.NDArray[np.int64]
-
-FINISHED = STATES.index(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,16 +12,9 @@ import numpy as np
 from tierctl.model import TopicIdPartition
 from tierctl.state.cache import CacheParts, RemoteLogMetadataCache
 from tierctl.state.segments.arrays import Rows, view
-from tierctl.state.segments.columns import (
-    STATE_MASK,
-    STATES,
-    WAS_FINISHED,
-    SegmentColumns,
-)
+from tierctl.state.segments.columns import FINISHED, STATE_MASK, WAS_FINISHED, SegmentColumns
 from tierctl.state.segments.epoch_index import FIRST_TABLE_SIZE, EpochIndex
 from tierctl.state.segments.epoch_runs import EpochRuns, epoch_runs
-
-FINISHED = next(code for code, state in enumerate(STATES) if state == "COPY_SEGMENT_FINISHED")
 
 
 class FormerEpoch(NamedTuple):

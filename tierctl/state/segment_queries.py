@@ -8,7 +8,14 @@ import numpy.typing as npt
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.segments.arrays import Rows, view
-from tierctl.state.segments.columns import ODD_EPOCHS, POOLED_EPOCHS, SegmentColumns
+from tierctl.state.segments.columns import (
+    DEAD,
+    FINISHED,
+    ODD_EPOCHS,
+    POOLED_EPOCHS,
+    STATE_MASK,
+    SegmentColumns,
+)
 from tierctl.state.segments.epoch_runs import end_offsets
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -59,8 +66,12 @@ def newest_segment(cache: RemoteLogMetadataCache) -> RemoteLogSegmentMetadata | 
 
     Of equal ones, the latest event decides, then the first arrival.
     """
-    columns = cache.columns
-    rows = columns.rows_in(_FINISHED)
+    return newest_of(cache.columns, cache.columns.live_rows())
+
+
+def newest_of(columns: SegmentColumns, rows: Rows) -> RemoteLogSegmentMetadata | None:
+    """Return the segment that `newest_segment` returns, of those in `rows`, which are in order of arrival."""
+    rows = rows[(view(columns.flags)[rows] & (DEAD | STATE_MASK)) == FINISHED]
     if not len(rows):
         return None
     order = np.lexsort(

@@ -12,7 +12,7 @@ from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.rebuilt_cache import FormerEpoch, rebuilt_cache, regular_parts
 from tierctl.state.segments.arrays import Rows, view
-from tierctl.state.segments.columns import DEAD, STATE_MASK, STATES, SegmentColumns
+from tierctl.state.segments.columns import DEAD, FINISHED, STATE_MASK, SegmentColumns
 from tierctl.state.segments.ids import Ids
 
 NO_OFFSET: Final = -(1 << 63)
@@ -20,7 +20,6 @@ NO_START: Final = (1 << 63) - 1
 NO_OWNER: Final = -1
 _TAIL_MAX: Final = 50_000
 _DEAD_ROWS_MAX: Final = 1024
-_FINISHED: Final = STATES.index(next(state for state in STATES if state == "COPY_SEGMENT_FINISHED"))
 
 
 class SegmentTable:
@@ -110,6 +109,13 @@ class SegmentTable:
         row = self.columns.ids.find(segment_id.bytes)
         return None if row < 0 or self.columns.owners[row] != number else self.columns.metadata(row)
 
+    def segments_of(self, number: int) -> tuple[SegmentColumns, Rows]:
+        """Return the columns that have the segments of a user partition, and its rows in them."""
+        cache = self.irregular.get(number)
+        if cache is not None:
+            return cache.columns, cache.columns.live_rows()
+        return self.columns, self.rows_of(number)
+
     def cache_of(self, number: int) -> RemoteLogMetadataCache:
         """Return the cache of a user partition as it is now; later events may not change it."""
         cache = self.irregular.get(number)
@@ -186,7 +192,7 @@ class SegmentTable:
         self.top_starts[number] = parts.top_start
         states = view(parts.columns.flags) & STATE_MASK
         self.counts[number] = len(states)
-        self.waiting[number] = int((states != _FINISHED).sum())
+        self.waiting[number] = int((states != FINISHED).sum())
         view(parts.columns.owners)[:] = number
         view(parts.columns.entered)[:] = self.clock + np.arange(len(states))
         self.clock += len(states)

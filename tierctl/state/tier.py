@@ -12,6 +12,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.segment_queries import newest_of
 from tierctl.state.table import NO_START, SegmentTable
 
 # Bounds the memory for a log whose events are mostly invalid.
@@ -89,6 +90,10 @@ class PartitionState:
     def get(self, segment_id: Uuid) -> RemoteLogSegmentMetadata | None:
         """Return a segment by id, in any state; None if it is unknown or deleted."""
         return self.table.get(self.number, segment_id)
+
+    def newest_segment(self) -> RemoteLogSegmentMetadata | None:
+        """Return the most recent readable segment as `segment_queries.newest_segment`, without a cache."""
+        return newest_of(*self.table.segments_of(self.number))
 
     @property
     def last_event_offset(self) -> int:

@@ -18,7 +18,7 @@ from tierctl.model import (
 )
 from tierctl.model.severity import Severity
 from tierctl.state.segments.arrays import view
-from tierctl.state.segments.columns import KIP405, STATE_MASK, STATES, TXN_INDEX_EMPTY, SegmentColumns
+from tierctl.state.segments.columns import KIP405, TXN_INDEX_EMPTY, SegmentColumns
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import MissingEvents, PartitionState, TierState
 from tierctl.storage.base import RemoteObject
@@ -41,7 +41,6 @@ KAFKA_PARTS: Final = _P.LOG | _P.OFFSET | _P.TIMESTAMP | _P.LEADER_EPOCH | _P.PR
 AIVEN_PARTS: Final = _P.LOG | _P.INDEXES | _P.MANIFEST
 _AIVEN_ONLY: Final = int(_P.INDEXES | _P.MANIFEST)
 _LOG: Final = int(_P.LOG)
-_FINISHED: Final = STATES.index(_S.COPY_SEGMENT_FINISHED)
 
 
 PartitionKey = tuple[Uuid, int]
@@ -205,8 +204,7 @@ class StoreAudit:
         self, part: PartitionState, columns: SegmentColumns, flag_writers: dict[int, int]
     ) -> Iterator[Suspect]:
         parts, all_sizes = self.tally.by_row(part.topic_id_partition.key)
-        rows = columns.live_rows()
-        rows = rows[(view(columns.flags)[rows] & STATE_MASK) == _FINISHED]
+        rows = columns.rows_in(_S.COPY_SEGMENT_FINISHED)
         found, sizes, flags = parts[rows], all_sizes[rows], view(columns.flags)[rows]
         is_mostly_aiven = self.tally.aiven > self.tally.kafka
         aiven = (found & _AIVEN_ONLY != 0) | ((found & ~np.uint8(_P.LOG) == 0) & is_mostly_aiven)

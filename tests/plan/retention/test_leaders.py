@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from tierctl.model import EpochEntry, RemoteLogSegmentMetadataUpdate, TopicConfig
+from tierctl.model import EpochEntry, TopicConfig
 from tierctl.model.cluster import BrokerFacts, ClusterLog
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.leaders import (
@@ -16,9 +16,8 @@ from tierctl.plan.retention.leaders import (
 )
 from tierctl.plan.retention.partition_view import extended_below
 from tierctl.plan.retention.sweep import plan_retention
-from tierctl.state.cache import RemoteLogMetadataCache
 
-from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, local_log, segment, tier
+from tests.plan.tier import NOW_MS, OTHER_ID, PARTITION, TOPIC_ID, S, advance, local_log, segment, tier
 
 Epochs = Sequence[tuple[int, int]]
 
@@ -124,24 +123,15 @@ def test_an_index_is_extended_by_older_segments(
     index: Epochs, epochs: Sequence[Epochs], extended: Epochs
 ) -> None:
     older = [segment(n, n * 100, n * 100 + 99, *entries) for n, entries in enumerate(epochs)]
-    cache = RemoteLogMetadataCache()
+    state = tier()
     for each in older:
-        cache.add(replace(each, state=S.COPY_SEGMENT_STARTED))
+        advance(state, each)
     entries_of_index = [EpochEntry(*entry) for entry in index]
-    assert [tuple(entry) for entry in extended_below(entries_of_index, cache)] == list(index)
+    (part,) = state
+    assert [tuple(entry) for entry in extended_below(entries_of_index, part.cache)] == list(index)
     for each in older:
-        cache.update(
-            RemoteLogSegmentMetadataUpdate(
-                topic=each.topic,
-                topic_id=each.topic_id,
-                partition=each.partition,
-                segment_id=each.segment_id,
-                broker_id=1,
-                event_timestamp_ms=each.event_timestamp_ms,
-                state=S.COPY_SEGMENT_FINISHED,
-            )
-        )
-    assert [tuple(entry) for entry in extended_below(entries_of_index, cache)] == list(extended)
+        advance(state, each, S.COPY_SEGMENT_FINISHED)
+    assert [tuple(entry) for entry in extended_below(entries_of_index, part.cache)] == list(extended)
 
 
 def test_size_counts_what_only_the_leader_has() -> None:

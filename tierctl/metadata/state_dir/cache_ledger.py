@@ -43,7 +43,7 @@ class OpenCache:
         self.pending += entries
         self.last_offset = last_offset
         self.events += events
-        self.crc = crc32c_extend(self.crc, bytes(entries))
+        self.crc = crc32c_extend(self.crc, np.frombuffer(entries, np.uint8))
 
     @property
     def manifest_entry(self) -> CacheEntry:

@@ -18,6 +18,7 @@ from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.segments.java_hash import segment_hash
 
 STATES: Final = tuple(RemoteLogSegmentState)
+FINISHED: Final = STATES.index(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
 
 # Bits of `SegmentColumns.flags`; the two lowest bits are the index of the segment's state in STATES.
 # WAS_FINISHED is set only in the columns of a SegmentTable.

@@ -135,12 +135,6 @@ class SegmentIds:
             table[slots[hit]] = _REMOVED
             pending, slots = pending[~hit], (slots[~hit] + 1) & (len(table) - 1)
 
-    def keep(self, rows: Rows) -> None:
-        """Drop all rows except `rows`, and renumber: row `rows[i]` becomes row i."""
-        kept = self.as_words()[rows]
-        self.words = array("Q", kept.tobytes())
-        self._unbuilt = np.arange(len(kept))
-
     def live_rows(self) -> Rows:
         """Return the rows whose ids `find` finds, ascending."""
         if self._unbuilt is not None:
