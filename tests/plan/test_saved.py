@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.errors import SafetyRefusal, UsageError
 from tierctl.model import ClusterIdentity, TopicConfig, Uuid
@@ -117,6 +117,7 @@ def test_a_field_that_is_edited_is_refused(path: tuple[Any, ...], value: Any) ->
         SavedPlan.loads(json.dumps(raw))
 
 
+@example(path=("read", "0"), value=float("inf"))
 @given(path=st.sampled_from(PLACES), value=JSON_VALUES)
 def test_a_forged_plan_is_read_or_refused(path: tuple[Any, ...], value: Any) -> None:
     """With a digest that fits, no value raises another error than tierctl's."""

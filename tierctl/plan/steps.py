@@ -169,7 +169,7 @@ class Plan:
                 read={int(partition): int(offset) for partition, offset in raw["read"].items()},
                 skipped=tuple(Skip.from_json(skip) for skip in raw["skipped"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as e:
             raise UsageError(f"not a plan: {e}", hint="expected what --plan-out wrote") from e
 
 
