@@ -8,7 +8,7 @@ BIN := .venv/bin
 READY := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test matrix lint bench docs formatter
+.PHONY: help demo test matrix lint bench docs formatter wheel
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ bench: $(READY) ## Speed beside the baselines: ROWS=segments,format picks rows; 
 
 formatter: $(READY) ## The jar for Kafka's console consumer, which a wheel then ships (JDK 11 or newer, Maven)
 	$(BIN)/python -m tierctl.console_consumer.build
+
+wheel: formatter ## dist/*.whl with the jar, man pages, completions and the files of share/
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 docs: $(READY) ## Write completions/ and man/ from the commands
 	$(BIN)/python -m tierctl.cli.docs.write

@@ -8,6 +8,7 @@ TierctlError                         1  internal
 │   ├── RemoteResourceNotFound      10  the object does not exist (KIP-405 RemoteResourceNotFoundException)
 │   ├── RemoteTierMissing            5  --remote holds no tier: it is not mounted, or mistyped
 │   ├── RemoteObjectDiffers          5  an object differs from its source; a retry does not help
+│   ├── TransferStopped              5  the run was stopped while a limit of bytes per second was waited for
 │   ├── StoreWriteFailed             5  nothing was stored
 │   └── StoreWriteUnknown            5  the object may or may not be stored; check before any clean-up
 ├── MetadataError                    5  the metadata log could not be read or written; a retry may help
@@ -126,6 +127,10 @@ class RemoteTierMissing(RemoteStorageError):
 
 class RemoteObjectDiffers(RemoteStorageError):
     """An object differs from its source; only a new copy helps."""
+
+
+class TransferStopped(RemoteStorageError):
+    """The run was told to stop while a transfer waited for a limit of bytes per second."""
 
 
 class StoreWriteFailed(RemoteStorageError):

@@ -4,13 +4,14 @@ Every change goes through a `FileSystem`, one small method per operation, so tha
 nth write, fsync or rename. Production code uses `PLAIN`.
 """
 
-import ctypes
-import errno
 import fcntl
 import os
 import stat
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Self
@@ -21,6 +22,7 @@ TEMP_SUFFIX = ".tmp"
 BACKUP_SUFFIX = ".bak"
 BROKER_LOCK = ".lock"
 OWN_LOCK = ".tierctl.lock"
+_LOCK_POLL_S = 0.05
 
 Observer = Callable[[str, Path], None]
 
@@ -32,7 +34,7 @@ def no_op(_operation: str, _path: Path) -> None:
 class FileSystem:
     """The operations that change files; `observer` receives (operation, path) before each operation.
 
-    Every method raises OSError. The operations are mkdir, create, write, fsync, rename, link, exchange,
+    Every method raises OSError. The operations are mkdir, create, write, fsync, rename, link,
     fsync-dir, unlink, rmdir and truncate.
     """
 
@@ -86,15 +88,6 @@ class FileSystem:
         self._observe("link", target)
         os.link(source, target, follow_symlinks=False)
 
-    def exchange(self, path: Path, target: Path) -> None:
-        """Exchange the names of two folders: atomically where the system can, else in three renames."""
-        self._observe("exchange", target)
-        if _exchanged(path, target):
-            return
-        spare = path.with_name(f"{path.name}{TEMP_SUFFIX}")
-        for old, new in ((target, spare), (path, target), (spare, path)):
-            self.rename(old, new)
-
     def unlink(self, path: Path) -> None:
         """Remove a file, or a symbolic link but not its target; do nothing if it does not exist."""
         self._observe("unlink", path)
@@ -146,23 +139,6 @@ class FileBytes:
 
 
 PLAIN = FileSystem()
-
-_AT_FDCWD, _RENAME_EXCHANGE = -100, 2
-_NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP}
-
-
-def _exchanged(path: Path, target: Path) -> bool:
-    """Call renameat2(2) with RENAME_EXCHANGE; return False if the system does not support it."""
-    library = ctypes.CDLL(None, use_errno=True)
-    if not hasattr(library, "renameat2"):
-        return False
-    names = os.fsencode(path), os.fsencode(target)
-    if library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], _RENAME_EXCHANGE) == 0:
-        return True
-    number = ctypes.get_errno()
-    if number not in _NO_EXCHANGE:
-        raise OSError(number, os.strerror(number), str(target))
-    return False
 
 
 @cache
@@ -240,19 +216,43 @@ def replace_durably(path: Path, data: bytes, *, backup: bool = False, fs: FileSy
 
 
 @contextmanager
-def exclusive(folder: Path, name: str = OWN_LOCK) -> Iterator[None]:
-    """Hold an flock on the file `name` in `folder`; raise LockedError if another tierctl holds the lock."""
+def exclusive(folder: Path, name: str = OWN_LOCK, *, timeout_s: float = 0) -> Iterator[None]:
+    """Hold an flock on the file `name` in `folder`.
+
+    Raise LockedError if another tierctl holds the lock longer than `timeout_s`.
+    """
     fd = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    deadline_s = time.monotonic() + timeout_s
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise LockedError(
-                f"{folder} is being written by another tierctl", hint="wait for it to end, then run again"
-            ) from None
+        while True:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= deadline_s:
+                    raise LockedError(
+                        f"{folder} is being written by another tierctl",
+                        hint="wait for it to end, then run again",
+                    ) from None
+            time.sleep(_LOCK_POLL_S)
         yield
     finally:
         os.close(fd)
+
+
+@dataclass(slots=True)
+class _BrokerLock:
+    """A broker's lock that this process holds through `fd`, for `blocks` blocks of `broker_kept_out`."""
+
+    fd: int
+    blocks: int = 0
+
+
+_broker_locks: dict[tuple[int, int], _BrokerLock] = {}
+"""The brokers' locks that this process holds, by device and inode of the file."""
+_broker_locks_guard = threading.Lock()
+# A forked child does not hold its parent's POSIX locks.
+os.register_at_fork(after_in_child=_broker_locks.clear)
 
 
 @contextmanager
@@ -261,21 +261,62 @@ def broker_kept_out(
 ) -> Iterator[None]:
     """Hold the lock of a broker on its log directory; raise SafetyRefusal with `hint` if a broker holds it.
 
-    Without a `.lock` file no broker has ever run there, and none is created, because the broker's user might
-    be unable to open it. The lock is a POSIX lock, as Java's FileChannel.tryLock takes it.
+    Several blocks of this process may hold the same lock; the last to end releases it. Without a `.lock` file
+    no broker has ever run there, and none is created, because the broker's user might be unable to open it.
+    The lock is a POSIX lock, as Java's FileChannel.tryLock takes it.
     """
+    with _broker_locks_guard:
+        key = _take_broker_lock(folder, hint)
     try:
-        fd = os.open(folder / BROKER_LOCK, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except FileNotFoundError:
         yield
-        return
-    try:
+    finally:
+        if key is not None:
+            with _broker_locks_guard:
+                _release_broker_lock(key)
+
+
+def holds_broker_lock(folder: Path) -> bool:
+    """Return whether this process holds the broker's lock on `folder`; the lock file is not opened.
+
+    Closing any descriptor of the file would release the lock (fcntl(2)).
+    """
+    with _broker_locks_guard:
+        return _lock_key(folder / BROKER_LOCK) in _broker_locks
+
+
+def _take_broker_lock(folder: Path, hint: str) -> tuple[int, int] | None:
+    """Take the lock, or count one more block of a lock that this process holds; None without a lock file."""
+    path = folder / BROKER_LOCK
+    key = _lock_key(path)
+    if key is None:
+        return None
+    if key not in _broker_locks:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):
+        except OSError as e:
+            os.close(fd)
+            if not isinstance(e, BlockingIOError | PermissionError):
+                raise
             raise SafetyRefusal(
                 f"a broker is running on {folder}: it holds {BROKER_LOCK}", hint=hint
             ) from None
-        yield
-    finally:
-        os.close(fd)
+        _broker_locks[key] = _BrokerLock(fd)
+    _broker_locks[key].blocks += 1
+    return key
+
+
+def _release_broker_lock(key: tuple[int, int]) -> None:
+    lock = _broker_locks[key]
+    lock.blocks -= 1
+    if not lock.blocks:
+        del _broker_locks[key]
+        os.close(lock.fd)
+
+
+def _lock_key(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino

@@ -1,9 +1,6 @@
 """What the commands refuse, drop and say: rivals, limits, plans that no longer hold, damaged metadata."""
 
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,28 +19,10 @@ from tests.apply.faults import Meddling
 from tests.apply.runs import NOW_MS, opened, put, statuses
 from tests.apply.worlds import World
 from tests.metadata.topics import topic_in
+from tests.support.broker_lock import running_broker
 
 Tierctl = Callable[..., Ran]
 _S = RemoteLogSegmentState
-
-
-@contextmanager
-def running_broker(log_dir: Path) -> Iterator[None]:
-    """Another process that holds the directory's lock, as a broker does."""
-    (log_dir / ".lock").touch()
-    script = (
-        "import fcntl, sys; file = open(sys.argv[1], 'r+'); fcntl.lockf(file, fcntl.LOCK_EX)\n"
-        "print(1, flush=True); input()"
-    )
-    broker = subprocess.Popen(
-        [sys.executable, "-c", script, str(log_dir / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert broker.stdout is not None
-    broker.stdout.readline()
-    try:
-        yield
-    finally:
-        broker.communicate(b"\n")
 
 
 @pytest.mark.parametrize("command", [copy, sweep, delete], ids=["copy", "sweep", "delete"])

@@ -20,6 +20,7 @@ from tierctl.errors import (
     MetadataError,
     RemoteStorageError,
     StoreWriteUnknown,
+    TransferStopped,
 )
 from tierctl.files import FileSystem
 from tierctl.model import (
@@ -156,6 +157,25 @@ def test_a_clean_up_that_fails_is_a_begun_deletion(
     begun = RemoteLogSegmentState.DELETE_SEGMENT_STARTED
     assert left[outcomes[1].segment_id] is left[outcomes[2].segment_id] is begun
     _converge("copy", here, ends["copy"])
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_a_transfer_that_was_stopped_is_never_finished(
+    nth: int, world: Callable[[str], World], ends: dict[str, Any]
+) -> None:
+    """A lease that looked lost while a transfer waited for its turn, and was renewed afterwards."""
+    here = world("copy")
+    wrap = partial(Failing, operation="copy_log_segment_data", nth=nth, error=TransferStopped)
+    outcomes = run_on("copy", here, wrap, wave_size=2)
+    assert statuses(outcomes) == [DONE] * (nth - 1) + [DROPPED] * (4 - nth)
+    _converge("copy", here, ends["copy"])
+
+
+def test_a_run_that_was_over_stays_over() -> None:
+    answers = iter([False, True, False])
+    stop = Stop()
+    stop.guard(lambda: next(answers))
+    assert [stop.asked() for _ in range(4)] == [False, True, True, True]
 
 
 def test_a_write_of_unknown_outcome_is_not_cleaned_up(world: Callable[[str], World]) -> None:

@@ -8,7 +8,7 @@ from tierctl.model import TopicIdPartition, Uuid
 from tests.bench import cache
 from tests.read.made import day, made_tier
 
-RECORDS_A_MINUTE = 300
+RECORDS_A_MINUTE = 3000
 PARTITION = TopicIdPartition(Uuid.from_bytes(bytes(15) + b"\x01"), "orders", 0)
 
 

@@ -18,6 +18,7 @@ TIMEOUT_S = 1800
 SAMPLE_S = 0.1
 _LAUNCHER = Path(__file__).with_name("launch.py")
 _STDERR_SHOWN = 3000
+_SETTINGS = ("TIERCTL_", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,8 @@ def run(
     With `is_self_timed` the last line that the command prints is {"seconds": ...}, the time without its
     start-up. Raise RuntimeError with the end of its stderr if the exit code is not one of `codes`.
     """
-    # No setting of the person who runs the benches counts.
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TIERCTL_")}
+    # No setting of the person who runs the benches counts; an installed program has compiled modules.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_SETTINGS)}
     environment = inherited | {"PYTHONPATH": str(REPOSITORY)} | dict(env)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
         cost = Path(folder) / "cost.json"

@@ -22,6 +22,7 @@ _WIDTH = 118
 _REFERENCE_SEGMENTS = 500_000
 """A curve is linear if a segment costs as much at each larger point; below, the start-up still shows."""
 _LINEAR = 1.3
+_STEEP = "more than linear"
 
 Row = Mapping[str, Any]
 
@@ -30,12 +31,12 @@ def merge(rows: Iterable[Row], limits: Mapping[str, str], path: Path = BENCH_JSO
     """Write rows into bench.json, each in the place of the older row with its key; return the whole.
 
     `limits` has the known keys in their order, with the sentence that says what limits the row; rows with
-    another key are dropped.
+    another key are dropped. Points of curves keep the sentence, which says why a curve is not linear.
     """
     known = json.loads(path.read_text())["rows"] if path.is_file() else []
     by_key = {each["key"]: each for each in [*known, *rows]}
     kept = [
-        dict(by_key[key]) | {"limit": limit if by_key[key]["missed"] else ""}
+        dict(by_key[key]) | {"limit": limit if by_key[key]["missed"] or by_key[key].get("amount") else ""}
         for key, limit in limits.items()
         if key in by_key
     ]
@@ -65,17 +66,22 @@ def table(rows: Iterable[Row]) -> str:
 
 
 def curves(rows: Iterable[Row]) -> str:
-    """Return the points of cost curves as a table: a line for each work, a column for each size."""
+    """Return the points of cost curves as a table: a line for each work, a column for each size.
+
+    Below it is a line for each work whose cost grows more than linearly.
+    """
     rows = list(rows)
     amounts = sorted({each["amount"] for each in rows})
     points = {(each["work"], each["amount"]): each for each in rows}
     head = ["work", *(f"{amount / 1e6:g} M segments" for amount in amounts), "cost of a segment"]
-    lines = []
+    lines, notes = [], []
     for work in dict.fromkeys(each["work"] for each in rows):
         own = {amount: points[work, amount] for amount in amounts if (work, amount) in points}
         cells = [_point(own.get(amount)) for amount in amounts]
         lines.append([work, *cells, _growth(own)])
-    return "\n".join(_markdown([head, *lines]))
+        if _growth(own).endswith(_STEEP):
+            notes.append(f"- {work}: {_STEEP}. {own[max(own)]['limit'] or 'Not profiled yet.'}")
+    return "\n".join([*_markdown([head, *lines]), *(["", *notes] if notes else [])])
 
 
 def _point(row: Row | None) -> str:
@@ -85,10 +91,10 @@ def _point(row: Row | None) -> str:
 def _growth(points: Mapping[int, Row]) -> str:
     """Return whether a segment costs the same from the reference on, up to the largest point."""
     last = max(points)
-    if _REFERENCE_SEGMENTS not in points or last == _REFERENCE_SEGMENTS:
+    if _REFERENCE_SEGMENTS not in points or last <= _REFERENCE_SEGMENTS:
         return "–"
     first_us, last_us = (1e6 * points[each]["tierctl_s"] / each for each in (_REFERENCE_SEGMENTS, last))
-    verdict = "linear" if last_us <= _LINEAR * first_us else "more than linear"
+    verdict = "linear" if last_us <= _LINEAR * first_us else _STEEP
     return f"{first_us:.2g} → {last_us:.2g} µs, {verdict}"
 
 

@@ -97,10 +97,12 @@ def test_a_row_replaces_the_older_one_with_its_key(tmp_path: Path) -> None:
         {"key": "gone", "missed": []},
     ]
     report.merge(rows, {"a": "", "b": "", "gone": ""}, path)
-    report.merge([{"key": "b", "missed": []}], {"a": "why", "b": "why"}, path)
+    point = {"key": "curve", "missed": [], "amount": 7}
+    report.merge([{"key": "b", "missed": []}, point], {"a": "why", "b": "why", "curve": "steep"}, path)
     assert json.loads(path.read_text())["rows"] == [
         {"key": "a", "missed": ["x"], "limit": "why"},
         {"key": "b", "missed": [], "limit": ""},
+        point | {"limit": "steep"},
     ]
 
 
@@ -108,14 +110,16 @@ def test_curves_say_whether_a_segment_costs_the_same() -> None:
     def points(work: str, *seconds: float) -> list[dict[str, object]]:
         amounts = (100_000, 500_000, 1_000_000)
         pairs = zip(amounts, seconds, strict=False)
-        return [{"work": work, "amount": n, "tierctl_s": s, "peak_mb": 7} for n, s in pairs]
+        return [{"work": work, "amount": n, "tierctl_s": s, "peak_mb": 7, "limit": "Why."} for n, s in pairs]
 
     text = report.curves(points("even", 1, 2, 4) + points("steep", 1, 2, 8) + points("short", 1))
     assert "0.1 M segments" in text
-    lines = {line.split("|")[1].strip(): line.rstrip("| ").split("| ")[-1] for line in text.splitlines()}
+    table, _, notes = text.partition("\n\n")
+    lines = {line.split("|")[1].strip(): line.rstrip("| ").split("| ")[-1] for line in table.splitlines()}
     assert lines["even"] == "4 → 4 µs, linear"
     assert lines["steep"] == "4 → 8 µs, more than linear"
     assert lines["short"] == "–"
+    assert notes == "- steep: more than linear. Why."
 
 
 def test_memory_is_that_of_the_command_and_its_children() -> None:
@@ -145,6 +149,15 @@ def test_a_command_that_fails_shows_its_errors() -> None:
         run(sys.executable, "-c", "import sys; print('the reason', file=sys.stderr); sys.exit(3)")
     code = "print('{\"seconds\": 0.25}')"
     assert run(sys.executable, "-c", code, is_self_timed=True).seconds == 0.25
+
+
+def test_compiled_modules_are_kept_as_those_of_an_installed_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    printed = tmp_path / "printed"
+    run(sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)", stdout=printed)
+    assert printed.read_text() == "False\n"
 
 
 def test_rows_are_selected_by_the_beginnings_of_keys(monkeypatch: pytest.MonkeyPatch) -> None:

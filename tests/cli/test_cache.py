@@ -298,14 +298,19 @@ def test_verify_tells_missing_and_changed_caches_of_a_state_directory(state_dir:
     assert {row["file"] for row in bad[:-1]} == {str(other)}
 
 
-def test_verify_tells_a_cache_that_lost_its_last_entry(state_dir: Path) -> None:
-    """Well-formed, but not what the state directory vouches for."""
-    file = next(state_dir.glob("orders-0-*.rlmcache"))
+@pytest.mark.parametrize("command", ["verify", "compact"])
+def test_a_cache_that_lost_its_last_entry_is_damaged(command: str, state_dir: Path) -> None:
+    """Well-formed, but not what the manifest lists: compacted, it would hide that an event is missing."""
+    file = next(state_dir.glob("clicks-0-*.rlmcache"))
     found = flatfile.read(file.read_bytes())
-    file.write_bytes(file.read_bytes()[: found.entries[-1].start])
-    (row,) = [row for row in cache("verify", "--state-dir", state_dir, code=7) if row["status"] != "ok"]
-    assert row["file"] == str(file)
-    assert "expected 10 entries, found 9" in row["detail"]
+    cut = file.read_bytes()[: found.entries[-1].start]
+    file.write_bytes(cut)
+    apply = ("--apply",) if command == "compact" else ()
+    rows = cache(command, "--state-dir", state_dir, *apply, code=7)
+    (row,) = [row for row in rows if row["file"] == str(file)]
+    detail = row["detail"] if command == "verify" else row["reason"]
+    assert f"expected {len(found.entries)} entries, found {len(found.entries) - 1}" in detail
+    assert file.read_bytes() == cut
 
 
 def test_verify_tells_a_cache_under_another_name(state_dir: Path, tmp_path: Path) -> None:

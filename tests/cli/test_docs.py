@@ -6,11 +6,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tierctl.cli.docs.examples import questions
 from tierctl.cli.docs.write import SCHEMA_FILES, files, write
 from tierctl.cli.help.completion import fitting
 from tierctl.cli.help.node import COMMANDS_FILE, load_commands, settings_key
-from tierctl.cli.main import COMMANDS, build, everything, leaves
-from tierctl.errors import ExitCode
+from tierctl.cli.main import COMMANDS, GROUPS, build, everything, leaves
+from tierctl.model.engine import WORK_ON_EXECUTORS, engines_of
 
 from tests.cli.shell import environment, tierctl
 
@@ -21,7 +22,8 @@ COMMANDS_JSON = COMMANDS_FILE.relative_to(ROOT)
 
 def on_disk(folder: Path) -> dict[Path, str]:
     rooms = (folder / "completions", folder / "man", folder / SCHEMA_FILES)
-    written = [*(path for room in rooms for path in room.iterdir()), folder / COMMANDS_JSON]
+    others = (folder / COMMANDS_JSON, folder / "README.md")
+    written = [*(path for room in rooms for path in room.iterdir()), *others]
     return {path.relative_to(folder): path.read_text() for path in written}
 
 
@@ -40,7 +42,7 @@ def test_what_can_be_repeated_means_the_same_everywhere() -> None:
 
 
 def test_every_command_has_a_page_of_its_own() -> None:
-    pages = {path.name for path in files() if path.parent.name == "man"}
+    pages = {path.name for path in files() if path.parent.name == "man" and path.suffix == ".1"}
     assert {"tierctl.1", *(f"tierctl-{name}.1" for name in COMMANDS)} <= pages
     assert len(pages) == len(list(everything(build())))
 
@@ -104,26 +106,31 @@ def test_completions_are_scripts_their_shell_can_read(shell: str, name: str) -> 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def test_every_command_answers_a_question() -> None:
+    """A new command has a line in tierctl/cli/docs/questions.toml, which is the table of the README."""
+    named = {each.command.split()[1] for each in questions("first", "more")}
+    assert set(COMMANDS) - named == set()
 
 
-def test_the_readme_shows_the_help_as_it_is() -> None:
-    ran = tierctl("--help", env=environment(COLUMNS="100"))
-    shown = "\n".join(line.rstrip() for line in ran.lines).strip()
-    assert f"$ tierctl --help\n{shown}\n" in blocks("console")
+def test_the_help_of_the_program_has_the_first_questions() -> None:
+    shown = tierctl("--help", env=environment(COLUMNS="80")).out
+    assert max(map(len, shown.splitlines())) <= 80
+    unfolded = " ".join(shown.split())
+    assert len(questions("first")) == 5
+    for each in questions("first"):
+        assert f"{each.command} {each.text}" in unfolded
+    for title, names in GROUPS.items():
+        listed = shown.partition(f"\n{title}\n")[2].partition("\n\n")[0]
+        assert [line.split()[0] for line in listed.splitlines() if line[2] != " "] == list(names)
 
 
-def test_the_readme_has_every_exit_code() -> None:
-    table = README.partition("## Exit codes\n")[2].partition("\n## ")[0].replace("`", "")
-    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if re.match(r"\| \d", line)]
-    assert rows == [*([str(int(code)), code.meaning] for code in ExitCode), ["128+N", "ended by signal N"]]
-
-
-def test_every_command_is_in_the_readme() -> None:
-    for command in everything(build()):
-        if command.name and command.name != "tierctl":
-            assert command.name in README
+def test_the_table_of_engines_has_every_command_and_is_right() -> None:
+    """A new command belongs into WORK_ON_EXECUTORS, and into the scenes of test_both_engines.py."""
+    leaves = [node for node in load_commands().walk() if not node.children]
+    assert {" ".join(node.path) for node in leaves} == set(WORK_ON_EXECUTORS), "see tierctl/model/engine.py"
+    for node in leaves:
+        choices = next((option.choices for option in node.options if "--engine" in option.names), ("local",))
+        assert choices == engines_of(" ".join(node.path)), node.path
 
 
 def test_every_option_the_readme_names_exists() -> None:
@@ -135,8 +142,10 @@ def test_every_option_the_readme_names_exists() -> None:
 
 @pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
 def test_every_file_that_a_document_names_exists(document: str) -> None:
-    """A path with `<name>` stands for several files."""
-    paths = re.findall(r"`((?:tierctl|tests|man|completions)/[^`<…]*)`", (ROOT / document).read_text())
+    """A path with `<name>` stands for several files. Targets of links are paths, too."""
+    text = (ROOT / document).read_text()
+    paths = re.findall(r"`((?:tierctl|tests|man|completions)/[^`<…]*)`", text)
+    paths += re.findall(r"\]\(([^)#][^):]*)\)", text)
     assert paths
     assert [path for path in paths if not (ROOT / path).exists()] == []
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tierctl.cli.config import Settings
+from tierctl.cli.settings.run import RunSettings
 
 from tests.cli.shell import Ran, environment, tierctl
 
@@ -134,4 +134,4 @@ def test_damage_says_where(capture: Capture, tmp_path: Path) -> None:
     ],
 )
 def test_the_last_output_counts(args: str, expected: bool) -> None:
-    assert Settings(option_names=(), environ={}, args=args.split()).wants_json() is expected
+    assert RunSettings(option_names=(), environ={}, args=args.split()).wants_json() is expected

@@ -6,7 +6,6 @@ import click
 import pytest
 from click.testing import CliRunner
 from tierctl.cli.declare import add, option
-from tierctl.cli.main import build
 from tierctl.cli.options import with_options
 
 Number = Annotated[int, option("--number", help="A number.")]
@@ -57,10 +56,3 @@ def test_a_command_gets_its_own_and_the_context_has_all() -> None:
     assert seen == {"number": 3, "other": 7, "word": "b"}
     # What both declare is as the command has it.
     assert runner.invoke(app, ["--number", "6"]).exit_code == 2
-
-
-def test_every_command_that_reads_or_changes_a_tier_takes_the_engine() -> None:
-    takers = {
-        name for name, command in build().commands.items() if any(p.name == "engine" for p in command.params)
-    }
-    assert {"copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify"} == takers

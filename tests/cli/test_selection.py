@@ -27,6 +27,8 @@ COMMANDS = {
     "fetch --auxiliary-state": ("fetch", METADATA, REMOTE, "--auxiliary-state", "1000"),
     "format": ("format", METADATA),
     "format by time": ("format", METADATA, "--order", "time"),
+    "status": ("status", METADATA),
+    "report": ("report", METADATA),
     "verify": ("verify", METADATA),
     "verify with a store": ("verify", METADATA, REMOTE),
     "verify --deep": ("verify", METADATA, REMOTE, LOGS, "--deep"),

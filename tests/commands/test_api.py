@@ -1,4 +1,4 @@
-"""The Python API: names of use cases are functions, and the example of the README runs."""
+"""The Python API: names of use cases are functions, and the example of tierctl-python(7) runs."""
 
 import re
 import subprocess
@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 from tierctl import commands
+from tierctl.cli.docs.manual_pages import SOURCES
 from tierctl.commands import CopyRequest, copy
 
 from tests.cli.shell import environment
 from tests.support.topic_settings import enabled
 
-README = Path(__file__).parent.parent.parent / "README.md"
+MANUAL = SOURCES / "python.md"
 
 IMPORTS = [
     "from tierctl.commands import SweepRequest, sweep",
@@ -63,11 +64,11 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         _ = commands.swep
 
 
-def test_the_example_of_the_readme_runs(
+def test_the_example_of_the_manual_runs(
     capture_copy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The example sweeps what `copy` of the README's first run left in the folders `metadata` and `tier`."""
-    (example,) = re.findall(r"```python\n(from pathlib.*?)```", README.read_text(), re.DOTALL)
+    (example,) = re.findall(r"```python\n(from pathlib.*?)```", MANUAL.read_text(), re.DOTALL)
     assert "from tierctl.commands import SweepRequest, sweep\n" in example
     monkeypatch.chdir(capture_copy)
     (capture_copy / "topics.properties").write_text("bills.retention.bytes=2000000\n")
@@ -76,7 +77,7 @@ def test_the_example_of_the_readme_runs(
         CopyRequest(metadata="metadata", remote="tier", log_dir=[logs], topic_configs=settings, apply=True)
     )
     assert copied.exit_code == 0
-    exec(compile(example, str(README), "exec"), {})
+    exec(compile(example, str(MANUAL), "exec"), {})
     deleted = [
         line for line in capsys.readouterr().out.splitlines() if line.endswith("retention.bytes 2000000")
     ]

@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 from tierctl import commands
+from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
+from tierctl.metadata.topic.folder import FolderTopic
+from tierctl.model.engine import EngineName
 from tierctl.model.progress import Advance, SilentProgress, Unit
+from tierctl.wire.batches.chunks import RecordChunk
 
+from tests.metadata.events import started, update
+from tests.metadata.topics import manager_at
+
+SEGMENT = "nZUY_6-wRoqbn6andmnDWQ"
 Capture = Callable[[str], Path]
 
 
@@ -45,7 +53,22 @@ PHASES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, int | None, int
         lambda where, progress: read(
             commands.format_records(commands.FormatRequest(metadata=where["metadata"]), progress)
         ),
-        {"printing": ("records", None, 118)},
+        {"printing": ("records", 118, 118)},
+    ),
+    "fetch": (
+        lambda where, progress: read(commands.fetch(commands.FetchRequest(**where), progress)),
+        {"reading metadata": ("events", 118, 118), "reading": ("offsets", 16785, 16785)},
+    ),
+    "pipeline": (
+        lambda where, progress: commands.run_pipeline(
+            commands.RunPipelineRequest(
+                metadata=where["metadata"],
+                warehouse=str(where["state_dir"]),
+                engine=EngineName.LOCAL,
+            ),
+            progress,
+        ),
+        {"writing tables": ("events", 118, 118)},
     ),
     "cache build": (
         lambda where, progress: commands.build_cache(
@@ -77,9 +100,73 @@ PHASES: dict[str, tuple[Callable[..., Any], dict[str, tuple[str, int | None, int
                 commands.VerifyRequest(metadata=where["metadata"], remote=where["remote"]), progress
             )
         ),
-        {"reading metadata": ("events", 0, 0), "listing": ("objects", None, 0)},
+        {
+            "reading metadata": ("events", 0, 0),
+            "listing": ("objects", None, 130),
+            "checking": ("partitions", 9, 9),
+        },
+    ),
+    "verify --deep": (
+        lambda where, progress: read(
+            commands.verify(
+                commands.VerifyRequest(
+                    metadata=where["metadata"],
+                    remote=where["remote"],
+                    log_dir=(Path(where["metadata"]),),
+                    deep=True,
+                ),
+                progress,
+            )
+        ),
+        {
+            "reading log directories": ("partitions", 7, 7),
+            "reading segments": ("bytes", 23624946, 23624946),
+        },
+    ),
+    "fetch a segment": (
+        lambda where, progress: read(
+            commands.fetch(commands.FetchRequest(**where, raw_segment=SEGMENT), progress)
+        ),
+        {"reading": ("bytes", 971188, 971188)},
+    ),
+    "copy from another tier": (
+        lambda where, progress: commands.copy(
+            commands.CopyRequest(
+                metadata=where["metadata"],
+                from_remote=where["remote"],
+                remote=str(where["state_dir"] / "remote"),
+                to_metadata=str(where["state_dir"] / "metadata"),
+            ),
+            progress,
+        ),
+        {"reading leader epochs": ("files", None, 0)},
     ),
 }
+
+
+def test_reading_metadata_advances_with_each_chunk_that_a_slow_store_gives(tmp_path: Path) -> None:
+    class SlowTopic(FolderTopic):
+        """Give a record at a time, and note how much was shown as done before each."""
+
+        def read(self, partition: int, start: int, end: int) -> Iterator[RecordChunk]:
+            for offset in range(start, end):
+                shown.append(sum(done))
+                yield from super().read(partition, offset, offset + 1)
+
+    manager = manager_at(tmp_path, writable=True)
+    manager.publish([started(0), update(0), started(1)])
+    manager.close()
+    shown: list[int] = []
+    done: list[int] = []
+
+    @contextmanager
+    def reading(total: int) -> Iterator[Advance]:
+        assert total == 3
+        yield done.append
+
+    TopicBasedRemoteLogMetadataManager(SlowTopic(tmp_path), reading=reading).refresh()
+    assert shown == [0, 1, 2]
+    assert sum(done) == 3
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -98,5 +185,5 @@ def test_a_phase_shows_its_progress(phase: str, capture: Capture, tmp_path: Path
         assert found[0] == unit
         if unit == "files":
             assert found[1] == found[2] > 0
-        elif title != "listing" and phase != "verify":
+        else:
             assert found[1:] == (total, done)

@@ -3,7 +3,7 @@
 import re
 import subprocess
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tierctl.console_consumer import CLASS_NAME
@@ -23,8 +23,15 @@ def stock_consumer(
     flag = "--property" if filled.broker.release.number < (4, 2) else "--formatter-property"
     named = [word for each in properties for word in (flag, each)]
     where = ["--bootstrap-server", filled.broker.bootstrap, "--topic", TOPIC, "--formatter", CLASS_NAME]
+    return run_stock_consumer(filled, jar, [*where, *flags, *named])
+
+
+def run_stock_consumer(
+    filled: Filled, jar: Path, arguments: Sequence[str]
+) -> "subprocess.CompletedProcess[bytes]":
+    """Kafka's kafka-console-consumer.sh with these arguments, and with the jar in its class path."""
     return subprocess.run(
-        filled.broker.release.command(_CONSUMER, [*where, *flags, *named], jar=jar),
+        filled.broker.release.command(_CONSUMER, arguments, jar=jar),
         capture_output=True,
         timeout=120,
         check=False,

@@ -2,19 +2,17 @@
 
 import shutil
 import subprocess
-import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
-from tierctl.console_consumer import CLASS_NAME, JAR, SOURCES
+from tierctl.console_consumer import CLASS_NAME, SOURCES
 from tierctl.console_consumer.build import build
 from tierctl.errors import NotFoundError, UsageError
 
 from tests.cli.shell import Ran, tierctl
 from tests.support.kafka import OLDEST, fetch_release
 
-ROOT = Path(__file__).parents[2]
 JAVA_11 = 55
 EARLIEST = (1980, 1, 1, 0, 0, 0)
 
@@ -81,12 +79,6 @@ def test_without_a_compiler_it_says_what_is_needed(tmp_path: Path, monkeypatch: 
     with pytest.raises(NotFoundError, match="javac is not installed") as caught:
         build(tmp_path / "formatter.jar", "")
     assert "JDK" in (caught.value.hint or "")
-
-
-def test_a_wheel_takes_it_from_where_it_is_built() -> None:
-    """It is ignored by git, so a wheel has it only when it is named."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert settings["tool"]["hatch"]["build"]["artifacts"] == [JAR.relative_to(ROOT).as_posix()]
 
 
 def print_jar(target: Path, monkeypatch: pytest.MonkeyPatch) -> Ran:

@@ -164,8 +164,11 @@ class TestRestarts:
         config.write_text("delivery.timeout.ms=1000\nrequest.timeout.ms=5000\n")
         uri = f"kafka://{alone.bootstrap}"
         event = started(77)
+        first = manager_at(uri, writable=True)
+        first.publish([event])
+        first.close()
         manager = manager_at(uri, writable=True, command_config=config)
-        manager.publish([event])
+        manager.refresh()
         # The broker goes away between the look at the topic and the append.
         publisher = manager._topic._publisher  # type: ignore[attr-defined]
         append = publisher.append

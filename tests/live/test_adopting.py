@@ -44,10 +44,6 @@ def served(broker: Broker) -> dict[tuple[str, str], list[object]]:
 
 def copy_to_the_cluster(broker: Broker, tmp_path: Path) -> list[dict[str, Any]]:
     """While the broker runs on, without tiering, to a metadata topic that tierctl makes there."""
-    # A running broker writes down only now and then up to where its log is replicated.
-    checkpoint = broker.log_dir / "replication-offset-checkpoint"
-    ends = [f"{topic} 0 {end}" for (topic, _), end in broker.offsets("latest", *TOPICS).items()]
-    broker.wait_for("the high watermarks", lambda: all(end in checkpoint.read_text() for end in ends))
     settings = tmp_path / "server.properties"
     prefix = "rlmm.config.remote.log.metadata.topic"
     settings.write_text(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.commands import fetched, rows, tierctl, where
+from tests.report.html.pages import lanes_in
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -61,6 +62,25 @@ def test_style_kafka_is_the_text_of_this_version(tiered: Broker) -> None:
     assert ran.code == 0, ran.err
     assert len(ran.lines) > 2
     assert set(ran.lines) == {line for line in told if f":{TOPICS[0]}-" in line}
+
+
+@pytest.mark.parametrize("has_logs", [False, True])
+def test_the_page_has_the_offsets_of_get_offset_shell(tiered: Broker, has_logs: bool, tmp_path: Path) -> None:
+    page, logs = tmp_path / "tier.html", ("--log-dir", tiered.log_dir) if has_logs else ()
+    ran = tierctl("report", *where(tiered), *logs, "--topic", "read-*", "--html", page)
+    assert ran.code == 0, ran.err
+    data = lanes_in(page)
+    names = [data["topics"][topic][0] for topic in data["rows"]["topic"]]
+    keys = list(zip(names, data["rows"]["number"], strict=True))
+    for column, told in (("log_start", "earliest"), ("log_end", "latest")):
+        found = dict(zip(keys, data["rows"][column], strict=True))
+        assert found == tiered.offsets(told, *TOPICS), column
+    assert min(data["rows"]["local_bytes"]) > 0
+    listed = rows("segments", *where(tiered)[:2], "--topic", "read-*")
+    assert sum(data["rows"]["tier_bytes"]) == sum(each["segment_size_in_bytes"] for each in listed)
+    kinds = {data["kinds"][code >> 1][0] for code in data["items"]["kind"]}
+    assert kinds >= {"current", "active" if has_logs else "leader"}
+    assert ("leader" in kinds) is not has_logs
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])

@@ -1,39 +1,19 @@
-"""A running broker's lock, as Java takes it: a POSIX write lock on the whole of `.lock`."""
+"""The lock of a broker on its log directory: querying it, and holding it against a broker."""
 
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from tierctl.errors import SafetyRefusal
+from tierctl.files import broker_kept_out
 from tierctl.locallog import ensure_stopped, is_locked
 
-_HOLDER = """
-import fcntl, sys
-file = open(sys.argv[1], "r+b")
-fcntl.lockf(file, fcntl.LOCK_EX)
-print("locked", flush=True)
-sys.stdin.read()
-"""
-
-
-@contextmanager
-def _held(path: Path) -> Iterator[None]:
-    command = [sys.executable, "-c", _HOLDER, str(path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"locked\n"
-        yield
-        holder.communicate()
+from tests.support.broker_lock import can_start, running_broker
 
 
 def test_a_held_lock_is_seen_and_left_alone(tmp_path: Path) -> None:
-    lock = tmp_path / ".lock"
-    lock.touch()
+    (tmp_path / ".lock").touch()
     assert not is_locked(tmp_path)
-    with _held(lock):
+    with running_broker(tmp_path):
         assert is_locked(tmp_path)
         assert is_locked(tmp_path)
         with pytest.raises(SafetyRefusal, match="running broker"):
@@ -44,10 +24,9 @@ def test_a_held_lock_is_seen_and_left_alone(tmp_path: Path) -> None:
 
 def test_asking_does_not_take_the_lock(tmp_path: Path) -> None:
     """A broker that starts at this moment must not fail because somebody looked."""
-    lock = tmp_path / ".lock"
-    lock.touch()
+    (tmp_path / ".lock").touch()
     is_locked(tmp_path)
-    with _held(lock):
+    with running_broker(tmp_path):
         pass
 
 
@@ -60,3 +39,31 @@ def test_what_can_not_be_told_is_refused(tmp_path: Path) -> None:
     (tmp_path / ".lock").mkdir()
     with pytest.raises(SafetyRefusal, match="can't be queried"):
         is_locked(tmp_path)
+
+
+def test_a_lock_of_this_process_is_kept_until_its_last_block_ends(tmp_path: Path) -> None:
+    """POSIX locks end when the process closes any descriptor of the file."""
+    (tmp_path / ".lock").touch()
+    outer, inner = broker_kept_out(tmp_path), broker_kept_out(tmp_path / "." / "")
+    with outer:
+        with inner:
+            ensure_stopped(tmp_path)
+            assert not can_start(tmp_path)
+        assert not is_locked(tmp_path)
+        assert not can_start(tmp_path)
+    assert can_start(tmp_path)
+    first, second = broker_kept_out(tmp_path), broker_kept_out(tmp_path)
+    first.__enter__()
+    with second:
+        first.__exit__(None, None, None)
+        assert not can_start(tmp_path)
+    assert can_start(tmp_path)
+
+
+def test_a_lock_that_a_broker_holds_is_refused_each_time(tmp_path: Path) -> None:
+    with running_broker(tmp_path):
+        for _ in range(2):
+            with pytest.raises(SafetyRefusal, match="a broker is running"), broker_kept_out(tmp_path):
+                pass
+    with broker_kept_out(tmp_path):
+        assert not can_start(tmp_path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tierctl.errors import UsageError
-from tierctl.locallog import read_properties, read_topic_configs
+from tierctl.locallog import read_topic_configs
 from tierctl.locallog.topic_configs import split_topic_setting
 from tierctl.model import TopicConfig
 from tierctl.model.settings import topic
@@ -77,7 +77,7 @@ def test_an_unknown_setting_is_an_error(tmp_path: Path, key: str, named: str, hi
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("clicks.retention.ms=soon", "topic clicks: retention.ms='soon' is not a whole number"),
+        ("clicks.retention.ms=soon", "line 1: topic clicks: retention.ms='soon' is not a whole number"),
         ("clicks.retention.ms=-2", "retention.ms='-2' is not a whole number of at least -1"),
         ("clicks.remote.storage.enable=yes", "remote.storage.enable='yes' is not true or false"),
         ("../x.retention.ms=1", "line 1.*no topic name"),
@@ -93,8 +93,3 @@ def test_what_is_refused(tmp_path: Path, text: str, message: str) -> None:
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="can't be read"):
         read_topic_configs(tmp_path / "missing")
-
-
-def test_plain_properties(tmp_path: Path) -> None:
-    path = _file(tmp_path, "bootstrap.servers=localhost:9092\nssl.keystore.password=a\\:b\n")
-    assert read_properties(path) == {"bootstrap.servers": "localhost:9092", "ssl.keystore.password": "a:b"}

@@ -32,8 +32,8 @@ def test_settings_that_are_read_and_ignored() -> None:
     assert ignored >= {
         "remote.log.reader.threads",
         "remote.log.reader.max.pending.tasks",
-        "remote.log.storage.manager.class.name",
-        "remote.log.metadata.manager.class.name",
+        "remote.log.storage.manager.class.path",
+        "remote.log.metadata.manager.class.path",
         "remote.partition.remover.task.interval.ms",
     }
 

@@ -1,10 +1,14 @@
 """Reports of long waits: when, of which, and how often."""
 
+import sys
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 
+import pytest
 from tierctl.model.progress import Waits
+from tierctl.report.console import Console
 
 
 @dataclass
@@ -66,3 +70,21 @@ def test_each_thread_has_its_own_wait() -> None:
         end.set()
         thread.join()
     assert sorted(lines) == ["waiting for 2 s: other", "waiting for 2 s: own"]
+
+
+def test_a_terminal_without_a_bar_shows_a_wait_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, console = Clock(), Console()
+    waits, lines = Waits(clock_s=clock), list[str]()
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    with waits.reported(lines.append, from_s=lambda: console.waits_from_s):
+        for is_terminal, has_bar, expected in (
+            (False, False, []),
+            (True, True, []),
+            (True, False, ["waiting for 1 s: an answer"]),
+        ):
+            monkeypatch.setattr(sys.stderr, "isatty", lambda shown=is_terminal: shown, raising=False)
+            bar = console.bar("reading", unit="events") if has_bar else nullcontext()
+            with bar, waits.waiting("an answer"):
+                clock.now_s += 0.75
+                waits.report()
+                assert lines == expected

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+import pyarrow as pa
+from deltalake import DeltaTable
 from tierctl.model import MetadataEvent
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.run import Pipeline
@@ -20,9 +21,21 @@ COUNT = 4
 Rows = dict[str, list[Any]]
 
 
-def rows_of(warehouse: Path) -> Rows:
+def delta(warehouse: Path | str, table: str, version: int | None = None) -> DeltaTable:
+    """A table, as deltalake reads it."""
+    spec = WarehouseSpec.of(warehouse if isinstance(warehouse, str) else warehouse.as_uri())
+    opened = spec.open()
+    return DeltaTable(f"{opened.tables_uri}/{table}", version, opened.table_options())
+
+
+def read(warehouse: Path | str, table: str, version: int | None = None) -> pa.Table:
+    """A table's rows."""
+    return delta(warehouse, table, version).to_pyarrow_table()
+
+
+def rows_of(warehouse: Path | str) -> Rows:
     """Every table's rows in an order of their own; `batch` says how it came about, not what is there."""
-    return {table: ordered(pq.read_table(warehouse / table).to_pylist()) for table in TABLES}
+    return {table: ordered(read(warehouse, table).to_pylist()) for table in TABLES}
 
 
 def ordered(rows: Iterable[dict[str, Any]]) -> list[Any]:

@@ -1,32 +1,22 @@
 """A warehouse in a bucket: the same tables as in a folder, after whatever stopped a run on the way."""
 
+import pickle
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tierctl.errors import LockedError
-from tierctl.pipeline.warehouse.base import TABLES
-from tierctl.storage import open_store
+from tierctl.pipeline.warehouse import open as warehouse_open
+from tierctl.pipeline.warehouse.delta import LakeTable
 from tierctl.storage.lease import ObjectLease
 
 from tests.metadata.events import started, update
-from tests.pipeline.tables import Rows, pipeline, rows_of, run, write
-from tests.pipeline.test_warehouse import Killed, lives
-from tests.support.servers import S3Server
+from tests.pipeline.tables import pipeline, rows_of, run, write
+from tests.pipeline.test_warehouse import Killed, lives, race
+from tests.support.servers import SECRET, S3Server
 
 ENDS = {0: 3, 1: 9, 2: 5, 3: 2}
-
-
-def rows_in(uri: str, folder: Path) -> Rows:
-    """The tables' rows, by way of a folder that has what their folders in the bucket have."""
-    store = open_store(uri)
-    for table in ("events", *TABLES):
-        for found in store.list_objects(f"{table}/"):
-            path = folder / found.key
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with store.open(found.key) as stream:
-                path.write_bytes(stream.read())
-    store.close()
-    return rows_of(folder)
 
 
 @pytest.fixture
@@ -42,10 +32,10 @@ def stopped_at(nth: int, topic: Path, uri: str, monkeypatch: pytest.MonkeyPatch)
 
     changes = 0
 
-    def watched(name: str) -> object:
-        real = getattr(S3Store, name)
+    def watched(kind: type, name: str) -> object:
+        real = getattr(kind, name)
 
-        def call(self: S3Store, *args: object) -> object:
+        def call(self: object, *args: object) -> object:
             nonlocal changes
             if "_lease.json" not in str(args[0]):
                 changes += 1
@@ -56,8 +46,9 @@ def stopped_at(nth: int, topic: Path, uri: str, monkeypatch: pytest.MonkeyPatch)
         return call
 
     with monkeypatch.context() as patched:
-        for name in ("put_all", "put_if", "copy", "delete"):
-            patched.setattr(S3Store, name, watched(name))
+        for name in ("put_all", "delete"):
+            patched.setattr(S3Store, name, watched(S3Store, name))
+        patched.setattr(LakeTable, "commit", watched(LakeTable, "commit"))
         try:
             run(topic, uri)
         except Killed:
@@ -78,7 +69,7 @@ def test_the_same_tables_wherever_it_stops(
             opened.step(ENDS)
         was_stopped = stopped_at(nth, topic, uri, monkeypatch)
         run(topic, uri)
-        assert rows_in(uri, tmp_path / f"seen-{nth}") == expected
+        assert rows_of(uri) == expected
         if not was_stopped:
             break
         stops += 1
@@ -90,10 +81,10 @@ def test_a_table_that_becomes_empty(tmp_path: Path, s3_server: S3Server) -> None
     uri, topic = f"s3://{s3_server.bucket()}", tmp_path / "topic"
     write(topic, [started(1)])
     run(topic, uri)
-    assert [row["kind"] for row in rows_in(uri, tmp_path / "1")["anomalies"]] == ["dangling_copy"]
+    assert [row["kind"] for row in rows_of(uri)["anomalies"]] == ["dangling_copy"]
     write(topic, [update(1)])
     run(topic, uri)
-    rows = rows_in(uri, tmp_path / "2")
+    rows = rows_of(uri)
     assert (rows["anomalies"], len(rows["segments"]), len(rows["events"])) == ([], 1, 2)
 
 
@@ -108,3 +99,55 @@ def test_one_pipeline_at_a_time(topic: Path, s3_server: S3Server, monkeypatch: p
         with pytest.raises(LockedError, match="lease"):
             first.step()
     monkeypatch.undo()
+
+
+def test_of_two_writers_one_commits(
+    topic: Path, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store creates each version of a table for one of them only."""
+    uri = f"s3://{s3_server.bucket()}/warehouse"
+    monkeypatch.setattr(warehouse_open, "ObjectLease", lambda *_, **__: nullcontext())
+    run(topic, uri)
+    for number in (2, 3):
+        write(topic, lives(range(80 + number, 81 + number)))
+        assert race(topic, uri) == [0, number]
+    run(topic, tmp_path / "once")
+    assert rows_of(uri) == rows_of(tmp_path / "once")
+
+
+def test_no_secret_leaves_the_process(topic: Path, s3_server: S3Server, tmp_path: Path) -> None:
+    """Neither the objects of the bucket nor what executors receive has the credentials."""
+    uri = f"s3://{s3_server.bucket()}/warehouse"
+    made = pipeline(topic, uri)
+    run(topic, uri)
+    store = made.warehouse.open_store()
+    texts = [pickle.dumps(made.warehouse)]
+    texts += [store.open(found.key).read() for found in store.list_objects("") if found.size_bytes < 1 << 20]
+    assert len(texts) > 10
+    assert not any(SECRET.encode() in text for text in texts)
+
+
+def test_own_certificates(topic: Path, s3_tls_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """AWS_CA_BUNDLE holds for the commits, too."""
+    monkeypatch.setenv("SSL_CERT_FILE", "")
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert run(topic, f"s3://{s3_tls_server.bucket()}") == 1
+
+
+def test_a_commit_whose_response_was_lost(
+    topic: Path, tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client repeats its request, and the store says that the version exists."""
+    uri = f"s3://{s3_server.bucket()}"
+    made = LakeTable.commit
+
+    def commit(self: LakeTable, *args: Any) -> None:
+        made(self, *args)
+        if self.name == "state":
+            raise LockedError("another program changed the table at the same time")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LakeTable, "commit", commit)
+        assert run(topic, uri) == 1
+    run(topic, tmp_path / "once")
+    assert rows_of(uri) == rows_of(tmp_path / "once")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from tierctl.report import bars, late_bar
+from tierctl.report.bars import late, styles
 from tierctl.report.console import Console
 
 
@@ -19,12 +19,12 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> list[object]:
         yield events.append
         events.append("closed")
 
-    monkeypatch.setattr(bars, "amount_bar", amount_bar)
+    monkeypatch.setattr(styles, "amount_bar", amount_bar)
     return events
 
 
 def test_amounts_before_the_bar_appears_are_counted_too(shown: list[object]) -> None:
-    with late_bar.LateBar("reading", unit="events", total=9) as bar:
+    with late.LateBar("reading", unit="events", total=9) as bar:
         bar.advance(2)
         bar.advance(3)
         assert shown == []
@@ -34,7 +34,7 @@ def test_amounts_before_the_bar_appears_are_counted_too(shown: list[object]) -> 
 
 
 def test_work_that_is_over_shows_nothing(shown: list[object]) -> None:
-    with late_bar.LateBar("reading", unit="events", total=None) as bar:
+    with late.LateBar("reading", unit="events", total=None) as bar:
         bar.advance(1)
     bar._show()
     assert shown == []
@@ -57,13 +57,13 @@ def test_bars_are_for_terminals(
     shown: list[object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(late_bar, "DELAY_S", 0)
+    monkeypatch.setattr(late, "DELAY_S", 0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminals[0], raising=False)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminals[1], raising=False)
     console = Console(prints_meanwhile=prints)
     with console.bar("outer", unit="files", total=1) as advance, console.bar("inner", unit="files") as inner:
         inner(1)
         if is_shown:
-            late = advance.__self__  # type: ignore[attr-defined]
-            late._timer.join()
+            bar = advance.__self__  # type: ignore[attr-defined]
+            bar._timer.join()
     assert [event[0] for event in shown if isinstance(event, tuple)] == (["outer"] if is_shown else [])

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache, cached_property
+from importlib import import_module
 from typing import Any
 from unittest import mock
 
@@ -57,7 +58,9 @@ class _Remembering:
         self._tables: dict[tuple[bytes, ...], pa.Table] = {}
         self._by_first: dict[bytes, list[tuple[bytes, ...]]] = {}
 
-    def __call__(self, values: Any, *, columns: Sequence[str] | None = None) -> pa.Table:
+    def __call__(
+        self, values: Any, _known: object = None, *, columns: Sequence[str] | None = None
+    ) -> pa.Table:
         table = self._decoded(values)
         return table if columns is None else table.select(list(columns))
 
@@ -130,6 +133,7 @@ def installed(world: World) -> Iterator[None]:
         mock.patch.object(owner, "_place", _always(owner._place())),
         mock.patch.object(owner, "_started", cache(owner._started)),
         mock.patch.object(tierctl.storage.tier, "ThreadPoolExecutor", SerialPool),
+        mock.patch.object(import_module("tierctl.commands.sweep"), "ThreadPoolExecutor", SerialPool),
         mock.patch.object(tierctl.commands.mutation, "LocalEngine", engine),
         mock.patch.object(tierctl.commands.mutation, "new_segment_id", world.new_id),
         mock.patch.object(tierctl.files.PLAIN, "_observe", observe),

@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from random import Random
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tierctl.errors import CorruptInputError, IllegalEventError, RemoteResourceNotFound
+from tierctl.errors import IllegalEventError
 from tierctl.model import (
     MetadataEvent,
     RemoteLogSegmentMetadata,
@@ -22,99 +20,18 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.state import cache as cache_module
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.fold import finished_deletions, fold, fold_event
+from tierctl.state.fold import finished_deletions, fold
 from tierctl.state.fold.event_columns import TOMBSTONE, event_columns
-from tierctl.state.segment_queries import newest_segment
-from tierctl.state.tier import ANOMALIES_KEPT, PartitionState, TierState
-from tierctl.wire.metadata import decode, decode_column, encode
+from tierctl.state.tier import ANOMALIES_KEPT, TierState
+from tierctl.wire.metadata import decode, encode
 
 from tests.conftest import vectors
+from tests.state.folding import assert_same, encodable, folded, one_by_one, table_of, values_of
 from tests.state.histories import ORDERS, S, finished, histories, regular_histories, started, updated
 from tests.state.reference import ReferenceCache
 from tests.state.reference import updated as with_update
 
 P = RemotePartitionDeleteState
-
-
-def table_of(values: Sequence[bytes | None]) -> pa.Table:
-    return decode_column(pa.array(values, pa.binary()))
-
-
-def folded(
-    values: Sequence[bytes | None],
-    *,
-    chunks: Sequence[int] = (),
-    keep_deleted: bool = False,
-) -> TierState:
-    """The state after values at metadata offsets 0, 1, …, folded in chunks that end at `chunks`."""
-    state = TierState(keep_deleted=keep_deleted)
-    bounds = sorted({0, len(values), *(min(c, len(values)) for c in chunks)})
-    for begin, end in pairwise(bounds):
-        fold(
-            table_of(values[begin:end]),
-            state,
-            metadata_partition=3,
-            metadata_offsets=range(begin, end),
-        )
-    return state
-
-
-def one_by_one(values: Sequence[bytes]) -> TierState:
-    state = TierState()
-    for offset, value in enumerate(values):
-        try:
-            fold_event(decode(value), state, metadata_partition=3, metadata_offset=offset)
-        except CorruptInputError:
-            state.quarantined.append((offset,))  # type: ignore[arg-type]
-    return state
-
-
-def answers_of(cache: RemoteLogMetadataCache) -> dict[str, Any]:
-    """Everything a cache can be asked, in its order."""
-    epochs = cache.leader_epochs()
-    offsets = range(-1, 60)
-    listed: dict[int, Any] = {}
-    for epoch in epochs:
-        try:
-            listed[epoch] = list(cache.list_remote_log_segments(epoch))
-        except RemoteResourceNotFound:
-            listed[epoch] = "RemoteResourceNotFoundException"
-    return {
-        "all": sorted(cache.list_remote_log_segments(), key=lambda m: m.segment_id),
-        "count": len(cache),
-        "listed": listed,
-        "highest": {epoch: cache.highest_offset_for_epoch(epoch) for epoch in epochs},
-        "found": [cache.remote_log_segment_metadata(e, o) for e in epochs for o in offsets],
-        "with_txn_index": [cache.next_segment_with_txn_index(e, o) for e in epochs for o in offsets],
-        "starts": [cache.next_start_offset(e, o) for e in epochs for o in offsets],
-    }
-
-
-def facts_of(part: PartitionState) -> tuple[Any, ...]:
-    return (
-        part.topic_id_partition,
-        part.metadata_partition,
-        part.delete_state,
-        part.delete_marked_offset,
-        part.lowest_start_offset,
-        part.last_event_offset,
-    )
-
-
-def assert_same(state: TierState, expected: TierState) -> None:
-    assert state.partitions.keys() == expected.partitions.keys()
-    assert state.anomalies == expected.anomalies
-    assert state.anomaly_count == expected.anomaly_count
-    assert len(state.quarantined) == len(expected.quarantined)
-    for key, part in state.partitions.items():
-        assert facts_of(part) == facts_of(expected.partitions[key])
-        assert answers_of(part.cache) == answers_of(expected.partitions[key].cache)
-        assert part.newest_segment() == newest_segment(expected.partitions[key].cache)
-
-
-def values_of(events: Sequence[MetadataEvent]) -> list[bytes]:
-    return [encode(event, "kip405" if event.broker_id is None else "kafka") for event in events]
 
 
 @pytest.mark.parametrize("number", range(40))
@@ -134,19 +51,13 @@ def test_kafkas_histories(number: int) -> None:
     assert state.anomaly_count >= errors.count("RemoteResourceNotFoundException")
 
 
-def _encodable(event: MetadataEvent) -> bool:
-    """What the KIP's dialect has a place for, and the codec lets pass."""
-    kip405 = event.broker_id is None
-    return not (kip405 and (event.custom_metadata is not None or getattr(event, "txn_index_empty", False)))
-
-
 @given(
     st.one_of(histories(), regular_histories()),
     st.lists(st.integers(0, 60), max_size=4),
 )
 @settings(max_examples=200, deadline=None)
 def test_any_history(history: list[MetadataEvent], chunks: list[int]) -> None:
-    events = [e for e in history if _encodable(e) and not e.unknown_tags and not e.nested_tags]
+    events = [e for e in history if encodable(e) and not e.unknown_tags and not e.nested_tags]
     values = values_of(events)
     assert_same(folded(values, chunks=chunks), one_by_one(values))
 
@@ -163,7 +74,7 @@ def test_any_histories_of_neighbours(
 ) -> None:
     queues = []
     for partition, history in enumerate(found):
-        own = [replace(e, partition=partition) for e in history if _encodable(e) and not e.nested_tags]
+        own = [replace(e, partition=partition) for e in history if encodable(e) and not e.nested_tags]
         if not share_ids:
             own = [replace(e, segment_id=of_partition(e.segment_id, partition)) for e in own]
         queues.append(own)
@@ -199,6 +110,12 @@ def test_segment_finished_and_marked_for_deletion_in_a_later_chunk_stays_listed(
     assert_same(folded(values, chunks=[1]), one_by_one(values))
 
 
+@pytest.mark.parametrize("chunks", [[], [1]])
+def test_a_segment_that_is_added_again_at_a_higher_offset_keeps_its_lowest_start(chunks: list[int]) -> None:
+    values = values_of([started(1, 0, 9, ((0, 3),)), started(1, 3, 9, ((0, 3),))])
+    assert_same(folded(values, chunks=chunks), one_by_one(values))
+
+
 @pytest.mark.parametrize("finishing", [0, 4])
 def test_many_at_once_come_in_the_order_of_a_grown_hash_set(finishing: int) -> None:
     copies = [started(n * n * 7919, 5, 9) for n in range(60)]
@@ -215,7 +132,7 @@ def last_states(state: TierState) -> dict[Uuid, RemoteLogSegmentMetadata]:
 @given(st.one_of(histories(), regular_histories()), st.integers(0, 60))
 @settings(max_examples=200, deadline=None)
 def test_deleted_segments_of_any_history(history: list[MetadataEvent], cut: int) -> None:
-    events = [e for e in history if _encodable(e) and not e.unknown_tags and not e.nested_tags]
+    events = [e for e in history if encodable(e) and not e.unknown_tags and not e.nested_tags]
     values = values_of(events)
     state = folded(values, chunks=[cut], keep_deleted=True)
     expected = kept_by_a_cache_that_keeps(events)

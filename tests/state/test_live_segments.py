@@ -5,18 +5,18 @@ from hypothesis import strategies as st
 from tierctl.model import MetadataEvent, RemoteLogSegmentMetadata
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, segments_in_lineage
-from tierctl.state.live_segments import LiveSegments
+from tierctl.state.live_segments import LiveSegments, is_plainly_in_order
 from tierctl.state.segments.columns import STATES
 from tierctl.verify.segments import LogFacts, check_segments, unfinished_finding
 
+from tests.state.folding import encodable, folded, values_of
 from tests.state.histories import ORDERS, S, histories, regular_histories
-from tests.state.test_fold import _encodable, folded, values_of
 
 NOW_MS = 10**13
 
 
 def cache_of(events: list[MetadataEvent]) -> RemoteLogMetadataCache:
-    state = folded(values_of([event for event in events if _encodable(event)]))
+    state = folded(values_of([event for event in events if encodable(event)]))
     parts = list(state.partitions.values())
     return parts[0].cache if parts else RemoteLogMetadataCache()
 
@@ -56,8 +56,7 @@ def test_columns_are_the_segments(events: list[MetadataEvent]) -> None:
 @given(st.one_of(regular_histories(), regular_histories(), histories(8)))
 def test_nothing_is_found_in_what_is_plainly_in_order(events: list[MetadataEvent]) -> None:
     cache = cache_of(events)
-    live = LiveSegments.of(cache)
-    if not live.are_plainly_in_order(live.epoch_pairs()):
+    if not is_plainly_in_order(cache):
         return
     unfinished = [s for s in cache.list_remote_log_segments() if s.state is not S.COPY_SEGMENT_FINISHED]
     expected = sorted(unfinished, key=lambda s: (s.start_offset, s.end_offset))
@@ -68,5 +67,4 @@ def test_nothing_is_found_in_what_is_plainly_in_order(events: list[MetadataEvent
 @settings(max_examples=40, deadline=None)
 @given(regular_histories())
 def test_what_a_well_behaved_cluster_writes_is_plainly_in_order(events: list[MetadataEvent]) -> None:
-    live = LiveSegments.of(cache_of(events))
-    assert live.are_plainly_in_order(live.epoch_pairs())
+    assert is_plainly_in_order(cache_of(events))

@@ -14,8 +14,8 @@ from tierctl.state.snapshot import read_snapshot, write_snapshot
 from tierctl.state.tier import MissingEvents, TierState
 
 from tests.conftest import vectors
+from tests.state.folding import assert_same, encodable, folded, table_of, values_of
 from tests.state.histories import S, histories, regular_histories, started, updated
-from tests.state.test_fold import _encodable, assert_same, folded, table_of, values_of
 
 PARTITION = 3
 
@@ -55,7 +55,7 @@ def test_kafkas_histories(number: int) -> None:
     st.lists(st.integers(0, 60), max_size=4),
 )
 def test_any_history_cut_anywhere(events: list[MetadataEvent], cuts: list[int]) -> None:
-    values: list[bytes | None] = [*values_of([e for e in events if _encodable(e)])]
+    values: list[bytes | None] = [*values_of([e for e in events if encodable(e)])]
     values[1:1] = [b"\x01\x09\x00", None]
     assert_equal(folded_in_steps(values, cuts), folded(values))
 

@@ -134,12 +134,20 @@ class StockClient(ABC):
         self.wait_for(f"{total} partitions of {name}", lambda: self._has_leaders(name, total))
 
     def delete_records(self, name: str, partition: int, before_offset: int) -> None:
-        """Raise a partition's log start."""
-        from confluent_kafka import TopicPartition
+        """Raise a partition's log start; ask again while the client does not know a new leader yet."""
+        from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
         request = [TopicPartition(name, partition, before_offset)]
-        for future in self.admin.delete_records(request).values():
-            future.result(CLIENT_TIMEOUT_S)
+        for pause_s in (0.5, 1.0, 2.0, None):
+            try:
+                for future in self.admin.delete_records(request).values():
+                    future.result(CLIENT_TIMEOUT_S)
+            except KafkaException as e:
+                if e.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or pause_s is None:
+                    raise
+                time.sleep(pause_s)
+            else:
+                return
 
     def produce(
         self,

@@ -126,7 +126,7 @@ def hadoop_jars(what: str) -> Path:
     return found
 
 
-def go_tool(name: str, module: str) -> Path | None:
+def go_tool(name: str, module: str, *, tags: Sequence[str] = ()) -> Path | None:
     """A program built from a pinned Go module; None when it can't be had."""
     target = _CACHE / "go" / name
     if target.is_file() or shutil.which("go") is None:
@@ -135,7 +135,7 @@ def go_tool(name: str, module: str) -> Path | None:
     mine.mkdir(parents=True)
     try:
         done = subprocess.run(
-            ["go", "install", module],
+            ["go", "install", "-tags", ",".join(tags), module],
             env=os.environ | {"GOBIN": str(mine), "GOFLAGS": "-trimpath"},
             capture_output=True,
             timeout=BUILD_TIMEOUT_S,
@@ -190,7 +190,9 @@ def s3_environment(server: S3Server) -> dict[str, str]:
     }
 
 
-def _s3_command(folder: Path, port: int, certificate: Path | None = None) -> list[str]:
+def _s3_command(
+    folder: Path, port: int, certificate: Path | None = None, *, versioned: bool = False
+) -> list[str]:
     data = folder / "data"
     data.mkdir()
     gateway = go_tool("versitygw", VERSITYGW)
@@ -198,7 +200,12 @@ def _s3_command(folder: Path, port: int, certificate: Path | None = None) -> lis
         where = ["--port", f"127.0.0.1:{port}", "--access", KEY, "--secret", SECRET]
         if certificate is not None:
             where += ["--cert", str(certificate), "--key", str(certificate)]
-        return [str(gateway), *where, "--quiet", "posix", str(data)]
+        versions = folder / "versions"
+        versions.mkdir()
+        options = ["--versioning-dir", str(versions)] if versioned else []
+        return [str(gateway), *where, "--quiet", "posix", *options, str(data)]
+    if versioned:
+        cannot("S3 WITH VERSIONS", "Go is missing, and s3proxy keeps no versions")
     proxy = jars("s3proxy", [S3PROXY])
     if proxy is None or shutil.which("java") is None:
         cannot("S3", "neither Go (versitygw) nor Java and Maven (s3proxy) are there, or they can't download")
@@ -234,7 +241,9 @@ def _certificate(folder: Path) -> Path:
     if shutil.which("openssl") is None:
         cannot("S3 OVER TLS", "openssl makes the certificate, and is not there")
     key, made = folder / "key.pem", folder / "tls.pem"
-    wanted = ("-subj", "/CN=tests", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", made)
+    # Clients in Rust refuse a server's certificate that is one of an authority, which is openssl's default.
+    facts = ("-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE")
+    wanted = ("-subj", "/CN=tests", *facts, "-keyout", key, "-out", made)
     _openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *wanted)
     made.write_text(made.read_text() + key.read_text())
     return made
@@ -245,11 +254,11 @@ def _openssl(*arguments: object) -> None:
 
 
 @contextmanager
-def s3_running(folder: Path, *, tls: bool = False) -> Iterator[S3Server]:
+def s3_running(folder: Path, *, tls: bool = False, versioned: bool = False) -> Iterator[S3Server]:
     """An S3 server while the block runs; `folder` must be there."""
     certificate = _certificate(folder) if tls else None
     port = free_port()
-    command = _s3_command(folder, port, certificate)
+    command = _s3_command(folder, port, certificate, versioned=versioned)
     with process(command, folder / "log", lambda: answers(port)):
         yield S3Server(port, folder, certificate)
 

@@ -17,7 +17,11 @@ from tierctl.plan.fencing import RunningBroker
 from tierctl.storage.base import RemoteStorageManager
 from tierctl.storage.lease import Lease, open_lease
 
-_HINT = (
+_WRITTEN_HINT = (
+    "files in this directory are written: stop the broker, or leave the directory out; no option overrides "
+    "this check"
+)
+_DECIDING_HINT = (
     "deletes are decided from the log start and the leader epochs in this directory, which a running broker "
     "changes: name the broker's cluster with --bootstrap-server, which then decides, or stop the broker; "
     "--allow-live-brokers overrides this check"
@@ -25,14 +29,16 @@ _HINT = (
 
 
 @contextmanager
-def brokers_kept_out(log_dirs: Sequence[Path]) -> Iterator[None]:
+def brokers_kept_out(log_dirs: Sequence[Path], *, are_written: bool = False) -> Iterator[None]:
     """Prevent brokers from starting on `log_dirs` during the block.
 
-    Raise SafetyRefusal if a broker already runs on one of them.
+    Raise SafetyRefusal if a broker already runs on one of them; its hint says whether files there
+    `are_written`, or only decide what is deleted.
     """
+    hint = _WRITTEN_HINT if are_written else _DECIDING_HINT
     with ExitStack() as held:
         for folder in dict.fromkeys(log_dir.resolve() for log_dir in log_dirs):
-            held.enter_context(broker_kept_out(folder, hint=_HINT))
+            held.enter_context(broker_kept_out(folder, hint=hint))
         yield
 
 
@@ -46,14 +52,16 @@ def running_brokers(log_dirs: Iterable[Path]) -> tuple[RunningBroker, ...]:
 
 
 @contextmanager
-def leased(remote: RemoteStorageManager, stop: Stop, *, is_optional: bool = False) -> Iterator[Lease | None]:
-    """Hold the lease of the tier during the block.
+def leased(
+    remote: RemoteStorageManager | None, stop: Stop, *, is_optional: bool = False
+) -> Iterator[Lease | None]:
+    """Hold the lease of the tier during the block; yield None if `remote` is None.
 
     Raise LockedError if another tierctl holds the lease. If the store supports no lease, yield None if the
     lease `is_optional`; otherwise raise SafetyRefusal. Once the lease is lost or uncertain, `stop` ends the
     run before its next side effect.
     """
-    lease = open_lease(remote, is_optional=is_optional)
+    lease = None if remote is None else open_lease(remote, is_optional=is_optional)
     if lease is None:
         yield None
         return

@@ -25,6 +25,9 @@ Label = Literal[
     "delete.segment.delete",
     "delete.segment_finished.publish",
     "delete.partition_finished.publish",
+    "rebuild.epochs.write",
+    "rebuild.log_starts.write",
+    "rebuild.segments.publish",
 ]
 
 LABELS: tuple[Label, ...] = get_args(Label)

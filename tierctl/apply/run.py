@@ -14,12 +14,14 @@ from tierctl.apply.delete.partitions import mark_partition, remove_partition
 from tierctl.apply.delete.segments import SWEEP_LABELS, find_segment, outcome_of
 from tierctl.apply.delete.waves import Wave, delete_waves
 from tierctl.apply.outcome import STOPPED, Outcome, Status
+from tierctl.apply.rebuild.checkpoints import write_checkpoints
+from tierctl.apply.rebuild.segments import publish_segments
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import claim_tier, require_known_tier, why_not_deletable
 from tierctl.errors import MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.plan.recheck import Dropped, recheck
-from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Step
+from tierctl.plan.steps import LINEAGE_EPOCH, REBUILD, Action, Plan, Step
 
 _Key = tuple[Uuid, int]
 
@@ -77,6 +79,9 @@ class _Run:
 
         Raise SafetyRefusal before the first step if the tier belongs to another metadata topic.
         """
+        if self._plan.command == REBUILD:
+            self._rebuild()
+            return [self._outcomes[id(step)] for step in self._plan.steps]
         claim_tier(self._context, copies=bool(self._steps(Action.COPY_SEGMENT)))
         removals = self._steps(Action.DELETE_PARTITION)
         deletes = self._steps(Action.DELETE_SEGMENT)
@@ -92,6 +97,25 @@ class _Run:
         self._raise_requested_log_starts()
         self._delete([step for step in deletes if step.topic_id_partition.key not in removed])
         return [self._outcomes[id(step)] for step in self._plan.steps]
+
+    def _rebuild(self) -> None:
+        """Write checkpoint files, then publish segments; a partition without its files gets no events."""
+        self._attempt(self._steps(Action.WRITE_CHECKPOINTS), write_checkpoints)
+        self._broken |= {
+            outcome.step.topic_id_partition.key
+            for outcome in self._outcomes.values()
+            if outcome.status is not Status.DONE
+        }
+        for action in (Action.PUBLISH_SEGMENT, Action.DISCARD_SEGMENT):
+            for wave in self._context.delete_waves(self._steps(action)):
+                self._attempt(wave, self._publish)
+        if not self._outcomes and self._may_begin():
+            # Without a step to publish, replicas that an interrupted run left behind are completed here.
+            self._context.metadata.publish(())
+
+    def _publish(self, steps: Sequence[Step]) -> list[Outcome]:
+        dropped, kept = self._recheck(steps)
+        return [*dropped, *(publish_segments(kept, self._context) if kept else ())]
 
     def _steps(self, action: Action) -> list[Step]:
         return [step for step in self._plan.steps if step.action is action]

@@ -15,6 +15,7 @@ class Stop:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._guards: list[Callable[[], bool]] = []
+        self._is_over = False
         self.signal_number: int | None = None
 
     def asked(self) -> bool:
@@ -22,8 +23,12 @@ class Stop:
         return self._event.is_set() or self.is_over()
 
     def is_over(self) -> bool:
-        """Return True if a guard ended the run: the tier may be another run's now."""
-        return any(guard() for guard in self._guards)
+        """Return True if a guard ended the run: the tier may be another run's now.
+
+        A run that is over stays over, even if its lease is renewed later: some of its work has stopped.
+        """
+        self._is_over = self._is_over or any(guard() for guard in self._guards)
+        return self._is_over
 
     def guard(self, is_over: Callable[[], bool]) -> None:
         """Also stop the run once `is_over()` is True; every thread calls it before each side effect."""
@@ -42,6 +47,35 @@ class Stop:
     def exit_code(self) -> int | None:
         """Return 128 + the number of the signal received, or None without a signal."""
         return None if self.signal_number is None else 128 + self.signal_number
+
+
+@contextmanager
+def calling_on_signals(do: Callable[[], None]) -> Iterator[None]:
+    """Call `do` on the first of STOP_SIGNALS, before the handler of the signal that was set before.
+
+    `do` ends the waits of other threads, for which the main thread waits when it ends. Outside the main
+    thread nothing is called.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    before = {number: handler for number, handler in before.items() if callable(handler)}
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        do()
+        handler = before[signal.Signals(number)]
+        assert callable(handler)
+        handler(number, frame)
+
+    for number in before:
+        signal.signal(number, on_signal)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if signal.getsignal(number) is on_signal:
+                signal.signal(number, handler)
 
 
 @contextmanager

@@ -43,6 +43,7 @@ def register(app: click.Group) -> None:
     rows,
     own.changing,
     options.engine,
+    options.throttles,
 )
 def apply_plan(
     ctx: click.Context,
@@ -60,7 +61,7 @@ def apply_plan(
     max_fraction: own.MaxFraction = None,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
 ) -> int:
-    """Carry out a plan of copy, sweep or delete.
+    """Carry out a plan of copy, sweep, delete or rebuild.
 
     The command that made the plan decides again from the current metadata, settings and logs; a step that it
     does not decide now is left out with the reason. Give --topic-configs and --log-dir as to that command,

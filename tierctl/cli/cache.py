@@ -51,11 +51,12 @@ def register(app: click.Group) -> None:
     add(group, "compact", compact)
 
 
-@with_options(..., options.folders, output_options.rows)
+@with_options(..., options.folders, output_options.rows, options.engine)
 def show(ctx: click.Context, files: Files = None) -> int:
     """Print the header and every entry of cache files, with their byte positions.
 
-    An entry that can't be read has a row with the error, and the exit code is 7.
+    An entry that can't be read has a row with the error, and the exit code is 7. With --engine spark
+    executors read the files, which they must see under the same paths.
     """
     printer = Printer.of(ctx, tables.CACHE_ENTRIES)
     result = commands.show_cache(
@@ -66,11 +67,12 @@ def show(ctx: click.Context, files: Files = None) -> int:
     return result.exit_code
 
 
-@with_options(..., options.folders, output_options.rows)
+@with_options(..., options.folders, output_options.rows, options.engine)
 def verify(ctx: click.Context, files: Files = None) -> int:
     """Read every byte of cache files, and print what is wrong and where.
 
-    A good file has one row, a bad file one row for each problem; the exit code is then 7.
+    A good file has one row, a bad file one row for each problem; the exit code is then 7. With --engine spark
+    executors read the files, which they must see under the same paths.
     """
     printer = Printer.of(ctx, tables.CACHE_CHECKS)
     result = commands.verify_cache(
@@ -81,11 +83,14 @@ def verify(ctx: click.Context, files: Files = None) -> int:
     return result.exit_code
 
 
-@with_options(options.metadata_topic, options.state, ..., options.selection, output_options.rows)
+@with_options(
+    options.metadata_topic, options.state, ..., options.selection, output_options.rows, options.engine
+)
 def build(ctx: click.Context, out: Out = None, header: Header = HeaderForm.NAMED) -> int:
     """Build cache files from the metadata topic: in a state directory, or with --out as KIP-405's flat files.
 
-    The entries of flat files have no fields for broker ids, custom metadata and transaction indexes. Files
+    With --engine spark executors read the metadata topic, and this process writes the files. The entries of
+    flat files have no fields for broker ids, custom metadata and transaction indexes. Files
     of the same names are kept as .bak.
     """
     printer = Printer.of(ctx, tables.CACHE_FILES)
@@ -95,11 +100,12 @@ def build(ctx: click.Context, out: Out = None, header: Header = HeaderForm.NAMED
     return result.exit_code
 
 
-@with_options(..., options.folders, options.applying, output_options.rows)
+@with_options(..., options.folders, options.applying, output_options.rows, options.engine)
 def compact(ctx: click.Context, files: Files = None) -> int:
     """Remove entries that no query needs: deleted segments, and entries that later entries replace.
 
-    The old file is kept as .bak. A damaged file is not changed, and the exit code is 7.
+    The old file is kept as .bak. A damaged file is not changed, and the exit code is 7. With --engine spark
+    executors read and compact the files, which they must see under the same paths; this process writes them.
     """
     printer = Printer.of(ctx, tables.CACHE_REWRITES)
     result = commands.compact_cache(request_of(commands.CompactCacheRequest, ctx), console_of(ctx))

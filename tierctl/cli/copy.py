@@ -26,6 +26,7 @@ def register(app: click.Group) -> None:
     rows,
     own.changing,
     options.engine,
+    options.throttles,
 )
 def copy(
     ctx: click.Context,

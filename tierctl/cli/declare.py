@@ -19,9 +19,12 @@ from typing import Any, NamedTuple, get_args, get_origin
 import click
 
 from tierctl.cli.help.node import settings_key
+from tierctl.cli.settings.run import RunSettings
 
 NOT_CONFIGURABLE = frozenset({"version", "apply"})
 """Parameters that only the command line sets, neither the environment nor a profile."""
+FINDING_KINDS = "finding kinds"
+"""As `completed_from`: the kinds of findings of `verify`, whose module takes long to import."""
 HELP_NAMES = ("--help", "-h")
 _GENERAL = "Options"
 
@@ -37,6 +40,7 @@ class Declaration(NamedTuple):
     max: Any = None
     parser: Callable[[str], Any] | None = None
     completions: Sequence[str] = ()
+    completed_from: str = ""
     callback: Callable[[click.Context, Any], None] | None = None
     is_counted: bool = False
 
@@ -45,27 +49,30 @@ def option(*names: str, help: str, **more: Any) -> Declaration:  # noqa: A002
     """Declare an option of the given names.
 
     `panel` is its heading in the help, `min` and `max` bound a number, `parser` converts the text,
-    `completions` are shown by shells. An option with a `callback` is handled before others and not passed on.
-    The value of an option that `is_counted` is how often it is given.
+    `completions` are shown by shells; `completed_from` is a kind of `StoredNames`, or FINDING_KINDS,
+    whose names shells show. An option with a `callback` is handled before others and not
+    passed on. The value of an option that `is_counted` is how often it is given.
     """
     return Declaration(names, help, **more)
 
 
-def argument(*, metavar: str, help: str) -> Declaration:  # noqa: A002
-    """Declare an argument."""
-    return Declaration((), help, metavar)
+def argument(*, metavar: str, help: str, completed_from: str = "") -> Declaration:  # noqa: A002
+    """Declare an argument; `completed_from` as in `option`."""
+    return Declaration((), help, metavar, completed_from=completed_from)
 
 
 class Option(click.Option):
     """An option with a heading in the help."""
 
     panel = _GENERAL
+    completed_from = ""
 
 
 class Argument(click.Argument):
     """An argument with a help."""
 
     help = ""
+    completed_from = ""
 
 
 class _Choice(click.Choice[str]):
@@ -84,18 +91,22 @@ def add(
     name: str,
     function: Callable[..., Any],
     kind: type[click.Command] = click.Command,
+    needs_valid_settings: bool = True,
     **context_settings: Any,
 ) -> None:
-    """Add the command `name` to `group`: it calls `function`, whose docstring is its help."""
-    group.add_command(
-        kind(
-            name,
-            callback=_with_context(function),
-            params=params_of(function),
-            help=inspect.cleandoc(function.__doc__ or ""),
-            context_settings=context_settings,
-        )
+    """Add the command `name` to `group`: it calls `function`, whose docstring is its help.
+
+    With `needs_valid_settings` it raises UsageError for a wrong tierctl.toml or environment before that.
+    """
+    command: Any = kind(
+        name,
+        callback=_with_context(function, needs_valid_settings=needs_valid_settings),
+        params=params_of(function),
+        help=inspect.cleandoc(function.__doc__ or ""),
+        context_settings=context_settings,
     )
+    command.needs_valid_settings = needs_valid_settings
+    group.add_command(command)
 
 
 def add_group(parent: click.Group, name: str, help: str) -> click.Group:  # noqa: A002
@@ -105,9 +116,12 @@ def add_group(parent: click.Group, name: str, help: str) -> click.Group:  # noqa
     return group
 
 
-def _with_context(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_context(function: Callable[..., Any], *, needs_valid_settings: bool) -> Callable[..., Any]:
     def called(**given: Any) -> Any:
-        return function(ctx=click.get_current_context(), **given)
+        ctx = click.get_current_context()
+        if needs_valid_settings and isinstance(ctx.obj, RunSettings):
+            ctx.obj.require_valid()
+        return function(ctx=ctx, **given)
 
     return called
 
@@ -132,7 +146,7 @@ def _param(parameter: inspect.Parameter) -> click.Parameter:
         common["default"] = parameter.default
     if not declared.names:
         made = Argument([parameter.name], nargs=-1 if is_list else 1, metavar=declared.metavar, **common)
-        made.help = declared.help
+        made.help, made.completed_from = declared.help, declared.completed_from
         return made
     # With False, click would take a value that begins with a dash, such as -2h, for the next option.
     return _option(parameter.name, declared, common | {"multiple": is_list, "is_flag": kind is bool or None})
@@ -152,7 +166,7 @@ def _option(name: str, declared: Declaration, common: dict[str, Any]) -> Option:
         shell_complete=(lambda *_: list(declared.completions)) if declared.completions else None,
         **common,
     )
-    made.panel = declared.panel
+    made.panel, made.completed_from = declared.panel, declared.completed_from
     return made
 
 

@@ -1,15 +1,16 @@
 """Print results on stdout in the format of --output, and choose the exit code."""
 
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import click
 
-from tierctl.cli.config import Settings
 from tierctl.cli.options import OutputFormat
 from tierctl.cli.request import request_of
+from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode
 from tierctl.report.columns import Columns
 from tierctl.report.console import Console
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from tierctl.commands import MutationResult
 
 
+_THROTTLED_FROM_S = 0.5
+"""Waits for a limit of bytes per second from which on they are in the line that ends a run."""
 APPLY_IT = "the same command with --apply"
 
 
@@ -81,19 +84,29 @@ class Printer:
         summarize(self.ctx, self.tally.text, following=following)
 
 
+def show_tables(rows: Sequence[tuple[Printer, Sequence[object]]]) -> None:
+    """Print the rows of several printers; tables without rows are left out, but for the first."""
+    for number, (printer, own) in enumerate(rows):
+        if number and own:
+            sys.stdout.write("\n")
+        if own or not number:
+            printer.show(own)
+
+
 def console_of(ctx: click.Context, *, prints_meanwhile: bool = False) -> Console:
     """Return the receiver of a run's messages, as -v, --quiet and --output say.
 
     `prints_meanwhile` says whether rows are printed before the run ends.
     """
     settings = ctx.obj
-    if not isinstance(settings, Settings):
+    if not isinstance(settings, RunSettings):
         return Console(prints_meanwhile=prints_meanwhile)
     return Console(
         verbosity=settings.verbosity,
         is_quiet=settings.is_quiet,
         is_json=settings.wants_json(),
         prints_meanwhile=prints_meanwhile,
+        log=settings.log,
     )
 
 
@@ -101,6 +114,9 @@ def summarize(ctx: click.Context, text: str, *, following: str | None = None) ->
     """Print the line that ends a run; `following` is the command that can be run next."""
     started_s = getattr(ctx.obj, "started_s", None)
     seconds = 0.0 if started_s is None else time.monotonic() - started_s
+    waited_s = ctx.obj.throttle.elapsed_s if isinstance(ctx.obj, RunSettings) else 0.0
+    if waited_s >= _THROTTLED_FROM_S:
+        text += f", throttled {waited_s:.0f} s"
     console_of(ctx).summary(_command(ctx), text, seconds=seconds, next_command=following)
 
 

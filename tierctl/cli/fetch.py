@@ -131,6 +131,15 @@ Out = Annotated[
         panel=_OBJECTS,
     ),
 ]
+Rebuild = Annotated[
+    bool,
+    option(
+        "--rebuild",
+        help="Without --metadata: derive the metadata from the tier's objects, in memory, as rebuild does. "
+        "Reads every segment of the selected partitions once, or their manifests.",
+        panel=_RECORDS,
+    ),
+]
 
 
 def register(app: click.Group) -> None:
@@ -146,6 +155,7 @@ def register(app: click.Group) -> None:
     ...,
     output_options.records,
     options.engine,
+    options.reading_throttle,
 )
 def fetch(
     ctx: click.Context,
@@ -161,6 +171,7 @@ def fetch(
     index: Index = None,
     auxiliary_state: AuxiliaryState = None,
     out: Out = None,
+    rebuild: Rebuild = False,
 ) -> ExitCode:
     """Print records from the tier, and with --log-dir from the local log above it.
 

@@ -3,9 +3,10 @@
 import os
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from inspect import cleandoc
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,19 +14,40 @@ import click
 from click.exceptions import Exit, NoArgsIsHelpError
 
 from tierctl import __version__
-from tierctl.cli.config import Defaults, Settings
 from tierctl.cli.declare import HELP_NAMES, option, params_of
 from tierctl.cli.help.node import Node, load_commands, settings_key
+from tierctl.cli.help.stored_names import StoredNames
 from tierctl.cli.help.text import help_text
+from tierctl.cli.settings.run import Defaults, RunSettings, every
 from tierctl.cli.signals import PIPE_CLOSED, Signalled
-from tierctl.errors import ExitCode, TierctlError
-from tierctl.report.console import Console, ErrorReport
-
-COMMANDS = (
-    *("copy", "sweep", "delete", "apply", "format", "segments", "fetch", "verify", "submit"),
-    *("cache", "offsets", "pipeline"),
+from tierctl.cli.unattended import EVERYWHERE as _EVERYWHERE
+from tierctl.cli.unattended import (
+    LockTimeout,
+    LogFileOption,
+    LogFormatOption,
+    MetricsFile,
+    console_of_run,
+    record_names,
+    record_run,
+    record_success,
+    until_unlocked,
 )
-_EVERYWHERE = "Everywhere"
+from tierctl.errors import ExitCode, TierctlError
+from tierctl.report.console import ErrorReport
+
+GROUPS: Mapping[str, Sequence[str]] = {
+    "Look at a tier; nothing is changed": (
+        *("status", "explain", "report", "doctor", "segments", "verify", "format", "fetch"),
+    ),
+    "Change a tier; without --apply only the plan is printed": (
+        *("copy", "sweep", "delete", "rebuild", "apply"),
+    ),
+    "Run unattended, or on Spark": ("schedule", "submit", "pipeline"),
+    "Files and settings": ("config", "cache", "offsets"),
+}
+"""The commands by the title under which `tierctl --help` lists them."""
+
+COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
 
 
 def _print_version(ctx: click.Context, value: bool) -> None:
@@ -35,17 +57,17 @@ def _print_version(ctx: click.Context, value: bool) -> None:
 
 
 def _set_profile(ctx: click.Context, value: str | None) -> None:
-    if value is not None and isinstance(ctx.obj, Settings):
+    if value is not None and isinstance(ctx.obj, RunSettings):
         ctx.obj.profile = value
 
 
 def _set_config_file(ctx: click.Context, value: Path | None) -> None:
-    if value is not None and isinstance(ctx.obj, Settings):
+    if value is not None and isinstance(ctx.obj, RunSettings):
         ctx.obj.config_file = value
 
 
 def _set_verbose(ctx: click.Context, value: int) -> None:
-    if isinstance(ctx.obj, Settings):
+    if isinstance(ctx.obj, RunSettings):
         ctx.obj.verbosity = max(ctx.obj.verbosity, value)
     if value > 1:
         import logging
@@ -54,7 +76,7 @@ def _set_verbose(ctx: click.Context, value: int) -> None:
 
 
 def _set_quiet(ctx: click.Context, value: bool) -> None:
-    if value and isinstance(ctx.obj, Settings):
+    if value and isinstance(ctx.obj, RunSettings):
         ctx.obj.is_quiet = True
 
 
@@ -64,6 +86,7 @@ Profile = Annotated[
         "--profile",
         metavar="NAME",
         help="Profile of tierctl.toml to take settings from.",
+        completed_from=StoredNames.PROFILES,
         callback=_set_profile,
         panel=_EVERYWHERE,
     ),
@@ -108,11 +131,15 @@ def _root(
     config_file: ConfigFile = None,
     verbose: Verbose = 0,
     quiet: Quiet = False,
+    metrics_file: MetricsFile = None,
+    log_format: LogFormatOption = None,
+    log_file: LogFileOption = None,
+    lock_timeout: LockTimeout = None,
     version: Version = False,
 ) -> None:
     """Operations toolkit for Apache Kafka tiered storage (KIP-405, KIP-917).
 
-    copy, sweep, delete and apply print a plan and change nothing unless --apply is given.
+    copy, sweep, delete, rebuild and apply print a plan and change nothing unless --apply is given.
     """
 
 
@@ -155,22 +182,35 @@ def _options(command: Any) -> list[Any]:
     return [param for param in command.params if param.param_type_name == "option"]
 
 
-def _defaults(command: Any, settings: Settings) -> Defaults:
+def _defaults(command: Any, settings: RunSettings) -> Defaults:
     children = getattr(command, "commands", {})
+    options = {option.name: option for option in _options(command)}
+    needs_valid = getattr(command, "needs_valid_settings", True)
     return Defaults(
         settings,
-        keys={option.name: settings_key(option.opts) for option in _options(command)},
+        keys={name: settings_key(option.opts) for name, option in options.items()},
+        lists={name for name, option in options.items() if option.multiple},
+        accepted=every if needs_valid else lambda name, value: _is_valid(command, options[name], value),
         commands={name: _defaults(child, settings) for name, child in children.items()},
     )
 
 
-def _fail(settings: Settings, report: ErrorReport) -> None:
+def _is_valid(command: Any, option: Any, value: Any) -> bool:
+    """Return whether an option accepts a value of the profile."""
+    try:
+        option.type_cast_value(click.Context(command), value)
+    except (click.ClickException, TierctlError):
+        return False
+    return not isinstance(value, list) or option.multiple
+
+
+def _fail(settings: RunSettings, report: ErrorReport) -> None:
     # The traceback comes first, so that message and hint are the last lines on the screen.
     if settings.verbosity:
         import traceback
 
         traceback.print_exc()
-    Console(is_json=settings.wants_json()).error(report)
+    console_of_run(settings).error(report)
 
 
 def _usage_message(error: Any) -> str:
@@ -195,26 +235,35 @@ def _named(args: Sequence[str], known: Node) -> Sequence[str]:
     valued = {name for option in known.options if not option.is_flag for name in option.names}
     words = (word for before, word in zip(("", *args), args, strict=False) if before not in valued)
     first = next((word for word in words if not word.startswith("-")), None)
-    # submit runs another command, which it finds in the tree.
-    return (first,) if first in COMMANDS and first != "submit" else COMMANDS
+    # These look at the options of other commands, which they find in the tree.
+    return (first,) if first in COMMANDS and first not in {"submit", "schedule", "config"} else COMMANDS
 
 
 def run(args: Sequence[str]) -> int:
     """Run one command line and return its exit code; no other function catches every exception."""
     known = load_commands()
     root = build(_named(args, known))
-    settings = Settings(option_names=known.option_keys - {"apply"}, environ=os.environ, args=args)
+    settings = RunSettings(option_names=known.option_keys - {"apply"}, environ=os.environ, args=args)
+    error: BaseException | None = None
     try:
-        ctx = root.make_context("tierctl", list(args), obj=settings, default_map=_defaults(root, settings))
-        with ctx:
-            result = root.invoke(ctx)
+        code = until_unlocked(settings, lambda: _invoked(root, args, settings))
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt, Signalled) as e:
-        return _exit_code(e, settings)
-    return int(result or ExitCode.OK)
+        error, code = e, _exit_code(e, settings)
+    record_names(settings)
+    record_run(settings, code, error)
+    if error is None:
+        record_success(settings, code)
+    return code
 
 
-def _exit_code(error: BaseException, settings: Settings) -> int:
+def _invoked(root: click.Group, args: Sequence[str], settings: RunSettings) -> int:
+    ctx = root.make_context("tierctl", list(args), obj=settings, default_map=_defaults(root, settings))
+    with ctx:
+        return int(root.invoke(ctx) or ExitCode.OK)
+
+
+def _exit_code(error: BaseException, settings: RunSettings) -> int:
     """Print the message of the error that ended a run, and return the exit code."""
     if isinstance(error, NoArgsIsHelpError):
         click.echo(error.message, err=True)

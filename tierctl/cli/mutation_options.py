@@ -18,7 +18,7 @@ WaveSize = Annotated[
         metavar="N",
         min=1,
         help="Segments that are published, moved and confirmed together. Default: 16 to copy, on Spark 8 for "
-        "each task that runs at the same time; 1000 to delete.",
+        "each task that runs at the same time; 1000 to delete or to publish.",
         panel=HOW,
     ),
 ]
@@ -29,7 +29,7 @@ Threads = Annotated[
         metavar="N",
         min=1,
         max=256,
-        help="Segments that are stored or deleted at the same time.",
+        help="Segments that are read, stored or deleted at the same time.",
         panel=HOW,
     ),
 ]
@@ -301,3 +301,15 @@ def changing(
     override: Override = None,
 ) -> None:
     """Group: how a plan is printed or carried out."""
+
+
+def publishing(
+    plan_out: options.PlanOut = None,
+    detailed_exitcode: options.DetailedExitcode = False,
+    apply: options.Apply = False,
+    broker_id: BrokerId = NOT_A_BROKER_ID,
+    wave_size: WaveSize = None,
+    threads: Threads = THREADS,
+    attempts: Attempts = ATTEMPTS,
+) -> None:
+    """Group: how a plan that changes no object of the tier is printed or carried out."""

@@ -49,7 +49,7 @@ def register(app: click.Group) -> None:
         add(group, command.__name__, command)
 
 
-@with_options(..., options.folders, output_options.rows)
+@with_options(..., options.folders, output_options.rows, options.engine)
 def show(ctx: click.Context, file: File = None) -> None:
     """Print the last consumed offset of each metadata partition, and the form of the file."""
     printer = Printer.of(ctx, tables.COMMITTED_OFFSETS)
@@ -59,12 +59,13 @@ def show(ctx: click.Context, file: File = None) -> None:
     printer.finish()
 
 
-@with_options(..., options.metadata_topic, options.folders, output_options.rows)
+@with_options(..., options.metadata_topic, options.folders, output_options.rows, options.engine)
 def check(ctx: click.Context, file: File = None) -> int:
     """Print offsets that would lose segments: beyond the end of the log, or ahead of the caches.
 
     The caches are those in --state-dir and --log-dir. If an offset is printed, the exit code is
-    7; if there is nothing to compare with, it is 2.
+    7; if there is nothing to compare with, it is 2. With --engine spark executors read the caches, which they
+    must see under the same paths, and the metadata topic.
     """
     printer = Printer.of(ctx, tables.UNSAFE_OFFSETS)
     result = commands.check_offsets(request_of(commands.OffsetsRequest, ctx), console_of(ctx))
@@ -73,7 +74,9 @@ def check(ctx: click.Context, file: File = None) -> int:
     return result.exit_code
 
 
-@with_options(options.metadata_topic, options.folders, ..., options.applying, output_options.rows)
+@with_options(
+    options.metadata_topic, options.folders, ..., options.applying, output_options.rows, options.engine
+)
 def repair(ctx: click.Context, file: File = None, set_offset: Set = None, force: Force = False) -> int:
     """Lower offsets to safe values, which are those of `check` and of --set.
 

@@ -18,11 +18,13 @@ from types import EllipsisType
 from typing import Annotated, Any
 
 from tierctl.cli.declare import option
+from tierctl.cli.help.stored_names import StoredNames
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import parse_time_ms
+from tierctl.storage.throttle import parse_rate
 
 _Command = Callable[..., Any]
 
@@ -140,6 +142,30 @@ LogDirs = Annotated[
         panel=WHERE,
     ),
 ]
+ThrottleCopy = Annotated[
+    int | None,
+    option(
+        "--throttle-copy",
+        metavar="RATE",
+        parser=parse_rate,
+        help="Bytes per second that the run stores in the tier, by all threads together: 50M, 800K (powers "
+        "of 1024). Default: remote.log.manager.copy.max.bytes.per.second in --config (KIP-956), else "
+        "unlimited.",
+        panel=RUN,
+    ),
+]
+ThrottleFetch = Annotated[
+    int | None,
+    option(
+        "--throttle-fetch",
+        metavar="RATE",
+        parser=parse_rate,
+        help="Bytes per second that the run reads from the tier, by all threads together: 50M, 800K (powers "
+        "of 1024). Default: remote.log.manager.fetch.max.bytes.per.second in --config (KIP-956), else "
+        "unlimited.",
+        panel=RUN,
+    ),
+]
 TopicConfigs = Annotated[
     Path | None,
     option(
@@ -187,6 +213,7 @@ Topics = Annotated[
         "--topic",
         metavar="NAME",
         help="Only this topic, or the topics that exist now and match a glob such as 'orders-*'. Repeatable.",
+        completed_from=StoredNames.TOPICS,
         panel=NARROW,
     ),
 ]
@@ -283,6 +310,14 @@ def private_keys(aiven_private_key: AivenPrivateKeys = None) -> None:
 
 def state(state_dir: StateDir = None, truncated_metadata: Truncated = TruncatedMetadata.REFUSE) -> None:
     """Group: the state directory, and what to do without the oldest events."""
+
+
+def reading_throttle(throttle_fetch: ThrottleFetch = None) -> None:
+    """Group: how fast a run reads from the tier."""
+
+
+def throttles(throttle_copy: ThrottleCopy = None, throttle_fetch: ThrottleFetch = None) -> None:
+    """Group: how fast a run stores in the tier, and reads from it."""
 
 
 def folders(state_dir: StateDir = None, log_dir: LogDirs = None) -> None:

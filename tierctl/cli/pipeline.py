@@ -100,7 +100,7 @@ MetadataPartitions = Annotated[
 
 def register(app: click.Group) -> None:
     """Add `pipeline` and its commands."""
-    group = add_group(app, "pipeline", "Write the metadata topic to tables in Parquet.")
+    group = add_group(app, "pipeline", "Write the metadata topic to Delta tables.")
     add(group, "run", run)
     add(group, "plan", plan)
 
@@ -116,10 +116,15 @@ def run(
 ) -> int:
     """Bring the tables up to the end of the metadata topic: events, segments, partitions and anomalies.
 
-    Each table is a folder of Parquet files. `events` has every record, unreadable ones too; `segments` has
-    those not yet deleted; `partitions` has sizes, offsets and counts; `anomalies` has what verify finds in
-    metadata alone. A run continues after the last commit. It can be killed at any point: the next run comes
-    to the same tables. While one run has a warehouse, another run ends with exit code 6.
+    Each table is a Delta table in a folder of the warehouse. `events` has every record, unreadable ones too;
+    `segments` has those not yet deleted; `partitions` has sizes, offsets and counts; `anomalies` has what
+    verify finds in metadata alone. DuckDB, polars, pandas, Spark and Trino read them, also while a run
+    commits: a reader sees one version of a table. Earlier versions can be read for a day; the history of a
+    table has the number of the run's commit as `tierctl.commit`.
+
+    A run continues after the last commit. It can be killed at any point: the next run comes to the same
+    tables. While one run has a warehouse, another run ends with exit code 6. Every 16th commit combines
+    small files of `events`, and deletes files that no version of the last day needs.
     """
     printer = Printer.of(ctx, tables.COMMITS, options.OutputFormat.JSONL if follow else None)
 

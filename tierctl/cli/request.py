@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import click
 
-from tierctl.cli.config import Settings
 from tierctl.cli.options import is_typed
+from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import UsageError
 from tierctl.model.engine import EngineName
 
@@ -18,11 +18,8 @@ def request_of(kind: type[R], ctx: click.Context, **more: object) -> R:
     """Return the request of class `kind` whose fields have the values of the options of the same names.
 
     Options that were not given leave a field at its default; fields in `more` have the values given there.
-    Raise UsageError for options of Spark that are typed without `--engine spark`, and for variables of the
-    environment that name no option.
+    Raise UsageError for options of Spark that are typed without `--engine spark`.
     """
-    if isinstance(ctx.obj, Settings):
-        ctx.obj.check_environment()
     given: Mapping[str, Any] = ctx.params
     if given.get("engine") is EngineName.LOCAL:
         # A profile may have them for other runs, so only typed options are an error.
@@ -30,7 +27,13 @@ def request_of(kind: type[R], ctx: click.Context, **more: object) -> R:
             if is_typed(ctx, name):
                 option = f"--{name.replace('_', '-')}"
                 raise UsageError(f"{option} goes with --engine spark", hint=f"add it, or leave {option} out")
-    values = dict(given) | {"verbose": getattr(ctx.obj, "verbosity", 0) > 1} | more
+    of_run = {"verbose": getattr(ctx.obj, "verbosity", 0) > 1, "meter": getattr(ctx.obj, "meter", None)}
+    if isinstance(ctx.obj, RunSettings):
+        of_run |= {"on_topics": ctx.obj.topics.update, "throttle": ctx.obj.throttle}
+    values = dict(given) | of_run | more
+    if isinstance(ctx.obj, RunSettings) and given.get("apply") is not False:
+        # A run that only plans changes nothing in the state directory.
+        ctx.obj.state_dir = values.get("state_dir")
     names = {field.name for field in fields(kind)}  # type: ignore[arg-type]
     return kind(
         **{

@@ -9,6 +9,7 @@ import click
 
 from tierctl import commands
 from tierctl.cli import options
+from tierctl.cli.config.options import named_command
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import console_of
 from tierctl.cli.request import request_of
@@ -135,9 +136,7 @@ def _checked(ctx: click.Context, words: list[str]) -> tuple[list[str], bool]:
     Raise UsageError for a command without the option `--engine`, and for wrong options of the command.
     """
     root = ctx.find_root()
-    command, arguments = root.command, list(words)
-    while hasattr(command, "commands") and arguments and arguments[0] in command.commands:
-        command = command.commands[arguments.pop(0)]
+    command, arguments = named_command(root.command, words)
     path = words[: len(words) - len(arguments)]
     names = {option.name for option in command.params}
     if "engine" not in names:

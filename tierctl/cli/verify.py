@@ -1,6 +1,6 @@
 """`tierctl verify`: compare metadata, store and logs."""
 
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +9,7 @@ import click
 from tierctl import commands
 from tierctl.apply.defaults import THREADS
 from tierctl.cli import options, output_options
-from tierctl.cli.declare import add, option
+from tierctl.cli.declare import FINDING_KINDS, add, option
 from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.mutation_options import HOW
 from tierctl.cli.options import with_options
@@ -19,7 +19,6 @@ from tierctl.report import tables
 
 if TYPE_CHECKING:
     from tierctl.commands.verify import Findings
-    from tierctl.verify.findings import Finding
 
 IsDeep = Annotated[
     bool,
@@ -39,6 +38,17 @@ Threads = Annotated[
         max=256,
         help="Segments that --deep fetches, to a folder for temporary files (TMPDIR), at the same time.",
         panel=HOW,
+    ),
+]
+Kinds = Annotated[
+    list[str] | None,
+    option(
+        "--kind",
+        metavar="KIND",
+        help="Print only findings of this kind. The run itself, and its exit code, stay the same. "
+        "Repeatable.",
+        completed_from=FINDING_KINDS,
+        panel=options.SHOW,
     ),
 ]
 
@@ -66,12 +76,14 @@ def register(app: click.Group) -> None:
     ...,
     output_options.rows,
     options.engine,
+    options.reading_throttle,
 )
 def verify(
     ctx: click.Context,
     deep: IsDeep = False,
     threads: Threads = THREADS,
     state_dir: StateDir = None,
+    kind: Kinds = None,
     topic_configs: options.TopicConfigs = None,
     kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,
@@ -85,10 +97,24 @@ def verify(
     list the store's folders and examine segments; with --deep they must be able to read --log-dir, too.
     """
     printer = Printer.of(ctx, tables.FINDINGS)
+    kinds = commands.finding_kinds(kind or ())
+    hidden: list[Any] = []
     with commands.verify(request_of(commands.VerifyRequest, ctx), console_of(ctx)) as findings:
-        printer.show(map(_row, findings))
-    summarize(ctx, f"{findings.examined}: {printer.tally.text}", following=_following(findings, deep=deep))
+        printer.show(map(commands.finding_row, _of_kinds(findings, kinds, hidden)))
+    text = f"{findings.examined}: {printer.tally.text}"
+    if hidden:
+        text += f", and {len(hidden)} of other kinds that are not printed"
+    summarize(ctx, text, following=_following(findings, deep=deep))
     return findings.exit_code
+
+
+def _of_kinds(findings: Iterable[Any], kinds: Collection[Any], hidden: list[Any]) -> Iterator[Any]:
+    """Yield the findings of `kinds`, or all if `kinds` is empty; append the other findings to `hidden`."""
+    for finding in findings:
+        if kinds and finding.kind not in kinds:
+            hidden.append(finding)
+        else:
+            yield finding
 
 
 def _following(findings: "Findings", *, deep: bool) -> str | None:
@@ -97,8 +123,3 @@ def _following(findings: "Findings", *, deep: bool) -> str | None:
         return f"tierctl {findings.repairs[0]}"
     is_clean = findings.exit_code is ExitCode.OK and findings.examined.objects
     return "tierctl verify --deep" if is_clean and not deep else None
-
-
-def _row(finding: "Finding") -> dict[str, Any]:
-    row = asdict(finding) | {"hint": commands.hint_of(finding)}
-    return {name: row[name] for name in tables.FINDINGS.names}

@@ -11,6 +11,7 @@ from tierctl.commands.delete import PLANNER as DELETE
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, read_plan
+from tierctl.commands.recovery.rebuild import PLANNER as REBUILD
 from tierctl.commands.source_tier import TierToTierRequest
 from tierctl.commands.sweep import PLANNER as SWEEP
 from tierctl.errors import NotFoundError, UsageError
@@ -23,7 +24,9 @@ from tierctl.plan.redecide import still_decided
 from tierctl.plan.saved import SavedPlan
 from tierctl.state.tier import TierState
 
-_PLANNERS: Mapping[str, Planner[Any]] = {planner.command: planner for planner in (COPY, SWEEP, DELETE)}
+_PLANNERS: Mapping[str, Planner[Any]] = {
+    planner.command: planner for planner in (COPY, SWEEP, DELETE, REBUILD)
+}
 """The planner of every command whose plans can be saved."""
 
 _LOG_STARTS = "log_start_offset"
@@ -78,7 +81,9 @@ def _apply(run: Mutation, planner: Planner[Any], request: Any, saved: SavedPlan)
     state = run.metadata.refresh()
     check_read(saved.plan.read, state.read)
     # A tier that is copied to may have none of the topics; those of the source are found by the selection.
-    if saved.identity.source is None and place.cluster.is_same_as(run.place.cluster) is None:
+    # The topics of a rebuild are those of the tier, too.
+    in_metadata = saved.identity.source is None and planner.changes_tier
+    if in_metadata and place.cluster.is_same_as(run.place.cluster) is None:
         check_topic_ids(saved.identity, _known_topic_ids(run, state))
     if not saved.plan.steps and not saved.options.get(_LOG_STARTS):
         run.resolve_selection(part.topic_id_partition for part in state)

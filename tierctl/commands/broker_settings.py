@@ -1,46 +1,61 @@
 """The broker settings of a run: a broker's own file, and the settings that the operator overrides."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
+from tierctl.commands.request import Request
 from tierctl.errors import UsageError
-from tierctl.locallog import read_properties
+from tierctl.metadata.server_properties import broker_file
 from tierctl.model.progress import Progress
+from tierctl.model.settings import broker
 from tierctl.model.settings.known import require_bounds, unknown_names
+from tierctl.model.settings.stated import Origin, SettingSource, StatedSettings, place_of
+
+_OVERRIDE = Origin(source=SettingSource.OPTION, name="--override")
+_OPTIONS = (
+    ("throttle_copy", broker.COPY_MAX_BYTES_PER_SECOND),
+    ("throttle_fetch", broker.FETCH_MAX_BYTES_PER_SECOND),
+)
+"""Fields of a request that state a broker setting, which win over `override`."""
 
 
-def check_config(file: Path, override: Sequence[str], progress: Progress) -> None:
-    """Note settings in a broker's file that no Kafka knows; UsageError for a value that brokers refuse.
+def resolve_broker_settings(request: Request, progress: Progress) -> StatedSettings:
+    """Return the settings in the file `config`, those of `override` and those of options, which win.
 
-    Values that `override` replaces are not used, and so not checked.
+    Note settings in the file that no Kafka knows. UsageError for a value that brokers refuse, and for an
+    override that no broker has; values in the file that are overridden are not used, and so not checked.
     """
-    settings = read_properties(file)
-    for name, nearest in unknown_names(settings):
+    stated = StatedSettings({}, {}) if request.config is None else broker_file(request.config)
+    for name, nearest in unknown_names(stated):
         hint = "" if nearest is None else f'; did you mean "{nearest}"?'
-        progress.note(f'{file}: no Kafka from 3.9 to 4.4 has the setting "{name}"{hint}')
-    overridden = {_parted(text)[0] for text in override}
-    require_bounds({name: value for name, value in settings.items() if name not in overridden}, str(file))
-
-
-def broker_settings(config: Path | None, override: Sequence[str]) -> dict[str, str]:
-    """Return the settings in the file `config` and those of `override` as NAME=VALUE; the latter win.
-
-    UsageError for an override that no broker has, or whose value brokers refuse.
-    """
-    settings = read_properties(config) if config else {}
-    for text in override:
-        name, equals, value = _parted(text)
-        if not equals:
-            raise UsageError(f"--override {text}: expected NAME=VALUE")
-        for _, nearest in unknown_names({name: value}):
-            hint = f'did you mean "{nearest}"?' if nearest else "expected the name of a broker's setting"
-            raise UsageError(f'--override: unknown setting "{name}"', hint=hint)
-        require_bounds({name: value}, "--override")
-        settings[name] = value
+        progress.note(f'{place_of(stated, name)}: no Kafka from 3.9 to 4.4 has the setting "{name}"{hint}')
+    settings = stated | _overrides(request.override) | _of_options(request)
+    require_bounds(settings, str(request.config or "--override"))
     return settings
 
 
-def _parted(text: str) -> tuple[str, str, str]:
-    """Return the name, the equals sign and the value of NAME=VALUE."""
+def _of_options(request: Request) -> StatedSettings:
+    """Return the broker settings that options of their own state."""
+    found = StatedSettings({}, {})
+    for name, row in _OPTIONS:
+        value = getattr(request, name)
+        if value is not None:
+            origin = Origin(source=SettingSource.OPTION, name=f"--{name.replace('_', '-')}")
+            found |= StatedSettings({row.name: str(value)}, {row.name: origin})
+    return found
+
+
+def _overrides(texts: Sequence[str]) -> StatedSettings:
+    """Return the settings in `texts`, NAME=VALUE each; UsageError for one that no broker has."""
+    values = dict(_parted(text) for text in texts)
+    for name, nearest in unknown_names(values):
+        hint = f'did you mean "{nearest}"?' if nearest else "expected the name of a broker's setting"
+        raise UsageError(f'--override: unknown setting "{name}"', hint=hint)
+    return StatedSettings(values, dict.fromkeys(values, _OVERRIDE))
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """Return the name and the value of NAME=VALUE; UsageError for another form."""
     name, equals, value = text.partition("=")
-    return name.strip(), equals, value.strip()
+    if not equals:
+        raise UsageError(f"--override {name}: expected NAME=VALUE")
+    return name.strip(), value.strip()

@@ -4,20 +4,25 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from tierctl.commands.histories import Histories
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, UnsupportedFormatError, UsageError
+from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.cache_files.build import flat_files, state_caches
-from tierctl.metadata.cache_files.check import findings, missing
-from tierctl.metadata.cache_files.files import cache_files, read_cache, remote_index_files
-from tierctl.metadata.cache_files.rewrite import Rewrite, plan_rewrite, rewrite
+from tierctl.metadata.cache_files.check import missing
+from tierctl.metadata.cache_files.files import cache_files, remote_index_files
+from tierctl.metadata.cache_files.rewrite import Rewrite, plan_compaction, rewrite
+from tierctl.metadata.cache_files.rows import FileRows, Row, check_rows, entry_rows
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.stored import HeaderForm
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.columns import Columns
+from tierctl.spark import executors as spark_jobs
 
-Row = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +52,26 @@ class BuildCacheRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheRows:
+class CacheRows(TableResult):
     """Rows about cache files, read while they are consumed."""
 
     rows: Iterator[Row]
-    _problems: list[CorruptInputError]
+    columns: Columns
+    """The columns of the rows."""
+    _damaged: list[FileRows]
 
     @property
     def exit_code(self) -> int:
         """7 if the rows consumed so far have a problem."""
-        return ExitCode.CORRUPT if self._problems else ExitCode.OK
+        return ExitCode.CORRUPT if self._damaged else ExitCode.OK
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`; all rows are read."""
+        return self.columns, self.rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheBuild:
+class CacheBuild(TableResult):
     """The cache files of a build, one row each."""
 
     rows: Sequence[Row]
@@ -72,9 +83,13 @@ class CacheBuild:
         """7 if the build is not complete."""
         return ExitCode.OK if self.is_complete else ExitCode.CORRUPT
 
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return tables.CACHE_FILES, self.rows
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CacheCompaction:
+class CacheCompaction(TableResult):
     """The plan for each cache file."""
 
     rewrites: Sequence[Rewrite]
@@ -83,12 +98,16 @@ class CacheCompaction:
     @property
     def is_pending(self) -> bool:
         """Whether there are files to replace that were not replaced."""
-        return not self.is_applied and any(each.compacted is not None for each in self.rewrites)
+        return not self.is_applied and any(each.plan.compacted is not None for each in self.rewrites)
 
     @property
     def exit_code(self) -> int:
         """7 if a file is damaged; damaged files are kept as they are."""
-        return ExitCode.CORRUPT if any(each.is_damaged for each in self.rewrites) else ExitCode.OK
+        return ExitCode.CORRUPT if any(each.plan.is_damaged for each in self.rewrites) else ExitCode.OK
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return tables.CACHE_REWRITES, [each.row() for each in self.rewrites]
 
 
 def show_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:
@@ -97,11 +116,11 @@ def show_cache(request: CacheRequest, progress: Progress | None = None) -> Cache
     An entry that can't be decoded has a row with its `error`. Raise NotFoundError for a missing file or
     folder, UsageError if no file is named.
     """
-    problems: list[CorruptInputError] = []
+    damaged: list[FileRows] = []
     paths = _paths(request, cache_files, remote_index_files)
-    watched = _watched("reading caches", paths, progress or SilentProgress())
-    rows = chain.from_iterable(_entry_rows(path, problems) for path in watched)
-    return CacheRows(rows=rows, _problems=problems)
+    found = _each(request, progress, "reading caches", entry_rows, paths)
+    rows = _noting_damage(found, damaged)
+    return CacheRows(rows=rows, columns=tables.CACHE_ENTRIES, _damaged=damaged)
 
 
 def verify_cache(request: CacheRequest, progress: Progress | None = None) -> CacheRows:
@@ -109,11 +128,11 @@ def verify_cache(request: CacheRequest, progress: Progress | None = None) -> Cac
 
     Raise NotFoundError for a missing file or folder, UsageError if no file is named.
     """
-    problems: list[CorruptInputError] = []
+    damaged: list[FileRows] = []
     paths = _paths(request, cache_files, remote_index_files)
-    watched = _watched("verifying", paths, progress or SilentProgress())
-    rows = chain.from_iterable(_problem_rows(path, problems) for path in watched)
-    return CacheRows(rows=chain(rows, _missing_rows(request.state_dir, problems)), _problems=problems)
+    found = _each(request, progress, "verifying", check_rows, paths)
+    rows = _noting_damage(chain(found, _missing_rows(request.state_dir)), damaged)
+    return CacheRows(rows=rows, columns=tables.CACHE_CHECKS, _damaged=damaged)
 
 
 def build_cache(request: BuildCacheRequest, progress: Progress | None = None) -> CacheBuild:
@@ -145,19 +164,49 @@ def compact_cache(request: CompactCacheRequest, progress: Progress | None = None
     The old files are kept as .bak. Raise NotFoundError for a missing file or folder, UsageError if no file
     is named, SafetyRefusal if a broker runs on a folder, LockedError if another tierctl works there.
     """
-    watched = _watched("compacting", _paths(request, cache_files), progress or SilentProgress())
-    rewrites = [plan_rewrite(path) for path in watched]
+    paths = _paths(request, cache_files)
+    plans = _each(request, progress, "compacting", plan_compaction, paths)
+    rewrites = [Rewrite(path=path, plan=plan) for path, plan in zip(paths, plans, strict=True)]
     if request.apply:
         rewrite(rewrites)
     return CacheCompaction(rewrites=rewrites, is_applied=request.apply)
 
 
-def _watched(title: str, paths: Sequence[Path], progress: Progress) -> Iterator[Path]:
-    """Yield `paths` and show how many of them are done."""
-    with progress.bar(title, unit="files", total=len(paths)) as advance:
+def each_file(
+    resources: Resources, title: str, function: Callable[[Path], T], paths: Sequence[Path]
+) -> Iterator[T]:
+    """Yield the result of `function` for each file, on the engine of the request, in the order of `paths`.
+
+    `function` is called by its name on executors, and its results are of the classes that they may return.
+    """
+    if resources.is_on_spark:
+        # Spark's own bar shows the tasks.
+        yield from spark_jobs.read_files(resources.executors, function, paths)
+        return
+    with resources.progress.bar(title, unit="files", total=len(paths)) as advance:
         for path in paths:
-            yield path
+            yield function(path)
             advance(1)
+
+
+def _each(
+    request: Request,
+    progress: Progress | None,
+    title: str,
+    function: Callable[[Path], T],
+    paths: Sequence[Path],
+) -> Iterator[T]:
+    """Yield what `each_file` yields; the resources of the request are open meanwhile."""
+    with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        yield from each_file(resources, title, function, paths)
+
+
+def _noting_damage(found: Iterable[FileRows], damaged: list[FileRows]) -> Iterator[Row]:
+    """Yield the rows of all files; put the first damaged file into `damaged`."""
+    for each in found:
+        if each.is_damaged and not damaged:
+            damaged.append(each)
+        yield from each.rows
 
 
 def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) -> list[Path]:
@@ -174,42 +223,8 @@ def _paths(request: CacheRequest, *finders: Callable[[Path], Iterable[Path]]) ->
     return [*request.files, *(path for folder in folders for find in finders for path in find(folder))]
 
 
-def _entry_rows(path: Path, problems: list[CorruptInputError]) -> Iterator[Row]:
-    name = {"file": str(path)}
-    try:
-        cache = read_cache(path)
-    except CorruptInputError as error:
-        problems.append(error)
-        yield name | {"position": error.at, "type": None, "error": error.message}
-        return
-    problems.extend(cache.errors)
-    yield name | cache.header()
-    for entry in cache.entries:
-        yield name | {"position": entry.position} | entry.fields()
-    if cache.torn is not None:
-        yield name | {"position": cache.torn.at, "type": None, "error": cache.torn.message}
-
-
-def _problem_rows(path: Path, problems: list[CorruptInputError]) -> Iterator[Row]:
-    row: Row = {"file": str(path), "form": None, "entries": None, "size_bytes": path.stat().st_size}
-    found: list[CorruptInputError] = []
-    try:
-        cache = read_cache(path)
-        row |= {"form": str(cache.form), "entries": len(cache.entries)}
-        found.extend(findings(cache))
-    except CorruptInputError as unreadable:
-        found.append(unreadable)
-    problems.extend(found)
-    for error in found:
-        status = "unsupported" if isinstance(error, UnsupportedFormatError) else "corrupt"
-        yield row | {"status": status, "position": error.at, "detail": error.message}
-    if not found:
-        yield row | {"status": "ok", "position": None, "detail": None}
-
-
-def _missing_rows(state_dir: Path | None, problems: list[CorruptInputError]) -> Iterator[Row]:
-    if state_dir is None:
-        return
-    for error in missing(state_dir):
-        problems.append(error)
-        yield {"file": str(state_dir), "status": "missing", "detail": error.message}
+def _missing_rows(state_dir: Path | None) -> Iterator[FileRows]:
+    if state_dir is not None:
+        for error in missing(state_dir):
+            row = {"file": str(state_dir), "status": "missing", "detail": error.message}
+            yield FileRows([row], True)

@@ -9,7 +9,7 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, place_of
 from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_tier
 from tierctl.errors import UsageError
-from tierctl.model import LocalLog, RemoteLogSegmentState, TopicConfig, TopicIdPartition
+from tierctl.model import LocalLog, RemoteLogSegmentState, Selection, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
@@ -24,6 +24,7 @@ from tierctl.read.histories import EvidenceSources, examine_histories
 from tierctl.read.index_lookup import UncachedIndexes
 from tierctl.read.partitions import illegal_name_error
 from tierctl.read.replicas import tier_lineage
+from tierctl.state.lineage import Lineage
 from tierctl.state.tier import TierState
 
 
@@ -101,6 +102,17 @@ PLANNER = Planner(
 )
 
 
+def explained(run: Mutation, request: CopyRequest, state: TierState) -> Plan:
+    """Return the plan of copies from the log directories, with the reasons for all selected segments.
+
+    Topics of which no settings are known count as not enabled. The selection must be resolved.
+    """
+    logs = run.read_logs()
+    run.histories.examine(state, lambda: logs, local_suffices=False)
+    inputs = _inputs(run, request, state, logs)
+    return run.narrowed(_plan(run, request, state, inputs, explained=run.resources.selection))
+
+
 def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
     """Return the selected partitions that brokers might copy themselves."""
     partitions = {log.topic_id_partition for log in logs}
@@ -137,8 +149,8 @@ class _Inputs:
 def _inputs(run: Mutation, request: CopyRequest, state: TierState, logs: Sequence[LocalLog]) -> _Inputs:
     """Read what the cluster, or --topic-configs, says of the logs; UsageError for mistyped topic names."""
     partitions = sorted(_led(run, logs))
-    in_file = run.resources.topic_configs(run.settings)
-    default = TopicConfig.from_settings({}, run.resources.broker_defaults(run.settings))
+    in_file = run.resources.topic_configs()
+    default = TopicConfig.from_settings({}, run.resources.broker_defaults())
     inputs = _Inputs(
         logs=logs,
         stated=in_file,
@@ -161,7 +173,13 @@ def _inputs(run: Mutation, request: CopyRequest, state: TierState, logs: Sequenc
     return inputs
 
 
-def _plan(run: Mutation, request: CopyRequest, state: TierState, inputs: _Inputs) -> Plan:
+def _plan(
+    run: Mutation,
+    request: CopyRequest,
+    state: TierState,
+    inputs: _Inputs,
+    explained: Selection | None = None,
+) -> Plan:
     plan = plan_copy(
         state,
         inputs.logs,
@@ -170,6 +188,7 @@ def _plan(run: Mutation, request: CopyRequest, state: TierState, inputs: _Inputs
         clean_dangling_after_ms=DANGLING_AGE_MS_MIN if request.clean_dangling else None,
         now_ms=run.resources.now_ms,
         live_broker_ids=inputs.live_broker_ids,
+        explained=explained,
     )
     unfinished = () if request.clean_dangling else tuple(_unfinished(run, state))
     return replace(
@@ -218,14 +237,26 @@ def _decide_from_tier(run: Mutation, request: CopyRequest) -> Decision:
 
 
 def _plan_from_tier(run: Mutation, source: SourceTier, *, clean_dangling: bool) -> Plan:
-    fetcher = UncachedIndexes(source.remote)
     state = source.metadata.state
-    lineages = {
-        part.topic_id_partition.key: tier_lineage(part.cache, fetcher, lambda e: run.progress.warn(e.message))
-        for part in state
-        if part.topic_id_partition in run.resources.selection
-        and illegal_name_error(part.topic_id_partition) is None
-    }
+    lineages = _lineages(run, source)
     now_ms = run.resources.now_ms
     dangling = Dangling(now_ms=now_ms, after_ms=DANGLING_AGE_MS_MIN) if clean_dangling else None
     return plan_copy_from_tier(state, run.metadata.state, lineages, dangling=dangling)
+
+
+def _lineages(run: Mutation, source: SourceTier) -> dict[tuple[Uuid, int], Lineage]:
+    """Return the lineage of each selected user partition of the tier that is copied from."""
+    fetcher = UncachedIndexes(source.remote)
+    parts = [
+        part
+        for part in source.metadata.state
+        if part.topic_id_partition in run.resources.selection
+        and illegal_name_error(part.topic_id_partition) is None
+    ]
+    found = {}
+    with run.progress.bar("reading leader epochs", unit="files", total=len(parts)) as advance:
+        for part in parts:
+            lineage = tier_lineage(part.cache, fetcher, lambda e: run.progress.warn(e.message))
+            found[part.topic_id_partition.key] = lineage
+            advance(1)
+    return found

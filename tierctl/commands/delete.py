@@ -17,6 +17,8 @@ from tierctl.model.times import duration_text
 from tierctl.plan.fencing import leaked_topic_ids
 from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.steps import Plan
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.state.tier import TierState
 
 _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
@@ -67,11 +69,15 @@ class LeakedTopic:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeakedTopics:
+class LeakedTopics(TableResult):
     """The topic ids in the metadata that the cluster's controller does not know."""
 
     topics: Sequence[LeakedTopic]
     exit_code: ExitCode
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return tables.LEAKED_TOPICS, self.topics
 
 
 def delete(

@@ -1,12 +1,14 @@
 """`fetch`: records from the tier and the local logs; or a segment, an index or a follower's state."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tierctl.commands.histories import read_selected
+from tierctl.commands.recovery.in_memory import read_rebuilt
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import Stream
@@ -24,11 +26,17 @@ from tierctl.read.partitions import ReadablePartition, illegal_name_error, reada
 from tierctl.read.record_ranges import EARLIEST, RecordRange, find_range, resolve_offset
 from tierctl.read.record_rows import Binary, encoder, record_row
 from tierctl.read.segment_bytes import RemoteSegment
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.columns import Columns
 
 if TYPE_CHECKING:
     from tierctl.spark.executors.fetch import PrintStep
+    from tierctl.state.tier import TierState
 
 _COPY_BYTES = 1 << 20
+_COUNTED_OFFSETS = 1000
+"""Progress is reported after so many offsets."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +68,18 @@ class FetchRequest(Request):
     """Index to return: of `raw_segment`, otherwise of the segment that holds `offset`."""
     auxiliary_state: int | None = None
     """Return the state that a follower takes from the tier if its leader's local log begins here."""
+    rebuild: bool = False
+    """Derive the metadata from the objects of the tier, in memory, instead of reading a metadata topic."""
     out: Path | None = None
     """File to which a segment or an index is written; folder for the files of `auxiliary_state`."""
 
 
-class RecordRows(Stream[dict[str, Any]]):
+class RecordRows(Stream[dict[str, Any]], TableResult):
     """Records, as rows with the keys of `report.tables.RECORDS`."""
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`; all records are read."""
+        return tables.RECORDS, self
 
 
 class RecordTexts(Stream[str]):
@@ -77,11 +91,17 @@ class ObjectBytes(Stream[bytes]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IndexEntries:
+class IndexEntries(TableResult):
     """The decoded entries of an index, as rows with its fields."""
 
     rows: list[dict[str, Any]]
     exit_code: ExitCode
+    columns: Columns
+    """The columns of the rows."""
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return self.columns, self.rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +139,11 @@ def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResul
 def _require_consistent(request: FetchRequest) -> None:
     """Raise UsageError for options that contradict each other."""
     is_object = request.raw_segment is not None or request.index is not None
+    if request.rebuild and request.metadata is not None:
+        raise UsageError(
+            "--rebuild reads no metadata topic",
+            hint="leave --metadata out, also TIERCTL_METADATA, or --rebuild",
+        )
     if request.from_time_ms is not None and request.offset != EARLIEST:
         raise UsageError("--offset and --from-time both say where to begin", hint="give one of them")
     if request.auxiliary_state is not None and is_object:
@@ -131,23 +156,34 @@ def _require_consistent(request: FetchRequest) -> None:
         raise UsageError("--auxiliary-state is one object", hint="use --output json, jsonl or table")
 
 
-def _partitions(resources: Resources, report: Report) -> Iterator[ReadablePartition]:
-    """Yield the selected partitions with readable data; report those with an illegal name instead."""
-    state, selection = read_selected(resources), resources.selection
+def _read_state(resources: Resources) -> "TierState":
+    """Return the state of the selected partitions, of the metadata topic or of the tier's objects."""
+    if isinstance(resources.request, FetchRequest) and resources.request.rebuild:
+        return read_rebuilt(resources)
+    return read_selected(resources)
+
+
+def _partitions(resources: Resources, report: Report) -> list[ReadablePartition]:
+    """Return the selected partitions with readable data; report those with an illegal name instead."""
+    state, selection = _read_state(resources), resources.selection
     by_name = bool(selection.topics) and not selection.topic_ids
     if by_name:
         selection = with_current_topic_ids(selection, resources.cluster)
+    legal = []
     for found in readable_partitions(state, resources.logs_if_given(), selection, by_name=by_name):
         refusal = illegal_name_error(found.topic_id_partition)
         if refusal is None:
-            yield found
+            legal.append(found)
         else:
             report(refusal)
+    return legal
 
 
-def _ranges(resources: Resources, request: FetchRequest, report: Report) -> Iterator[RecordRange]:
+def _ranges(
+    resources: Resources, request: FetchRequest, partitions: Iterable[ReadablePartition], report: Report
+) -> Iterator[RecordRange]:
     """Yield the range of each partition that has records of the request; report damage to `report`."""
-    for partition in _partitions(resources, report):
+    for partition in partitions:
         log_start = leader_log_start(resources.cluster, partition.topic_id_partition)
         log = resources.readable_log(partition, log_start, report)
         reader = PartitionReader(log, resources.indexes, report, isolation=request.isolation)
@@ -166,16 +202,33 @@ def _ranges(resources: Resources, request: FetchRequest, report: Report) -> Iter
 def _record_rows(resources: Resources, request: FetchRequest) -> Generator[dict[str, Any], None, ExitCode]:
     encode = encoder(request.binary)
 
-    def rows() -> Iterator[dict[str, Any]]:
-        for found in _ranges(resources, request, resources.problems.report):
+    def rows(opened: ExitStack) -> Iterator[dict[str, Any]]:
+        report = resources.problems.report
+        partitions = _partitions(resources, report)
+        total = _offset_count(request, partitions)
+        advance = opened.enter_context(resources.progress.bar("reading", unit="offsets", total=total))
+        for found in _ranges(resources, request, partitions, report):
+            done = found.start_offset
             for record in found.reader.read(found.start_offset, found.until_offset):
                 yield record_row(found.log.topic_id_partition, record, encode)
+                if record.offset - done >= _COUNTED_OFFSETS:
+                    advance(record.offset - done)
+                    done = record.offset
+            advance(max(found.end_offset - done, 0))
             if found.note is not None:
                 resources.progress.note(found.note)
 
-    with resources:
-        yield from islice(rows(), request.max_records)
+    with resources, ExitStack() as opened:
+        yield from islice(rows(opened), request.max_records)
     return resources.problems.exit_code
+
+
+def _offset_count(request: FetchRequest, partitions: Iterable[ReadablePartition]) -> int | None:
+    """Return the number of offsets to read; None if the request has bounds, which are resolved later."""
+    bounds = (request.until_offset, request.from_time_ms, request.to_time_ms, request.max_records)
+    if request.offset != EARLIEST or any(bound is not None for bound in bounds):
+        return None
+    return sum(partition.offset_count for partition in partitions)
 
 
 def _record_texts(resources: Resources, request: FetchRequest) -> Generator[str, None, ExitCode]:
@@ -184,7 +237,7 @@ def _record_texts(resources: Resources, request: FetchRequest) -> Generator[str,
 
     with resources:
         text_format = TextFormat(
-            spec=resources.tier_spec().resolved(resources.remote),
+            spec=resources.tier_spec().resolved(resources.remote).shared(lambda: resources.executors.slots),
             output="csv" if request.output == "csv" else "jsonl",
             binary=str(request.binary),
         )
@@ -215,7 +268,7 @@ def _print_steps(resources: Resources, request: FetchRequest) -> "Iterator[Print
         return taken
 
     try:
-        for found in _ranges(resources, request, met.append):
+        for found in _ranges(resources, request, _partitions(resources, met.append), met.append):
             tasks = plan_read_tasks(
                 found.log,
                 *found.reader.span(found.start_offset, found.until_offset),
@@ -245,16 +298,19 @@ def _chunks(
     if index is not None:
         yield _index_data(resources, segment, index)
         return
-    with resources.remote.fetch_log_segment(segment, 0) as stream:
+    bar = resources.progress.bar("reading", unit="bytes", total=segment.segment_size_in_bytes)
+    with resources.remote.fetch_log_segment(segment, 0) as stream, bar as advance:
         while chunk := stream.read(_COPY_BYTES):
             yield chunk
+            advance(len(chunk))
 
 
 def _index_entries(resources: Resources, request: FetchRequest, index: IndexType) -> IndexEntries:
     with resources:
         segment = _segment(resources, request)
         rows = index_rows(_index_data(resources, segment, index), index, segment.start_offset)
-        return IndexEntries(rows=list(rows), exit_code=resources.problems.exit_code)
+        exit_code, columns = resources.problems.exit_code, tables.INDEXES[index.value]
+        return IndexEntries(rows=list(rows), exit_code=exit_code, columns=columns)
 
 
 def _index_data(resources: Resources, segment: RemoteLogSegmentMetadata, index: IndexType) -> bytes:
@@ -284,7 +340,7 @@ def _segment(resources: Resources, request: FetchRequest) -> RemoteLogSegmentMet
             raise NotFoundError(f"no remote segment holds offset {offset} of {name}")
         return found
     wanted = Uuid.parse(request.raw_segment)
-    state, selection = read_selected(resources), resources.selection
+    state, selection = _read_state(resources), resources.selection
     for part in state:
         found = part.get(wanted) if part.topic_id_partition in selection else None
         if found is not None:
@@ -296,7 +352,7 @@ def _segment(resources: Resources, request: FetchRequest) -> RemoteLogSegmentMet
 
 def _only_partition(resources: Resources, option: str) -> ReadablePartition:
     """Return the only selected partition; UsageError, which names `option`, if there are several."""
-    found = list(_partitions(resources, resources.problems.report))
+    found = _partitions(resources, resources.problems.report)
     if len(found) != 1:
         raise UsageError(
             f"{option} is about one partition, {len(found)} are chosen",

@@ -1,7 +1,7 @@
 """`format`: the records of the metadata topic as text, from any source."""
 
 import sys
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from io import BufferedIOBase
@@ -268,9 +268,11 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
     request = _on_cluster(work.request)
     bad_count = line_count = 0
     with Resources(request=request, progress=progress) as resources, ExitStack() as opened:
-        rounds = _rounds(resources, work, opened)
+        topic = None if request.metadata is None else _topic_records(resources, work)
+        rounds = _rounds(resources, work, topic, opened)
         every = (page for streams in rounds for page in merge_pages(streams, by_time=work.by_time))
-        advance = opened.enter_context(progress.bar("printing", unit="records"))
+        total = None if topic is None else _line_count(topic, work)
+        advance = opened.enter_context(progress.bar("printing", unit="records", total=total))
         for page in first_lines(every, request.max_messages):
             advance(len(page.lines))
             bad_count += len(page.bad_rows)
@@ -288,13 +290,27 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
         return resources.problems.exit_code
 
 
-def _rounds(resources: Resources, work: _Work, opened: ExitStack) -> Iterator[Sequence[Iterator[Page]]]:
+def _line_count(topic: TopicRecords, work: _Work) -> int | None:
+    """Return the number of lines that will be printed; None if only reading tells it."""
+    if work.request.is_live or work.chosen.restricts_events:
+        return None
+    count, count_max = topic.count(), work.request.max_messages
+    return count if count_max is None else min(count, count_max)
+
+
+def _rounds(
+    resources: Resources, work: _Work, topic: TopicRecords | None, opened: ExitStack
+) -> Iterator[Sequence[Iterator[Page]]]:
     """Yield rounds of page streams: one stream per source of the records that are available now."""
     if resources.is_on_spark:
-        rounds = iter([_rendered_on_executors(resources, work)])
+        assert topic is not None
+        rounds = iter([_rendered_on_executors(resources, work, topic)])
     else:
         printer = Printer(formatter=work.formatter, chosen=work.chosen, with_positions=work.by_time)
-        record_rounds = _record_rounds(resources, work, opened)
+        if topic is not None:
+            record_rounds = _topic_rounds(topic, work)
+        else:
+            record_rounds = iter([_file_streams(work.request, resources.progress.note, opened)])
         rounds = (_rendered(printer, streams, work) for streams in record_rounds)
     for streams in rounds:
         yield [_noting_partitions(stream, work.seen) for stream in streams]
@@ -313,11 +329,10 @@ def _noting_partitions(pages: Iterator[Page], seen: set[TopicIdPartition]) -> It
         yield page
 
 
-def _rendered_on_executors(resources: Resources, work: _Work) -> list[Iterator[Page]]:
+def _rendered_on_executors(resources: Resources, work: _Work, topic: TopicRecords) -> list[Iterator[Page]]:
     """Return the pages that executors render."""
     from tierctl.spark.executors.format import Rendering, rendered
 
-    request = work.request
     rendering = Rendering(
         location=resources.metadata_location,
         style=work.style,
@@ -325,29 +340,29 @@ def _rendered_on_executors(resources: Resources, work: _Work) -> list[Iterator[P
         chosen=work.chosen,
         by_time=work.by_time,
     )
-    spans = _topic_records(resources, request, request.metadata_partition).spans()
-    return rendered(resources.executors, rendering, spans, max_messages=request.max_messages)
+    count_max = work.request.max_messages
+    return rendered(resources.executors, rendering, topic.spans(), max_messages=count_max)
 
 
-def _record_rounds(resources: Resources, work: _Work, opened: ExitStack) -> Iterator[RecordRound]:
-    request = work.request
+def _topic_rounds(topic: TopicRecords, work: _Work) -> Iterator[RecordRound]:
     if work.start is not None:
-        topic = _topic_records(resources, request, work.start.partitions)
-        return _followed(topic, work.start.resolve(*topic.bounds()), request)
-    if request.metadata is not None:
-        topic = _topic_records(resources, request, request.metadata_partition)
-        return _followed(topic, {}, request) if request.follow else iter([topic.round({})])
+        return _followed(topic, work.start.resolve(*topic.bounds()), work.request)
+    return _followed(topic, {}, work.request) if work.request.follow else iter([topic.round({})])
+
+
+def _file_streams(request: FormatRequest, note: Callable[[str], None], opened: ExitStack) -> RecordRound:
     if request.input_kind in {None, "segment"}:
-        return iter([_segment_files(request.files, resources.progress.note)])
+        return _segment_files(request.files, note)
     read = from_hex if request.input_kind == "hex" else from_framed
-    return iter([[read(_open(file, opened)) for file in request.files or [_STDIN]]])
+    return [read(_open(file, opened)) for file in request.files or [_STDIN]]
 
 
-def _topic_records(resources: Resources, request: FormatRequest, partitions: Collection[int]) -> TopicRecords:
+def _topic_records(resources: Resources, work: _Work) -> TopicRecords:
+    request = work.request
     records = TopicRecords(
         # A log that is written while it is followed ends in one unfinished write after another.
         topic=resources.metadata_topic(complete=False, quiet=request.follow),
-        partitions=partitions,
+        partitions=request.metadata_partition if work.start is None else work.start.partitions,
         start_offset=request.from_offset or 0,
         end_offset=None if request.to_offset is None else request.to_offset + 1,
     )

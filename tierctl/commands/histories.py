@@ -120,4 +120,8 @@ def read_selected(resources: Resources) -> TierState:
     histories = Histories(resources, remote=lambda: resources.remote)
     histories.examine(state, resources.logs_if_given)
     histories.report(state)
+    if resources.request.meter is not None:
+        from tierctl.report.metrics.tier import measure_tier
+
+        measure_tier(resources.request.meter, state)
     return state

@@ -13,7 +13,7 @@ from tierctl.read.leader_logs import reliable_leader_logs
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
 from tierctl.read.replicas import choose_replica, lineage_from_segments
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.state.segment_queries import newest_segment
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.verify.findings import Finding
 from tierctl.verify.partition import check_partition, current_lineage, facts_of_leader
 
@@ -178,7 +178,7 @@ def _offsets_of_logs(readable: ReadablePartition) -> _FourOffsets:
             replica.high_watermark,
         )
     known = list(readable.cache.list_remote_log_segments())
-    lineage, newest = lineage_from_segments(known), newest_segment(readable.cache)
+    lineage, newest = lineage_from_segments(known), PartitionSegments.of_cache(readable.cache).newest()
     first = next(segments_in_lineage(readable.cache, lineage), None)
     tiered = None if newest is None else _latest_tiered(readable, lineage, newest.end_offset + 1)
     return None if first is None else first.from_offset, None, tiered, None

@@ -35,7 +35,12 @@ def read_local_logs(
 
     `on_error` as for `read_log_dirs`.
     """
-    logs = read_log_dirs(dirs, select=read or select, on_error=on_error)
+    logs = read_log_dirs(
+        dirs,
+        select=read or select,
+        on_error=on_error,
+        reading=lambda total: progress.bar("reading log directories", unit="partitions", total=total),
+    )
     selected = [log for log in logs if select(log.topic_partition)]
     for note in (*left_out_notes(dirs, select), *replica_notes(selected)):
         progress.note(note)

@@ -1,6 +1,6 @@
 """The flow of every command that may change a tier: fences, a plan, and with `apply` its outcomes."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -15,12 +15,12 @@ from tierctl.apply.defaults import NOT_A_BROKER_ID
 from tierctl.apply.engine import Engine, LocalEngine
 from tierctl.apply.exclusion import brokers_kept_out, leased, running_brokers
 from tierctl.apply.journal import Journal
-from tierctl.apply.outcome import exit_code
+from tierctl.apply.measures import measure_mutation
+from tierctl.apply.outcome import Outcome, exit_code
 from tierctl.apply.run import RunOptions, run
 from tierctl.apply.run_context import RunContext, new_segment_id
 from tierctl.apply.stop import Stop, stop_on_signals
 from tierctl.apply.work_bar import work_bar
-from tierctl.commands.broker_settings import broker_settings
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs
 from tierctl.commands.plans import Decision, MutationResult, place_of, write_plan
@@ -29,14 +29,10 @@ from tierctl.commands.resources import Resources
 from tierctl.commands.running_cluster import RunningCluster
 from tierctl.commands.skips import skip_lines
 from tierctl.commands.tier_inspection import require_own_tier
-from tierctl.errors import (
-    ExitCode,
-    LimitExceeded,
-    SafetyRefusal,
-    TierctlError,
-)
+from tierctl.errors import ExitCode, LimitExceeded, SafetyRefusal, TierctlError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model import LocalLog, Selection, TopicIdPartition, TopicPartition
 from tierctl.model.ids import ZERO_UUID
 from tierctl.model.progress import Advance, Progress, SilentProgress
@@ -47,6 +43,7 @@ from tierctl.plan.fencing import RunningBroker, check_running_brokers
 from tierctl.plan.limits import MAX_DELETES, MAX_FRACTION, check_limits
 from tierctl.plan.saved import PlanIdentity, PlanPlace, SavedPlan
 from tierctl.plan.steps import Plan, Skip
+from tierctl.report.metrics import Scope
 from tierctl.state.tier import TierState
 from tierctl.storage import RemoteStorageManager, TierSpec
 from tierctl.storage.lease import open_lease
@@ -79,6 +76,8 @@ class Mutation:
     """How to open the tier that is copied from."""
     source: PlanPlace | None = None
     """The tier that is copied from, and its metadata topic."""
+    changes_tier: bool = True
+    """Whether objects of the tier are written or deleted."""
     running_brokers: tuple[RunningBroker, ...] = ()
     """Brokers that run on log directories, if no cluster is named that says whether they tier."""
 
@@ -86,11 +85,6 @@ class Mutation:
     def progress(self) -> Progress:
         """The receiver of messages."""
         return self.resources.progress
-
-    @cached_property
-    def settings(self) -> dict[str, str]:
-        """Broker settings of `config` and `override`; the latter win."""
-        return broker_settings(self.request.config, self.request.override)
 
     def read_logs(self, partitions: Collection[TopicPartition] | None = None) -> list[LocalLog]:
         """Read the logs of the log directories that have a selected name and number, or of `partitions`.
@@ -133,7 +127,9 @@ class Mutation:
         return RunOptions(sources=sources, custom_metadata_max_bytes=max_bytes, fence=self.check_fence)
 
     def _custom_metadata_limit(self, asked_bytes: int | None) -> int:
-        return broker.CUSTOM_METADATA_MAX_BYTES.value(self.settings) if asked_bytes is None else asked_bytes
+        if asked_bytes is not None:
+            return asked_bytes
+        return broker.CUSTOM_METADATA_MAX_BYTES.value(self.resources.broker_settings)
 
     def without_breaches(self, plan: Plan, custom_metadata_max_bytes: int | None) -> Plan:
         """Return a copy's plan without the segments that breached KIP-917's limit in an earlier run."""
@@ -148,26 +144,6 @@ class Mutation:
     @property
     def _custom_metadata_layout(self) -> str:
         return custom_metadata_layout(self.remote, self._tier_spec)
-
-    def sweep_options(self, log_starts: Mapping[TopicIdPartition, int]) -> RunOptions:
-        """Return the options of a sweep; `log_starts` are the log start offsets that were asked for."""
-        kept = self.journal is not None or self.cluster is not None
-        if log_starts and not kept:
-            self.progress.say(
-                "the raised log starts are not kept: give --state-dir, or the same options each time"
-            )
-        return RunOptions(
-            log_starts=log_starts,
-            raise_log_starts=self._raise_log_starts if kept else None,
-            fence=self.check_fence,
-        )
-
-    def _raise_log_starts(self, starts: Mapping[TopicIdPartition, int]) -> None:
-        # On the cluster first: the journal must never be ahead of the log start that consumers see.
-        if self.cluster is not None:
-            self.cluster.raise_log_starts(starts)
-        if self.journal is not None:
-            self.journal.raise_log_starts(starts)
 
     def removal_options(self) -> RunOptions:
         """Return the options of partition deletes."""
@@ -261,10 +237,18 @@ class Mutation:
         if self.request.apply:
             self._check(decision)
             self.request.confirm(plan)
-            return self._carry_out(saved, decision.options, damaged=damaged, stop=stop)
+            result = self._carry_out(saved, decision.options, damaged=damaged, stop=stop)
+            decision.conclude(result.outcomes or ())
+            return result
         self._warn(decision)
+        self._measure(plan, None)
         code = ExitCode.CORRUPT if damaged else ExitCode.OK
         return MutationResult(saved=saved, outcomes=None, exit_code=code)
+
+    def _measure(self, plan: Plan, outcomes: Sequence[Outcome] | None) -> None:
+        if self.request.meter is not None:
+            scope = Scope.of(self.resources.selection_request)
+            measure_mutation(self.request.meter, plan, outcomes, self.metadata.state, scope)
 
     def _identity(self, plan: Plan) -> PlanIdentity:
         return PlanIdentity(
@@ -291,11 +275,14 @@ class Mutation:
             advance, deleted = held.enter_context(work_bar(plan, progress))
             if stop is None:
                 stop = held.enter_context(stop_on_signals(Stop()))
-            lease = held.enter_context(leased(self.remote, stop, is_optional=self.request.no_lease))
+            self.request.throttle.stop_when(stop.asked)
+            tier = self.remote if self.changes_tier else None
+            lease = held.enter_context(leased(tier, stop, is_optional=self.request.no_lease))
             outcomes = run(plan, self._run_context(plan, stop, advance, deleted), options())
             if self.journal is not None:
                 record_breaches(outcomes, self.journal, self._custom_metadata_layout)
             lost = lease is not None and lease.is_lost()
+        self._measure(plan, outcomes)
         damaged = damaged or bool(self.metadata.state.quarantined)
         if lost:
             self.progress.warn(
@@ -332,8 +319,7 @@ class Mutation:
             return LocalEngine(self.request.threads)
         from tierctl.spark.executors.engine import SideEffectContextSpec, SparkEngine
 
-        remote = self._tier_spec.resolved(self.remote)
-        spec = SideEffectContextSpec(remote=remote, source=self.from_remote)
+        spec = SideEffectContextSpec(remote=self._tier_spec.resolved(self.remote), source=self.from_remote)
         return SparkEngine(self.resources.executors, spec, stop=stop, title=plan.command)
 
     @cached_property
@@ -342,18 +328,18 @@ class Mutation:
         return self.resources.open_tier(self._tier_spec)
 
     def inspect_tier(self, *, may_be_new: bool = False) -> None:
-        """Call `require_own_tier` if the request names a tier."""
-        if self.request.remote is not None:
+        """Call `require_own_tier` if the request names a tier that is changed."""
+        if self.request.remote is not None and self.changes_tier:
             require_own_tier(self.request, self.remote, self.metadata, self.progress, may_be_new=may_be_new)
 
     @cached_property
     def _tier_spec(self) -> TierSpec:
-        retry = RetrySettings.from_settings(self.settings, attempts=self.request.attempts)
-        return self.resources.tier_spec(self.settings, retry)
+        settings = self.resources.broker_settings
+        return self.resources.tier_spec(RetrySettings.from_settings(settings, attempts=self.request.attempts))
 
     def _check(self, decision: Decision) -> None:
         require_not_ahead(self.request)
-        if self.request.remote is not None:
+        if self.request.remote is not None and self.changes_tier:
             open_lease(self.remote, is_optional=self.request.no_lease)
         decision.check(decision.plan)
 
@@ -364,14 +350,21 @@ class Mutation:
             self.progress.say(f"--apply would refuse this: {e.message}")
 
 
+def default_folder(_resources: Resources) -> FolderSettings | None:
+    """Return no settings: used by commands that write a metadata topic in a folder as `open_topic` does."""
+
+
 @contextmanager
 def mutation(
     request: MutationRequest,
     progress: Progress,
     *,
     logs_decide: bool = False,
+    writes_logs: bool = False,
     may_be_new: bool = False,
     make_topic: bool = False,
+    changes_tier: bool = True,
+    folder: Callable[[Resources], FolderSettings | None] = default_folder,
 ) -> Iterator[Mutation]:
     """Open what the request names; with `apply` behind the fences and for writing.
 
@@ -379,17 +372,27 @@ def mutation(
     With `logs_decide`, deletes are decided from the log start and the leader epochs in log directories,
     unless a cluster is named; otherwise only rolled segments are read there, which no broker changes.
 
-    LockedError if another tierctl is at work. SafetyRefusal if a broker runs on the metadata folder, or on a
-    log directory that decides, unless `allow_live_brokers`; and with `apply` if `now_ms` is ahead of the
-    clock.
+    LockedError if another tierctl is at work. SafetyRefusal if a broker runs on the metadata folder, on a log
+    directory in which the command `writes_logs`, or, unless `allow_live_brokers`, on one that decides; and
+    with `apply` if `now_ms` is ahead of the clock.
     """
     if request.apply:
         require_not_ahead(request)
     with Resources(request=request, progress=progress) as resources, ExitStack() as held:
         decisive = logs_decide and resources.cluster is None
-        if request.apply and decisive and not request.allow_live_brokers:
-            held.enter_context(brokers_kept_out(request.log_dir))
-        # Queried before the metadata folder is locked: closing `.lock` gives up this process's locks on it.
+        if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):
+            held.enter_context(brokers_kept_out(request.log_dir, are_written=writes_logs))
         running = () if decisive or resources.cluster is not None else running_brokers(request.log_dir)
-        metadata = resources.metadata(writable=request.apply, may_be_new=may_be_new, make_topic=make_topic)
-        yield Mutation(request=request, resources=resources, metadata=metadata, running_brokers=running)
+        metadata = resources.metadata(
+            writable=request.apply,
+            may_be_new=may_be_new,
+            make_topic=make_topic,
+            folder=folder(resources),
+        )
+        yield Mutation(
+            request=request,
+            resources=resources,
+            metadata=metadata,
+            running_brokers=running,
+            changes_tier=changes_tier,
+        )

@@ -3,15 +3,19 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from tierctl.commands.cache import each_file
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, SafetyRefusal, UsageError
 from tierctl.files import broker_kept_out, exclusive, replace_durably
-from tierctl.metadata.cache_files.files import CacheFile, Form, cache_files, read_cache
+from tierctl.metadata.cache_files.coverage import CacheCoverage, coverage_of
+from tierctl.metadata.cache_files.files import Form, cache_files
 from tierctl.metadata.offset_repair import (
     Finding,
+    FindMissing,
     against_caches,
     against_log,
     against_snapshots,
@@ -19,6 +23,9 @@ from tierctl.metadata.offset_repair import (
 )
 from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.spark import executors as spark_jobs
 from tierctl.wire.files import committed_offsets
 from tierctl.wire.files.committed_offsets import CommittedOffsets, OffsetsForm
 
@@ -46,7 +53,7 @@ class RepairOffsetsRequest(OffsetsRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsCheck:
+class OffsetsCheck(TableResult):
     """The offsets of a file that can lose segments, in the order of their metadata partitions."""
 
     findings: Sequence[Finding]
@@ -55,6 +62,10 @@ class OffsetsCheck:
     def exit_code(self) -> int:
         """7 if there is a finding."""
         return ExitCode.CORRUPT if self.findings else ExitCode.OK
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return tables.UNSAFE_OFFSETS, self.findings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +83,7 @@ class OffsetStep:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetsRepair:
+class OffsetsRepair(TableResult):
     """The changes of a repair, in the order of their metadata partitions."""
 
     steps: Sequence[OffsetStep]
@@ -83,10 +94,15 @@ class OffsetsRepair:
         """Whether there are changes that were only planned."""
         return bool(self.steps) and not self.is_applied
 
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return tables.OFFSET_REPAIRS, self.steps
 
-def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> CommittedOffsets:  # noqa: ARG001
+
+def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> CommittedOffsets:
     """Read the file. Raise NotFoundError if there is none, CorruptInputError if it is damaged."""
-    return _read(_path(request))
+    with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        return _read(resources, _path(request))
 
 
 def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> OffsetsCheck:
@@ -95,8 +111,8 @@ def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> 
     Raise NotFoundError if there is no file, CorruptInputError if it is damaged, and UsageError if there is
     nothing to compare the offsets with.
     """
-    committed = _read(_path(request)).offsets
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        committed = _read(resources, _path(request)).offsets
         return OffsetsCheck(findings=_findings(resources, committed, must_compare=True))
 
 
@@ -107,12 +123,12 @@ def repair_offsets(request: RepairOffsetsRequest, progress: Progress | None = No
     runs on the file's folder, LockedError if another tierctl works there.
     """
     path = _path(request)
-    try:
-        before: Mapping[int, int] = _read(path).offsets
-        damage = None
-    except CorruptInputError as error:
-        before, damage = {}, error
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        try:
+            before: Mapping[int, int] = _read(resources, path).offsets
+            damage = None
+        except CorruptInputError as error:
+            before, damage = {}, error
         findings = _findings(resources, before, must_compare=damage is None and not request.set_offset)
     after, steps = _plan(request, findings, before)
     if damage is not None:
@@ -182,19 +198,26 @@ def _findings(resources: Resources, committed: Mapping[int, int], *, must_compar
         topic = resources.metadata_topic()
         findings += against_log(topic, committed)
         if resources.request.state_dir is not None:
-            findings += against_caches(topic, caches, committed)
+            findings += against_caches(topic, caches, committed, _find_missing(resources))
     return sorted(findings, key=lambda finding: finding.metadata_partition)
 
 
-def _caches(resources: Resources) -> list[CacheFile]:
+def _find_missing(resources: Resources) -> FindMissing | None:
+    """Return the search for events on executors; None on the local engine."""
+    if not resources.is_on_spark:
+        return None
+    return partial(spark_jobs.find_missing, resources.executors, resources.metadata_location)
+
+
+def _caches(resources: Resources) -> list[CacheCoverage]:
     """Read the caches of the state directory and the log directories; report each unreadable one."""
+    paths = [path for folder in _folders(resources.request) for path in cache_files(folder)]
     caches = []
-    for folder in _folders(resources.request):
-        for path in cache_files(folder):
-            try:
-                caches.append(read_cache(path))
-            except CorruptInputError as error:
-                resources.progress.warn(f"unreadable: {error.message}")
+    for found in each_file(resources, "reading caches", coverage_of, paths):
+        if isinstance(found, CacheCoverage):
+            caches.append(found)
+        else:
+            resources.progress.warn(f"unreadable: {found.message}")
     return caches
 
 
@@ -216,7 +239,14 @@ def _path(request: OffsetsRequest) -> Path:
     return path
 
 
-def _read(path: Path) -> CommittedOffsets:
+def _read(resources: Resources, path: Path) -> CommittedOffsets:
+    """Read the file on the engine of the request."""
+    (found,) = each_file(resources, "reading offsets", read_offsets, [path])
+    return found
+
+
+def read_offsets(path: Path) -> CommittedOffsets:
+    """Decode a file of committed offsets; raise CorruptInputError if it is damaged, or OSError."""
     try:
         return committed_offsets.read(path.read_bytes())
     except CorruptInputError as error:
@@ -228,5 +258,5 @@ def _write(path: Path, offsets: Mapping[int, int]) -> None:
     with broker_kept_out(path.parent), exclusive(path.parent, LOCK):
         form = OffsetsForm.CHECKPOINT
         with suppress(CorruptInputError):
-            form = _read(path).form
+            form = read_offsets(path).form
         replace_durably(path, committed_offsets.write(offsets, form), backup=True)

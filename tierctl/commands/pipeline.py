@@ -1,7 +1,7 @@
 """`pipeline`: bring tables of the metadata topic up to date, and predict what that takes."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,8 +12,9 @@ from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.pipeline import run as pipeline_run
 from tierctl.pipeline.follow import follow_here, follow_on, refuse_connect
+from tierctl.pipeline.partition_task import Task
 from tierctl.pipeline.predictions import MEASURED_BY, MEASURED_ON, Cluster, predictions
-from tierctl.pipeline.run import Pipeline, run_here, run_on
+from tierctl.pipeline.run import Pipeline, RunTasks, run_here, run_on
 from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.storage import store_uri
 
@@ -105,6 +106,19 @@ def _commit(pipeline: Pipeline, done: pipeline_run.StepResult) -> PipelineCommit
     )
 
 
+def _run_watched(progress: Progress) -> RunTasks:
+    """Return `run_here` with a bar of the events that are committed."""
+
+    def run(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
+        total = sum(task.offsets for task in tasks)
+        with progress.bar("writing tables", unit="events", total=total) as advance:
+            for task, result in zip(tasks, run_here(tasks), strict=True):
+                advance(task.offsets)
+                yield result
+
+    return run
+
+
 def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
     if request.warehouse is None:
         raise UsageError("--warehouse is missing", hint="a folder, or s3://bucket/folder")
@@ -113,7 +127,7 @@ def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
         warehouse=WarehouseSpec.of(store_uri("--warehouse", request.warehouse)),
         # Not `resources.now_ms`, which reads the clock once: each commit of `follow` has its own time.
         clock_ms=lambda: request.clock_ms() if request.now_ms is None else request.now_ms,
-        run_tasks=run_on(resources.executors) if resources.is_on_spark else run_here,
+        run_tasks=run_on(resources.executors) if resources.is_on_spark else _run_watched(resources.progress),
     )
 
 

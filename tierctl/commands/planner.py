@@ -6,9 +6,11 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from tierctl.apply.stop import Stop
-from tierctl.commands.mutation import Mutation, mutation
+from tierctl.commands.mutation import Mutation, default_folder, mutation
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources
+from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.saved import refusal
 
@@ -21,6 +23,12 @@ def _never(request: MutationRequest) -> bool:
     return False
 
 
+def _no_settings(request: MutationRequest, resources: Resources) -> FolderSettings | None:
+    """Return no settings: used by commands that write a metadata topic as `open_topic` does."""
+    del request
+    return default_folder(resources)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planner(Generic[R]):
     """One mutating command: the class of its requests, and the function that decides its plan.
@@ -28,8 +36,11 @@ class Planner(Generic[R]):
     The command itself and `apply` of a saved plan both call `decide`, so that a step is carried out only if
     the current state produces it. `options` are the fields of a request that are saved with its plan, because
     `apply` has no options for them. With `logs_decide`, deletes are decided from log directories; with
-    `may_be_new`, the metadata folder need not have a metadata topic yet. `makes_topic` returns whether a
-    request makes a missing metadata topic on a cluster.
+    `writes_logs`, files in log directories are written; with `may_be_new`, the metadata folder need not have
+    a metadata topic yet. `makes_topic` returns whether a request makes a missing metadata topic on a cluster.
+    Without `changes_tier`, no object of the tier is written or deleted, so that no lease is taken and the
+    tier need not be that of the metadata topic. `folder` returns the settings of a metadata topic in a
+    folder.
     """
 
     command: str
@@ -37,8 +48,11 @@ class Planner(Generic[R]):
     decide: Callable[[Mutation, R], Decision]
     options: tuple[str, ...]
     logs_decide: bool = False
+    writes_logs: bool = False
     may_be_new: bool = False
     makes_topic: Callable[[R], bool] = _never
+    changes_tier: bool = True
+    folder: Callable[[R, Resources], FolderSettings | None] = _no_settings
 
     @contextmanager
     def opened(
@@ -53,8 +67,11 @@ class Planner(Generic[R]):
             request.target,
             progress or SilentProgress(),
             logs_decide=self.logs_decide,
+            writes_logs=self.writes_logs,
             may_be_new=self.may_be_new and not must_exist,
             make_topic=self.makes_topic(request) and not must_exist,
+            changes_tier=self.changes_tier,
+            folder=lambda resources: self.folder(request, resources),
         ) as run:
             yield run
 

@@ -14,6 +14,8 @@ from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.uris import canonical_uri
 from tierctl.plan.saved import PlanPlace, SavedPlan
 from tierctl.plan.steps import Plan
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage import RemoteStorageManager
 from tierctl.storage.identity import tier_layout
 
@@ -21,7 +23,7 @@ _HINT = "name the file that --plan-out wrote"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MutationResult:
+class MutationResult(TableResult):
     """A plan and, if it was carried out, the outcome of each of its steps."""
 
     saved: SavedPlan
@@ -40,9 +42,19 @@ class MutationResult:
         """Whether the plan has steps that nobody carried out yet."""
         return self.outcomes is None and bool(self.plan.steps)
 
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`: the steps of the plan, or their outcomes."""
+        if self.outcomes is None:
+            return tables.STEPS, [step.to_json() for step in self.plan.steps]
+        return tables.OUTCOMES, [outcome.to_json() for outcome in self.outcomes]
+
 
 def _accept(plan: Plan) -> None:
     """Accept `plan`: used where no rule forbids to carry it out."""
+
+
+def _no_report(outcomes: Sequence[Outcome]) -> None:
+    """Report nothing about `outcomes`: used by commands whose summary says everything."""
 
 
 def _accept_topics() -> None:
@@ -55,13 +67,15 @@ class Decision:
 
     `check` raises LimitExceeded or SafetyRefusal for a plan, this one or a part of it, that may not be
     carried out. `require_topics` raises SafetyRefusal if topics that the command was asked for are left out;
-    `apply` does not call it, since it drops the steps of such topics.
+    `apply` does not call it, since it drops the steps of such topics. `conclude` is called with the outcomes
+    of a plan that was carried out.
     """
 
     plan: Plan
     options: Callable[[], RunOptions]
     check: Callable[[Plan], None] = _accept
     require_topics: Callable[[], None] = _accept_topics
+    conclude: Callable[[Sequence[Outcome]], None] = _no_report
 
 
 def place_of(

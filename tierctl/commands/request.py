@@ -1,7 +1,7 @@
 """Requests: everything that a use case is asked, as frozen data."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -10,9 +10,11 @@ from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
+from tierctl.storage.throttle import Throttle
 
 if TYPE_CHECKING:
     from tierctl.plan.steps import Plan
+    from tierctl.report.metrics import Meter
 
 
 def no_question(_plan: "Plan") -> None:
@@ -35,6 +37,14 @@ class Request:
     """Client properties file, as Kafka's own tools take it."""
     config: Path | None = None
     """A broker's server.properties."""
+    override: Sequence[str] = ()
+    """Broker settings as `NAME=VALUE`, which win over those of `config`."""
+    throttle_copy: int | None = None
+    """Bytes per second that the run stores in tiers; default: as the broker settings say."""
+    throttle_fetch: int | None = None
+    """Bytes per second that the run reads from tiers; default: as the broker settings say."""
+    throttle: Throttle = field(default_factory=Throttle, compare=False, repr=False)
+    """Holds these limits for all tiers of the run, and has the times of its waits."""
     remote: str | None = None
     """URI or path of the remote tier."""
     layout: str | None = None
@@ -69,11 +79,21 @@ class Request:
     """Spark settings as `KEY=VALUE`; never a credential."""
     verbose: bool = False
     """Whether Spark's own log is shown."""
+    meter: "Meter | None" = None
+    """Receives the metrics of the run; without one nothing is measured."""
+    on_topics: Callable[[set[str]], None] | None = None
+    """Receives the names of all topics in the metadata, when the run is done with the metadata."""
 
     @property
     def is_mutating(self) -> bool:
         """Whether the use case may change a tier or the metadata topic."""
         return False
+
+    @property
+    def states_broker_settings(self) -> bool:
+        """Whether the request names a file of broker settings, or states one."""
+        limits = (self.throttle_copy, self.throttle_fetch)
+        return self.config is not None or bool(self.override) or limits != (None, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,8 +120,6 @@ class MutationRequest(Request):
     """Segments that are stored or deleted at the same time on the local engine."""
     attempts: int = ATTEMPTS
     """Tries of each call to the store."""
-    override: Sequence[str] = ()
-    """Broker settings as `NAME=VALUE`, which win over those of `config`."""
     confirm: Callable[["Plan"], None] = no_question
     """Called with the plan before it is carried out; it may raise an error to stop the run."""
 

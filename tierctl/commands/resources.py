@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,7 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, TypeVar
 
 from tierctl import locallog, storage
-from tierctl.commands.request import MutationRequest, Request
+from tierctl.apply.stop import calling_on_signals
+from tierctl.commands.request import Request
 from tierctl.errors import NotFoundError, TierctlError, UsageError
 from tierctl.metadata.topic import IfMissing, open_topic, topic_location
 from tierctl.model import Selection, SelectionRequest, TopicIdPartition, is_legal_topic_name
@@ -20,6 +21,7 @@ from tierctl.model.location import TopicLocation
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.progress import WAITS, Progress
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
+from tierctl.model.settings.stated import StatedSettings
 from tierctl.read.tolerated_errors import ToleratedErrors
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from tierctl.metadata import RemoteLogMetadataManager
     from tierctl.metadata.fold.parallel import FoldRunner
     from tierctl.metadata.topic import MetadataTopic
+    from tierctl.metadata.topic.folder_writer import FolderSettings
     from tierctl.model import LocalLog, TopicConfig
     from tierctl.model.configs import BrokerDefaults
     from tierctl.read.index_lookup import IndexFetcher
@@ -65,12 +68,10 @@ class Resources:
         self.problems = ToleratedErrors(self.progress.problem)
 
     def __enter__(self) -> Self:
-        self._open.enter_context(WAITS.reported(self.progress.say))
-        if self.request.config is not None:
-            from tierctl.commands.broker_settings import check_config
-
-            override = self.request.override if isinstance(self.request, MutationRequest) else ()
-            check_config(self.request.config, override, self.progress)
+        self._open.enter_context(WAITS.reported(self.progress.say, from_s=lambda: self.progress.waits_from_s))
+        if self.request.states_broker_settings:
+            # A wrong setting ends the run before anything is opened.
+            _ = self.broker_settings
         return self
 
     def __exit__(
@@ -88,9 +89,13 @@ class Resources:
         return self._open.enter_context(context)
 
     @cached_property
-    def _config_settings(self) -> dict[str, str]:
-        """Broker settings of `config`; empty if it is not given."""
-        return locallog.read_properties(self.request.config) if self.request.config else {}
+    def broker_settings(self) -> StatedSettings:
+        """The broker settings of `config`, `override` and the options that state one; empty without them."""
+        if not self.request.states_broker_settings:
+            return StatedSettings({}, {})
+        from tierctl.commands.broker_settings import resolve_broker_settings
+
+        return resolve_broker_settings(self.request, self.progress)
 
     @property
     def is_on_cluster(self) -> bool:
@@ -108,12 +113,18 @@ class Resources:
         )
 
     def metadata(
-        self, *, writable: bool = False, may_be_new: bool = False, make_topic: bool = False
+        self,
+        *,
+        writable: bool = False,
+        may_be_new: bool = False,
+        make_topic: bool = False,
+        folder: FolderSettings | None = None,
     ) -> RemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
         Raise NotFoundError for a folder without a metadata topic, unless the topic `may_be_new`: then it
-        reads as empty, and is made when `writable`. `make_topic` makes a missing topic on a cluster. Raise
+        reads as empty, and is made when `writable`. `make_topic` makes a missing topic on a cluster.
+        `folder` as for `open_topic`. Raise
         UsageError for a `writable` topic in an object store or a segment file, which can only be read.
         """
         self.progress.detail(f"metadata topic: {self.metadata_location.uri}")
@@ -121,7 +132,7 @@ class Resources:
         if_missing = IfMissing.EMPTY if may_be_new else IfMissing.FAIL
         from tierctl.metadata.open import open_metadata
 
-        return self._closing(
+        manager = self._closing(
             open_metadata(
                 self.metadata_location,
                 state_dir=self.request.state_dir,
@@ -130,9 +141,14 @@ class Resources:
                 on_torn=self.progress.note,
                 on_note=lambda note: self.progress.say(f"state directory: {note}"),
                 fold_runner=self._bulk_fold(),
+                folder=folder,
                 reading=lambda total: self.progress.bar("reading metadata", unit="events", total=total),
             )
         )
+        on_topics = self.request.on_topics
+        if on_topics is not None:
+            self._open.callback(lambda: on_topics(manager.state.topics))
+        return manager
 
     def _bulk_fold(self) -> FoldRunner | None:
         """Return the fold on executors, which reads the topic first; None on the local engine."""
@@ -188,22 +204,27 @@ class Resources:
 
     def open_tier(self, spec: TierSpec) -> RemoteStorageManager:
         """Open a tier and close it with the other resources."""
-        return self._closing(storage.open_tier(spec))
+        remote = self._closing(storage.open_tier(spec, throttle=self.request.throttle))
+        if spec.throttle.is_limited:
+            self._open.enter_context(calling_on_signals(self.request.throttle.stop))
+        if self.request.meter is not None:
+            from tierctl.report.metrics.meter import FetchMeter
+            from tierctl.storage.retry import object_tier
 
-    def tier_spec(
-        self, settings: Mapping[str, str] | None = None, retry: RetrySettings | None = None
-    ) -> TierSpec:
-        """Return how to open the remote tier.
+            tier = object_tier(remote)
+            if tier is not None:
+                tier.observer = FetchMeter(self.request.meter)
+        return remote
 
-        `settings` are a broker's (default: those of `config`); failed calls are repeated as `retry` says
-        (default: as the settings say, and not at all for a folder).
+    def tier_spec(self, retry: RetrySettings | None = None) -> TierSpec:
+        """Return how to open the remote tier, by the broker settings.
+
+        Failed calls are repeated as `retry` says (default: as the settings say, and not at all for a folder).
         """
         uri = storage.store_uri("--remote", required("--remote", self.request.remote))
-        if settings is None:
-            settings = self._config_settings
         return storage.TierSpec.from_settings(
             uri,
-            settings,
+            self.broker_settings,
             layout=self.request.layout,
             private_keys=private_keys_of(self.request.aiven_private_key),
             retry=retry,
@@ -258,22 +279,20 @@ class Resources:
         logs = read_local_logs(self.request.log_dir, self.progress, select=select)
         return [log for log in logs if log.topic_id_partition in self.selection]
 
-    def topic_configs(self, settings: Mapping[str, str] | None = None) -> dict[str, TopicConfig]:
+    def topic_configs(self) -> dict[str, TopicConfig]:
         """Read the settings by topic of `topic_configs`; empty if it is not given.
 
-        The defaults of topic settings are those of a broker with `settings` (default: those of `config`).
+        The defaults of topic settings are those of a broker with the broker settings.
         """
         if self.request.topic_configs is None:
             return {}
-        return locallog.read_topic_configs(self.request.topic_configs, self.broker_defaults(settings))
+        return locallog.read_topic_configs(self.request.topic_configs, self.broker_defaults())
 
-    def broker_defaults(self, settings: Mapping[str, str] | None = None) -> BrokerDefaults:
-        """Return the defaults of topic settings that a broker with `settings` has (default: of `config`)."""
-        if settings is None:
-            settings = self._config_settings
+    def broker_defaults(self) -> BrokerDefaults:
+        """Return the defaults of topic settings that a broker with the broker settings has."""
         from tierctl.model.configs import BrokerDefaults
 
-        return BrokerDefaults(version=self.kafka_version, settings=settings)
+        return BrokerDefaults(version=self.kafka_version, settings=self.broker_settings)
 
     @cached_property
     def kafka_version(self) -> KafkaVersion:
@@ -284,9 +303,7 @@ class Resources:
 
     def known_topics(self, state: TierState) -> set[str]:
         """Return the names of the topics that the metadata or the log directories have."""
-        return {p.topic for p in self._partitions_in_logs()} | {
-            part.topic_id_partition.topic for part in state
-        }
+        return {p.topic for p in self._partitions_in_logs()} | state.topics
 
     def _partitions_in_logs(self) -> set[TopicIdPartition]:
         return set(locallog.list_partitions(self.request.log_dir)) if self.request.log_dir else set()

@@ -244,7 +244,7 @@ class RunningCluster:
 
     def _local_only_bytes(self, view: PartitionView, log: ClusterLog, limit_bytes: int) -> int | None:
         """Return the bytes that only the leader's log holds, up to the limit; None if nothing is copied."""
-        copied = find_highest_remote_offset(view.cache, view.lineage, view.log_end_offset).offset
+        copied = find_highest_remote_offset(view.segments, view.lineage, view.log_end_offset).offset
         if copied < 0:
             return None
         remote_bytes = distinct_bytes(tuple(view.iter_live()))

@@ -15,7 +15,10 @@ from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Topic
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
 from tierctl.model.times import iso_utc
-from tierctl.state.sizes import SegmentSizes, sizes_by_partition
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.columns import Columns
+from tierctl.state.sizes import SegmentSizes, sizes_by_group
 
 if TYPE_CHECKING:
     from tierctl.commands.lineage_questions import PartitionOffsets
@@ -65,11 +68,17 @@ class TopicSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentsResult:
+class SegmentsResult(TableResult):
     """The answer to a `SegmentsRequest`; all rows are of the class that the request asks for."""
 
     rows: Sequence[RemoteLogSegmentMetadata | TopicSize | PartitionOffsets | Finding]
     exit_code: ExitCode
+    columns: Columns
+    """The columns of the rows."""
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return self.columns, self.rows
 
 
 def segments(request: SegmentsRequest, progress: Progress | None = None) -> SegmentsResult:
@@ -85,8 +94,12 @@ def segments(request: SegmentsRequest, progress: Progress | None = None) -> Segm
             from tierctl.commands.lineage_questions import find_problems
 
             findings = find_problems(resources)
-            return SegmentsResult(rows=findings, exit_code=_exit_code_of_check(resources, findings))
-        return SegmentsResult(rows=_rows(resources, request), exit_code=resources.problems.exit_code)
+            exit_code = _exit_code_of_check(resources, findings)
+            return SegmentsResult(rows=findings, exit_code=exit_code, columns=tables.SEGMENT_FINDINGS)
+        rows = _rows(resources, request)
+        columns = tables.TOPIC_SIZES if request.sizes else tables.SEGMENTS
+        columns = tables.PARTITION_OFFSETS if request.offsets else columns
+        return SegmentsResult(rows=rows, exit_code=resources.problems.exit_code, columns=columns)
 
 
 def _rows(
@@ -170,15 +183,15 @@ def _sizes(resources: Resources, *, include_deleted: bool) -> list[TopicSize]:
     """
     state, selection = read_selected(resources), resources.selection
     remote = None if resources.request.remote is None else resources.remote
-    sizes = {number: sizes_by_partition(table) for number, table in state.tables.items()}
-    by_topic: dict[tuple[str, Uuid], _TopicSum] = defaultdict(_TopicSum)
-    for part in state:
+    by_topic: defaultdict[tuple[str, Uuid], _TopicSum] = defaultdict(lambda: _TopicSum(len(by_topic)))
+    members = []
+    for part in state.partitions.values():
         partition = part.topic_id_partition
         if partition not in selection or not part.segment_count:
             continue
         topic = by_topic[partition.topic, partition.topic_id]
         topic.partitions.add(partition.partition)
-        topic.sizes += sizes[part.metadata_partition][part.number]
+        members.append((topic.number, part))
         if remote is not None:
             topic.count_objects(remote, partition, part.cache.list_remote_log_segments())
     for segment in _deleted(resources) if include_deleted else ():
@@ -186,14 +199,15 @@ def _sizes(resources: Resources, *, include_deleted: bool) -> list[TopicSize]:
         topic.partitions.add(segment.partition)
         if remote is not None:
             topic.count_objects(remote, segment.topic_id_partition, [segment])
-    return [topic.row(*key, has_tier=remote is not None) for key, topic in sorted(by_topic.items())]
+    sizes = sizes_by_group(state, members, len(by_topic))
+    return [topic.row(*key, sizes, has_tier=remote is not None) for key, topic in sorted(by_topic.items())]
 
 
 @dataclass(slots=True)
 class _TopicSum:
-    """The sums of one topic id."""
+    """The partitions and objects of one topic id; the sums of its segments are in row `number`."""
 
-    sizes: SegmentSizes = field(default_factory=SegmentSizes)
+    number: int
     partitions: set[int] = field(default_factory=set)
     is_legal: bool = True
     objects: int = 0
@@ -214,20 +228,24 @@ class _TopicSum:
                 self.objects += 1
                 self.object_bytes += found.size_bytes
 
-    def row(self, topic: str, topic_id: Uuid, *, has_tier: bool) -> TopicSize:
+    def row(self, topic: str, topic_id: Uuid, sizes: SegmentSizes, *, has_tier: bool) -> TopicSize:
         """Return the sums as a row; without a tier, or with an illegal name, objects are not counted."""
-        counts, sizes_bytes = self.sizes.counts, self.sizes.sizes_bytes
+        segments, log_bytes = sizes.of(self.number, RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
+        copying_segments, copying_bytes = sizes.of(self.number, RemoteLogSegmentState.COPY_SEGMENT_STARTED)
+        deleting_segments, deleting_bytes = sizes.of(
+            self.number, RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+        )
         is_counted = has_tier and self.is_legal
         return TopicSize(
             topic=topic,
             topic_id=topic_id,
             partitions=len(self.partitions),
-            segments=counts[RemoteLogSegmentState.COPY_SEGMENT_FINISHED],
-            log_bytes=sizes_bytes[RemoteLogSegmentState.COPY_SEGMENT_FINISHED],
-            copying_segments=counts[RemoteLogSegmentState.COPY_SEGMENT_STARTED],
-            copying_bytes=sizes_bytes[RemoteLogSegmentState.COPY_SEGMENT_STARTED],
-            deleting_segments=counts[RemoteLogSegmentState.DELETE_SEGMENT_STARTED],
-            deleting_bytes=sizes_bytes[RemoteLogSegmentState.DELETE_SEGMENT_STARTED],
+            segments=segments,
+            log_bytes=log_bytes,
+            copying_segments=copying_segments,
+            copying_bytes=copying_bytes,
+            deleting_segments=deleting_segments,
+            deleting_bytes=deleting_bytes,
             objects=self.objects if is_counted else None,
             object_bytes=self.object_bytes if is_counted else None,
         )

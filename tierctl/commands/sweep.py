@@ -1,26 +1,39 @@
 """`sweep`: delete from the tier what retention and the log start offset say."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import islice
 
+from tierctl.apply.run import RunOptions
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
-from tierctl.model import EpochEntry, IndexType, LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import (
+    EpochEntry,
+    IndexType,
+    LocalLog,
+    RemoteLogSegmentMetadata,
+    TopicConfig,
+    TopicIdPartition,
+    TopicPartition,
+    Uuid,
+)
 from tierctl.model.progress import Progress
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.leaders import ClusterViews
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.settings_names import require_known_names
-from tierctl.plan.steps import Plan
+from tierctl.plan.steps import Kept, Plan
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 _Key = tuple[Uuid, int]
 _FAILURES_SHOWN = 5
+_READ_PER_TASK = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +62,17 @@ def sweep(request: SweepRequest, progress: Progress | None = None) -> MutationRe
     return PLANNER.run(request, progress)
 
 
-def _decide(run: Mutation, request: SweepRequest) -> Decision:
+def decide(
+    run: Mutation,
+    request: SweepRequest,
+    *,
+    with_kept: bool = False,
+    on_kept: Callable[[Sequence[Kept]], None] | None = None,
+) -> Decision:
+    """Decide what a sweep deletes; the plan also has the selected segments that stay, if `with_kept`.
+
+    With `on_kept`, that function receives those segments instead, partition by partition.
+    """
     state = run.metadata.refresh()
     logs = run.read_logs()
     run.resolve_selection(part.topic_id_partition for part in state)
@@ -71,6 +94,8 @@ def _decide(run: Mutation, request: SweepRequest) -> Decision:
         cluster=views,
         off_lineage=request.off_lineage,
         unreferenced_epochs=request.unreferenced_epochs,
+        explained=run.resources.selection if with_kept or on_kept else None,
+        on_kept=on_kept,
     )
 
     def check(plan: Plan) -> None:
@@ -80,7 +105,7 @@ def _decide(run: Mutation, request: SweepRequest) -> Decision:
 
     return Decision(
         plan=run.narrowed(plan),
-        options=lambda: run.sweep_options({current[named]: offset for named, offset in asked.items()}),
+        options=lambda: _options(run, {current[named]: offset for named, offset in asked.items()}),
         check=check,
     )
 
@@ -88,15 +113,37 @@ def _decide(run: Mutation, request: SweepRequest) -> Decision:
 PLANNER = Planner(
     command="sweep",
     request=SweepRequest,
-    decide=_decide,
+    decide=decide,
     options=("log_start_offset", "off_lineage", "unreferenced_epochs"),
     logs_decide=True,
 )
 
 
+def _options(run: Mutation, log_starts: Mapping[TopicIdPartition, int]) -> RunOptions:
+    """Return the options of a sweep; `log_starts` are the log start offsets that were asked for."""
+    kept = run.journal is not None or run.cluster is not None
+    if log_starts and not kept:
+        run.progress.say(
+            "the raised log starts are not kept: give --state-dir, or the same options each time"
+        )
+
+    def raise_log_starts(starts: Mapping[TopicIdPartition, int]) -> None:
+        # On the cluster first: the journal must never be ahead of the log start that consumers see.
+        if run.cluster is not None:
+            run.cluster.raise_log_starts(starts)
+        if run.journal is not None:
+            run.journal.raise_log_starts(starts)
+
+    return RunOptions(
+        log_starts=log_starts,
+        raise_log_starts=raise_log_starts if kept else None,
+        fence=run.check_fence,
+    )
+
+
 def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:
     """Return the settings in --topic-configs; UsageError if the names of its topics look mistyped."""
-    configs = run.resources.topic_configs(run.settings)
+    configs = run.resources.topic_configs()
     topics = {part.topic_id_partition.topic for part in _selected(run, state)}
     require_known_names(configs, run.resources.known_topics(state), topics - configs.keys())
     return configs
@@ -121,7 +168,9 @@ def _views(run: Mutation, state: TierState) -> ClusterViews | None:
     """What the leaders of the cluster say; None without one."""
     if run.cluster is None:
         return None
-    return run.cluster.views(_selected(run, state), lambda part: _lineage_of_tier(run, part))
+    return run.cluster.views(
+        _selected(run, state), lambda part: _lineage_of_tier(run, part.segments.newest())
+    )
 
 
 def _log_start(text: str) -> tuple[TopicPartition, int]:
@@ -168,32 +217,55 @@ def _lineages(
 ) -> dict[_Key, tuple[EpochEntry, ...]]:
     """Lineages of selected partitions without a log at hand, from the tier; what can't be read has none."""
     known = {log.topic_id_partition.key for log in logs}
+    newest = [
+        (part.topic_id_partition, part.segments.newest())
+        for part in state.by_metadata_partition()
+        if part.topic_id_partition.key not in known
+        and part.topic_id_partition in run.resources.selection
+        and part.delete_state is None
+    ]
     found: dict[_Key, tuple[EpochEntry, ...]] = {}
-    failures: list[str] = []
-    for part in state:
-        partition = part.topic_id_partition
-        if (
-            partition.key in known
-            or partition not in run.resources.selection
-            or part.delete_state is not None
-        ):
-            continue
-        try:
-            found[partition.key] = _lineage_of_tier(run, part)
-        except RemoteTierMissing:
-            raise
-        except TierctlError as e:
-            failures.append(f"no lineage of {partition}: {e.message}")
-    for failure in failures[:_FAILURES_SHOWN]:
-        run.progress.warn(failure)
+    failures: dict[_Key, str] = {}
+    for partition, read in _read_lineages(run, newest):
+        if isinstance(read, TierctlError):
+            failures[partition.key] = f"no lineage of {partition}: {read.message}"
+        else:
+            found[partition.key] = read
+    in_order = (part.topic_id_partition.key for part in state) if failures else ()
+    for key in islice(filter(failures.__contains__, in_order), _FAILURES_SHOWN):
+        run.progress.warn(failures[key])
     if len(failures) > _FAILURES_SHOWN:
         more = len(failures) - _FAILURES_SHOWN
         run.progress.warn(f"no lineage of {more} more partitions; the plan lists them as skipped")
     return found
 
 
-def _lineage_of_tier(run: Mutation, part: PartitionState) -> tuple[EpochEntry, ...]:
-    newest = part.newest_segment()
+def _read_lineages(
+    run: Mutation, newest: Sequence[tuple[TopicIdPartition, RemoteLogSegmentMetadata | None]]
+) -> Iterator[tuple[TopicIdPartition, tuple[EpochEntry, ...] | TierctlError]]:
+    """Yield the leader epochs that the newest segment of each user partition has in the tier, or the error.
+
+    The threads of the run read them. Raises RemoteTierMissing if the tier itself is not there.
+    """
+
+    def read(segment: RemoteLogSegmentMetadata | None) -> tuple[EpochEntry, ...] | TierctlError:
+        try:
+            return _lineage_of_tier(run, segment)
+        except RemoteTierMissing:
+            raise
+        except TierctlError as e:
+            return e
+
+    groups = [newest[at : at + _READ_PER_TASK] for at in range(0, len(newest), _READ_PER_TASK)]
+    bar = run.progress.bar("reading leader epochs", unit="files", total=len(newest))
+    with bar as advance, ThreadPoolExecutor(run.request.threads) as pool:
+        results = pool.map(lambda group: [read(segment) for _, segment in group], groups)
+        for group, answers in zip(groups, results, strict=True):
+            advance(len(group))
+            yield from zip((partition for partition, _ in group), answers, strict=True)
+
+
+def _lineage_of_tier(run: Mutation, newest: RemoteLogSegmentMetadata | None) -> tuple[EpochEntry, ...]:
     if newest is None:
         return ()
     with run.remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:

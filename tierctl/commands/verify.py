@@ -1,10 +1,13 @@
 """`verify`: compare metadata, store, log directories and leaders with each other; change nothing."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tierctl.apply.defaults import THREADS
 from tierctl.commands.histories import Histories
@@ -12,12 +15,17 @@ from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import Stream
-from tierctl.errors import ExitCode, TierctlError
+from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.locallog import list_partitions
 from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segments
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, Selection, TopicIdPartition
-from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
+from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.metrics import Meter, families
+from tierctl.report.metrics.meter import Labels
+from tierctl.report.metrics.tier import measure_tier
 from tierctl.report.summary import counted
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.tier import TierState
@@ -26,7 +34,7 @@ from tierctl.verify.cluster import ClusterCheck
 from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
 from tierctl.verify.deleted_prefix import DeletedOf
 from tierctl.verify.events import WasDeleted
-from tierctl.verify.findings import Finding, unreadable_log
+from tierctl.verify.findings import Finding, FindingKind, unreadable_log
 from tierctl.verify.topics import KnownTopics
 
 
@@ -50,6 +58,10 @@ class Examined:
     """Objects that were found in the store; 0 if no tier was named."""
     log_dirs: int = 0
 
+    def add_objects(self, count: int) -> None:
+        """Count objects that were found in the store."""
+        self.objects += count
+
     def __str__(self) -> str:
         """Return `43 segments of 3 topics, 215 objects, 2 log directories`."""
         text = f"{counted(self.segments, 'segment')} of {counted(self.topics, 'topic')}"
@@ -58,7 +70,7 @@ class Examined:
         return f"{text}, {counted(self.log_dirs, 'log directory/log directories')}" if self.log_dirs else text
 
 
-class Findings(Stream[Finding]):
+class Findings(Stream[Finding], TableResult):
     """Findings, what was examined for them, and the commands that repair them."""
 
     def __init__(self, items: Generator[Finding, None, ExitCode], examined: Examined, repairs: list[str]):
@@ -66,6 +78,10 @@ class Findings(Stream[Finding]):
         self.examined = examined
         self.repairs = repairs
         """Commands of tierctl that plan the repair of a finding, without repetitions."""
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`; all findings are read."""
+        return tables.FINDINGS, map(finding_row, self)
 
 
 def verify(request: VerifyRequest, progress: Progress | None = None) -> Findings:
@@ -77,7 +93,18 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> Findings
     """
     examined, repairs = Examined(), list[str]()
     found = _findings(request, progress or SilentProgress(), examined)
+    if request.meter is not None and not (request.topic or request.partition or request.topic_id):
+        found = _measured(found, request.meter)
     return Findings(_counted(found, repairs), examined, repairs)
+
+
+def _measured(findings: Iterator[Finding], meter: Meter) -> Iterator[Finding]:
+    """Yield the findings; after the last one, set the gauge of their numbers by kind and severity."""
+    counts = Counter[Labels]()
+    for finding in findings:
+        counts[str(finding.kind), str(finding.severity)] += 1
+        yield finding
+    meter.set(families.FINDINGS, counts)
 
 
 def _counted(findings: Iterator[Finding], repairs: list[str]) -> Generator[Finding, None, ExitCode]:
@@ -94,9 +121,23 @@ def _counted(findings: Iterator[Finding], repairs: list[str]) -> Generator[Findi
     return ExitCode.PARTIAL if ExitCode.PARTIAL in seen else ExitCode.OK
 
 
-def hint_of(finding: Finding) -> str:
-    """Return the action that is advised for `finding`."""
-    return finding.hint
+def finding_kinds(names: Iterable[str]) -> frozenset[FindingKind]:
+    """Return the kinds of findings with these names; raise UsageError for an unknown name."""
+    known = {str(kind): kind for kind in FindingKind}
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            raise UsageError(
+                f"--kind {name}: verify has no findings of this kind",
+                hint=f"did you mean {near[0]}?" if near else "tierctl-verify(1) lists the kinds",
+            )
+    return frozenset(known[name] for name in names)
+
+
+def finding_row(finding: Finding) -> dict[str, Any]:
+    """Return the finding as a row of `report.tables.FINDINGS`, with the action that is advised."""
+    row = asdict(finding) | {"hint": finding.hint}
+    return {name: row[name] for name in tables.FINDINGS.names}
 
 
 def _exit_code_of(finding: Finding) -> ExitCode:
@@ -121,11 +162,9 @@ def _findings(request: VerifyRequest, progress: Progress, examined: Examined) ->
         cluster = _cluster(resources)
         histories = Histories(resources, remote=lambda: resources.remote)
         histories.examine(state, lambda: logs)
-        advance: Advance = no_op
-        if not resources.is_on_spark:
-            # Spark's own bar shows the tasks.
-            advance = opened.enter_context(progress.bar("listing", unit="objects"))
         _count_known(examined, state, selection, request)
+        if request.meter is not None:
+            measure_tier(request.meter, state)
         deep = None
         if request.deep and remote is not None:
             deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads)
@@ -141,8 +180,9 @@ def _findings(request: VerifyRequest, progress: Progress, examined: Examined) ->
             cluster=cluster,
             remote=remote,
             deep=deep,
-            runner=_spark_runner(resources, _counting(examined, advance)),
-            advance=_counting(examined, advance),
+            runner=_spark_runner(resources, examined),
+            advance=examined.add_objects,
+            progress=progress,
             incomplete=histories.incomplete,
             unseen=histories.unseen,
         )
@@ -155,14 +195,6 @@ def _count_known(examined: Examined, state: TierState, selection: Selection, req
     examined.segments = sum(len(part.cache) for part in parts)
     examined.topics = len({part.topic_id_partition.topic_id for part in parts})
     examined.log_dirs = len(request.log_dir)
-
-
-def _counting(examined: Examined, advance: Advance) -> Advance:
-    def count(done: int) -> None:
-        examined.objects += done
-        advance(done)
-
-    return count
 
 
 def _known_topics(request: VerifyRequest, unreadable: Sequence[Finding]) -> KnownTopics | None:
@@ -231,12 +263,15 @@ def _deleted_of(resources: Resources) -> DeletedOf:
     return lambda partition: by_partition().get(partition, ())
 
 
-def _spark_runner(resources: Resources, advance: Advance) -> RemoteRunner | None:
+def _spark_runner(resources: Resources, examined: Examined) -> RemoteRunner | None:
     """Return the executors that list the store and examine segments; None on the local engine."""
     if not resources.is_on_spark:
         return None
     from tierctl.spark.executors.verify import SparkRunner
 
     remote = None if resources.request.remote is None else resources.remote
-    spec = None if remote is None else resources.tier_spec().resolved(remote)
-    return SparkRunner(executors=resources.executors, remote=remote, spec=spec, advance=advance)
+    executors = resources.executors
+    spec = None
+    if remote is not None:
+        spec = resources.tier_spec().resolved(remote).shared(lambda: executors.slots)
+    return SparkRunner(executors=executors, remote=remote, spec=spec, advance=examined.add_objects)

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from tierctl.errors import CorruptInputError, UsageError
+from tierctl.errors import UsageError
 from tierctl.kafka.jaas import parse_jaas
 from tierctl.kafka.key_stores import KeyPair, pem_certificates, pem_key_pair, read_keystore, read_truststore
 from tierctl.model.settings import client
-from tierctl.wire.files.properties import parse_properties
+from tierctl.model.settings.stated import SettingSource, StatedSettings, place_of
+from tierctl.wire.files.properties import read_properties
 
 _BEARER_LOGIN = "OAuthBearerLoginModule"
 _PASSWORD_LOGINS = {
@@ -112,11 +113,11 @@ class ClientSettings:
         `bootstrap` is `host:port,…` or kafka://host:port,…; without servers, the file's apply. Raises
         UsageError.
         """
-        given = {} if command_config is None else read_properties(command_config)
+        given = StatedSettings({}, {}) if command_config is None else client_file(command_config)
         option = "--metadata" if bootstrap.startswith("kafka://") else "--bootstrap-server"
         servers = urlsplit(bootstrap).netloc if bootstrap.startswith("kafka://") else bootstrap
         if servers:
-            given[client.BOOTSTRAP_SERVERS.name] = ",".join(split_servers(servers, option))
+            given |= {client.BOOTSTRAP_SERVERS.name: ",".join(split_servers(servers, option))}
         found = cls.from_properties(given, str(command_config or option))
         return replace(found, servers_from=option) if servers else found
 
@@ -126,7 +127,7 @@ class ClientSettings:
 
         Raises UsageError for an invalid or unsupported value. Unknown settings go to `notes`.
         """
-        given = {key: value.strip() for key, value in settings.items()}
+        given = StatedSettings.of(settings).stripped()
         protocol = _protocol(given, source)
         _refuse_references(given, source)
         unknown = sorted(key for key in given if key not in client.UNDERSTOOD)
@@ -140,19 +141,13 @@ class ClientSettings:
             delivery_timeout_ms=client.DELIVERY_TIMEOUT_MS.value(given, source),
             stall_timeout_ms=client.DEFAULT_API_TIMEOUT_MS.value(given, source),
             more={key: given[key] for key in client.PASSED_ON if key in given},
-            notes=tuple(f"{source}: {key} is not used" for key in unknown),
+            notes=tuple(f"{place_of(given, key, source)}: {key} is not used" for key in unknown),
         )
 
 
-def read_properties(path: Path) -> dict[str, str]:
-    """Return the settings in a .properties file; raise UsageError if it is unreadable or malformed."""
-    try:
-        return {key: value for key, value, _ in parse_properties(path.read_bytes())}
-    except OSError as e:
-        raise UsageError(f"{path} can't be read: {e.strerror}") from e
-    except CorruptInputError as e:
-        # The message omits the text of the line, which may contain a password.
-        raise UsageError(f"{path}: {e.what}: expected {e.expected}") from None
+def client_file(path: Path) -> StatedSettings:
+    """Return the settings in a client's .properties file; raise UsageError if it can't be read."""
+    return read_properties(path, SettingSource.CLIENT_FILE)
 
 
 def split_servers(text: str, source: str) -> tuple[str, ...]:

@@ -15,6 +15,10 @@ from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, Parti
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.kafka_version import LAST_WITH_ZOOKEEPER, KafkaVersion
+from tierctl.model.settings.stated import SettingSource
+
+_SETTINGS_AT_ONCE = 500
+"""Requests for settings of topics at the same time."""
 
 
 class Cluster:
@@ -90,6 +94,44 @@ class Cluster:
             task_interval_ms=interval_ms,
         )
 
+    def broker_settings(self) -> dict[str, dict[str, str] | TierctlError]:
+        """Return the settings in force of each running broker, as `broker 7`, or the error of reading them.
+
+        Settings with secrets, and those of plugins, have no value.
+        """
+        nodes = sorted(self._admin.describe_cluster().nodes, key=lambda node: node.id)
+        asked = {node.id: self._ask_settings("BROKER", str(node.id)) for node in nodes}
+        return {f"broker {key}": self._values(future, "BROKER", str(key)) for key, future in asked.items()}
+
+    def topic_settings(self, names: Collection[str]) -> dict[str, dict[str, str] | TierctlError]:
+        """Return the settings in force of each topic, or the error of reading them."""
+        found: dict[str, dict[str, str] | TierctlError] = {}
+        ordered = sorted(names)
+        for first in range(0, len(ordered), _SETTINGS_AT_ONCE):
+            batch = ordered[first : first + _SETTINGS_AT_ONCE]
+            asked = {name: self._ask_settings("TOPIC", name) for name in batch}
+            found |= {name: self._values(future, "TOPIC", name) for name, future in asked.items()}
+        return found
+
+    def _values(self, asked: Future[Any], kind: str, name: str) -> dict[str, str] | TierctlError:
+        try:
+            settings = self._settings_in(asked, kind, name)
+        except TierctlError as e:
+            return e
+        return {key: value for key, value in settings.items() if value is not None}
+
+    def operations(self, topics: Collection[str]) -> dict[str, frozenset[str] | TierctlError]:
+        """Return the operations that each topic allows this login, by their names in kafka-acls."""
+        return self._admin.operations(topics)
+
+    def cluster_operations(self) -> frozenset[str]:
+        """Return the operations that the cluster allows this login, by their names in kafka-acls."""
+        return self._admin.cluster_operations()
+
+    def controller_clock(self) -> tuple[int, int]:
+        """Return the id of the active controller, and its clock in milliseconds since 1970."""
+        return self._leaders.controller_clock()
+
     def topics(self, names: Collection[str] | None = None) -> dict[str, TopicFacts]:
         """Return all topics by name, or those in `names` that exist."""
 
@@ -134,7 +176,8 @@ class Cluster:
             if enable in entries and entries[enable].is_default:
                 del entries[enable]
             settings = {key: entry.value for key, entry in entries.items() if entry.value is not None}
-            found[name] = TopicConfig.from_settings(settings, brokers)
+            sources = {key: _source(entry) for key, entry in entries.items()}
+            found[name] = TopicConfig.from_settings(settings, brokers, sources)
         return found
 
     def _ask_settings(self, kind: str, name: str) -> Future[Any]:
@@ -263,6 +306,14 @@ class Cluster:
                     raise UsageError(f"{doing}: that is above its high watermark") from None
                 raise
         return found
+
+
+def _source(entry: Any) -> SettingSource:
+    """Return where a broker says that the value of a topic's setting came from (ConfigEntry.source)."""
+    if entry.is_default:
+        return SettingSource.DEFAULT
+    is_own = entry.source == sdk.confluent_admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    return SettingSource.CLUSTER if is_own else SettingSource.BROKER_DEFAULT
 
 
 def _topic(found: Any) -> TopicFacts:

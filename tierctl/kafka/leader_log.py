@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
+from tierctl.errors import MetadataError
 from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
@@ -93,6 +94,20 @@ class LeaderLogs:
         features = self._ask(doing, lambda client: client.describe_features())
         supported = features.get("metadata.version", {}).get("supported")
         return None if supported is None else int(supported[1])
+
+    def controller_clock(self) -> tuple[int, int]:
+        """Return the id of the active controller, and its clock in milliseconds since 1970.
+
+        The leader of the metadata quorum reports its own time as the time when it had caught up (KIP-836).
+        """
+        doing = "asking the controller for its time"
+        answer = self._ask(doing, lambda client: client.describe_metadata_quorum(), Right("Describe"))
+        quorum = answer["topics"][0]["partitions"][0]
+        leader = int(quorum["leader_id"])
+        times = {each["replica_id"]: each["last_caught_up_timestamp"] for each in quorum["current_voters"]}
+        if times.get(leader, -1) < 0:
+            raise MetadataError(f"{doing}: controller {leader} does not report it")
+        return leader, int(times[leader])
 
     def unknown_topic_ids(self, topic_ids: Collection[Uuid]) -> frozenset[Uuid]:
         """Return the ids in `topic_ids` that every broker answers with UNKNOWN_TOPIC_ID (Metadata by id).

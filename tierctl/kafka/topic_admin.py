@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from tierctl.errors import AuthenticationError, MetadataError, NotFoundError
+from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, TierctlError
 from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
 from tierctl.kafka.client_settings import ClientSettings
@@ -71,21 +71,47 @@ class TopicAdmin:
     def require(self, topic: str, *operations: str) -> None:
         """Raise AuthenticationError if the brokers do not allow all of `operations` on the topic."""
 
-        futures = self.client.describe_topics(
-            sdk.confluent_kafka.TopicCollection([topic]),
-            include_authorized_operations=True,
-            request_timeout=self.request_timeout_s,
-        )
-        doing = f"asking {self._settings.bootstrap} for our rights on topic {topic}"
-        found = self.answer(futures[topic], doing, Right("Describe", topic)).authorized_operations
-        allowed = {operation.name for operation in found or ()}
+        allowed = self.operations([topic])[topic]
+        if isinstance(allowed, TierctlError):
+            raise allowed
         for operation in operations:
             # Brokers that do not report operations return none; a visible topic always allows Describe.
-            if allowed and not allowed & {operation.upper(), "ALL"}:
+            if allowed and operation not in allowed:
                 raise AuthenticationError(
                     f"{topic} on {self._settings.bootstrap}: {operation} is not allowed",
                     hint=Right(operation, topic).hint,
                 )
+
+    def operations(self, topics: Collection[str]) -> dict[str, frozenset[str] | TierctlError]:
+        """Return the operations that each topic allows this login, by their names in kafka-acls.
+
+        None are returned by brokers that do not report operations. A topic that can't be asked for has the
+        error.
+        """
+        if not topics:
+            return {}
+        futures = self.client.describe_topics(
+            sdk.confluent_kafka.TopicCollection(sorted(topics)),
+            include_authorized_operations=True,
+            request_timeout=self.request_timeout_s,
+        )
+        found: dict[str, frozenset[str] | TierctlError] = {}
+        for topic, future in futures.items():
+            doing = f"asking {self._settings.bootstrap} for our rights on topic {topic}"
+            try:
+                answer = self.answer(future, doing, Right("Describe", topic))
+                found[topic] = named_operations(answer.authorized_operations)
+            except TierctlError as e:
+                found[topic] = e
+        return found
+
+    def cluster_operations(self) -> frozenset[str]:
+        """Return the operations that the cluster allows this login, as `operations` does for topics."""
+        future = self.client.describe_cluster(
+            include_authorized_operations=True, request_timeout=self.request_timeout_s
+        )
+        answer = self.answer(future, f"asking {self._settings.bootstrap} for our rights on the cluster")
+        return named_operations(answer.authorized_operations)
 
     def list_offsets(
         self,
@@ -208,6 +234,11 @@ class TopicAdmin:
         except NotFoundError:
             return False
         return True
+
+
+def named_operations(operations: Collection[Any] | None) -> frozenset[str]:
+    """Return the names of confluent-kafka's AclOperations as kafka-acls has them, such as DescribeConfigs."""
+    return frozenset(each.name.title().replace("_", "") for each in operations or ())
 
 
 def uuid_of(found: Any) -> Uuid:

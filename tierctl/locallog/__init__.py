@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tierctl.locallog.folders import FolderKind, LeftOutFolder, left_out_folders
     from tierctl.locallog.loading import list_partitions, read_log_dirs
     from tierctl.locallog.locks import ensure_stopped, is_locked
-    from tierctl.locallog.topic_configs import read_properties, read_topic_configs
+    from tierctl.locallog.topic_configs import read_topic_configs
     from tierctl.locallog.topic_ids import read_log_dir_facts
 else:
     __getattr__ = exports(
@@ -19,7 +19,7 @@ else:
         folders=("FolderKind", "LeftOutFolder", "left_out_folders"),
         loading=("list_partitions", "read_log_dirs"),
         locks=("ensure_stopped", "is_locked"),
-        topic_configs=("read_properties", "read_topic_configs"),
+        topic_configs=("read_topic_configs",),
         topic_ids=("read_log_dir_facts",),
     )
 
@@ -32,6 +32,5 @@ __all__ = [
     "list_partitions",
     "read_log_dir_facts",
     "read_log_dirs",
-    "read_properties",
     "read_topic_configs",
 ]

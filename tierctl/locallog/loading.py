@@ -21,10 +21,11 @@ from tierctl.locallog.files import (
     require_plain_files,
 )
 from tierctl.locallog.folders import FolderKind, distinct_dirs, left_out_folders, without_duplicates
-from tierctl.locallog.producer_state import last_stable_offset
+from tierctl.locallog.producer_state import last_stable_offset, open_transaction_at
 from tierctl.locallog.recovery import find_log_end, largest_timestamp_ms
 from tierctl.model.ids import TopicIdPartition, TopicPartition
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
+from tierctl.model.progress import Reading, unwatched
 from tierctl.wire.files.checkpoints import (
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
@@ -58,6 +59,7 @@ def read_log_dirs(
     include_internal: bool = False,
     select: Callable[[TopicPartition], bool] | None = None,
     on_error: OnError | None = None,
+    reading: Reading = unwatched,
 ) -> list[LocalLog]:
     """Return the log of every partition in these directories, by partition, then by directory as given.
 
@@ -67,16 +69,18 @@ def read_log_dirs(
     True are read.
 
     The error of an unreadable log is raised; with `on_error` it is reported with the log's folder, and the
-    other logs are read. The error of a checkpoint concerns all logs of its directory. UsageError if one of
-    `dirs` is not a directory.
+    other logs are read. The error of a checkpoint concerns all logs of its directory. `reading` shows the
+    number of logs that are read. UsageError if one of `dirs` is not a directory.
     """
     logs: list[LocalLog] = []
-    for directory in distinct_dirs(dirs):
-        folders = _partition_folders(directory, include_internal, select)
-        checkpoints = _checkpoints_or_report(directory, on_error) if folders else None
-        for partition, folder in folders:
-            if checkpoints is not None:
-                logs += _read_or_report(partition, folder, checkpoints, on_error)
+    folders_of = {each: _partition_folders(each, include_internal, select) for each in distinct_dirs(dirs)}
+    with reading(sum(map(len, folders_of.values()))) as advance:
+        for directory, folders in folders_of.items():
+            checkpoints = _checkpoints_or_report(directory, on_error) if folders else None
+            for partition, folder in folders:
+                if checkpoints is not None:
+                    logs += _read_or_report(partition, folder, checkpoints, on_error)
+                advance(1)
 
     def report(folder: Path, error: TierctlError) -> None:
         if on_error is None:
@@ -208,6 +212,9 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
     first = segments[0].base_offset if segments else end_offset
     log_start = first if checkpointed_start is None else checkpointed_start
     high_watermark = min(max(checkpoints.high_watermark.get(partition, 0), log_start), end_offset)
+    stable_offset = last_stable_offset(
+        folder, segments, log_start_offset=log_start, high_watermark=high_watermark
+    )
     return LocalLog(
         topic_id_partition=TopicIdPartition(topic_id, partition.topic, partition.partition),
         directory=folder,
@@ -215,11 +222,10 @@ def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints)
         leader_epochs=_cut_epochs(epochs, log_start, end_offset),
         log_start_offset=log_start,
         high_watermark=high_watermark,
-        last_stable_offset=last_stable_offset(
-            folder, segments, log_start_offset=log_start, high_watermark=high_watermark
-        ),
+        last_stable_offset=stable_offset,
         log_end_offset=end_offset,
         is_log_start_known=checkpointed_start is not None,
+        open_transaction=open_transaction_at(segments, stable_offset, high_watermark),
     )
 
 

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from tierctl.errors import SafetyRefusal
-
-LOCK_FILE = ".lock"
+from tierctl.files import BROKER_LOCK, holds_broker_lock
 
 # struct flock: on Linux (type, whence, start, length, pid), on macOS and the BSDs type and whence come last.
 _FLOCK, _TYPE_AT = ("hhqqi4x", 0) if sys.platform == "linux" else ("qqihh", 3)
@@ -19,7 +18,10 @@ def is_locked(directory: Path) -> bool:
 
     SafetyRefusal if the lock can't be queried.
     """
-    path = directory / LOCK_FILE
+    if holds_broker_lock(directory):
+        # Querying opens and closes the file, which would release this process's own lock.
+        return False
+    path = directory / BROKER_LOCK
     try:
         with path.open("rb") as file:
             answer = fcntl.fcntl(file.fileno(), fcntl.F_GETLK, _whole_file_write_lock())
@@ -44,6 +46,6 @@ def ensure_stopped(directory: Path) -> None:
     """Raise SafetyRefusal if a running broker holds the directory, since its files may change at any time."""
     if is_locked(directory):
         raise SafetyRefusal(
-            f"a running broker holds {directory / LOCK_FILE}",
+            f"a running broker holds {directory / BROKER_LOCK}",
             hint="stop the broker, or work on a copy of the directory",
         )

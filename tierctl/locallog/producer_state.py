@@ -11,6 +11,7 @@ from typing import Self
 from tierctl.errors import CorruptInputError
 from tierctl.locallog.batches import items_between
 from tierctl.locallog.files import SegmentFiles, list_producer_snapshots
+from tierctl.model import OpenTransaction
 from tierctl.wire.batches.batch_heads import BadRange, BatchHead, Buffer
 from tierctl.wire.batches.record_batch import ControlType, batch_at, control_record
 from tierctl.wire.files.indexes import AbortedTxn
@@ -80,6 +81,22 @@ def last_stable_offset(
     if transactions.first_offset is not None:
         unstable.append(transactions.first_offset)
     return max(min([*unstable, high_watermark]), log_start_offset)
+
+
+def open_transaction_at(
+    segments: Sequence[SegmentFiles], stable_offset: int, high_watermark: int
+) -> OpenTransaction | None:
+    """Return the transaction whose first batch begins at `stable_offset`, the last stable offset.
+
+    None if the last stable offset is the high watermark, or if no transactional batch begins there.
+    """
+    if stable_offset >= high_watermark:
+        return None
+    for _, item in items_between(segments, stable_offset, stable_offset + 1):
+        if isinstance(item, BatchHead) and item.is_transactional and item.base_offset == stable_offset:
+            since_ms = item.base_timestamp_ms
+            return OpenTransaction(producer_id=item.producer_id, since_ms=since_ms if since_ms >= 0 else None)
+    return None
 
 
 def _load(

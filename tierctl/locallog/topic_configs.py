@@ -1,22 +1,17 @@
-"""Settings in .properties files: a broker's, and those of topics as lines `<topic>.<setting>=value`."""
+"""Settings of topics in a .properties file, as lines `<topic>.<setting>=value`."""
 
-from collections.abc import Mapping
 from difflib import SequenceMatcher
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError, UsageError
+from tierctl.errors import UsageError
 from tierctl.model.configs import BrokerDefaults, TopicConfig
 from tierctl.model.ids import is_legal_topic_name
 from tierctl.model.settings import topic
-from tierctl.wire.files.properties import Property, parse_properties
+from tierctl.model.settings.stated import SettingSource, StatedSettings, place_of
+from tierctl.wire.files.properties import read_properties
 
 _SIMILAR = 0.8
 """Names at least this similar are taken for a typing error of each other."""
-
-
-def read_properties(path: Path) -> dict[str, str]:
-    """Return the settings in a .properties file; UsageError if the file can't be read or parsed."""
-    return {key: value for key, value, _ in _parse(path)}
 
 
 def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dict[str, TopicConfig]:
@@ -26,17 +21,18 @@ def read_topic_configs(path: Path, brokers: BrokerDefaults | None = None) -> dic
     `a.local.retention.ms` is `local.retention.ms` of topic `a`. UsageError for a key that ends in no known
     setting, an illegal topic name or an invalid value.
     """
+    stated = read_properties(path, SettingSource.FILE)
     topics: dict[str, dict[str, str]] = {}
-    for key, value, line in _parse(path):
+    for key in stated:
         name, setting = split_topic_setting(key)
         if setting is None:
-            raise _unknown(path, line, key)
+            raise unknown_topic_setting(place_of(stated, key), key)
         if not is_legal_topic_name(name):
             raise UsageError(
-                f"{path}, line {line}: {name!r} is no topic name", hint="expected TOPIC.SETTING=VALUE"
+                f"{place_of(stated, key)}: {name!r} is no topic name", hint="expected TOPIC.SETTING=VALUE"
             )
-        topics.setdefault(name, {})[setting] = value.strip()
-    return {name: _config(path, name, settings, brokers) for name, settings in topics.items()}
+        topics.setdefault(name, {})[key] = setting
+    return {name: _config(path, name, stated.only(keys).stripped(), brokers) for name, keys in topics.items()}
 
 
 def split_topic_setting(key: str) -> tuple[str, str | None]:
@@ -49,7 +45,7 @@ def split_topic_setting(key: str) -> tuple[str, str | None]:
     return key, None
 
 
-def _unknown(path: Path, line: int, key: str) -> UsageError:
+def unknown_topic_setting(place: str, key: str) -> UsageError:
     """Return the error for a key that ends in no known setting; its hint names the nearest known one."""
     endings = [key[at + 1 :] for at, character in enumerate(key) if character == "."]
     pairs = [(ending, row.name) for ending in endings for row in topic.TABLE]
@@ -57,7 +53,7 @@ def _unknown(path: Path, line: int, key: str) -> UsageError:
     if not pairs or _similarity((setting, nearest)) < _SIMILAR:
         setting, nearest = key, ""
     return UsageError(
-        f'{path}, line {line}: unknown topic setting "{setting}"',
+        f'{place}: unknown topic setting "{setting}"',
         hint=f'did you mean "{nearest}"?' if nearest else "expected TOPIC.SETTING=VALUE",
     )
 
@@ -67,21 +63,11 @@ def _similarity(names: tuple[str, str]) -> float:
     return SequenceMatcher(None, *names).ratio()
 
 
-def _config(
-    path: Path, name: str, settings: Mapping[str, str], brokers: BrokerDefaults | None
-) -> TopicConfig:
+def _config(path: Path, name: str, settings: StatedSettings, brokers: BrokerDefaults | None) -> TopicConfig:
+    for row in topic.TABLE:
+        if row.name in settings:
+            row.parse(settings[row.name], f"{place_of(settings, row.name, str(path))}: topic {name}")
     try:
-        for row in topic.TABLE:
-            row.given(settings)
         return TopicConfig.from_settings(settings, brokers)
     except UsageError as error:
         raise UsageError(f"{path}: topic {name}: {error.message}", hint=error.hint) from None
-
-
-def _parse(path: Path) -> list[Property]:
-    try:
-        return parse_properties(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"{path} can't be read: {error.strerror}") from error
-    except CorruptInputError as error:
-        raise UsageError(f"{path}: {error.message}") from error

@@ -35,7 +35,8 @@ class RemoteLogMetadataManager(Protocol):
         """Publish events in order with one acknowledgement for all; return once they are read into `state`.
 
         The partitions of the events are read to their ends first; `before_append` is called after that, as
-        the last step before the append, which an error that it raises prevents.
+        the last step before the append, which an error that it raises prevents. Without events, only replicas
+        that the topic has in other log directories are completed.
         Raises MetadataError if a transition is not allowed and RemoteResourceNotFound for an update of an
         unknown segment; then none of the events is published.
         """

@@ -21,7 +21,7 @@ def deleted_segments(
     Reads the whole topic even if a state directory exists, and skips records that cannot be read.
     """
     state = TierState(keep_deleted=True)
-    for chunk in _chunks(topic, end_offsets):
+    for chunk in record_chunks(topic, end_offsets):
         fold(
             decode_column(chunk.values),
             state,
@@ -31,7 +31,8 @@ def deleted_segments(
     return state.deleted_segments()
 
 
-def _chunks(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[RecordChunk]:
+def record_chunks(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[RecordChunk]:
+    """Yield all records of the metadata topic before `end_offsets`, one metadata partition at a time."""
     starts = topic.beginning_offsets()
     for partition, end in sorted(end_offsets.items()):
         yield from topic.read(partition, starts.get(partition, 0), end)
@@ -43,7 +44,7 @@ def deleted_segment_ids(topic: MetadataTopic, end_offsets: Mapping[int, int]) ->
     Reads the whole topic. The result takes about 24 bytes per id.
     """
     found = SegmentIds()
-    for chunk in _chunks(topic, end_offsets):
+    for chunk in record_chunks(topic, end_offsets):
         ids = finished_deletions(decode_column(chunk.values))
         ids = ids[found.find_many(ids) < 0]
         found.extend(ids, np.ones(len(ids), dtype=bool))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,7 +20,7 @@ from tierctl.model import (
     RemoteLogSegmentMetadataSnapshot,
     TopicIdPartition,
 )
-from tierctl.model.progress import Advance
+from tierctl.model.progress import Advance, Reading, unwatched
 from tierctl.model.progress import no_op as no_progress
 from tierctl.state.tier import TierState
 from tierctl.wire.batches.chunks import RecordChunk
@@ -30,16 +29,6 @@ from tierctl.wire.metadata.partitioner import metadata_partition
 
 if TYPE_CHECKING:
     from tierctl.metadata.state_dir.directory import StateDirectory
-
-
-Reading = Callable[[int], AbstractContextManager[Advance]]
-"""Shows the progress of reading so many events of the topic while the context is open."""
-
-
-@contextmanager
-def unwatched(_total: int) -> Iterator[Advance]:
-    """Show no progress."""
-    yield no_progress
 
 
 class TopicBasedRemoteLogMetadataManager:
@@ -94,9 +83,7 @@ class TopicBasedRemoteLogMetadataManager:
 
     def _catch_up(self, ranges: Iterable[PartitionRange], advance: Advance = no_progress) -> None:
         for each in ranges:
-            unread = each.unread(self._state)
-            self._fold.catch_up(self._topic, each.metadata_partition, each.begin, each.end)
-            advance(unread)
+            self._fold.catch_up(self._topic, each.metadata_partition, each.begin, each.end, advance)
 
     def publish(self, events: Sequence[MetadataEvent], *, before_append: Callable[[], None] = no_op) -> None:
         """Implement `RemoteLogMetadataManager.publish`; check all transitions before sending any event."""
@@ -110,7 +97,7 @@ class TopicBasedRemoteLogMetadataManager:
             transitions.check(event)
         if records:
             before_append()
-            self._read_back(records, self._topic.append(records))
+        self._read_back(records, self._topic.append(records))
 
     def _read_back(self, records: Sequence[tuple[int, bytes]], offsets: Sequence[int]) -> None:
         """Read the published events back into the state; raise MetadataError unless they are those sent."""

@@ -1,15 +1,27 @@
 """Checks committed offsets against the metadata topic and cache files, and finds the highest safe offsets."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from tierctl.metadata.cache_files.files import CacheFile, Form
+from tierctl.metadata.cache_files.coverage import CacheCoverage
+from tierctl.metadata.cache_files.files import Form
 from tierctl.metadata.topic.base import METADATA_TOPIC, MetadataTopic
 from tierctl.model import Uuid
 from tierctl.wire.metadata import decode_column
 
 Key = tuple[Uuid, int]
+
+
+class Unread(NamedTuple):
+    """The events of a metadata partition that a consumer of committed offsets would not read: [0, end)."""
+
+    metadata_partition: int
+    end_offset: int
+
+
+FindMissing = Callable[[Sequence[Unread], Mapping[Key, int]], Iterable[tuple[int, str] | None]]
+"""Calls `first_missing` for each of the metadata partitions, here or on executors, in their order."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +62,7 @@ def against_log(topic: MetadataTopic, committed: Mapping[int, int]) -> Iterator[
             )
 
 
-def against_snapshots(files: Iterable[CacheFile], committed: Mapping[int, int]) -> Iterator[Finding]:
+def against_snapshots(files: Iterable[CacheCoverage], committed: Mapping[int, int]) -> Iterator[Finding]:
     """Yield a finding for each offset that is higher than the offset in a snapshot of Kafka 3.
 
     Each snapshot covers its metadata partition up to the committed offset.
@@ -65,26 +77,34 @@ def against_snapshots(files: Iterable[CacheFile], committed: Mapping[int, int]) 
                 committed_offset=committed[partition],
                 problem="ahead of a cache",
                 limit=None if held < 0 else held,
-                detail=f"{file.path} was written at offset {held}",
+                detail=f"{file.source} was written at offset {held}",
             )
 
 
 def against_caches(
-    topic: MetadataTopic, files: Iterable[CacheFile], committed: Mapping[int, int]
+    topic: MetadataTopic,
+    files: Iterable[CacheCoverage],
+    committed: Mapping[int, int],
+    find_missing: FindMissing | None = None,
 ) -> Iterator[Finding]:
     """Yield a finding for each offset that is at or after an event which no cache contains.
 
+    `find_missing` reads the topic; by default this process does.
+
     A consumer that continues after such an offset would never read that event.
     """
-    held: dict[Key, int] = defaultdict(lambda: -1)
+    held: dict[Key, int] = {}
     for file in files:
         if file.topic_id is not None and file.partition is not None:
             key = (file.topic_id, file.partition)
-            held[key] = max(held[key], file.last_offset)
+            held[key] = max(held.get(key, -1), file.last_offset)
     ends = topic.end_offsets()
-    for partition, offset in committed.items():
-        end = min(offset + 1, ends.get(partition, 0))
-        missing = _first_missing(topic, partition, end, held)
+    unread = [Unread(each, min(offset + 1, ends.get(each, 0))) for each, offset in committed.items()]
+    if find_missing is None:
+        found: Iterable[tuple[int, str] | None] = (first_missing(topic, held, each) for each in unread)
+    else:
+        found = find_missing(unread, held)
+    for (partition, offset), missing in zip(committed.items(), found, strict=True):
         if missing is not None:
             lost, whose = missing
             yield Finding(
@@ -96,17 +116,19 @@ def against_caches(
             )
 
 
-def _first_missing(
-    topic: MetadataTopic, partition: int, end_offset: int, held: Mapping[Key, int]
-) -> tuple[int, str] | None:
-    """Return the first offset below `end_offset` whose event is in no cache, and its user partition."""
+def first_missing(topic: MetadataTopic, held: Mapping[Key, int], unread: Unread) -> tuple[int, str] | None:
+    """Return the first offset in `unread` whose event is in no cache, and its user partition.
+
+    `held` has the last offset in a cache of each user partition that has a cache.
+    """
+    partition, end_offset = unread
     if end_offset <= 0:
         return None
     for chunk in topic.read(partition, topic.beginning_offsets()[partition], end_offset):
         events = decode_column(chunk.values, columns=("topic_id", "topic", "partition"))
         columns = (column.to_pylist() for column in events.columns)
         for offset, topic_id, name, number in zip(chunk.offsets.tolist(), *columns, strict=True):
-            if topic_id is not None and held[topic_id, number] < offset:
+            if topic_id is not None and held.get((topic_id, number), -1) < offset:
                 return offset, f"{topic_id}:{name}-{number}"
     return None
 

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tierctl.metadata.base import RemoteLogMetadataManager
-from tierctl.metadata.manager import Reading, TopicBasedRemoteLogMetadataManager, unwatched
+from tierctl.metadata.manager import TopicBasedRemoteLogMetadataManager
 from tierctl.metadata.topic import IfMissing, open_topic
 from tierctl.model.location import TopicLocation
+from tierctl.model.progress import Reading, unwatched
 
 if TYPE_CHECKING:
     from tierctl.metadata.fold.parallel import FoldRunner
+    from tierctl.metadata.topic.folder_writer import FolderSettings
 
 
 def open_metadata(
@@ -26,16 +28,24 @@ def open_metadata(
     on_note: Callable[[str], None] | None = None,
     fold_runner: FoldRunner | None = None,
     reading: Reading = unwatched,
+    folder: FolderSettings | None = None,
 ) -> RemoteLogMetadataManager:
     """Open the manager over the metadata topic at `location`; `refresh` reads the topic.
 
     With `state_dir` the manager continues from the files of an earlier run; `on_note` receives a message for
     each file that is damaged and whose metadata partition is read again. `fold_runner` folds the topic in
-    the first `refresh`; `reading` shows the progress of each `refresh`. The other
-    parameters and the errors are those of `open_topic`.
+    the first `refresh`; `reading` shows the progress of each `refresh`. The
+    other parameters and the errors are those of `open_topic`.
     """
     with ExitStack() as opened:
-        topic = open_topic(location, writable=writable, complete=True, if_missing=if_missing, on_torn=on_torn)
+        topic = open_topic(
+            location,
+            writable=writable,
+            complete=True,
+            if_missing=if_missing,
+            on_torn=on_torn,
+            folder=folder,
+        )
         opened.callback(topic.close)
         kept = None
         if state_dir is not None:

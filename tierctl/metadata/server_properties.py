@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from tierctl.kafka.client_settings import ClientSettings, read_properties, split_servers
+from tierctl.kafka.client_settings import ClientSettings, client_file, split_servers
 from tierctl.model.settings import broker, client
 from tierctl.model.settings import metadata_manager as manager
+from tierctl.model.settings.stated import SettingSource, StatedSettings
+from tierctl.wire.files.properties import read_properties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +67,12 @@ class ServerSettings:
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a server.properties file; UsageError if it is unreadable or has an invalid value."""
-        return cls.from_properties(read_properties(path), str(path))
+        return cls.from_properties(broker_file(path), str(path))
 
     @classmethod
     def from_properties(cls, settings: Mapping[str, str], source: str = "server.properties") -> Self:
         """Return the settings among Kafka's names and values; `source` names their file in errors."""
-        given = _manager_settings({key: value.strip() for key, value in settings.items()})
+        given = manager_settings(StatedSettings.of(settings).stripped())
         topic = MetadataTopicSettings(
             num_partitions=manager.TOPIC_PARTITIONS.value(given, source),
             replication_factor=manager.TOPIC_REPLICATION_FACTOR.value(given, source),
@@ -93,14 +95,16 @@ class ServerSettings:
         return tuple(dict.fromkeys(note for client in clients for note in client.notes))
 
 
-def _manager_settings(given: Mapping[str, str]) -> dict[str, str]:
+def broker_file(path: Path) -> StatedSettings:
+    """Return the settings in a broker's server.properties; raise UsageError if it can't be read."""
+    return read_properties(path, SettingSource.BROKER_FILE)
+
+
+def manager_settings(given: StatedSettings) -> StatedSettings:
     """Return all settings, those with the metadata manager's prefix also without the prefix."""
     prefix = broker.METADATA_MANAGER_PREFIX.value(given)
-    own = {
-        key.removeprefix(prefix): value for key, value in given.items() if prefix and key.startswith(prefix)
-    }
-    endpoint = _endpoint(given)
-    return {**endpoint, **given, **own}
+    stated = StatedSettings.of(_endpoint(given)) | given
+    return stated | given.below(prefix) if prefix else stated
 
 
 def _endpoint(given: Mapping[str, str]) -> dict[str, str]:
@@ -128,11 +132,11 @@ def _endpoint(given: Mapping[str, str]) -> dict[str, str]:
     return {}
 
 
-def _clients(given: Mapping[str, str], source: str) -> MetadataClients:
+def _clients(given: StatedSettings, source: str) -> MetadataClients:
     common = _below(given, manager.COMMON_CLIENT_PREFIX)
 
     def of(prefix: str) -> ClientSettings:
-        return ClientSettings.from_properties({**common, **_below(given, prefix)}, source)
+        return ClientSettings.from_properties(common | _below(given, prefix), source)
 
     return MetadataClients(
         admin=of(manager.ADMIN_PREFIX),
@@ -141,9 +145,9 @@ def _clients(given: Mapping[str, str], source: str) -> MetadataClients:
     )
 
 
-def _below(given: Mapping[str, str], prefix: str) -> dict[str, str]:
-    own = {key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)}
-    return {key: value for key, value in own.items() if key not in client.SERIALIZERS}
+def _below(given: StatedSettings, prefix: str) -> StatedSettings:
+    own = given.below(prefix)
+    return own.only({name: name for name in own if name not in client.SERIALIZERS})
 
 
 def metadata_clients(servers: str, command_config: Path | None, server: ServerSettings) -> MetadataClients:
@@ -153,7 +157,7 @@ def metadata_clients(servers: str, command_config: Path | None, server: ServerSe
     """
     clients = server.clients
     if command_config is not None:
-        own = ClientSettings.from_properties(read_properties(command_config), str(command_config))
+        own = ClientSettings.from_properties(client_file(command_config), str(command_config))
         found = ",".join(own.bootstrap_servers or clients.admin.bootstrap_servers)
         source = own.servers_from if own.bootstrap_servers else clients.admin.servers_from
         clients = MetadataClients.same(own).at(found, source)

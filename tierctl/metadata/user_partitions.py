@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.wire.batches.head_columns import Int64s
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partitions_of
 
 _FEW = 1 << 16
 
@@ -80,37 +80,28 @@ def _user_partition(table: pa.Table, ids: pa.Array, row: int) -> TopicIdPartitio
 def user_partitions(table: pa.Table) -> Iterator[TopicIdPartition]:
     """Yield each user partition once, in order of first appearance."""
     ids = _ids(table)
-    return (_user_partition(table, ids, row) for row in _first_rows(table, ids).tolist())
+    return (_user_partition(table, ids, row) for row in first_rows(table).tolist())
 
 
-def _first_rows(table: pa.Table, ids: pa.Array) -> Int64s:
+def first_rows(table: pa.Table) -> Int64s:
     """Return the first row of each user partition, ascending."""
-    known, indexes, distinct = _distinct(table, ids)
+    known, indexes, distinct = _distinct(table, _ids(table))
     firsts = np.empty(distinct, dtype=np.int64)
     firsts[indexes[::-1]] = known[::-1]
     return firsts
 
 
 def misplaced(
-    table: pa.Table, partition: int, partition_count: int, checked: set[tuple[bytes, int]] | None = None
+    table: pa.Table, firsts: Int64s, partition: int, partition_count: int
 ) -> Iterator[TopicIdPartition]:
     """Yield the user partitions whose events belong in another metadata partition than `partition`.
 
-    Brokers do not find these events. They exist after the number of metadata partitions was changed; the
-    order of the events in both partitions is then unknown. User partitions that are in `checked`, by topic id
-    and number, belong in `partition`; those that are found to belong there are added.
+    `firsts` are the `first_rows` of `table`. Brokers do not find these events. They exist after the number of
+    metadata partitions was changed; the order of the events in both partitions is then unknown.
     """
-    ids = _ids(table)
-    at_home = set() if checked is None else checked
-    firsts = pa.array(_first_rows(table, ids))
-    numbers = table.column("partition").take(firsts).to_pylist()
-    for row, key in zip(
-        firsts.to_pylist(), zip(ids.take(firsts).to_pylist(), numbers, strict=True), strict=True
-    ):
-        if key in at_home:
-            continue
-        found = _user_partition(table, ids, row)
-        if metadata_partition(found.topic_id, found.partition, partition_count) == partition:
-            at_home.add(key)
-        else:
-            yield found
+    ids, chosen = _ids(table), pa.array(firsts)
+    own = ids.take(chosen)
+    raw = np.frombuffer(own.buffers()[1], dtype=np.uint8, count=16 * len(own))
+    numbers = table.column("partition").take(chosen).to_numpy().astype(np.int64)
+    homes = metadata_partitions_of(raw, numbers, partition_count)
+    return (_user_partition(table, ids, row) for row in firsts[homes != partition].tolist())

@@ -20,10 +20,18 @@ if TYPE_CHECKING:
     from tierctl.model.identity import ClusterIdentity, TierIdentity
     from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid, is_legal_topic_name
     from tierctl.model.isolation import IsolationLevel
-    from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts
+    from tierctl.model.local import EpochEntry, LocalLog, LocalSegment, LogDirFacts, OpenTransaction
     from tierctl.model.selection import Selection, SelectionRequest
     from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState, is_valid_transition
-    from tierctl.model.tier import HashedFile, IndexType, LogSegmentData, ObjectPart, SegmentObjectName
+    from tierctl.model.tier import (
+        HashedFile,
+        IndexType,
+        ListedSet,
+        LogSegmentData,
+        ObjectPart,
+        ObjectSet,
+        SegmentObjectName,
+    )
 else:
     __getattr__ = exports(
         __name__,
@@ -39,10 +47,18 @@ else:
         identity=("ClusterIdentity", "TierIdentity"),
         ids=("TopicIdPartition", "TopicPartition", "Uuid", "is_legal_topic_name"),
         isolation=("IsolationLevel",),
-        local=("EpochEntry", "LocalLog", "LocalSegment", "LogDirFacts"),
+        local=("EpochEntry", "LocalLog", "LocalSegment", "LogDirFacts", "OpenTransaction"),
         selection=("Selection", "SelectionRequest"),
         states=("RemoteLogSegmentState", "RemotePartitionDeleteState", "is_valid_transition"),
-        tier=("HashedFile", "IndexType", "LogSegmentData", "ObjectPart", "SegmentObjectName"),
+        tier=(
+            "HashedFile",
+            "IndexType",
+            "ListedSet",
+            "LogSegmentData",
+            "ObjectPart",
+            "ObjectSet",
+            "SegmentObjectName",
+        ),
     )
 
 __all__ = [
@@ -52,12 +68,15 @@ __all__ = [
     "HashedFile",
     "IndexType",
     "IsolationLevel",
+    "ListedSet",
     "LocalLog",
     "LocalSegment",
     "LogDirFacts",
     "LogSegmentData",
     "MetadataEvent",
     "ObjectPart",
+    "ObjectSet",
+    "OpenTransaction",
     "RemoteLogSegmentMetadata",
     "RemoteLogSegmentMetadataSnapshot",
     "RemoteLogSegmentMetadataUpdate",

@@ -7,6 +7,7 @@ from typing import Self
 from tierctl.errors import UsageError
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
+from tierctl.model.settings.stated import Origin, SettingSource, StatedSettings
 from tierctl.model.settings.table import Setting
 
 UNLIMITED = -1
@@ -39,24 +40,46 @@ class BrokerDefaults:
     version: KafkaVersion = LATEST
     settings: Mapping[str, str] = field(default_factory=dict)
 
-    def known(self, settings: Mapping[str, str]) -> dict[str, str]:
+    def known(self, settings: Mapping[str, str]) -> StatedSettings:
         """Return the topic settings in `settings` that this version of Kafka has."""
         rows = ((name, topic.TABLE.rows[name]) for name in settings if name in topic.TABLE)
-        return {name: settings[name] for name, row in rows if self.version.includes(row.since, row.until)}
+        names = {name: name for name, row in rows if self.version.includes(row.since, row.until)}
+        return StatedSettings.of(settings).only(names)
 
-    def defaults(self) -> dict[str, str]:
+    def defaults(self) -> StatedSettings:
         """Return the defaults of topic settings that the broker's settings state, without retention."""
-        given = self.settings
-        return self.known({row.name: given[by.name] for row, by in _DEFAULTS if by.name in given})
+        given = StatedSettings.of(self.settings)
+        return self.known(given.only({by.name: row.name for row, by in _DEFAULTS}))
 
-    def retention_defaults(self) -> dict[str, str]:
+    def retention_defaults(self) -> StatedSettings:
         """Return the defaults of retention.ms and retention.bytes that the broker's settings state."""
-        found: dict[str, str] = {}
-        for row, by, factor in _RETENTION_DEFAULTS:
+        found = StatedSettings({}, {})
+        for row, by, factor in reversed(_RETENTION_DEFAULTS):
             value = by.given(self.settings)
             if value is not None:
-                found.setdefault(row.name, str(max(value * factor, UNLIMITED)))
+                stated = StatedSettings.of(self.settings).only({by.name: row.name})
+                found |= stated.with_value(row.name, str(max(value * factor, UNLIMITED)))
         return found
+
+    def stated_by(self, name: str) -> str:
+        """Return the broker setting that states the default of a topic setting; `name` without one."""
+        synonyms = [(row.name, by.name) for row, by in _DEFAULTS]
+        synonyms += [(row.name, by.name) for row, by, _ in _RETENTION_DEFAULTS]
+        return next((by for of_topic, by in synonyms if of_topic == name and by in self.settings), name)
+
+    def in_force(self, stated: Mapping[str, str]) -> dict[str, str]:
+        """Return the settings of a topic that states `stated`, with the defaults that the brokers state."""
+        return {**self.retention_defaults(), **self.defaults(), **stated}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingValue:
+    """The value of one setting as text, and where it came from; `origin` has the line of a file."""
+
+    name: str
+    value: str
+    source: SettingSource
+    origin: Origin | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,13 +122,18 @@ def _lag(
         local = retention.kafka_default if given is None else given
     value = lag.value(settings)
     # Kafka checks the lag when a topic's settings are changed, not when a broker's default is.
-    if lag.name in stated and value > local >= 0:
+    if lag.name in stated and is_above_local_retention(value, local):
         raise UsageError(
             f"{lag.name}={value} is above the effective {local_retention.name} of {local}",
             hint=f"Kafka refuses it: lower {lag.name}, or raise {local_retention.name}",
         )
     value = local if value < 0 else value
     return None if value < 0 else value
+
+
+def is_above_local_retention(lag: int, local_retention: int) -> bool:
+    """Return whether Kafka refuses a copy lag for the effective local retention, negative if unlimited."""
+    return lag > local_retention >= 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,23 +153,55 @@ class TopicConfig:
     copy_lag: CopyLag = CopyLag()
     kafka_version: KafkaVersion = LATEST
     """The version of the brokers that decide by these settings."""
+    stated: Mapping[str, SettingValue] = field(default_factory=dict, compare=False, repr=False)
+    """The settings that the topic or its brokers state, by name."""
 
     @classmethod
-    def from_settings(cls, stated: Mapping[str, str], brokers: BrokerDefaults | None = None) -> Self:
+    def from_settings(
+        cls,
+        stated: Mapping[str, str],
+        brokers: BrokerDefaults | None = None,
+        sources: Mapping[str, SettingSource] | None = None,
+    ) -> Self:
         """Return the config that Kafka's names and values state; UsageError for an invalid value.
 
         Settings that the brokers' version does not have are left out. The brokers' defaults count for what
         `stated` leaves open, other than for retention: there they only make up the local retention.
+        `sources` are where settings in `stated` came from, by name; default: the topic settings file.
         """
+        sources = sources or {}
         brokers = BrokerDefaults() if brokers is None else brokers
         stated = brokers.known(stated)
-        settings = {**brokers.defaults(), **stated}
+        settings = brokers.defaults() | stated
         return cls(
             retention_ms=topic.RETENTION_MS.value(stated),
             retention_bytes=topic.RETENTION_BYTES.value(stated),
             remote_storage_enable=topic.REMOTE_STORAGE_ENABLE.given(stated),
             cleanup_policy=frozenset(topic.CLEANUP_POLICY.value(settings)),
             is_copy_disabled=topic.COPY_DISABLE.value(stated),
-            copy_lag=CopyLag.from_settings(stated, {**brokers.retention_defaults(), **brokers.defaults()}),
+            copy_lag=CopyLag.from_settings(stated, brokers.retention_defaults() | brokers.defaults()),
             kafka_version=brokers.version,
+            stated={
+                name: SettingValue(
+                    name=name,
+                    value=value,
+                    source=sources.get(name, SettingSource.FILE)
+                    if name in stated
+                    else SettingSource.BROKER_DEFAULT,
+                    origin=settings.origin(name),
+                )
+                for name, value in settings.items()
+            },
+        )
+
+    def setting(self, name: str) -> SettingValue:
+        """Return the value in force of the topic setting `name`, and where it came from."""
+        if name in self.stated:
+            return self.stated[name]
+        row = topic.TABLE.rows[name]
+        is_default = row.assumed is None or row.assumed == row.default
+        return SettingValue(
+            name=name,
+            value=row.text({}) if is_default else str(row.assumed),
+            source=SettingSource.DEFAULT if is_default else SettingSource.NOT_STATED,
         )

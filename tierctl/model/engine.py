@@ -1,4 +1,4 @@
-"""The engines on which work runs."""
+"""The engines on which work runs, and the commands that run on them."""
 
 from enum import StrEnum
 
@@ -8,3 +8,42 @@ class EngineName(StrEnum):
 
     LOCAL = "local"
     SPARK = "spark"
+
+
+WORK_ON_EXECUTORS: dict[str, str | None] = {
+    "status": "read the metadata topic; check partitions",
+    "explain": "read the metadata topic",
+    "report": "read the metadata topic; list the store; check partitions",
+    "doctor": None,
+    "segments": "read the metadata topic",
+    "verify": "read the metadata topic; list the store; examine segments",
+    "format": "read and print ranges of the metadata topic",
+    "fetch": "read and print segments",
+    "copy": "read the metadata topic; read, check and store segments",
+    "sweep": "read the metadata topic; delete segments",
+    "delete": "read the metadata topic; delete segments",
+    "rebuild": None,
+    "apply": "read the metadata topic; store or delete segments",
+    "schedule": None,
+    "submit": None,
+    "pipeline run": "read the metadata topic; write the tables' files",
+    "pipeline plan": None,
+    "config show": None,
+    "config check": None,
+    "cache show": "read and decode cache files",
+    "cache verify": "read and check cache files",
+    "cache build": "read the metadata topic",
+    "cache compact": "read and compact cache files",
+    "offsets show": "read the file of offsets",
+    "offsets check": "read cache files and the metadata topic",
+    "offsets repair": "read cache files and the metadata topic",
+}
+"""The work of executors by command, with `--engine spark`; None for a command that has only the local engine.
+
+Decisions, and writes to the metadata topic, to caches and to files of offsets, stay in the local process.
+"""
+
+
+def engines_of(command: str) -> tuple[EngineName, ...]:
+    """Return the engines on which the command `tierctl COMMAND` runs."""
+    return (EngineName.LOCAL,) if WORK_ON_EXECUTORS[command] is None else tuple(EngineName)

@@ -37,6 +37,14 @@ class LocalSegment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction without an end: its producer, and the time of its first record; None if unknown."""
+
+    producer_id: int
+    since_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLog:
     """The log of one replica of a user partition.
 
@@ -55,6 +63,8 @@ class LocalLog:
     log_end_offset: int
     is_log_start_known: bool = True
     """Whether log-start-offset-checkpoint has the partition; else `log_start_offset` is the local one."""
+    open_transaction: OpenTransaction | None = None
+    """The transaction that is open at `last_stable_offset`; None if none is, or its producer is unknown."""
 
     @property
     def topic_partition(self) -> TopicPartition:

@@ -16,7 +16,13 @@ from tierctl.errors import TierctlError
 Advance = Callable[[int], None]
 """Adds to the amount done; called from the thread that opened the bar."""
 
-Unit = Literal["bytes", "objects", "segments", "tasks", "events", "records", "files"]
+FIRST_S = 2.0
+"""Length of a wait from which it is reported; later reports come each time the length has doubled."""
+
+Unit = Literal["bytes", "objects", "segments", "tasks", "events", "records", "offsets", "files", "partitions"]
+
+Reading = Callable[[int], AbstractContextManager[Advance]]
+"""Shows the progress of reading so many items while the context is open."""
 
 
 class Progress(Protocol):
@@ -39,6 +45,11 @@ class Progress(Protocol):
 
     def problem(self, error: TierctlError) -> None:
         """Report an error that does not end the run."""
+
+    @property
+    def waits_from_s(self) -> float:
+        """The length of a wait from which it is reported, as seconds."""
+        ...
 
     def bar(self, title: str, *, unit: Unit, total: int | None = None) -> AbstractContextManager[Advance]:
         """Show a bar of `total` units (None: unknown) while the context is open; it yields `advance`.
@@ -77,6 +88,11 @@ class SilentProgress:
         """Implement `Progress.problem`."""
         self.problems.append(error)
 
+    @property
+    def waits_from_s(self) -> float:
+        """Implement `Progress.waits_from_s`."""
+        return FIRST_S
+
     @contextmanager
     def bar(self, title: str, *, unit: Unit, total: int | None = None) -> Iterator[Advance]:  # noqa: ARG002
         """Implement `Progress.bar`: the amounts are discarded."""
@@ -87,17 +103,31 @@ def no_op(_amount: int) -> None:
     """Discard an amount of work done."""
 
 
-FIRST_S = 2.0
-"""Length of a wait from which it is reported; later reports come each time the length has doubled."""
+@contextmanager
+def unwatched(_total: int) -> Iterator[Advance]:
+    """Show no progress: a `Reading`."""
+    yield no_op
+
+
 _EVERY_S_MAX = 60.0
 _POLL_S = 0.25
+
+
+def _first_s() -> float:
+    return FIRST_S
 
 
 @dataclass(slots=True)
 class _Wait:
     what: str
     since_s: float
-    report_at_s: float
+    reported_s: float = 0.0
+    """The length of the wait at its last report; 0 if it was not reported."""
+
+    def is_due(self, now_s: float, first_s: float) -> bool:
+        """Return whether to report the wait now; `first_s` is the length from which waits are reported."""
+        length_s, last_s = now_s - self.since_s, self.reported_s
+        return length_s >= (last_s + min(last_s, _EVERY_S_MAX) if last_s else first_s)
 
 
 @dataclass(slots=True)
@@ -108,6 +138,7 @@ class Waits:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _waits: dict[int, _Wait] = field(default_factory=dict)
     _say: Callable[[str], None] | None = None
+    _from_s: Callable[[], float] = _first_s
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[None]:
@@ -116,7 +147,7 @@ class Waits:
         with self._lock:
             is_outer = thread not in self._waits
             if is_outer:
-                self._waits[thread] = _Wait(what, now_s, now_s + FIRST_S)
+                self._waits[thread] = _Wait(what, now_s)
         try:
             yield
         finally:
@@ -125,12 +156,17 @@ class Waits:
                     del self._waits[thread]
 
     @contextmanager
-    def reported(self, say: Callable[[str], None]) -> Iterator[None]:
-        """Report long waits to `say`, from a thread, during the block; do nothing inside another one."""
+    def reported(
+        self, say: Callable[[str], None], *, from_s: Callable[[], float] = _first_s
+    ) -> Iterator[None]:
+        """Report waits of `from_s()` or longer to `say`, from a thread, during the block.
+
+        Do nothing inside another such block.
+        """
         with self._lock:
             is_first = self._say is None
             if is_first:
-                self._say = say
+                self._say, self._from_s = say, from_s
         if not is_first:
             yield
             return
@@ -152,15 +188,15 @@ class Waits:
 
     def report(self) -> None:
         """Report each wait that is long enough now."""
-        now_s = self.clock_s()
+        now_s, first_s = self.clock_s(), self._from_s()
         with self._lock:
             say = self._say
-            due = [wait for wait in self._waits.values() if now_s >= wait.report_at_s]
+            due = [wait for wait in self._waits.values() if wait.is_due(now_s, first_s)]
             for wait in due:
-                wait.report_at_s = now_s + min(now_s - wait.since_s, _EVERY_S_MAX)
+                wait.reported_s = now_s - wait.since_s
         for wait in due if say is not None else ():
             assert say is not None
-            say(f"waiting for {now_s - wait.since_s:.0f} s: {wait.what}")
+            say(f"waiting for {max(now_s - wait.since_s, 1):.0f} s: {wait.what}")
 
 
 WAITS = Waits()

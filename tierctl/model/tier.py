@@ -1,10 +1,13 @@
 """The contents of a remote tier: files of a segment, indexes, and parsed object keys."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, IntFlag
 from pathlib import Path
 
-from tierctl.model.ids import Uuid
+from tierctl.model.events import RemoteLogSegmentMetadata
+from tierctl.model.ids import TopicIdPartition, Uuid
+from tierctl.model.local import EpochEntry
 
 
 class IndexType(Enum):
@@ -64,3 +67,40 @@ class SegmentObjectName:
     segment_id: Uuid
     part: ObjectPart
     stem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListedSet:
+    """The objects in a tier that have one segment id: their sizes by part, as a listing showed them.
+
+    `modified_ms` is the newest object's; None if the store does not report it.
+    """
+
+    partition: TopicIdPartition
+    segment_id: Uuid
+    start_offset: int
+    sizes_bytes: Mapping[int, int]
+    """Size of each object by the number of its `ObjectPart`."""
+    modified_ms: int | None = None
+
+    @property
+    def parts(self) -> ObjectPart:
+        """The parts that have an object."""
+        return ObjectPart(sum(self.sizes_bytes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectSet:
+    """One segment's objects in a tier, and what they show of the segment.
+
+    `segment` are the metadata derived from the objects, as a broker publishes them; None if the set is
+    incomplete, which `why_incomplete` explains. `lineage` is the content of its leader-epoch index: the
+    epochs of the whole log at the time of the copy; None if it can't be read. `has_gaps` says that offsets
+    within the log have no record, which only compaction causes.
+    """
+
+    listed: ListedSet
+    segment: RemoteLogSegmentMetadata | None = None
+    lineage: tuple[EpochEntry, ...] | None = None
+    has_gaps: bool = False
+    why_incomplete: str | None = None

@@ -2,7 +2,7 @@
 
 import re
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from tierctl.errors import UsageError
@@ -48,7 +48,9 @@ def _age_text(age_ms: int) -> str:
 
 def _local(at_ms: int) -> str:
     try:
-        moment = datetime.fromtimestamp(at_ms / 1000, UTC).astimezone()
+        moment = (
+            datetime.fromtimestamp(at_ms // 1000, UTC) + timedelta(milliseconds=at_ms % 1000)
+        ).astimezone()
     except (OverflowError, ValueError, OSError):
         return str(at_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -4,7 +4,7 @@ The answer is in the `events` table, so that the metadata topic is not read agai
 segment is searched in the whole history of its metadata partition once, and later in new events only.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tierctl.model import RemoteLogSegmentMetadataUpdate, RemoteLogSegmentState
-from tierctl.pipeline.warehouse.base import EVENTS, Warehouse
 from tierctl.state.tier import TierState
+from tierctl.storage.stores import ObjectStore
 
 _DELETED: Final = str(RemoteLogSegmentState.DELETE_SEGMENT_FINISHED)
 
@@ -41,11 +41,17 @@ class DeletedSegments:
         return str(segment_id) in self.found
 
     def search(
-        self, state: TierState, warehouse: Warehouse, metadata_partition: int, new: Path | None
+        self,
+        state: TierState,
+        store: ObjectStore,
+        history: Sequence[str],
+        metadata_partition: int,
+        new: Path | None,
     ) -> None:
         """Search for the segments of all events in `state.anomalies`.
 
-        `new` is the file with the events of this run, which are not in the `events` table yet.
+        `history` are the keys of the files in `store` that have the events of earlier runs, also of other
+        metadata partitions. `new` is the file with the events of this run.
         """
         wanted = {
             str(anomaly.event.segment_id)
@@ -54,22 +60,19 @@ class DeletedSegments:
         }
         unsearched = wanted - self.searched
         if new is not None and wanted - self.found:
-            self._search_file(new, wanted - self.found)
+            self._search_file(new, metadata_partition, wanted - self.found)
         if unsearched - self.found:
-            for source in _history(warehouse, metadata_partition):
-                self._search_file(source, unsearched - self.found)
+            for key in history:
+                source = pa.BufferReader(store.open(key).read())
+                self._search_file(source, metadata_partition, unsearched - self.found)
         self.searched |= wanted
 
-    def _search_file(self, source: Any, wanted: set[str]) -> None:
+    def _search_file(self, source: Any, metadata_partition: int, wanted: set[str]) -> None:
         ids = pa.array(sorted(wanted), pa.string())
-        for batch in pq.ParquetFile(source).iter_batches(columns=["segment_id", "state"]):
-            is_deletion = pc.equal(batch.column("state"), _DELETED)
+        for batch in pq.ParquetFile(source).iter_batches(
+            columns=["metadata_partition", "segment_id", "state"]
+        ):
+            is_own = pc.equal(batch.column("metadata_partition"), metadata_partition)
+            is_deletion = pc.and_(is_own, pc.equal(batch.column("state"), _DELETED))
             chosen = pc.and_(is_deletion, pc.is_in(batch.column("segment_id"), value_set=ids))
             self.found |= set(batch.column("segment_id").filter(chosen).to_pylist())
-
-
-def _history(warehouse: Warehouse, metadata_partition: int) -> Iterator[pa.BufferReader]:
-    part = f"part-{metadata_partition:05d}"
-    for key in warehouse.keys(f"{EVENTS}/"):
-        if key.rpartition("/")[2].startswith((f"{part}-", f"{part}.")):
-            yield pa.BufferReader(warehouse.open(key).read())

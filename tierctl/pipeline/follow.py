@@ -121,7 +121,7 @@ def _started(
     # Imported late: the source needs PySpark, and following in this process does not.
     from tierctl.pipeline.ranges_source import ranges_stream
 
-    ends = {str(number): part.end for number, part in batches.run.latest.parts.items()}
+    ends = {str(number): part.end_offset for number, part in batches.run.latest.parts.items()}
     options = {"metadata": location.uri, "starting_offsets": json.dumps(ends)}
     options |= {"command_config": location.command_config} if location.command_config else {}
     options |= {"config": location.config} if location.config else {}

@@ -6,32 +6,35 @@ folded state and one chunk, however many events there are.
 
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import tierctl
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.fold.partitions import PartitionFold
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.deleted_segments import DeletedSegments
-from tierctl.pipeline.tables import SCHEMAS, MetadataPartitionTables
-from tierctl.pipeline.warehouse.base import EVENTS, PartState, Warehouse, data_key
+from tierctl.pipeline.parquet_files import ROW_GROUP_ROWS, parquet_writer, stored_file, write_rows
+from tierctl.pipeline.tables import BATCH, SCHEMAS, MetadataPartitionTables
+from tierctl.pipeline.warehouse.layout import EVENTS, STATE, STATE_SCHEMA, PartState, TableFile, file_name
 from tierctl.pipeline.warehouse.open import WarehouseSpec
 from tierctl.spark.executors.resources import shared_topic
 from tierctl.spark.sources.metadata.rows import batch_of
 from tierctl.spark.sources.metadata.splits import EventSplit
 from tierctl.state.snapshot import RestoredState, read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
-from tierctl.storage.stores.base import hashed_file
 from tierctl.wire.batches.chunks import RecordChunk
 from tierctl.wire.crc import crc32c
 
-ROW_GROUP_ROWS = 1 << 17
+READ_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,23 +42,25 @@ class Task:
     """The input of the task of one metadata partition for commit `number`; picklable and without secrets.
 
     The log has the offsets [begin, end). `since` is the partition's state in the last commit, None without
-    one.
+    one; files that it lacks are written anew. `history` are the keys of files with events of earlier commits.
     """
 
     location: TopicLocation
     warehouse: WarehouseSpec
     metadata_partition: int
     partition_count: int
+    topic_id: str | None
     begin: int
     end: int
     number: int
     now_ms: int
     since: PartState | None = None
+    history: tuple[str, ...] = ()
 
     @property
     def start(self) -> int:
         """Return the first offset to read."""
-        return max(self.begin, self.since.end if self.since else 0)
+        return max(self.begin, self.since.end_offset if self.since else 0)
 
     @property
     def offsets(self) -> int:
@@ -64,7 +69,10 @@ class Task:
 
 
 def do_task(task: Task) -> dict[str, Any]:
-    """Run the task and return its entry in the commit; its files have names of this attempt only."""
+    """Run the task; return {"part": its row of the `state` table, "rows": the number of events}.
+
+    The names of its files are of this attempt only.
+    """
     with tempfile.TemporaryDirectory(prefix="tierctl-pipeline-") as folder:
         return _Attempt(task, Path(folder)).run()
 
@@ -73,8 +81,10 @@ class _Attempt:
     def __init__(self, task: Task, folder: Path) -> None:
         self._task = task
         self._folder = folder
-        self._warehouse: Warehouse = task.warehouse.open()
+        self._store = task.warehouse.open_store()
         self._name = uuid.uuid4().hex[:12]
+        self._files: list[TableFile] = []
+        self._numbers = count()
 
     def run(self) -> dict[str, Any]:
         task, number = self._task, self._task.metadata_partition
@@ -84,81 +94,104 @@ class _Attempt:
         topic = shared_topic(task.location, f"{task.warehouse.uri} {task.number}")
         with events.open():
             PartitionFold(state, task.partition_count, events).catch_up(topic, number, task.begin, task.end)
-        tables = MetadataPartitionTables(state, number, task.now_ms)
+        since_offset, files = (task.since.end_offset, task.since.files) if task.since else (0, ())
+        tables = MetadataPartitionTables(state, number, task.now_ms, since_offset=since_offset, files=files)
         deleted = DeletedSegments.of_notes(notes)
-        deleted.search(state, self._warehouse, number, events.path if events.rows else None)
-        written = {
-            "segments": self._write("segments", tables.segments()),
-            "partitions": self._write("partitions", iter([tables.partitions()])),
-            "anomalies": self._write("anomalies", iter([tables.anomalies(deleted.__contains__)])),
-        }
+        new = events.path if events.rows else None
+        deleted.search(state, self._store, task.history, number, new)
+        if new is not None:
+            self._files.append(stored_file(self._store, new, EVENTS, self._next_name()))
+        self._write_segments(tables)
+        self._write_blocks(tables, deleted)
         due_ms = tables.due_ms
         # Taken last, because the snapshot renumbers the rows that the tables refer to.
         snapshot = write_snapshot(state, number, deleted.notes)
-        state_key = self._key("state", "arrow")
-        self._warehouse.put(state_key, snapshot)
-        return {
-            "part": {
-                "end": state.read[number],
-                "batch": task.number,
-                "state": state_key,
-                "state_crc32c": crc32c(snapshot),
-                "tables": {table: key for table, key in written.items() if key is not None},
-                "due_ms": due_ms,
-                "cut_at": task.end if task.end < state.read[number] else None,
-            },
-            "events": self._store(EVENTS, events.path) if events.rows else None,
-            "rows": events.rows,
-        }
+        return {"part": self._store_state(snapshot, state.read[number], due_ms).row(), "rows": events.rows}
 
     def _restored(self) -> RestoredState:
         since = self._task.since
         if since is None:
             return RestoredState(TierState(), {})
-        data = self._warehouse.open(since.state).read()
-        if crc32c(data) != since.state_crc32c:
-            raise CorruptInputError(
-                "folded state",
-                expected=f"CRC-32C {since.state_crc32c:#010x}",
-                found=f"{crc32c(data):#010x}",
-                source=since.state,
-                hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
-            )
-        return read_snapshot(data)
+        key = f"{STATE}/{since.path}"
+        columns = ["snapshot", "snapshot_crc32c"]
+        try:
+            stream = self._store.open(key)
+            # Without a size, a stream reads 8 KiB at a time.
+            data = b"".join(iter(partial(stream.read, READ_BYTES), b""))
+            row = pq.ParquetFile(pa.BufferReader(data)).read(columns).to_pylist()[0]
+        except (pa.ArrowException, OSError, IndexError) as e:
+            raise _damaged(key, "a Parquet file with a row", f"{type(e).__name__}: {e}") from e
+        snapshot, expected = row["snapshot"], row["snapshot_crc32c"]
+        if crc32c(snapshot) != expected:
+            raise _damaged(key, f"CRC-32C {expected:#010x}", f"{crc32c(snapshot):#010x}")
+        return read_snapshot(snapshot)
 
-    def _key(self, table: str, suffix: str = "parquet") -> str:
-        return data_key(table, self._task.metadata_partition, self._task.number, self._name, suffix)
+    def _next_name(self) -> str:
+        return file_name(self._task.metadata_partition, self._task.number, self._name, next(self._numbers))
 
-    def _write(self, table: str, batches: Iterator[pa.RecordBatch]) -> str | None:
-        """Store the rows of a table and return the key of the file, or None without rows."""
-        path, rows = self._folder / f"{table}.parquet", 0
-        with parquet_writer(path, SCHEMAS[table]) as writer:
-            for batch in _gathered(batches):
-                writer.write_table(batch, ROW_GROUP_ROWS)
-                rows += batch.num_rows
-        return self._store(table, path) if rows else None
+    def _write_segments(self, tables: MetadataPartitionTables) -> None:
+        plan = tables.segment_files()
+        self._files += plan.kept()
+        for own, chosen in plan.to_write():
+            self._write("segments", tables.segments(chosen), first_ms=own.first_ms, checksum=own.checksum)
 
-    def _store(self, table: str, path: Path) -> str:
-        key = self._key(table)
-        self._warehouse.put(key, hashed_file(path))
-        return key
+    def _write_blocks(self, tables: MetadataPartitionTables, deleted: DeletedSegments) -> None:
+        written = set()
+        for block, partitions, anomalies in tables.blocks(deleted.__contains__):
+            self._write("partitions", partitions.to_batches(), block=block)
+            self._write("anomalies", anomalies.to_batches(), block=block)
+            written.add(block)
+        former = self._task.since.files if self._task.since else ()
+        blocks = {"partitions", "anomalies"}
+        self._files += [file for file in former if file.table in blocks and file.block not in written]
+
+    def _write(self, table: str, batches: Iterable[pa.RecordBatch], **facts: int) -> None:
+        """Store the rows of a table in a new file; without rows there is no file."""
+        path = self._folder / f"{table}.parquet"
+        if write_rows(path, SCHEMAS[table], batches):
+            self._files.append(stored_file(self._store, path, table, self._next_name(), **facts))
+
+    def _store_state(self, snapshot: bytes, end_offset: int, due_ms: int | None) -> PartState:
+        """Store the row of the metadata partition in the `state` table, and return it."""
+        task = self._task
+        part = PartState(
+            end_offset=end_offset,
+            batch=task.number,
+            path=self._next_name(),
+            files=tuple(self._files),
+            topic_id=task.topic_id,
+            metadata_partitions=task.partition_count,
+            due_ms=due_ms,
+            cut_at=task.end if task.end < end_offset else None,
+        )
+        row = part.row() | {
+            "metadata_partition": task.metadata_partition,
+            "committed_ms": task.now_ms,
+            "tierctl": tierctl.__version__,
+            "snapshot_crc32c": crc32c(snapshot),
+            "snapshot": snapshot,
+        }
+        path = self._folder / "state.parquet"
+        # The snapshot is compressed; statistics would repeat it.
+        pq.write_table(
+            pa.Table.from_pylist([row], STATE_SCHEMA),
+            path,
+            compression="none",
+            use_dictionary=False,
+            write_statistics=False,
+        )
+        stored_file(self._store, path, STATE, part.path)
+        return part
 
 
-def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Return a writer of a Parquet file with compression zstd."""
-    return pq.ParquetWriter(path, schema, compression="zstd", compression_level=1)
-
-
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Combine batches into tables of at least ROW_GROUP_ROWS rows."""
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(b.num_rows for b in held) >= ROW_GROUP_ROWS:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
+def _damaged(key: str, expected: str, found: str) -> CorruptInputError:
+    return CorruptInputError(
+        "folded state",
+        expected=expected,
+        found=found,
+        source=key,
+        hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
+    )
 
 
 class _Events:
@@ -167,6 +200,7 @@ class _Events:
     def __init__(self, path: Path, task: Task) -> None:
         self.path = path
         self.rows = 0
+        self._number = task.number
         self._split = EventSplit(
             location=task.location,
             metadata_partition=task.metadata_partition,
@@ -186,6 +220,7 @@ class _Events:
         assert self._writer is not None
         rows = batch_of(chunk, self._split, table)
         if rows.num_rows:
-            self._writer.write_batch(rows, ROW_GROUP_ROWS)
+            batch = pa.repeat(pa.scalar(self._number, BATCH.type), rows.num_rows)
+            self._writer.write_batch(rows.append_column(BATCH, batch), ROW_GROUP_ROWS)
             self.rows += rows.num_rows
         return chunk, table

@@ -12,10 +12,10 @@ from tierctl.errors import UsageError
 MEASURED_ON: Final = "two cores of a virtual machine, Python 3.11, Spark 4.3 local[1] and local[2]"
 MEASURED_BY: Final = "make bench ROWS=spark,pipeline"
 
-FOLD_US: Final = 1.8
+FOLD_US: Final = 2.7
 """Processor time to read, decode and fold one event on an executor."""
 
-TABLES_US: Final = 2.2
+TABLES_US: Final = 4.3
 """Processor time per event of a pipeline task, which also writes the tables and the state."""
 
 TWO_CORES: Final = 0.9
@@ -33,7 +33,7 @@ STATE_BYTES: Final = 150
 CHUNK_BYTES: Final = 340 << 20
 """Fixed memory of a task, for libraries and for one chunk of events with its columns."""
 
-EVENT_FILE_BYTES, SEGMENT_FILE_BYTES = 13, 60
+EVENT_FILE_BYTES, SEGMENT_FILE_BYTES = 42, 83
 """Bytes in the warehouse per event, and per live segment."""
 
 EVENTS_PER_DELETED_SEGMENT: Final = 4

@@ -1,29 +1,37 @@
 """The columns of the pipeline's tables, and their rows for a folded metadata partition as Arrow batches."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from tierctl.model import RemoteLogSegmentState
-from tierctl.read.partitions import ReadablePartition
-from tierctl.read.replicas import lineage_from_segments
+from tierctl.model import RemoteLogSegmentState, TopicIdPartition
+from tierctl.pipeline.partition_groups import (
+    Bools,
+    EpochFacts,
+    Int64s,
+    PartitionGroup,
+    block_of,
+    changed_blocks,
+    groups_of,
+    highest_of,
+)
+from tierctl.pipeline.segment_files import FilePlan, checksums_of, plan_files
+from tierctl.pipeline.warehouse.layout import NO_BLOCK, TableFile
 from tierctl.report.formatters.column_texts import id_text
 from tierctl.spark.sources.metadata.rows import EPOCH
 from tierctl.spark.sources.metadata.rows import SCHEMA as EVENT_SCHEMA
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.lineage import segments_in_lineage
 from tierctl.state.live_segments import EpochPairs, LiveSegments
+from tierctl.state.segments.arrays import view
 from tierctl.state.segments.columns import FINISHED, KIP405, STATES, TXN_INDEX_EMPTY
-from tierctl.state.segments.epoch_index import EpochIndex
-from tierctl.state.tier import PartitionState, TierState
-from tierctl.verify.events import WasDeleted, check_events, check_partition_delete
+from tierctl.state.tier import TierState
+from tierctl.verify.events import WasDeleted, check_events
 from tierctl.verify.findings import Finding
-from tierctl.verify.partition import check_partition
-from tierctl.verify.segments import DANGLING_AFTER_MS, unfinished_finding
-from tierctl.verify.topics import Removals
+from tierctl.verify.segments import DANGLING_AFTER_MS
 
 _S = RemoteLogSegmentState
 _STARTED = STATES.index(_S.COPY_SEGMENT_STARTED)
@@ -101,49 +109,96 @@ ANOMALIES: Final = pa.schema(
 )
 """The table of findings of `tierctl verify` that need only metadata."""
 
+BATCH: Final = pa.field("batch", pa.int64())
+"""The column of `events` with the number of the commit that read the event."""
+
 SCHEMAS: Final = {
-    "events": EVENT_SCHEMA,
+    "events": EVENT_SCHEMA.append(BATCH),
     "segments": SEGMENTS,
     "partitions": PARTITIONS,
     "anomalies": ANOMALIES,
 }
-Int64s = npt.NDArray[np.int64]
 
 
-def _nothing(_error: object) -> None:
-    """Report no index problems: the check reads no index."""
+class MetadataPartitionTables:
+    """The rows of one metadata partition in all tables, as of `now_ms`, as far as they have changed.
 
+    `files` are those of the last commit, which ended at `since_offset`.
+    """
 
-class PartitionTables:
-    """The rows of one user partition in all tables, as of `now_ms`."""
-
-    def __init__(self, part: PartitionState, now_ms: int) -> None:
-        self._part = part
+    def __init__(
+        self,
+        state: TierState,
+        metadata_partition: int,
+        now_ms: int,
+        *,
+        since_offset: int = 0,
+        files: Sequence[TableFile] = (),
+    ) -> None:
+        self._state = state
+        self._metadata_partition = metadata_partition
         self._now_ms = now_ms
-        self._live = LiveSegments.of(part.cache)
-        self._pairs = self._live.epoch_pairs()
-        self._in_order = self._live.are_plainly_in_order(self._pairs)
+        self._since_offset = since_offset
+        self._files = files
+        self._table = state.table(metadata_partition)
+        caches = self._table.irregular.items()
+        regular = LiveSegments(self._table.columns, self._table.columns.live_rows())
+        self._sources = [(None, regular), *((number, LiveSegments.of(cache)) for number, cache in caches)]
 
     @property
     def due_ms(self) -> int | None:
-        """Return when an unfinished copy or deletion will count as dangling or stuck; None without any."""
-        times = self._unfinished_since()
-        recent = times[self._now_ms - times <= DANGLING_AFTER_MS]
-        return int(recent.min()) + DANGLING_AFTER_MS + 1 if len(recent) else None
+        """Return when rows will change without a new event; None for never.
 
-    def _unfinished_since(self) -> Int64s:
-        times: Int64s = self._live.column("event_timestamps")[self._live.states != FINISHED]
-        return times
+        It is when the first unfinished copy or deletion will count as dangling or stuck.
+        """
+        times = [
+            int(recent.min()) + DANGLING_AFTER_MS + 1
+            for _, live in self._sources
+            if len(recent := self._recent(live.column("event_timestamps")[live.states != FINISHED]))
+        ]
+        return min(times, default=None)
 
-    def segments(self) -> pa.RecordBatch:
-        """Return the rows of SEGMENTS."""
-        live, count = self._live, len(self._live)
+    def _recent(self, times_ms: Int64s) -> Int64s:
+        return times_ms[self._now_ms - times_ms <= DANGLING_AFTER_MS]
+
+    def segment_files(self) -> FilePlan:
+        """Return which files of `segments` stay, and which are to be written."""
+        own = [live for _, live in self._sources]
+        last_offsets = view(self._table.last_event_offsets)
+        is_changed = [
+            np.full(len(live), number is not None and last_offsets[number] >= self._since_offset)
+            for number, live in self._sources
+        ]
+        return plan_files(
+            np.concatenate([live.column("max_timestamps") for live in own]),
+            np.concatenate([checksums_of(live) for live in own]),
+            np.concatenate(is_changed),
+            [file for file in self._files if file.table == "segments"],
+        )
+
+    def segments(self, chosen: Int64s) -> Iterator[pa.RecordBatch]:
+        """Yield batches of SEGMENTS with the segments of these indexes in the plan of `segment_files`."""
+        ends = np.cumsum([len(live) for _, live in self._sources])
+        bounds = np.searchsorted(chosen, ends)
+        first = 0
+        for (number, live), begin, end in zip(
+            self._sources, [0, *ends.tolist()], bounds.tolist(), strict=False
+        ):
+            if first < end:
+                rows = live.rows[chosen[first:end] - begin]
+                yield self._segments(LiveSegments(live.columns, rows), number)
+            first = end
+
+    def _segments(self, live: LiveSegments, number: int | None) -> pa.RecordBatch:
+        """Return the rows of segments of user partition `number`, or of many by their column `owners`."""
+        numbers = live.column("owners").astype(np.int64) if number is None else np.full(len(live), number)
+        order = np.argsort(numbers, kind="stable")
+        live, owners = LiveSegments(live.columns, live.rows[order]), pa.array(numbers[order])
         flags, writers = live.column("flags"), live.column("writers")
         kip405 = (flags & KIP405) != 0
-        names = [str(state) for state in STATES]
         customs = live.customs()
         columns = {
-            **self._whose(count),
+            **{name: column.take(owners) for name, column in self._names.items()},
             "segment_id": id_text(_ids(live)),
             "start_offset": live.column("starts"),
             "end_offset": live.ends,
@@ -151,117 +206,81 @@ class PartitionTables:
             "leader_epoch": pa.array(writers, mask=~kip405),
             "max_timestamp_ms": live.column("max_timestamps"),
             "event_timestamp_ms": live.column("event_timestamps"),
-            "segment_leader_epochs": _lists(self._pairs),
+            "segment_leader_epochs": _lists(live.epoch_pairs()),
             "segment_size_in_bytes": live.column("sizes"),
-            "custom_metadata": pa.nulls(count, pa.binary())
+            "custom_metadata": pa.nulls(len(live), pa.binary())
             if customs is None
             else pa.array(customs, pa.binary()),
-            "state": pa.array(names).take(pa.array(live.states)),
+            "state": pa.array([str(state) for state in STATES]).take(pa.array(live.states)),
             "txn_index_empty": (flags & TXN_INDEX_EMPTY) != 0,
         }
         return _batch(columns, SEGMENTS)
 
-    def _whose(self, count: int) -> dict[str, pa.Array]:
-        whose = self._part.topic_id_partition
-        facts = {
-            "topic": pa.scalar(whose.topic, pa.string()),
-            "topic_id": pa.scalar(whose.topic_id, pa.string()),
-            "partition": pa.scalar(whose.partition, pa.int32()),
-            "metadata_partition": pa.scalar(self._part.metadata_partition, pa.int32()),
-        }
-        return {name: pa.repeat(value, count) for name, value in facts.items()}
+    @cached_property
+    def _names(self) -> dict[str, pa.Array]:
+        """Return the columns that name the user partitions, by their number in the table."""
+        return self._whose(self._table.columns.names)
 
-    def partition(self) -> dict[str, Any]:
-        """Return the row of PARTITIONS."""
-        live, part, whose = self._live, self._part, self._part.topic_id_partition
-        states, sizes = live.states, live.column("sizes").astype(np.int64)
-        counts = np.bincount(states, minlength=len(STATES))
-        old = self._now_ms - live.column("event_timestamps") > DANGLING_AFTER_MS
-        epochs = sorted(part.cache.parts.epochs.items())
-        highest = [(epoch, i.highest_offset) for epoch, i in epochs if i.highest_offset is not None]
+    def _whose(self, names: Sequence[TopicIdPartition]) -> dict[str, pa.Array]:
+        """Return the columns that name user partitions."""
         return {
-            "topic": whose.topic,
-            "topic_id": whose.topic_id,
-            "partition": whose.partition,
-            "remote_log_size_bytes": int(sizes[states == FINISHED].sum()),
-            "remote_log_start_offset": self._log_start(),
-            "highest_offset": max((offset for _, offset in highest), default=None),
-            "highest_offset_by_epoch": highest,
-            "remote_log_size_bytes_by_epoch": [
-                (epoch, size) for epoch, size in ((e, _size_of(i, part.cache)) for e, i in epochs) if size
-            ],
-            "copy_segment_started": int(counts[_STARTED]),
-            "copy_segment_finished": int(counts[FINISHED]),
-            "delete_segment_started": int(counts[_DELETING]),
-            "dangling_copies": int((old & (states == _STARTED)).sum()),
-            "stuck_deletes": int((old & (states == _DELETING)).sum()),
-            "max_timestamp_ms": _highest(live.column("max_timestamps")[states == FINISHED]),
-            "event_timestamp_ms": _highest(live.column("event_timestamps")),
-            "delete_state": part.delete_state,
-            "metadata_partition": part.metadata_partition,
-            "last_event_offset": part.last_event_offset,
+            "topic": pa.array([name.topic for name in names], pa.string()),
+            "topic_id": pa.array([str(name.topic_id) for name in names], pa.string()),
+            "partition": pa.array([name.partition for name in names], pa.int32()),
+            "metadata_partition": pa.repeat(pa.scalar(self._metadata_partition, pa.int32()), len(names)),
         }
 
-    def _log_start(self) -> int | None:
-        cache, finished = self._part.cache, self._live.states == FINISHED
-        if self._in_order:
-            starts = self._live.column("starts")[finished]
-            return int(starts.min()) if len(starts) else None
-        lineage = lineage_from_segments(cache.list_remote_log_segments())
-        first = next(segments_in_lineage(cache, lineage), None)
-        return None if first is None else first.from_offset
+    def blocks(self, was_deleted: WasDeleted) -> Iterator[tuple[int, pa.Table, pa.Table]]:
+        """Yield the rows of PARTITIONS and of ANOMALIES of each block of user partitions that has changed.
 
-    def findings(self) -> Iterator[Finding]:
-        """Yield the findings of the partition."""
-        removals = list(check_partition_delete(self._part))
-        yield from removals
-        yield from Removals.of(removals).applied(self._segment_findings())
+        `was_deleted` tells whether a segment id was deleted before. The last block, NO_BLOCK, has the
+        anomalies of events.
+        """
+        known = {file.block for file in self._files if file.table == "partitions"}
+        numbers = {block_of(part) for part in self._state if part.table is self._table}
+        changed = changed_blocks(self._state, self._metadata_partition, self._since_offset) & numbers
+        groups = groups_of(self._state, self._metadata_partition, changed | (numbers - known))
+        for block, own in groupby(groups, key=itemgetter(0)):
+            rows: list[pa.RecordBatch] = []
+            findings: list[Finding] = []
+            for _, group in own:
+                in_order = group.in_order()
+                rows.append(self._partitions(group, in_order))
+                findings += group.findings(in_order, self._now_ms)
+            yield block, pa.Table.from_batches(rows), self._anomalies(findings)
+        yield NO_BLOCK, PARTITIONS.empty_table(), self._anomalies(check_events(self._state, was_deleted))
 
-    def _segment_findings(self) -> Iterator[Finding]:
-        whose, cache = self._part.topic_id_partition, self._part.cache
-        if not self._in_order:
-            yield from check_partition(
-                ReadablePartition(whose, cache, ()), None, _nothing, now_ms=self._now_ms
-            )
-            return
-        columns, live = self._live.columns, self._live
-        unfinished = [columns.metadata(row) for row in live.rows[live.states != FINISHED].tolist()]
-        for segment in sorted(unfinished, key=lambda s: (s.start_offset, s.end_offset)):
-            yield unfinished_finding(whose, segment, self._now_ms)
+    def _partitions(self, group: PartitionGroup, in_order: Bools) -> pa.RecordBatch:
+        live, parts = group.live, group.parts
+        states, times_ms = live.states, live.column("event_timestamps")
+        is_old, is_finished = self._now_ms - times_ms > DANGLING_AFTER_MS, states == FINISHED
+        sizes, highest = live.column("sizes").astype(np.int64), group.highest_by_epoch()
+        columns = {
+            **self._whose([part.topic_id_partition for part in parts]),
+            "remote_log_size_bytes": group.sums(np.where(is_finished, sizes, 0)),
+            "remote_log_start_offset": group.log_starts(in_order),
+            "highest_offset": highest_of(highest, len(parts)),
+            "highest_offset_by_epoch": _map(highest, len(parts)),
+            "remote_log_size_bytes_by_epoch": _map(group.sizes_by_epoch(), len(parts)),
+            "copy_segment_started": group.counts(states == _STARTED),
+            "copy_segment_finished": group.counts(is_finished),
+            "delete_segment_started": group.counts(states == _DELETING),
+            "dangling_copies": group.counts(is_old & (states == _STARTED)),
+            "stuck_deletes": group.counts(is_old & (states == _DELETING)),
+            "max_timestamp_ms": group.highest(live.column("max_timestamps"), is_finished),
+            "event_timestamp_ms": group.highest(times_ms, np.ones(len(live), bool)),
+            "delete_state": [part.delete_state for part in parts],
+            "last_event_offset": [part.last_event_offset for part in parts],
+        }
+        return _batch(columns, PARTITIONS)
 
-
-class MetadataPartitionTables:
-    """The rows of one metadata partition in all tables: those of all user partitions in `state`."""
-
-    def __init__(self, state: TierState, metadata_partition: int, now_ms: int) -> None:
-        self._state = state
-        self._metadata_partition = metadata_partition
-        self._parts = [PartitionTables(part, now_ms) for part in state]
-
-    @property
-    def due_ms(self) -> int | None:
-        """Return when rows will change without a new event; None for never."""
-        return min((due for part in self._parts if (due := part.due_ms) is not None), default=None)
-
-    def segments(self) -> Iterator[pa.RecordBatch]:
-        """Yield batches of SEGMENTS."""
-        return (part.segments() for part in self._parts)
-
-    def partitions(self) -> pa.RecordBatch:
-        """Return a batch of PARTITIONS."""
-        return pa.RecordBatch.from_pylist([part.partition() for part in self._parts], schema=PARTITIONS)
-
-    def anomalies(self, was_deleted: WasDeleted) -> pa.RecordBatch:
-        """Return a batch of ANOMALIES; `was_deleted` tells whether a segment id was deleted before."""
-        found = [*check_events(self._state, was_deleted)]
-        for part in self._parts:
-            found += part.findings()
+    def _anomalies(self, findings: Iterable[Finding]) -> pa.Table:
         rows = [
             {name: getattr(finding, name) for name in _FINDING}
             | {"hint": finding.hint, "metadata_partition": self._metadata_partition}
-            for finding in found
+            for finding in findings
         ]
-        return pa.RecordBatch.from_pylist(rows, schema=ANOMALIES)
+        return pa.Table.from_pylist(rows, schema=ANOMALIES)
 
 
 _FINDING: Final = tuple(name for name in ANOMALIES.names if name not in {"hint", "metadata_partition"})
@@ -288,10 +307,8 @@ def _batch(columns: dict[str, Any], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _size_of(index: EpochIndex, cache: RemoteLogMetadataCache) -> int:
-    rows = np.concatenate([index.readable(), np.fromiter(index.unreferenced, dtype=np.int64)])
-    return int(np.asarray(cache.parts.columns.sizes)[rows].astype(np.int64).sum()) if len(rows) else 0
-
-
-def _highest(values: Int64s) -> int | None:
-    return int(values.max()) if len(values) else None
+def _map(facts: EpochFacts, partitions: int) -> pa.Array:
+    """Return a map from leader epoch to value for each user partition of a group."""
+    bounds = np.searchsorted(facts.owners, np.arange(partitions + 1)).astype(np.int32)
+    epochs = pa.array(facts.epochs.astype(np.int32))
+    return pa.MapArray.from_arrays(pa.array(bounds), epochs, pa.array(facts.values))

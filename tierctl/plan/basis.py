@@ -30,4 +30,6 @@ class Basis:
 
 def _as_json(config: TopicConfig) -> dict[str, Any]:
     values = asdict(config) | {"kafka_version": str(config.kafka_version)}
+    # A value decides the same wherever it is stated.
+    del values["stated"]
     return {name: sorted(v) if isinstance(v, frozenset) else v for name, v in values.items()}

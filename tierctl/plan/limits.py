@@ -47,10 +47,7 @@ def _resumes(step: Step) -> bool:
 
 def _check_fraction(key: _Key, count: int, state: TierState, max_fraction: float) -> None:
     part = state.partitions[key]
-    total = sum(
-        segment.state is not RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-        for segment in part.cache.list_remote_log_segments()
-    )
+    total = part.segment_count - part.segments.count_in(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
     if total >= FRACTION_EXEMPT_BELOW and count > total * max_fraction:
         raise LimitExceeded(
             f"the plan deletes {count} of the {total} segments of {part.topic_id_partition}, "

@@ -9,6 +9,7 @@ from tierctl.errors import NotFoundError
 from tierctl.model import RemoteLogSegmentMetadata, Uuid, is_legal_topic_name
 from tierctl.plan.deletion_evidence import DeletionEvidence
 from tierctl.plan.preconditions import why_unreadable
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.steps import Action, Plan, Skip, Step, delete_step, partition_step
 from tierctl.state.tier import PartitionState, TierState
 
@@ -85,7 +86,7 @@ def _steps_of(part: PartitionState) -> list[Step]:
         segments=len(segments),
         size_bytes=sum(segment.segment_size_in_bytes for segment in segments),
     )
-    return [whole, *(delete_step(segment, "its partition is deleted") for segment in segments)]
+    return [whole, *(delete_step(segment, Reason(ReasonKind.TOPIC_DELETED)) for segment in segments)]
 
 
 def _segment_order(segment: RemoteLogSegmentMetadata) -> tuple[int, Uuid]:

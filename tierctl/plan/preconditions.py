@@ -6,6 +6,8 @@ from typing import Self
 
 from tierctl.model import LocalLog, TopicConfig, TopicIdPartition, Uuid
 from tierctl.plan.history import why_history_unknown
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.tier import PartitionState, TierState
 from tierctl.wire.metadata.partitioner import metadata_partition
 
@@ -21,17 +23,23 @@ INTERNAL_TOPICS = frozenset(
 """Topics that brokers never tier (UnifiedLog.isRemoteLogEnabled)."""
 
 
-def why_never_tiered(topic: str, configs: Mapping[str, TopicConfig]) -> str | None:
+def why_never_tiered(topic: str, configs: Mapping[str, TopicConfig]) -> Reason | None:
     """Return why brokers never tier this topic; None if they may."""
     if topic in INTERNAL_TOPICS:
-        return "internal topics are never tiered"
+        return _not_tiered("internal topics are never tiered")
     config = configs.get(topic, TopicConfig())
     if "compact" in config.cleanup_policy:
         policy = ",".join(sorted(config.cleanup_policy))
-        return f"cleanup.policy={policy}: Kafka refuses remote storage for compacted topics (INVALID_CONFIG)"
+        return _not_tiered(
+            f"cleanup.policy={policy}: Kafka refuses remote storage for compacted topics (INVALID_CONFIG)"
+        )
     if config.remote_storage_enable is False:
-        return "remote.storage.enable=false"
+        return _not_tiered("remote.storage.enable=false")
     return None
+
+
+def _not_tiered(detail: str) -> Reason:
+    return Reason(ReasonKind.NOT_TIERED, detail=detail)
 
 
 def why_unknown(state: TierState, part: PartitionState) -> str | None:
@@ -69,13 +77,13 @@ def why_maybe_unheard_of(state: TierState, partition: TopicIdPartition) -> str |
     )
 
 
-def why_behind(part: PartitionState, latest_epoch: int) -> str | None:
+def why_behind(segments: PartitionSegments, latest_epoch: int) -> str | None:
     """Return why a log with the latest leader epoch `latest_epoch` is not the leader's; None if it may be.
 
     Leader epochs only rise: an epoch that only the tier knows belongs to a later leader, whose log may
     differ.
     """
-    newest = max(part.cache.leader_epochs(), default=-1)
+    newest = segments.latest_epoch()
     if newest > latest_epoch:
         return f"the log is behind: its latest leader epoch is {latest_epoch}, the tier knows epoch {newest}"
     return None
@@ -104,14 +112,16 @@ class CurrentTopics:
         if len(known) > 1:
             return f"the log directories hold {len(known)} topics of this name ({', '.join(sorted(known))})"
         if known and partition.topic_id not in known:
-            return f"the topic was recreated: the log directories know it as {', '.join(known)}"
+            found = f"the topic was recreated: the log directories know it as {', '.join(known)}"
+            return Reason(ReasonKind.LEAKED, detail=found)
         return None
 
     def _why_not_on_cluster(self, partition: TopicIdPartition, known: frozenset[Uuid]) -> str | None:
         if partition.topic_id in known:
             return None
         found = f"has this topic under id {', '.join(known)}" if known else "has no topic of this name"
-        return f"the cluster {found}; tierctl delete removes topics that were deleted"
+        detail = f"the cluster {found}; tierctl delete removes topics that were deleted"
+        return Reason(ReasonKind.LEAKED, detail=detail)
 
 
 def newest_replicas(logs: Collection[LocalLog]) -> dict[tuple[Uuid, int], LocalLog]:

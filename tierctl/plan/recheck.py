@@ -10,6 +10,7 @@ from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Action, Plan, Step
 from tierctl.state.tier import PartitionState, TierState
 
 _S = RemoteLogSegmentState
+_DELETING = _S.DELETE_SEGMENT_STARTED
 _Key = tuple[Uuid, int]
 
 
@@ -84,6 +85,8 @@ class _Checker:
                 return _check_delete_partition(self._state, step, part)
             case Action.DELETE_SEGMENT:
                 return self._check_delete(step, part)
+            case Action.PUBLISH_SEGMENT | Action.DISCARD_SEGMENT | Action.WRITE_CHECKPOINTS:
+                return None if part is None else self._check_publish(step, part)
             case _:
                 assert_never(step.action)
 
@@ -99,6 +102,23 @@ class _Checker:
             if segment.state is _S.COPY_SEGMENT_STARTED and segment.segment_id not in _begun(step.details):
                 return Dropped(step=step, reason=f"another copy, {segment.segment_id}, was started since")
         return None
+
+    def _check_publish(self, step: Step, part: PartitionState) -> Dropped | None:
+        segment = None if step.segment_id is None else part.get(step.segment_id)
+        if segment is not None:
+            target = _S.COPY_SEGMENT_FINISHED if step.action is Action.PUBLISH_SEGMENT else _DELETING
+            if segment.state is target:
+                return Dropped(step=step, reason=f"already {segment.state}", is_done=True)
+            if segment.state is not _S.COPY_SEGMENT_STARTED:
+                return Dropped(step=step, reason=f"the segment is {segment.state} by now")
+            if step.action is Action.DISCARD_SEGMENT:
+                # Only sets without metadata are planned to be discarded, so this copy may be under way.
+                by = f"broker {segment.broker_id}"
+                return Dropped(step=step, reason=f"a copy of the segment was started since, by {by}")
+        if part.delete_state is not None:
+            return Dropped(step=step, reason=f"the partition is being deleted ({part.delete_state})")
+        reason = self._why_other_lineage(step, part)
+        return Dropped(step=step, reason=reason) if reason else None
 
     def _listed(self, part: PartitionState) -> list[RemoteLogSegmentMetadata]:
         key = part.topic_id_partition.key
@@ -128,7 +148,7 @@ class _Checker:
     def _why_other_lineage(self, step: Step, part: PartitionState) -> str | None:
         decided_in, key = step.details.get(LINEAGE_EPOCH), part.topic_id_partition.key
         if key not in self._newest_epochs:
-            self._newest_epochs[key] = max(part.cache.leader_epochs(), default=-1)
+            self._newest_epochs[key] = part.segments.latest_epoch()
         newest = self._newest_epochs[key]
         if isinstance(decided_in, int) and newest > decided_in:
             return f"a leader of epoch {newest} wrote since; this was decided in epoch {decided_in}"

@@ -7,7 +7,7 @@ from typing import Any
 from tierctl.model import Uuid
 from tierctl.plan.recheck import recheck
 from tierctl.plan.saved import SavedPlan
-from tierctl.plan.steps import SOURCE_SEGMENT_ID, Action, Plan, Skip, Step
+from tierctl.plan.steps import LOG_DIR, SOURCE_SEGMENT_ID, Action, Plan, Skip, Step
 from tierctl.state.tier import TierState
 
 _LOG_START = "new_log_start_offset"
@@ -52,6 +52,8 @@ def _key(step: Step) -> _Key:
     """Return what a step does: its action, its partition, and its segment or, of a copy, its offsets."""
     source = step.details.get(SOURCE_SEGMENT_ID)
     segment: object = step.segment_id or (step.start_offset, step.end_offset, source)
+    if LOG_DIR in step.details:
+        segment = (segment, step.details[LOG_DIR])
     return (step.action, step.topic_id_partition, segment)
 
 
@@ -67,7 +69,7 @@ def _after_a_missing_copy(current: Plan, wanted: Mapping[_Key, Step]) -> Iterato
     """Yield the wanted copies that follow, in `current`, a copy of their partition that is not wanted."""
     missing: set[tuple[Uuid, int]] = set()
     for step in current.steps:
-        if step.action is not Action.COPY_SEGMENT:
+        if step.action not in {Action.COPY_SEGMENT, Action.PUBLISH_SEGMENT}:
             continue
         if _key(step) not in wanted:
             missing.add(step.topic_id_partition.key)

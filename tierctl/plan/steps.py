@@ -8,6 +8,7 @@ from typing import Any, Self
 from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.plan.basis import Basis
+from tierctl.plan.reasons import Reason
 from tierctl.state.tier import PartitionState
 
 
@@ -18,7 +19,13 @@ class Action(StrEnum):
     DELETE_SEGMENT = "delete_segment"
     MARK_PARTITION = "mark_partition"
     DELETE_PARTITION = "delete_partition"
+    WRITE_CHECKPOINTS = "write_checkpoints"
+    PUBLISH_SEGMENT = "publish_segment"
+    DISCARD_SEGMENT = "discard_segment"
 
+
+REBUILD = "rebuild"
+"""The command whose plans publish the metadata of segments that are in the tier already."""
 
 LINEAGE_EPOCH = "lineage_epoch"
 """Detail: the latest leader epoch of the lineage from which a step was decided."""
@@ -28,6 +35,9 @@ FOLLOWS = "follows"
 
 SOURCE_SEGMENT_ID = "source_segment_id"
 """Detail: the id, in the source tier, of a segment that is copied from another tier."""
+
+LOG_DIR = "log_dir"
+"""Detail: the log directory whose checkpoint files a step changes."""
 
 _FIXED = ("action", "reason", "topic", "topic_id", "partition", "segment_id", "start_offset", "end_offset")
 _SKIP_FIELDS = ("reason", "topic", "topic_id", "partition", "segment_id")
@@ -137,11 +147,37 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A segment on which a plan does not act, and the reason.
+
+    `segment_id` is None for a segment of the local log, and `end_offset` for the active one.
+    """
+
+    partition: TopicIdPartition
+    segment_id: Uuid | None
+    start_offset: int
+    end_offset: int | None
+    reason: Reason
+
+    @classmethod
+    def remote(cls, segment: RemoteLogSegmentMetadata, reason: Reason) -> Self:
+        """Return the remote `segment` with the reason why the plan does not act on it."""
+        return cls(
+            partition=segment.topic_id_partition,
+            segment_id=segment.segment_id,
+            start_offset=segment.start_offset,
+            end_offset=segment.end_offset,
+            reason=reason,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The decision of `command`: what it changes, in order, and what it leaves and why.
 
     `read` is the next offset of each metadata partition at the time of the decision. `basis` has the settings
-    and log starts of every partition that the decision was about.
+    and log starts of every partition that the decision was about. `kept` has the segments without a step of
+    the partitions that were to be explained, not of the others, because there are millions.
     """
 
     command: str
@@ -149,6 +185,7 @@ class Plan:
     read: Mapping[int, int]
     skipped: tuple[Skip, ...] = ()
     basis: Basis = field(default_factory=Basis, compare=False)
+    kept: tuple[Kept, ...] = field(default=(), compare=False)
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan without its basis as a JSON object, with metadata partitions as strings."""

@@ -10,6 +10,8 @@ from tierctl.plan.retention.partition_view import with_tier_start
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.tier import TierState
 
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
 
 class PartitionSet(Protocol):
     """A set of user partitions, such as a resolved Selection."""
@@ -24,6 +26,14 @@ class ReadablePartition:
     topic_id_partition: TopicIdPartition
     cache: RemoteLogMetadataCache
     logs: tuple[LocalLog, ...]
+
+    @property
+    def offset_count(self) -> int:
+        """Number of offsets from the first to the last of its readable segments and its logs."""
+        finished = [s for s in self.cache.list_remote_log_segments() if s.state is _FINISHED]
+        starts = [s.start_offset for s in finished] + [log.log_start_offset for log in self.logs]
+        ends = [s.end_offset + 1 for s in finished] + [log.log_end_offset for log in self.logs]
+        return max(max(ends) - min(starts), 0) if starts else 0
 
 
 def readable_partitions(
@@ -63,7 +73,9 @@ def tiered_partitions(
         ReadablePartition(
             part.topic_id_partition,
             part.cache,
-            tuple(with_tier_start(log, part.cache) for log in replicas.get(part.topic_id_partition.key, ())),
+            tuple(
+                with_tier_start(log, part.segments) for log in replicas.get(part.topic_id_partition.key, ())
+            ),
         )
         for part in state
         if part.topic_id_partition in chosen
@@ -78,10 +90,7 @@ def _by_key(logs: Sequence[LocalLog]) -> dict[tuple[Uuid, int], list[LocalLog]]:
 
 
 def _has_readable(cache: RemoteLogMetadataCache) -> bool:
-    return any(
-        segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-        for segment in cache.list_remote_log_segments()
-    )
+    return any(segment.state is _FINISHED for segment in cache.list_remote_log_segments())
 
 
 def _of_logs(

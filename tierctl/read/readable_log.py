@@ -12,7 +12,7 @@ from tierctl.read.replicas import Replica, choose_replica, tier_lineage
 from tierctl.read.segment_bytes import LocalSegmentFile, RemoteSegment
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.state.segment_queries import newest_segment
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.storage.base import RemoteStorageManager
 
 
@@ -173,7 +173,7 @@ def _log_range(replica: Replica) -> tuple[int, int, int]:
 def _tier_range(cache: RemoteLogMetadataCache, lineage: Lineage) -> tuple[int, int, int]:
     """Return the first readable offset of the tier, and the end of its newest segment twice."""
     first = next(segments_in_lineage(cache, lineage), None)
-    newest = newest_segment(cache)
+    newest = PartitionSegments.of_cache(cache).newest()
     if first is None or newest is None:
         return 0, 0, 0
     return first.from_offset, newest.end_offset + 1, newest.end_offset + 1

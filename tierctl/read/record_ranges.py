@@ -19,6 +19,11 @@ class RecordRange:
     until_offset: int | None
 
     @property
+    def end_offset(self) -> int:
+        """The offset before which reading ends."""
+        return self.log.end_offset if self.until_offset is None else self.until_offset
+
+    @property
     def note(self) -> str | None:
         """Why reading ends before `until_offset`; None if it does not."""
         undecided = self.reader.undecided_offset

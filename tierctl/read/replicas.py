@@ -8,7 +8,7 @@ from tierctl.model import IndexType, LocalLog, RemoteLogSegmentMetadata, RemoteL
 from tierctl.read.index_lookup import IndexFetcher, Report
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage
-from tierctl.state.segment_queries import newest_segment
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 
@@ -57,7 +57,7 @@ def tier_lineage(cache: RemoteLogMetadataCache, fetcher: IndexFetcher, report: R
     If that index is missing or damaged, the lineage is built from the epochs of the segments; damage is
     reported.
     """
-    newest = newest_segment(cache)
+    newest = PartitionSegments.of_cache(cache).newest()
     if newest is None:
         return Lineage()
     source = f"the leader-epoch index of remote segment {newest.segment_id}"

@@ -16,14 +16,17 @@ class Colour(StrEnum):
 
 
 OF_WORDS = (
-    dict.fromkeys(("error", "failed", "corrupt", "missing", "delete_segment", "delete_partition"), Colour.RED)
+    dict.fromkeys(
+        ("error", "problem", "failed", "corrupt", "missing", "delete_segment", "delete_partition"), Colour.RED
+    )
     | dict.fromkeys(("warning", "unsupported", "dropped", "pending", "mark_partition"), Colour.YELLOW)
     | dict.fromkeys(("lower", "raise", "drop", "start_over", "compact"), Colour.YELLOW)
     | dict.fromkeys(("COPY_SEGMENT_STARTED", "DELETE_SEGMENT_STARTED"), Colour.YELLOW)
     | dict.fromkeys(("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED"), Colour.YELLOW)
     | dict.fromkeys(("done", "ok", "copy_segment", "COPY_SEGMENT_FINISHED"), Colour.GREEN)
     | dict.fromkeys(
-        ("info", "keep", "DELETE_SEGMENT_FINISHED", "DELETE_PARTITION_FINISHED", "Header"), Colour.DIM
+        ("info", "keep", "not_checked", "DELETE_SEGMENT_FINISHED", "DELETE_PARTITION_FINISHED", "Header"),
+        Colour.DIM,
     )
 )
 """The colours of words in columns of `Kind.WORD`: red needs attention, yellow is not final, green is."""

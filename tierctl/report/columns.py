@@ -77,6 +77,8 @@ class Columns:
     all: tuple[Column, ...]
     at_terminal: Mapping[str, int]
     in_table: tuple[str, ...] | None = None
+    below: tuple[str, ...] = ()
+    """Columns of sentences that a terminal shows below the others of their row; the first has no label."""
     is_open: bool = False
     format_version: int = 1
 

@@ -10,8 +10,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tierctl.errors import CorruptInputError, TierctlError
-from tierctl.model.progress import Advance, Unit, no_op
+from tierctl.model.progress import FIRST_S, Advance, Unit, no_op
+from tierctl.report.log_file import LogFile
 from tierctl.report.terminal import printable
+
+_LEVELS = {"detail": "debug", "warning": "warning"}
+"""The levels in a log file of messages that are not just information."""
+_TERMINAL_FIRST_S = 0.6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +54,8 @@ class Console:
     is_json: bool = False
     prints_meanwhile: bool = False
     """Whether rows are printed while bars are shown: at a terminal, the rows are the progress then."""
+    log: LogFile | None = None
+    """The file that also receives every message, whatever is printed."""
     _noted: set[str] = field(default_factory=set)
     _has_bar: bool = False
 
@@ -64,8 +71,7 @@ class Console:
 
     def detail(self, text: str) -> None:
         """Implement `Progress.detail`."""
-        if self.verbosity:
-            self._print("detail", text)
+        self._print("detail", text, is_shown=bool(self.verbosity))
 
     def warn(self, text: str) -> None:
         """Implement `Progress.warn`."""
@@ -77,6 +83,9 @@ class Console:
 
     def error(self, report: ErrorReport) -> None:
         """Print an error: its message and its hint, or one JSON object."""
+        if self.log is not None:
+            facts = asdict(report)
+            self.log.write("error", facts.pop("message"), **facts)
         if self.is_json:
             self._write({"error": asdict(report)})
             return
@@ -86,15 +95,19 @@ class Console:
 
     def summary(self, command: str, text: str, *, seconds: float, next_command: str | None) -> None:
         """Print the line that ends a run: what was done, how long it took, and what can be done next."""
+        following = f"; next: {next_command}" if next_command else ""
+        line = f"{command}: {text} ({seconds:.1f} s){following}"
         if self.is_json and not self.is_quiet:
             facts = {"command": command, "message": text, "seconds": round(seconds, 3), "next": next_command}
             self._write({"summary": facts})
-            return
-        following = f"; next: {next_command}" if next_command else ""
-        self._print("summary", f"{command}: {text} ({seconds:.1f} s){following}")
+        self._print("summary", line, is_shown=not self.is_json)
 
-    def _print(self, key: str, text: str, *, prefix: str = "", is_urgent: bool = False) -> None:
-        if self.is_quiet and not is_urgent:
+    def _print(
+        self, key: str, text: str, *, prefix: str = "", is_urgent: bool = False, is_shown: bool = True
+    ) -> None:
+        if self.log is not None:
+            self.log.write(_LEVELS.get(key, "info"), text)
+        if not is_shown or (self.is_quiet and not is_urgent):
             return
         if self.is_json:
             self._write({key: {"message": text}})
@@ -104,6 +117,11 @@ class Console:
     def _write(self, message: dict[str, Any]) -> None:
         print(json.dumps(message), file=sys.stderr, flush=True)
 
+    @property
+    def waits_from_s(self) -> float:
+        """Implement `Progress.waits_from_s`: a terminal without a bar shows a wait within a second."""
+        return FIRST_S if self._has_bar or not sys.stderr.isatty() else _TERMINAL_FIRST_S
+
     @contextmanager
     def bar(self, title: str, *, unit: Unit, total: int | None = None) -> Iterator[Advance]:
         """Implement `Progress.bar`; without a terminal nothing is shown."""
@@ -111,7 +129,7 @@ class Console:
         if self._has_bar or is_hidden or self.is_quiet or self.is_json or not sys.stderr.isatty():
             yield no_op
             return
-        from tierctl.report.late_bar import LateBar
+        from tierctl.report.bars.late import LateBar
 
         self._has_bar = True
         try:

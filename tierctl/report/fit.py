@@ -66,6 +66,15 @@ def _widen_sentences(widths: dict[int, int], natural: Sequence[int], spare: int)
         spare -= more
 
 
+def shortened(text: str, width: int) -> str:
+    """Return `text` with … in its middle if it has more than `width` characters, of which 16 always stay."""
+    width = max(width, _NAME_MIN)
+    if len(text) <= width:
+        return text
+    head = (width - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
 def total(widths: Iterable[int]) -> int:
     """Return the width of a line of columns with gaps between them."""
     each = list(widths)

@@ -5,13 +5,13 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
 from tierctl.model.times import TimeForm, time_text
 from tierctl.report.columns import Column, Columns, Kind
-from tierctl.report.table import TerminalTable, write_table
+from tierctl.report.table import TerminalTable, write_blocks, write_table
 from tierctl.report.terminal import printable
 from tierctl.report.units import bytes_text
 from tierctl.report.view import Counted, Row, View
@@ -190,6 +190,9 @@ def _terminal(
     cells = ([_human(row.get(each.name), each.kind, view) for each in shown] for row in rows)
     sample, more = _split(cells)
     if not sample:
+        return ()
+    if columns.below and not names:
+        write_blocks(shown, columns.below, chain(sample, more), out)
         return ()
     is_all = len(sample) < _SAMPLE_ROWS and not names
     kept = [i for i in range(len(shown)) if not is_all or any(row[i] for row in sample)]

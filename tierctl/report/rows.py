@@ -17,10 +17,11 @@ from tierctl.wire.metadata.json_fields import json_fields
 
 def show_rows(items: Iterable[Any], output: str, columns: Columns, view: View) -> Shown:
     """Print one row per item: a mapping as it is, a segment or another dataclass by its fields."""
-    return render(map(_row_of, items), output, columns, view)
+    return render(map(row_of, items), output, columns, view)
 
 
-def _row_of(item: Any) -> Row:
+def row_of(item: Any) -> Row:
+    """Return the row of an item: a mapping as it is, a segment or another dataclass by its fields."""
     if isinstance(item, RemoteLogSegmentMetadata):
         return segment_row(item)
     return asdict(item) if is_dataclass(item) and not isinstance(item, type) else item

@@ -1,5 +1,6 @@
 """Print aligned columns: all of them in a file or a pipe, as many as fit at a terminal."""
 
+import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,9 +9,11 @@ from typing import TextIO
 
 from tierctl.report.colours import OF_WORDS, Colour, coloured, shows_colours
 from tierctl.report.columns import Column, Kind
-from tierctl.report.fit import GAP, fit, width_of
+from tierctl.report.fit import GAP, fit, shortened, width_of
 
 Cells = Sequence[str]
+_INDENT = " " * 4
+_WIDTH_MIN = 40
 
 
 def write_table(
@@ -38,8 +41,6 @@ class TerminalTable:
 
         Sentences are wrapped and names cut in the middle; no id or number is cut.
         """
-        import shutil
-
         headings = [column.heading for column in self.columns] if self.has_header else []
         measured = [headings, *self.sample] if self.has_header else self.sample
         natural = [width_of(row[i] for row in measured) for i in range(len(self.columns))]
@@ -76,6 +77,40 @@ def _folded(row: Cells, columns: Sequence[Column], widths: Sequence[int]) -> Ite
         elif column.kind is Kind.SENTENCE:
             cells.append(textwrap.wrap(cell, width, break_on_hyphens=False))
         else:
-            head = (width - 1) // 2
-            cells.append([f"{cell[:head]}…{cell[len(cell) - (width - 1 - head) :]}"])
+            cells.append([shortened(cell, width)])
     return zip_longest(*cells, fillvalue="")
+
+
+def write_blocks(columns: Sequence[Column], below: Sequence[str], rows: Iterable[Cells], out: TextIO) -> None:
+    """Write each row: the cells of `columns` on one line, those named in `below` wrapped under them.
+
+    Empty cells are left out. The sentences have their column's name as a label, except the first of `below`.
+    """
+    width = max(shutil.get_terminal_size().columns, _WIDTH_MIN)
+    is_coloured = shows_colours(out)
+    for row in rows:
+        cells = dict(zip((column.name for column in columns), row, strict=True))
+        first, *others = [cell for name, cell in cells.items() if name not in below and cell]
+        others[-1:] = [
+            shortened(each, width - len(GAP.join([first, *others[:-1], ""]))) for each in others[-1:]
+        ]
+        written = len(GAP.join([first, *others]))
+        head = coloured(first, OF_WORDS.get(first)) if is_coloured else first
+        names = [coloured(each, Colour.BOLD) if is_coloured else each for each in others]
+        out.write(GAP.join([head, *names]))
+        sentences = [name for name in below if cells[name]]
+        if len(sentences) == 1 and written + len(GAP) + len(cells[sentences[0]]) <= width:
+            out.write(f"{GAP}{cells[sentences[0]]}\n")
+            continue
+        out.write("\n")
+        for name in sentences:
+            label = "" if name == below[0] else f"{name}: "
+            out.writelines(f"{line}\n" for line in _wrapped(label, cells[name], width))
+
+
+def _wrapped(label: str, text: str, width: int) -> list[str]:
+    """Return the lines of a sentence; those after the first begin below its first word."""
+    indent = _INDENT + " " * len(label)
+    return textwrap.wrap(
+        f"{label}{text}", width, initial_indent=_INDENT, subsequent_indent=indent, break_on_hyphens=False
+    )

@@ -5,6 +5,7 @@ This is the only description of them: csv, tables, `--columns`, `--sort` and the
 
 from tierctl.report.columns import Columns, Kind
 from tierctl.report.fields import columns
+from tierctl.report.tier_tables import TIER_TABLES
 
 _SEGMENT = "topic topic_id partition segment_id start_offset end_offset"
 _FOUND = "topic? topic_id? partition? segment_id? start_offset? end_offset?"
@@ -241,17 +242,103 @@ LEAKED_TOPICS = Columns(
     all=columns("topic topic_id partitions segments log_bytes delete_state?"),
     at_terminal=_ranks("topic:0 topic_id:0 partitions:2 segments:1 log_bytes:0 delete_state:3"),
 )
+STATUS = Columns(
+    name="status",
+    title="Status by topic",
+    commands="status",
+    noun="topic",
+    size="log_bytes",
+    all=columns(
+        "topic topic_id partitions segments log_bytes first_offset_in_tier? first_record_ms? "
+        "last_offset_in_tier? last_record_ms? lag_segments? lag_bytes? lag_since_ms? dangling_copies "
+        "stuck_deletes problems"
+    ),
+    at_terminal=_ranks(
+        "topic:0 topic_id:12 partitions:9 segments:2 log_bytes:1 first_offset_in_tier:7 first_record_ms:5 "
+        "last_offset_in_tier:8 last_record_ms:4 lag_segments:0 lag_bytes:6 lag_since_ms:3 "
+        "dangling_copies:10 stuck_deletes:11 problems:0"
+    ),
+)
+STATUS_PROBLEMS = Columns(
+    name="status-problems",
+    title="Problems that an operator must act on",
+    commands="status --show problems",
+    noun="kind of problem/kinds of problems",
+    word="severity",
+    all=columns("severity kind findings message hint"),
+    at_terminal=_ranks("severity:1 kind:0 findings:0 message:2 hint:0"),
+)
+CHECKS = Columns(
+    name="checks",
+    title="Results of doctor",
+    commands="doctor",
+    noun="result",
+    word="outcome",
+    all=columns("outcome check subject found why? fix?"),
+    at_terminal=_ranks("outcome:0 check:0 subject:0 found:0 why:0 fix:0"),
+    below=_names("found why fix"),
+)
+LAST_RUNS = Columns(
+    name="last-runs",
+    title="Last successful runs",
+    commands="status --show runs",
+    noun="command",
+    all=columns("command ended_ms"),
+    at_terminal=_ranks("command:0 ended_ms:0"),
+)
+SETTINGS = Columns(
+    name="settings",
+    title="Settings in force",
+    commands="config show",
+    noun="setting",
+    word="source",
+    all=columns("scope topic? setting value source place? file!? line!? command? use"),
+    in_table=_names("scope topic setting value source place command"),
+    at_terminal=_ranks("scope:1 topic:3 setting:0 value:0 source:1 place:0 command:5 use:6"),
+)
+SETTING_PROBLEMS = Columns(
+    name="setting-problems",
+    title="Problems in files of settings",
+    commands="config check",
+    noun="problem",
+    word="severity",
+    all=columns("severity kind file? line? setting? message expected found hint"),
+    in_table=_names("severity kind file line setting message hint"),
+    at_terminal=_ranks("severity:0 kind:0 file:0 line:0 message:0 hint:0"),
+    below=_names("message hint"),
+)
+EXPLANATIONS = Columns(
+    name="explanations",
+    title="Next actions of brokers",
+    commands="explain",
+    noun="segment",
+    word="next_action",
+    size="segment_size_in_bytes",
+    all=columns(
+        "topic topic_id partition location segment_id? start_offset end_offset? segment_size_in_bytes "
+        "max_timestamp_ms state? next_action reason_kind reason decided_by rule! settings! expires_at_ms? "
+        "facts!"
+    ),
+    in_table=_names(
+        "location segment_id start_offset end_offset segment_size_in_bytes next_action reason decided_by"
+    ),
+    at_terminal=_ranks(
+        "location:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 max_timestamp_ms:5 next_action:0 "
+        "reason:0 decided_by:0 expires_at_ms:4 segment_id:6"
+    ),
+)
 _STEP = "action reason topic topic_id partition segment_id? start_offset? end_offset?"
 _DETAILS = (
     "state~ segment_size_in_bytes~ max_timestamp_ms~ segment_leader_epochs~ metadata_partition~? "
     "lineage_epoch~ next_base_offset~ leader_epoch_checkpoint~ txn_index_empty~? source_segment_id~ breach~ "
-    "follows~ new_log_start_offset~ delete_marked_offset~? segments~"
+    "follows~ new_log_start_offset~ delete_marked_offset~? segments~ states~ custom_metadata~? log_dir~ "
+    "raised_log_start_offset~"
 )
 _STEP_TABLE = "action topic partition start_offset end_offset segment_id"
 STEPS = Columns(
     name="steps",
     title="Steps of a plan",
-    commands="copy, sweep, delete, apply (jsonl and csv; json prints a plan)",
+    commands="copy, sweep, delete, rebuild, apply (jsonl and csv; json prints a plan)",
     noun="step",
     word="action",
     size="segment_size_in_bytes",
@@ -266,7 +353,7 @@ STEPS = Columns(
 OUTCOMES = Columns(
     name="outcomes",
     title="Outcomes of a plan's steps",
-    commands="copy, sweep, delete, apply, with --apply (jsonl and csv; json prints a plan)",
+    commands="copy, sweep, delete, rebuild, apply, with --apply (jsonl and csv; json prints a plan)",
     noun="step",
     word="status",
     size="segment_size_in_bytes",
@@ -283,5 +370,7 @@ ALL = (
     *INDEXES.values(),
     *(CACHE_ENTRIES, CACHE_CHECKS, CACHE_FILES, CACHE_REWRITES),
     *(COMMITTED_OFFSETS, UNSAFE_OFFSETS, OFFSET_REPAIRS, PREDICTIONS, COMMITS, LEAKED_TOPICS),
+    *(STATUS, STATUS_PROBLEMS, LAST_RUNS, SETTINGS, SETTING_PROBLEMS, EXPLANATIONS, CHECKS),
+    *TIER_TABLES,
     *(STEPS, OUTCOMES),
 )

@@ -6,7 +6,7 @@ The answers of LeaderEpochFileCache, and RemoteLogManager's decisions that need 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
 from tierctl.errors import CorruptInputError
 from tierctl.model import EpochEntry, RemoteLogSegmentMetadata
@@ -187,8 +187,16 @@ class OffsetAndEpoch:
     epoch: int
 
 
+class HighestOffsets(Protocol):
+    """What `find_highest_remote_offset` asks a cache, or the segments of a partition, about."""
+
+    def highest_offset_for_epoch(self, epoch: int) -> int | None:
+        """Return the highest offset ever copied in `epoch`; None if none was."""
+        ...
+
+
 def find_highest_remote_offset(
-    cache: RemoteLogMetadataCache, lineage: Lineage, log_end_offset: int
+    copied: HighestOffsets, lineage: Lineage, log_end_offset: int
 ) -> OffsetAndEpoch:
     """Return the last copied offset and its epoch (RemoteLogManager.findHighestRemoteOffset).
 
@@ -196,7 +204,7 @@ def find_highest_remote_offset(
     data that a former leader copied above it diverged.
     """
     for entry in reversed(lineage.entries):
-        highest = cache.highest_offset_for_epoch(entry.epoch)
+        highest = copied.highest_offset_for_epoch(entry.epoch)
         if highest is None:
             continue
         found = lineage.end_offset_for(entry.epoch, log_end_offset)

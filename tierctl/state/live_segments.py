@@ -1,4 +1,4 @@
-"""The segments of a user partition that are not deleted, as columns, for tables with millions of rows."""
+"""The segments of user partitions that are not deleted, as columns, for tables with millions of rows."""
 
 from dataclasses import dataclass
 from typing import Any, Self
@@ -31,19 +31,18 @@ class EpochPairs:
 
 @dataclass(frozen=True, slots=True)
 class LiveSegments:
-    """The segments of a cache in order of arrival; `rows` are their rows in `columns`.
+    """The segments of one or several user partitions; `rows` are their rows in `columns`.
 
-    Fold no events into the cache while this object is in use.
+    Fold no events into the columns while this object is in use.
     """
 
-    cache: RemoteLogMetadataCache
     columns: SegmentColumns
     rows: Rows
 
     @classmethod
     def of(cls, cache: RemoteLogMetadataCache) -> Self:
-        """Return the segments of `cache` that are not deleted."""
-        return cls(cache, cache.columns, cache.columns.live_rows())
+        """Return the segments of `cache` that are not deleted, in order of arrival."""
+        return cls(cache.columns, cache.columns.live_rows())
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -67,6 +66,12 @@ class LiveSegments:
         for at in np.flatnonzero(lengths == WIDE).tolist():
             ends[at] = self.columns.end_offset(int(self.rows[at]))
         return ends
+
+    @property
+    def ids(self) -> list[bytes]:
+        """Return the segment ids, 16 bytes each."""
+        raw = self.columns.ids.as_words()[self.rows].tobytes()
+        return [raw[at : at + 16] for at in range(0, len(raw), 16)]
 
     def customs(self) -> list[bytes | None] | None:
         """Return the custom metadata; None if no segment ever had any."""
@@ -101,26 +106,35 @@ class LiveSegments:
             offsets[at : at + len(pairs)] = [offset for _, offset in pairs]
         return EpochPairs(counts, epochs, offsets)
 
-    def are_plainly_in_order(self, pairs: EpochPairs) -> bool:
-        """Return whether all finished segments are one unbroken sequence that every leader epoch lists.
+    def plainly_in_order(self, pairs: EpochPairs, owners: Int64s, partitions: int) -> npt.NDArray[np.bool_]:
+        """Return of each user partition whether its finished segments are one unbroken sequence.
 
-        Each segment begins where the previous one ends, in the same epoch or a later one, and no epoch forgot
-        or superseded a segment. Comparing the segments of such a partition with each other finds no problem.
+        `owners[i]` is the user partition of segment i, a number below `partitions`; `pairs` are those of all
+        segments. In an unbroken sequence each segment begins where the previous one ends, in the same epoch
+        or a later one. If every leader epoch lists all of them, comparing the segments of such a partition
+        with each other finds no problem.
         """
-        finished = self.states == FINISHED
-        order = np.flatnonzero(finished)[np.argsort(self.column("starts")[finished], kind="stable")]
-        starts, ends = self.column("starts")[order], self.ends[order]
-        if not (starts[1:] == ends[:-1] + 1).all():
-            return False
+        at = np.flatnonzero(self.states == FINISHED)
+        order = at[np.lexsort((self.column("starts")[at], owners[at]))]
+        starts, ends, whose = self.column("starts")[order], self.ends[order], owners[order]
+        is_broken = np.zeros(partitions, dtype=bool)
+        is_broken[whose[1:][(whose[1:] == whose[:-1]) & (starts[1:] != ends[:-1] + 1)]] = True
         counts = pairs.counts[order]
         places = ranges((np.cumsum(pairs.counts) - pairs.counts)[order], counts)
-        epochs, offsets = pairs.epochs[places], pairs.offsets[places]
-        continued = np.zeros(len(places), dtype=bool)
-        continued[np.cumsum(counts) - counts] = True
+        epochs, offsets, named_by = pairs.epochs[places], pairs.offsets[places], np.repeat(whose, counts)
+        begins = np.zeros(len(places), dtype=bool)
+        begins[np.cumsum(counts) - counts] = True
         rises = np.diff(epochs)
-        if not ((rises > 0) | ((rises == 0) & continued[1:])).all() or not (np.diff(offsets) > 0).all():
-            return False
-        if not (offsets[continued] == starts).all() or not (offsets[np.cumsum(counts) - 1] <= ends).all():
-            return False
-        listed = sum(len(index.rows) - index.removed for index in self.cache.parts.epochs.values())
-        return listed == len(places)
+        follows = ((rises > 0) | ((rises == 0) & begins[1:])) & (np.diff(offsets) > 0)
+        is_broken[named_by[1:][(named_by[1:] == named_by[:-1]) & ~follows]] = True
+        is_broken[whose[(offsets[begins] != starts) | (offsets[np.cumsum(counts) - 1] > ends)]] = True
+        return ~is_broken
+
+
+def is_plainly_in_order(cache: RemoteLogMetadataCache) -> bool:
+    """Return whether the finished segments are one unbroken sequence that every leader epoch lists."""
+    live = LiveSegments.of(cache)
+    pairs = live.epoch_pairs()
+    listed = sum(len(index.rows) - index.removed for index in cache.parts.epochs.values())
+    is_unbroken = live.plainly_in_order(pairs, np.zeros(len(live), np.int64), 1)[0]
+    return bool(is_unbroken) and listed == int(pairs.counts[live.states == FINISHED].sum())

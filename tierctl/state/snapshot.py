@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, IllegalEventError, UnsupportedFormatError
@@ -58,9 +59,16 @@ def write_snapshot(
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        writer.write_batch(pa.record_batch([[*blobs], [*blobs.values()]], schema=schema))
+        writer.write_batch(pa.record_batch([pa.array([*blobs]), _joined([*blobs.values()])], schema=schema))
     data: bytes = sink.getvalue().to_pybytes()
     return data
+
+
+def _joined(blobs: Sequence[bytes]) -> pa.Array:
+    """Return an array of `blobs`, which are copied once: a builder copies them whenever it grows."""
+    ends = np.cumsum([0, *map(len, blobs)], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(blobs))]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(blobs), buffers)
 
 
 def _deletions(state: TierState, metadata_partition: int) -> list[list[Any]]:

@@ -1,7 +1,9 @@
 """The segments of all user partitions of one metadata partition, in one set of columns."""
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -10,16 +12,26 @@ import numpy.typing as npt
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.rebuilt_cache import FormerEpoch, rebuilt_cache, regular_parts
 from tierctl.state.segments.arrays import Rows, view
 from tierctl.state.segments.columns import DEAD, FINISHED, STATE_MASK, SegmentColumns
 from tierctl.state.segments.ids import Ids
+from tierctl.state.segments.owned_runs import OwnedRuns
 
 NO_OFFSET: Final = -(1 << 63)
 NO_START: Final = (1 << 63) - 1
 NO_OWNER: Final = -1
+_DERIVED: Final = frozenset({"_rebuilt", "_runs", "_sorted"})
 _TAIL_MAX: Final = 50_000
 _DEAD_ROWS_MAX: Final = 1024
+_TOPICS_KEPT: Final = 1 << 16
+"""Number of topics whose ids are decoded once, instead of once per user partition."""
+
+
+@lru_cache(maxsize=_TOPICS_KEPT)
+def _raw_id(topic_id: Uuid) -> bytes:
+    return topic_id.bytes
 
 
 class SegmentTable:
@@ -40,6 +52,7 @@ class SegmentTable:
     __slots__ = (
         "_dead",
         "_rebuilt",
+        "_runs",
         "_sorted",
         "clock",
         "columns",
@@ -70,7 +83,7 @@ class SegmentTable:
         self._forget()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if name not in {"_rebuilt", "_sorted"}}
+        return {name: getattr(self, name) for name in self.__slots__ if name not in _DERIVED}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
@@ -80,11 +93,12 @@ class SegmentTable:
     def _forget(self) -> None:
         """Forget what was derived from row numbers that no longer hold."""
         self._sorted: tuple[Rows, Rows] = np.empty(0, np.int64), np.zeros(1, np.int64)
+        self._runs: OwnedRuns | None = None
         self._rebuilt: WeakValueDictionary[int, RemoteLogMetadataCache] = WeakValueDictionary()
 
     def add_partition(self, partition: TopicIdPartition) -> int:
         """Return the number of a user partition, which is new if the table does not know it."""
-        key = (partition.topic_id.bytes, partition.partition)
+        key = (_raw_id(partition.topic_id), partition.partition)
         number = self.numbers.get(key)
         if number is None:
             number = self.numbers[key] = len(self.numbers)
@@ -109,12 +123,30 @@ class SegmentTable:
         row = self.columns.ids.find(segment_id.bytes)
         return None if row < 0 or self.columns.owners[row] != number else self.columns.metadata(row)
 
-    def segments_of(self, number: int) -> tuple[SegmentColumns, Rows]:
-        """Return the columns that have the segments of a user partition, and its rows in them."""
+    def segments_of(self, number: int) -> PartitionSegments:
+        """Return the segments of a user partition as they are now."""
         cache = self.irregular.get(number)
         if cache is not None:
-            return cache.columns, cache.columns.live_rows()
-        return self.columns, self.rows_of(number)
+            return PartitionSegments.of_cache(cache)
+        former, make_cache = self.former.get(number, {}), partial(self.cache_of, number)
+        if self._runs is not None:
+            rows, runs = self._runs.of(number)
+            return PartitionSegments(
+                self.columns, rows, make_cache, former, runs=runs, newest=self._runs.newest(number)
+            )
+        rows = self.rows_of(number)
+        if self.keep_deleted:
+            rows = rows[view(self.columns.flags)[rows] & DEAD == 0]
+        return PartitionSegments(self.columns, rows, make_cache, former)
+
+    @contextmanager
+    def runs_kept(self) -> Iterator[None]:
+        """Read the leader epochs of all segments at once for `segments_of`; fold no events meanwhile."""
+        self._runs = OwnedRuns(self.columns, len(self.numbers))
+        try:
+            yield
+        finally:
+            self._runs = None
 
     def cache_of(self, number: int) -> RemoteLogMetadataCache:
         """Return the cache of a user partition as it is now; later events may not change it."""

@@ -12,7 +12,7 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.segment_queries import newest_of
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.table import NO_START, SegmentTable
 
 # Bounds the memory for a log whose events are mostly invalid.
@@ -91,9 +91,10 @@ class PartitionState:
         """Return a segment by id, in any state; None if it is unknown or deleted."""
         return self.table.get(self.number, segment_id)
 
-    def newest_segment(self) -> RemoteLogSegmentMetadata | None:
-        """Return the most recent readable segment as `segment_queries.newest_segment`, without a cache."""
-        return newest_of(*self.table.segments_of(self.number))
+    @property
+    def segments(self) -> PartitionSegments:
+        """Return the segments for questions that need no cache; fold no events while it is in use."""
+        return self.table.segments_of(self.number)
 
     @property
     def last_event_offset(self) -> int:
@@ -194,6 +195,23 @@ class TierState:
         """Add missing events; no history is known to be complete then, until `plan.history` decides again."""
         self.missing.append(missing)
         self.complete.clear()
+
+    @property
+    def topics(self) -> set[str]:
+        """Return the names of all topics."""
+        return {part.topic_id_partition.topic for part in self.partitions.values()}
+
+    def by_metadata_partition(self) -> Iterator[PartitionState]:
+        """Yield user partitions grouped by metadata partition; fold no events meanwhile.
+
+        Their `segments` are cheapest here: one metadata partition's leader epochs are in memory at a time.
+        """
+        groups: dict[int, list[PartitionState]] = {}
+        for part in self:
+            groups.setdefault(id(part.table), []).append(part)
+        for parts in groups.values():
+            with parts[0].table.runs_kept():
+                yield from parts
 
     def __iter__(self) -> Iterator[PartitionState]:
         """Yield user partitions by topic name, topic id and number."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
 from tierctl.errors import RemoteStorageError, TierctlError
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import IndexType, ListedSet, LogSegmentData, ObjectSet, RemoteLogSegmentMetadata
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -144,6 +144,10 @@ class RemoteStorageManager(Protocol):
 
     def list_folder(self, folder: str = "") -> FolderListing:
         """Return the contents of one folder of the tier, so that several threads can list the tier."""
+        ...
+
+    def derived(self, listed: ListedSet) -> ObjectSet:
+        """Return a set of objects with the metadata derived from them, see `SegmentLayout.derived`."""
         ...
 
     def close(self) -> None:

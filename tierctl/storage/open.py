@@ -5,7 +5,7 @@
 key.prefix of Aiven's plugin that is no folder is a setting.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Self
@@ -23,6 +23,7 @@ from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
 from tierctl.storage.retry import RetryingStorage, RetrySettings, object_tier
 from tierctl.storage.stores.base import Endpoint, ObjectStore, StoreAddress
 from tierctl.storage.stores.registry import FILE, open_store_at, parse_store_uri
+from tierctl.storage.throttle import Throttle, ThrottleSettings
 from tierctl.storage.tier import ObjectTier
 
 KAFKA, AIVEN = LAYOUTS = ("kafka", "aiven")
@@ -44,6 +45,8 @@ class TierSpec:
     aiven: AivenSettings = field(default_factory=AivenSettings)
     retry: RetrySettings | None = None
     endpoint: Endpoint | None = None
+    throttle: ThrottleSettings = field(default_factory=ThrottleSettings)
+    """The limits of a process that opens the tier without a `Throttle` of its own."""
 
     def __post_init__(self) -> None:
         if isinstance(self.layout, str) and self.layout not in LAYOUTS:
@@ -68,7 +71,8 @@ class TierSpec:
         aiven = replace(aiven, private_keys={**aiven.private_keys, **(private_keys or {})})
         if retry is None and urlsplit(uri).scheme != FILE:
             retry = RetrySettings.from_settings(settings)
-        return cls(uri, layout=layout, aiven=aiven, retry=retry)
+        throttle = ThrottleSettings.from_settings(settings)
+        return cls(uri, layout=layout, aiven=aiven, retry=retry, throttle=throttle)
 
     def resolved(self, remote: RemoteStorageManager) -> Self:
         """Return this spec with the layout, endpoint and retry settings of `remote`, which it opened.
@@ -84,14 +88,25 @@ class TierSpec:
             )
         return replace(self, layout=tier.layout, endpoint=tier.store.endpoint, retry=retry)
 
+    def shared(self, by: Callable[[], int]) -> Self:
+        """Return this spec for one of `by()` processes that share its limits, if it has any."""
+        return replace(self, throttle=self.throttle.shared(by())) if self.throttle.is_limited else self
 
-def open_tier(spec: TierSpec, *, files: FileSystem = PLAIN) -> RemoteStorageManager:
+
+def open_tier(
+    spec: TierSpec, *, files: FileSystem = PLAIN, throttle: Throttle | None = None
+) -> RemoteStorageManager:
     """Open the tier that `spec` describes; nothing is created before the first copy.
 
-    `files` makes the changes of a tier on local disk. Raise UsageError for an unknown scheme or layout, for
+    `files` makes the changes of a tier on local disk. `throttle` limits the transfers of a run and takes the
+    limits of `spec`; without it the tier has its own. Raise UsageError for an unknown scheme or layout, for
     several tiers in one place, and for a missing package.
     """
+    if throttle is None:
+        throttle = Throttle()
+    throttle.limit(spec.throttle)
     address = parse_store_uri(spec.uri, endpoint=spec.endpoint, files=files)
+    address = replace(address, throttle=throttle)
     names_root_folder = _names_root_folder(address, spec.layout)
     if names_root_folder:
         address = replace(address, folder=address.folder.removesuffix(f"{ROOT_FOLDER}/"))

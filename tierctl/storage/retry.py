@@ -14,9 +14,10 @@ from tierctl.errors import (
     RemoteTierMissing,
     StoreWriteUnknown,
     TierctlError,
+    TransferStopped,
     UsageError,
 )
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import IndexType, ListedSet, LogSegmentData, ObjectSet, RemoteLogSegmentMetadata
 from tierctl.model.progress import WAITS
 from tierctl.model.settings import broker
 from tierctl.storage.base import FolderListing, RemoteObject, RemoteStorageManager
@@ -64,8 +65,13 @@ class RetrySettings:
 
 
 def is_retryable(error: RemoteStorageError) -> bool:
-    """Return whether the same call may succeed later: a missing or different object stays so."""
-    return not isinstance(error, (RemoteResourceNotFound, RemoteObjectDiffers, RemoteTierMissing))
+    """Return whether the same call may succeed later: a missing or different object stays so.
+
+    A transfer that the run's end stopped is not repeated, either.
+    """
+    return not isinstance(
+        error, (RemoteResourceNotFound, RemoteObjectDiffers, RemoteTierMissing, TransferStopped)
+    )
 
 
 def _is_to_repeat(result: object) -> bool:
@@ -196,6 +202,10 @@ class RetryingStorage:
         if first is not None:
             yield first
             yield from others
+
+    def derived(self, listed: ListedSet) -> ObjectSet:
+        """Implement `RemoteStorageManager.derived`."""
+        return self._retried(lambda: self._inner.derived(listed))
 
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""

@@ -1,15 +1,17 @@
 """RemoteStorageManager as a layout of segments on a store of objects."""
 
+import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import BinaryIO
 
-from tierctl.errors import RemoteTierMissing, TierctlError
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.errors import RemoteResourceNotFound, RemoteTierMissing, TierctlError
+from tierctl.model import IndexType, ListedSet, LogSegmentData, ObjectSet, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
+from tierctl.storage.observed import FetchObserver, ObservedStream
 from tierctl.storage.stores.base import ObjectStore, by_folder
 
 _OWN_PREFIX = ".tierctl-"
@@ -25,6 +27,8 @@ class ObjectTier:
     def __init__(self, store: ObjectStore, layout: SegmentLayout) -> None:
         self.store = store
         self.layout = layout
+        self.observer: FetchObserver | None = None
+        """Receives what is read of segments, if it is set."""
 
     @property
     def lease_key(self) -> str:
@@ -35,6 +39,10 @@ class ObjectTier:
     def identity_key(self) -> str:
         """The key of the object with the identity of the tier."""
         return f"{self._own_prefix}identity"
+
+    def own_key(self, name: str) -> str:
+        """Return the key of another object of tierctl's own."""
+        return f"{self._own_prefix}{name}"
 
     @property
     def _own_prefix(self) -> str:
@@ -62,7 +70,15 @@ class ObjectTier:
         if start_position < 0 or (end_position is not None and end_position < start_position):
             raise ValueError(f"not a range of positions: {start_position} to {end_position}")
         end = None if end_position is None else end_position + 1
-        return self.layout.open_log(self.store, metadata, start_position, end)
+        if self.observer is None:
+            return self.layout.open_log(self.store, metadata, start_position, end)
+        self.observer.begun(metadata.topic)
+        try:
+            stream = self.layout.open_log(self.store, metadata, start_position, end)
+        except TierctlError:
+            self.observer.failed(metadata.topic)
+            raise
+        return io.BufferedReader(ObservedStream(stream, metadata.topic, self.observer))
 
     def fetch_index(self, metadata: RemoteLogSegmentMetadata, index_type: IndexType) -> BinaryIO:
         """Implement `RemoteStorageManager.fetch_index`."""
@@ -134,6 +150,13 @@ class ObjectTier:
         return replace(
             found, objects=tuple(obj for obj in found.objects if not obj.key.startswith(self._own_prefix))
         )
+
+    def derived(self, listed: ListedSet) -> ObjectSet:
+        """Implement `RemoteStorageManager.derived`; a set that is deleted meanwhile is incomplete."""
+        try:
+            return self.layout.derived(self.store, listed)
+        except RemoteResourceNotFound as e:
+            return ObjectSet(listed=listed, why_incomplete=e.message)
 
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""

@@ -14,13 +14,14 @@ from tierctl.files import TEMP_SUFFIX
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
     SegmentObjectName,
     Selection,
     TopicConfig,
     TopicIdPartition,
     Uuid,
 )
-from tierctl.model.progress import Advance, no_op
+from tierctl.model.progress import Advance, Progress, SilentProgress, no_op
 from tierctl.plan.history import missing_of
 from tierctl.plan.preconditions import newest_replicas
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, tiered_partitions
@@ -35,7 +36,7 @@ from tierctl.verify.histories import check_histories, without_explained_gaps
 from tierctl.verify.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
 from tierctl.verify.partition import PartitionFacts
 from tierctl.verify.segments import DANGLING_AFTER_MS
-from tierctl.verify.tasks import Task, TaskRunner, tasks_of
+from tierctl.verify.tasks import SegmentsTask, Task, TaskRunner, tasks_of
 from tierctl.verify.topics import KnownTopics, Removals, check_topics
 
 _PAGE = 1000
@@ -81,7 +82,8 @@ class Verification:
     those that the brokers have, None if unknown, and `configs` their settings by name. With `cluster` both
     come from the cluster, whose leaders also replace `logs` as the source of offsets and lineage. `runner`
     lists the store and carries out tasks if this process does not. `deleted_of` is asked where offsets from
-    the log start on are missing. `advance` receives numbers of objects listed.
+    the log start on are missing. `advance` receives numbers of objects listed; `progress` shows the work of
+    this process.
     """
 
     refresh: Callable[[], TierState]
@@ -97,6 +99,7 @@ class Verification:
     deep: Deep | None = None
     runner: RemoteRunner | None = None
     advance: Advance = no_op
+    progress: Progress = field(default_factory=SilentProgress)
     incomplete: Mapping[TopicIdPartition, str] = field(default_factory=dict)
     """Partitions with missing events that matter, and the reasons; see `plan.history`."""
     unseen: Sequence[MissingEvents] = ()
@@ -192,19 +195,27 @@ class Verification:
     def _listed(self, remote: RemoteStorageManager, tally: Tally) -> Iterator[RemoteObject]:
         if self.runner is not None:
             return self.runner.unaccounted(tally)
-        return _counted(remote.list_objects(), self.advance)
+        return self._listed_here(remote)
+
+    def _listed_here(self, remote: RemoteStorageManager) -> Iterator[RemoteObject]:
+        objects = remote.list_objects()
+        with self.progress.bar("listing", unit="objects") as shown:
+            while page := list(islice(objects, _PAGE)):
+                self.advance(len(page))
+                shown(len(page))
+                yield from page
 
     def _partition_findings(self, readables: Sequence[ReadablePartition]) -> Iterator[Finding]:
         if self.cluster is None:
             prefixes = DeletedPrefixes(newest_replicas(self.logs), self.deleted_of)
-            for found in self._results(self._tasks(readables, {}, self.configs)):
+            for found in self._results(self._tasks(readables, {}, self.configs), readables):
                 yield from prefixes.applied(found)
             return
         facts, unseen = self.cluster.leader_facts(readables)
         yield from unseen
         unconfirmed = Unconfirmed(facts)
         configs = self.cluster.configs({readable.topic_id_partition.topic for readable in readables})
-        for found in self._results(self._tasks(readables, facts, configs)):
+        for found in self._results(self._tasks(readables, facts, configs), readables):
             yield from (finding for finding in found if not unconfirmed.add_if_transient(finding))
         yield from self.cluster.confirmed(unconfirmed, self._reread, self.now_ms)
 
@@ -234,11 +245,31 @@ class Verification:
                 suspects=self._suspects,
             )
 
-    def _results(self, tasks: Iterator[Task]) -> Iterator[list[Finding]]:
+    def _results(
+        self, tasks: Iterator[Task], readables: Sequence[ReadablePartition]
+    ) -> Iterator[list[Finding]]:
         if self.runner is not None:
             return self.runner.findings(tasks)
+        return self._results_here(tasks, readables)
+
+    def _results_here(
+        self, tasks: Iterator[Task], readables: Sequence[ReadablePartition]
+    ) -> Iterator[list[Finding]]:
         local = TaskRunner(remote=self.remote, spool=None if self.deep is None else self.deep.spool)
-        return _in_parallel(local.findings, tasks, 1 if self.deep is None else self.deep.threads)
+        threads = 1 if self.deep is None else self.deep.threads
+        results = _in_parallel(lambda task: (task, local.findings(task)), tasks, threads)
+        if self.deep is None:
+            bar = self.progress.bar("checking", unit="partitions", total=len(readables))
+        else:
+            size_bytes = sum(map(_finished_bytes, readables))
+            bar = self.progress.bar("reading segments", unit="bytes", total=size_bytes)
+        with bar as advance:
+            for task, found in results:
+                if self.deep is None:
+                    advance(1)
+                elif isinstance(task, SegmentsTask):
+                    advance(task.size_bytes)
+                yield found
 
 
 def _why_missing(remote: RemoteStorageManager, segment: RemoteLogSegmentMetadata) -> str | None:
@@ -259,6 +290,14 @@ def _orphan(key: str, name: SegmentObjectName | None) -> Orphan:
     return Orphan(key, segment_object_name(key.removesuffix(TEMP_SUFFIX)), is_temporary=True)
 
 
+def _finished_bytes(readable: ReadablePartition) -> int:
+    return sum(
+        segment.segment_size_in_bytes
+        for segment in readable.cache.list_remote_log_segments()
+        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    )
+
+
 def _missing_of(orphan: Orphan, state: TierState) -> list[MissingEvents]:
     name = orphan.name
     return [] if name is None else missing_of(state, TopicIdPartition(name.topic_id, "", name.partition))
@@ -271,12 +310,6 @@ def _is_live(orphan: Orphan, state: TierState) -> bool:
     part = state.partitions.get((name.topic_id, name.partition))
     segment = part.get(name.segment_id) if part is not None else None
     return segment is not None and segment.start_offset == name.start_offset
-
-
-def _counted(objects: Iterator[RemoteObject], advance: Advance) -> Iterator[RemoteObject]:
-    while page := list(islice(objects, _PAGE)):
-        advance(len(page))
-        yield from page
 
 
 def _in_parallel(do: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:

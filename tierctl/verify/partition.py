@@ -15,7 +15,7 @@ from tierctl.read.replicas import (
 )
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset, segments_in_lineage
-from tierctl.state.segment_queries import newest_segment
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.verify.findings import Finding
 from tierctl.verify.offsets import Offsets, check_latest_tiered, check_offsets
 from tierctl.verify.retention import Retention, check_retention
@@ -133,7 +133,7 @@ def _facts_of_log(readable: ReadablePartition, replica: Replica) -> LogFacts:
 
 def _facts_of_tier(readable: ReadablePartition, lineage: Lineage) -> LogFacts | None:
     first = next(segments_in_lineage(readable.cache, lineage), None)
-    newest = newest_segment(readable.cache)
+    newest = PartitionSegments.of_cache(readable.cache).newest()
     if first is None or newest is None:
         return None
     return LogFacts(lineage=lineage, log_start_offset=first.from_offset, log_end_offset=newest.end_offset + 1)

@@ -11,6 +11,7 @@ from tierctl.plan.preconditions import why_never_tiered
 from tierctl.plan.retention.breaches import expire
 from tierctl.plan.retention.partition_view import PartitionView
 from tierctl.read.partitions import ReadablePartition
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.segments import LogFacts
 
@@ -34,7 +35,7 @@ def check_retention(readable: ReadablePartition, log: LogFacts, retention: Reten
         return
     view = PartitionView(
         partition=readable.topic_id_partition,
-        cache=readable.cache,
+        segments=PartitionSegments.of_cache(readable.cache),
         lineage=log.lineage,
         known_log_start_offset=log.log_start_offset,
         log_start_offset=log.log_start_offset,

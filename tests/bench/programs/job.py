@@ -14,6 +14,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +29,8 @@ CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+
+WARM_RECORDS = 5000
 
 
 def sizes(metadata: str, engine: EngineName, master: str | None) -> None:
@@ -72,7 +75,10 @@ def job_on_spark(master: str, work: str, arguments: list[str]) -> list[Callable[
         case "sizes":
             return [lambda uri=uri: sizes(uri, EngineName.SPARK, master) for uri in arguments[::-1]]
         case "remote_log_metadata":
-            return [lambda uri=uri: read_source(spark, work, {"metadata": uri}) for uri in arguments[::-1]]
+            large, small = ({"metadata": uri} for uri in arguments)
+            # The small data are cut into tasks for every core, so that each core's worker is there.
+            warm = small | {"records_per_task": str(WARM_RECORDS)}
+            return [partial(read_source, spark, work, each) for each in (warm, large)]
         case _:
             options = dict(zip(("metadata", "remote", "topic"), arguments, strict=True))
             return [lambda: read_source(spark, work, options)] * 2

@@ -37,7 +37,7 @@ for _style in ("kafka", "json", "kip"):
         work=f"`format --style {_style}`",
         shape=TEXT,
         required=REQUIRED,
-        limit="Measured once beside other work, and not profiled yet.",
+        limit="Measured beside other work.",
     )
     def formatted(_folder: Path, style: str = _style) -> Iterator[Comparison]:
         """Whole process, to /dev/null."""

@@ -20,8 +20,9 @@ def sweep_plan(shape: Shape, *options: str) -> Measured:
 
 
 ONE_BY_ONE = (
-    "Half of the time reads the leader epochs of 10,000 partitions from the tier one after the other "
-    "(_lineage_of_tier), a third builds a cache of each partition (PartitionState.cache)."
+    "By a profile, 57 % of the time reads and folds events, as `--sizes` does; 20 % decides one user "
+    "partition after the other in Python, 11 % finds and reads 10,000 files of leader epochs, 4 % prints "
+    "8,500 rows."
 )
 
 

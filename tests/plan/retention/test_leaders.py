@@ -128,10 +128,10 @@ def test_an_index_is_extended_by_older_segments(
         advance(state, each)
     entries_of_index = [EpochEntry(*entry) for entry in index]
     (part,) = state
-    assert [tuple(entry) for entry in extended_below(entries_of_index, part.cache)] == list(index)
+    assert [tuple(entry) for entry in extended_below(entries_of_index, part.segments)] == list(index)
     for each in older:
         advance(state, each, S.COPY_SEGMENT_FINISHED)
-    assert [tuple(entry) for entry in extended_below(entries_of_index, part.cache)] == list(extended)
+    assert [tuple(entry) for entry in extended_below(entries_of_index, part.segments)] == list(extended)
 
 
 def test_size_counts_what_only_the_leader_has() -> None:
@@ -186,3 +186,28 @@ def test_a_replica_that_parted_from_its_leader_is_no_source(
     assert elsewhere.sources([log]) == ([log], ())
     anew = replace(leaders, topics=CurrentTopics({"orders": frozenset({OTHER_ID})}, is_complete=True))
     assert anew.sources([log])[0] == []
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "stable", "leader", "leaders_stable", "expected"),
+    [
+        (0, 0, 300, 300, (300, 300)),
+        (0, 0, 900, 900, (350, 350)),
+        (100, 100, 300, 200, (300, 200)),
+        (100, 100, 300, 50, (300, 100)),
+        (340, 200, 300, 300, (340, 200)),
+    ],
+)
+def test_a_source_is_stable_up_to_where_its_leader_says(
+    checkpoint: int, stable: int, leader: int, leaders_stable: int, expected: tuple[int, int]
+) -> None:
+    """The checkpoint of a running broker is some seconds old, or not yet written."""
+    log = local_log([0, 100, 200], 350, high_watermark=checkpoint, last_stable_offset=stable)
+    leaders = Leaders(
+        topics=CurrentTopics({"orders": frozenset({TOPIC_ID})}, is_complete=True),
+        configs={},
+        logs={PARTITION.key: replace(leader_log(end=leader), last_stable_offset=leaders_stable)},
+        broker_ids=(1,),
+    )
+    (kept,), _ = leaders.sources([log])
+    assert (kept.high_watermark, kept.last_stable_offset) == expected

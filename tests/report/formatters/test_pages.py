@@ -61,7 +61,9 @@ def kafka_line(value: bytes | None, offset: int) -> tuple[str, bool]:
             "value: None", "value: null"
         ), False
     except CorruptInputError as error:
-        return f"{head}error: {printable(str(error))}, bytes: {(value or b'').hex()}", True
+        shown, rest = (value or b"")[:1024].hex(), len(value or b"") - 1024
+        more = f"...({rest} more bytes)" if rest > 0 else ""
+        return f"{head}error: {printable(str(error))}, bytes: {shown}{more}", True
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -108,7 +108,7 @@ def test_interpreters_and_settings(args: tuple[str, ...], conf: dict[str, str], 
     [
         (("--master", "yarn"), "no command"),
         (("segments", "--metadata", "x"), "--master is missing"),
-        (("--master", "yarn", "cache", "show", "x"), "cache show: no command that runs on Spark"),
+        (("--master", "yarn", "doctor"), "doctor: no command that runs on Spark"),
         (("--master", "yarn", "segments", "--metdata", "x"), "No such option '--metdata'"),
         (("--master", "yarn", "segments", "--engine", "local"), "--engine local needs no spark-submit"),
         (("--master", "yarn", "segments", "--master", "yarn"), "go before the command"),

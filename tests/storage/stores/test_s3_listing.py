@@ -11,7 +11,7 @@ from botocore.session import get_session
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tierctl.storage.stores.s3.client import s3_client
-from tierctl.storage.stores.s3.listing import ahead, parse_objects
+from tierctl.storage.stores.s3.listing import parse_objects
 
 KEYS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1, max_size=30)
 TIMES = st.integers(0, 1 << 43).map(lambda at_ms: datetime.fromtimestamp(at_ms / 1000, UTC))
@@ -113,16 +113,3 @@ def test_the_client_parses_before_it_checks(monkeypatch: pytest.MonkeyPatch) -> 
     )
     assert [each["Key"] for each in more["Contents"]] == ["a"]
     assert sizes == [len(page(""))]
-
-
-def test_pages_come_in_order_and_an_error_comes_after_them() -> None:
-    def pages() -> Any:
-        yield from (1, 2, 3)
-        raise ValueError("of the fourth page")
-
-    found: list[int] = []
-    with pytest.raises(ValueError, match="of the fourth page"):
-        found.extend(ahead(pages()))
-    assert found == [1, 2, 3]
-    assert list(ahead(iter(()))) == []
-    assert next(ahead(iter([5, 6, 7]))) == 5

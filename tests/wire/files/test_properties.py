@@ -1,8 +1,11 @@
 """Java's .properties files."""
 
+from pathlib import Path
+
 import pytest
-from tierctl.errors import CorruptInputError
-from tierctl.wire.files.properties import Property, parse_properties
+from tierctl.errors import CorruptInputError, UsageError
+from tierctl.model.settings.stated import SettingSource
+from tierctl.wire.files.properties import MalformedLine, Property, parse_properties, read_properties
 
 
 @pytest.mark.parametrize(
@@ -39,3 +42,26 @@ def test_bytes_are_latin_1_and_lines_are_counted() -> None:
 def test_a_broken_escape_names_its_line() -> None:
     with pytest.raises(CorruptInputError, match="line 2"):
         parse_properties(b"a=1\nb=\\u12g4\n")
+
+
+def test_parsing_continues_behind_broken_lines() -> None:
+    malformed: list[MalformedLine] = []
+    text = b"a=1\nb=\\u12g4 \\\n  secret\r\n\\u=x\nc=3\nd=\\uzzzz"
+    found = parse_properties(text, malformed.append)
+    assert found == [Property("a", "1", 1), Property("c", "3", 5)]
+    assert [each.line for each in malformed] == [2, 4, 6]
+
+
+def test_settings_have_the_line_that_counts_and_errors_show_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.properties"
+    path.write_text("ssl.keystore.password=a\\:b\n\nx=1\nx=2 \n")
+    settings = read_properties(path, SettingSource.CLIENT_FILE)
+    assert dict(settings) == {"ssl.keystore.password": "a:b", "x": "2 "}
+    assert dict(settings.stripped().below("x") | {"y": "3"}) == {"": "2", "y": "3"}
+    origin = settings.origin("x")
+    assert origin is not None
+    assert origin.place == f"{path}, line 4"
+    path.write_text("sasl.jaas.config=secret\\uzzzz")
+    with pytest.raises(UsageError, match="line 1") as raised:
+        read_properties(path, SettingSource.CLIENT_FILE)
+    assert "secret" not in raised.value.message + str(raised.value.__cause__)

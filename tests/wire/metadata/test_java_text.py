@@ -1,12 +1,15 @@
 """What Kafka's classes print, and where they put a partition's events."""
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.conftest import vectors
 from tests.wire.metadata.java_text import to_string
 from tests.wire.metadata.samples import golden
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
 from tierctl.wire.metadata import decode
-from tierctl.wire.metadata.partitioner import metadata_partition
+from tierctl.wire.metadata.partitioner import metadata_partition, metadata_partitions_of
 
 
 def test_events_print_as_the_jvm_prints_them() -> None:
@@ -42,5 +45,18 @@ def test_epochs_print_as_a_sorted_map() -> None:
 
 def test_partitions_are_where_kafka_puts_them() -> None:
     for row in vectors("partitioner.jsonl"):
-        found = metadata_partition(Uuid(row["topic_id"]), row["partition"], row["metadata_partitions"])
-        assert found == row["metadata_partition"]
+        topic_id, partition, count = Uuid(row["topic_id"]), row["partition"], row["metadata_partitions"]
+        raw, partitions = np.frombuffer(topic_id.bytes, np.uint8), np.array([partition])
+        assert metadata_partition(topic_id, partition, count) == row["metadata_partition"]
+        assert metadata_partitions_of(raw, partitions, count).tolist() == [row["metadata_partition"]]
+
+
+@given(
+    st.lists(st.tuples(st.binary(min_size=16, max_size=16), st.integers(0, (1 << 31) - 1))),
+    st.integers(1, 1000),
+)
+def test_the_partitions_of_many_are_those_of_each(keys: list[tuple[bytes, int]], count: int) -> None:
+    expected = [metadata_partition(Uuid.from_bytes(raw), number, count) for raw, number in keys]
+    raws = np.frombuffer(b"".join(raw for raw, _ in keys), np.uint8)
+    numbers = np.array([number for _, number in keys], dtype=np.int64)
+    assert metadata_partitions_of(raws, numbers, count).tolist() == expected

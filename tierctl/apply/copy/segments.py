@@ -50,6 +50,11 @@ class _Attempt:
     def error(self) -> TierctlError | None:
         return self.result.error
 
+    @property
+    def is_stored(self) -> bool:
+        """Return whether all objects were stored and verified."""
+        return self.result.begun and not self.result.stopped and self.error is None
+
     def with_result(self, result: SideEffectResult) -> "_Attempt":
         """Return the attempt with `result` and the custom metadata in it."""
         metadata = replace(self.metadata, custom_metadata=result.custom_metadata)
@@ -144,7 +149,7 @@ class Copier:
         if engine.verify_on_driver:
             stored = [_verified(attempt, side_effects) for attempt in stored]
         for attempt in stored:
-            if attempt.error is not None:
+            if attempt.error is not None or attempt.result.stopped:
                 self.stop_partition(attempt.step)
         return stored
 
@@ -153,7 +158,7 @@ class Copier:
         broken: set[_Key] = set()
         good = []
         for attempt in stored:
-            if attempt.error is not None or not attempt.result.begun:
+            if not attempt.is_stored:
                 broken.add(attempt.key)
             if attempt.key not in broken:
                 good.append(attempt)
@@ -191,7 +196,7 @@ class Copier:
 
 def _verified(attempt: _Attempt, side_effects: SideEffectContext) -> _Attempt:
     """Return `attempt`, with an error if this process sees no objects of it: brokers trust FINISHED."""
-    if attempt.error is not None or not attempt.result.begun:
+    if not attempt.is_stored:
         return attempt
     try:
         if side_effects.remote.objects_of(attempt.metadata):

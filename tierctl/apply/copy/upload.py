@@ -6,7 +6,7 @@ from tierctl.apply.copy.source import OpenedSource, Source, source_changed
 from tierctl.apply.defaults import CUSTOM_METADATA_MAX_BYTES
 from tierctl.apply.labels import effect
 from tierctl.apply.side_effects import SideEffectContext, SideEffectInput, SideEffectResult
-from tierctl.errors import CustomMetadataTooLarge, RemoteStorageError, TierctlError
+from tierctl.errors import CustomMetadataTooLarge, RemoteStorageError, TierctlError, TransferStopped
 from tierctl.model import RemoteLogSegmentMetadata
 
 
@@ -29,6 +29,8 @@ def copy_segment(context: SideEffectContext, work: CopyInput) -> SideEffectResul
     try:
         with work.source.opened(context) as opened:
             result = _store_and_verify(context, work, opened)
+    except TransferStopped:
+        return SideEffectResult(begun=True, stopped=True)
     except TierctlError as e:
         result = SideEffectResult(error=e, begun=True)
     except OSError as e:

@@ -1,19 +1,27 @@
-"""Generate man pages in roff: one for the program, one for each group and command."""
+"""Generate man pages in roff: one for the program, one for each group and command, and those of section 7."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from tierctl import __version__
+from tierctl.cli.docs.manual_pages import manual_pages, names
 from tierctl.cli.docs.messages import sections
+from tierctl.cli.docs.roff import escaped, tagged
 from tierctl.cli.help.node import Node, Option
+from tierctl.cli.help.stored_names import FOLDER
+from tierctl.doctor.checks import Check
 from tierctl.errors import ExitCode
-from tierctl.verify.findings import FindingKind
+from tierctl.model.conflicts import ConflictKind
+from tierctl.model.settings.problems import ProblemKind
 
 
 def page(node: Node) -> str:
     """Return the man page of one command as roff."""
     lines = [*_head(node), *_synopsis(node), *_description(node), *_commands(node), *_options(node)]
-    if node.path == ("verify",):
-        lines += _findings()
+    if node.path == ("config", "check"):
+        lines += _setting_problems()
+    if node.path == ("doctor",):
+        lines += [*_checks(), *_conflicts()]
     lines += [*_messages(node), *_examples(node), *_settings(), *_exit_status(), *_see_also(node)]
     return "\n".join(lines) + "\n"
 
@@ -23,26 +31,20 @@ def name(node: Node) -> str:
     return "-".join(("tierctl", *node.path))
 
 
-def _text(text: str) -> str:
-    """Return `text` with escapes, so that roff prints it unchanged."""
-    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq")
-    return f"\\&{escaped}" if escaped.startswith((".", "\\(aq")) else escaped
-
-
 def _head(node: Node) -> Iterator[str]:
     yield ".\\\" Written by 'make docs' from the commands; don't edit."
     yield f'.TH "{name(node).upper()}" 1 "" "tierctl {__version__}" "tierctl manual"'
     yield ".nh"
     yield ".ad l"
     yield ".SH NAME"
-    yield f"{_text(name(node))} \\- {_text(node.summary[:1].lower() + node.summary[1:])}"
+    yield f"{escaped(name(node))} \\- {escaped(node.summary[:1].lower() + node.summary[1:])}"
 
 
 def _synopsis(node: Node) -> Iterator[str]:
     yield ".SH SYNOPSIS"
     words = " ".join(("tierctl", *node.path))
-    yield f".B {_text(words)}"
-    yield _text(node.usage)
+    yield f".B {escaped(words)}"
+    yield escaped(node.usage)
 
 
 def _description(node: Node) -> Iterator[str]:
@@ -50,103 +52,144 @@ def _description(node: Node) -> Iterator[str]:
     for i, paragraph in enumerate(node.help.split("\n\n")):
         if i:
             yield ".PP"
-        yield _text(" ".join(paragraph.split()))
+        yield escaped(" ".join(paragraph.split()))
 
 
 def _commands(node: Node) -> Iterator[str]:
     if node.children:
         yield ".SH COMMANDS"
-    for child in node.children:
-        yield from _tagged(f"\\fB{_text(child.path[-1])}\\fR", f"{_text(child.summary)}.")
-
-
-def _tagged(tag: str, text: str) -> list[str]:
-    return [".TP", tag, text]
+    for title, children in node.groups.items():
+        if len(node.groups) > 1:
+            yield f'.SS "{escaped(title)}"'
+        for child in children:
+            yield from tagged(f"\\fB{escaped(child.path[-1])}\\fR", f"{escaped(child.summary)}.")
 
 
 def _options(node: Node) -> Iterator[str]:
     if node.arguments:
         yield ".SH ARGUMENTS"
         for argument in node.arguments:
-            yield from _tagged(f"\\fI{_text(argument.metavar)}\\fR", _text(argument.help))
+            yield from tagged(f"\\fI{escaped(argument.metavar)}\\fR", escaped(argument.help))
     for panel in node.panels:
-        yield f'.SH "{_text(panel.upper())}"'
+        yield f'.SH "{escaped(panel.upper())}"'
         for option in node.options:
             if option.panel == panel:
-                yield from _tagged(_names(option), _explained(option))
+                yield from tagged(_names(option), _explained(option))
 
 
 def _names(option: Option) -> str:
-    names = ", ".join(f"\\fB{_text(each)}\\fR" for each in option.names)
-    return names if option.is_flag else f"{names} \\fI{_text(option.metavar)}\\fR"
+    names = ", ".join(f"\\fB{escaped(each)}\\fR" for each in option.names)
+    return names if option.is_flag else f"{names} \\fI{escaped(option.metavar)}\\fR"
 
 
 def _explained(option: Option) -> str:
-    return _text(option.explained)
+    return escaped(option.explained)
 
 
-def _findings() -> Iterator[str]:
-    """Yield the section that lists every kind of finding, from the table in `verify.findings`."""
-    yield ".SH FINDINGS"
-    for kind in FindingKind:
+def _setting_problems() -> Iterator[str]:
+    """Yield the section that lists every kind of problem in files of settings."""
+    yield ".SH PROBLEMS"
+    for kind in ProblemKind:
+        yield from tagged(f"\\fB{escaped(kind)}\\fR \\fI{escaped(kind.severity)}\\fR", escaped(kind.meaning))
+
+
+def _checks() -> Iterator[str]:
+    """Yield the section that lists every check of doctor, from the table in `doctor.checks`."""
+    yield ".SH CHECKS"
+    for check in Check:
+        row = check.row
+        fix = "" if row.fix.startswith("see ") else f" Fix: {row.fix}."
+        text = f"{row.why}{fix} Needs {row.needs}."
+        yield from tagged(f"\\fB{escaped(check)}\\fR \\fI{escaped(row.worst)}\\fR", escaped(text))
+
+
+def _conflicts() -> Iterator[str]:
+    """Yield the section that lists every kind of conflict between settings, from `model.conflicts`."""
+    yield ".SH CONFLICTS"
+    for kind in ConflictKind:
         row = kind.row
-        repair = f" Planned by tierctl {row.repair}." if row.repair else ""
-        advice = f"{row.advice[:1].upper()}{row.advice[1:]}."
-        yield from _tagged(
-            f"\\fB{_text(kind)}\\fR \\fI{_text(row.severity)}\\fR", _text(f"{row.meaning} {advice}{repair}")
-        )
+        refused = " Kafka refuses it." if row.is_refused and "refuse" not in row.meaning else ""
+        text = f"{row.meaning}{refused} Fix: {row.fix}."
+        yield from tagged(f"\\fB{escaped(kind)}\\fR \\fI{escaped(row.severity)}\\fR", escaped(text))
 
 
 def _messages(node: Node) -> Iterator[str]:
     """Yield a section for each topic of `sections` that the command has errors about."""
     for section in sections(node):
         yield f".SH {section.title}"
-        yield _text(" ".join(section.introduction.split()))
+        yield escaped(" ".join(section.introduction.split()))
         for row in section.messages:
-            yield from _tagged(
-                f"\\fB{int(row.code)}\\fR {_text(row.text)}", _text(" ".join(row.meaning.split()))
+            yield from tagged(
+                f"\\fB{int(row.code)}\\fR {escaped(row.text)}", escaped(" ".join(row.meaning.split()))
             )
 
 
 def _examples(node: Node) -> Iterator[str]:
     if node.examples:
-        yield ".SH EXAMPLES"
+        yield ".SH QUESTIONS" if node.children else ".SH EXAMPLES"
     for example in node.examples:
-        yield from _tagged(_text(f"{example.text}:"), _text(example.command))
+        title = example.text if example.text.endswith("?") else f"{example.text}:"
+        yield from tagged(escaped(title), escaped(example.command))
 
 
 def _settings() -> Iterator[str]:
     yield ".SH ENVIRONMENT"
-    yield _text(
+    yield escaped(
         "Every option except --apply can be set as TIERCTL_ and its name in capitals: --log-dir is "
         "TIERCTL_LOG_DIR. Several values are separated by blanks, paths by colons. The command line wins."
     )
     yield ".SH FILES"
-    yield from _tagged(
-        _text("./tierctl.toml, ~/.config/tierctl/tierctl.toml"),
-        _text("Profiles, each a table of options: [profiles.NAME]. The environment wins."),
+    yield from tagged(
+        escaped("./tierctl.toml, ~/.config/tierctl/tierctl.toml"),
+        escaped("Profiles, each a table of options: [profiles.NAME]. The environment wins."),
+    )
+    yield from tagged(
+        escaped(f"~/.cache/{FOLDER}/topics, profiles"),
+        escaped(
+            "Names of topics and profiles that the last run read, from which shells complete --topic and "
+            "--profile. XDG_CACHE_HOME replaces ~/.cache."
+        ),
     )
 
 
 def _exit_status() -> Iterator[str]:
     yield ".SH EXIT STATUS"
     for code in ExitCode:
-        yield from _tagged(f"\\fB{int(code)}\\fR", f"{_text(code.meaning)}.")
-    yield from _tagged("\\fB128+N\\fR", "ended by signal N.")
+        yield from tagged(f"\\fB{int(code)}\\fR", f"{escaped(code.meaning)}.")
+    yield from tagged("\\fB128+N\\fR", "ended by signal N.")
+
+
+_ABOUT: Final = {
+    "--apply": "safety",
+    "--bootstrap-server": "cluster",
+    "--remote": "layouts",
+    "--state-dir": "state",
+    "--engine": "spark",
+    "--metrics-file": "metrics",
+}
+"""The page of section 7 that is about an option."""
 
 
 def _see_also(node: Node) -> Iterator[str]:
     above = [("tierctl", *node.path[:i]) for i in range(len(node.path))]
     below = [("tierctl", *child.path) for child in node.children]
+    commands = [f"\\fB{escaped('-'.join(words))}\\fR(1)" for words in (*above, *below)]
     yield ".SH SEE ALSO"
-    yield _joined(f"\\fB{_text('-'.join(words))}\\fR(1)" for words in (*above, *below))
+    yield ", ".join([*commands, *(f"\\fB{escaped(name)}\\fR(7)" for name in _manual(node))])
 
 
-def _joined(texts: Iterable[str]) -> str:
-    return ", ".join(texts)
+def _manual(node: Node) -> Sequence[str]:
+    """Return the names of the pages of section 7 about a command; all pages for the program."""
+    if not node.path:
+        return names()
+    options = {name for option in node.options for name in option.names}
+    found = {f"tierctl-{topic}" for option, topic in _ABOUT.items() if option in options}
+    if node.path in {("verify",), ("status",)}:
+        found.add("tierctl-findings")
+    return sorted(found | {"tierctl-exit-codes"})
 
 
 def pages(root: Node) -> dict[str, str]:
     """Return every man page by file name."""
-    nodes: Sequence[Node] = list(root.walk())
-    return {f"{name(node)}.1": page(node) for node in nodes}
+    commands = {f"{name(node)}.1": page(node) for node in root.walk()}
+    return commands | manual_pages()

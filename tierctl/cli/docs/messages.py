@@ -39,7 +39,7 @@ def sections(node: Node) -> Iterator[Section]:
 _CHECKING = {(name,) for name in ("copy", "sweep", "delete", "apply", "verify", "fetch", "segments")}
 """The commands that compare the tier with the metadata before anything else."""
 
-_LOG_READERS = {(name,) for name in ("copy", "sweep", "apply", "verify", "fetch", "segments")}
+_LOG_READERS = {(name,) for name in ("copy", "sweep", "rebuild", "apply", "verify", "fetch", "segments")}
 """The commands that read the logs of partitions."""
 
 _COPIED_TOPICS = """Tiering is opt-in, as for brokers: a topic is copied if remote.storage.enable=true

@@ -1,4 +1,7 @@
-"""Write completions/, man/, the schema files and commands.json: `python -m tierctl.cli.docs.write [DIR]`."""
+"""Write completions/, man/, the schema files, commands.json, and the README's table of questions.
+
+`python -m tierctl.cli.docs.write [DIR]`; DIR is the project.
+"""
 
 import json
 import sys
@@ -6,13 +9,16 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tierctl.cli.docs import man as docs_man
+from tierctl.cli.docs.picture import picture
+from tierctl.cli.docs.readme import readme
 from tierctl.cli.docs.tree import tree
 from tierctl.cli.help import shells as docs_shells
 from tierctl.cli.help.node import COMMANDS_FILE
-from tierctl.cli.main import build
+from tierctl.cli.main import GROUPS, build
 from tierctl.report.schemas import schemas
 
 SCHEMA_FILES = Path("tierctl", "report", "schema_files")
+PICTURE = Path("man", "tierctl.svg")
 
 
 def files() -> dict[Path, str]:
@@ -24,7 +30,9 @@ def files() -> dict[Path, str]:
     described = {
         SCHEMA_FILES / name: json.dumps(schema, indent=2) + "\n" for name, schema in schemas().items()
     }
-    return completions | pages | described | {Path("tierctl", "cli", "help", COMMANDS_FILE.name): commands}
+    others = {Path("tierctl", "cli", "help", COMMANDS_FILE.name): commands, Path("README.md"): readme()}
+    others[PICTURE] = picture(GROUPS)
+    return completions | pages | described | others
 
 
 def write(folder: Path) -> None:

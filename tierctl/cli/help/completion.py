@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tierctl.cli.help.node import Node, load_commands
 from tierctl.cli.help.shells import scripts
+from tierctl.cli.help.stored_names import StoredNames, read_names
 from tierctl.errors import ExitCode
 
 _SCRIPTS = {"bash": "tierctl.bash", "zsh": "_tierctl", "fish": "tierctl.fish"}
@@ -49,7 +50,12 @@ def _candidates(node: Node, before: Sequence[str]) -> Iterator[str]:
     last = next((option for option in node.options if before and before[-1] in option.names), None)
     if last is not None and not last.is_flag:
         yield from last.choices
+        if last.stored:
+            yield from read_names(StoredNames(last.stored), os.environ)
         return
     yield from (child.path[-1] for child in node.children)
+    for argument in node.arguments:
+        if argument.stored:
+            yield from read_names(StoredNames(argument.stored), os.environ)
     for option in node.options:
         yield from (name for name in option.names if name.startswith("--"))

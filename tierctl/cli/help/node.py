@@ -16,13 +16,17 @@ _FILES = frozenset({"FILE", "DIR", "URI"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option or argument of a command; `choices` is empty if any value is allowed."""
+    """One option or argument of a command; `choices` is empty if any value is allowed.
+
+    `stored` is the kind of `StoredNames` that shells complete, or empty.
+    """
 
     names: tuple[str, ...]
     metavar: str
     help: str
     panel: str
     choices: tuple[str, ...]
+    stored: str
     is_repeatable: bool
     is_required: bool
     default: str | None
@@ -53,7 +57,10 @@ class Example:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """The program, a group or a command; `path` are the words after `tierctl`."""
+    """The program, a group or a command; `path` are the words after `tierctl`.
+
+    `group` is the title under which the help of the program lists the command.
+    """
 
     path: tuple[str, ...]
     help: str
@@ -61,6 +68,7 @@ class Node:
     arguments: tuple[Option, ...]
     children: tuple["Node", ...]
     examples: tuple["Example", ...] = ()
+    group: str = "Commands"
 
     @property
     def summary(self) -> str:
@@ -72,6 +80,14 @@ class Node:
         """What follows the command's words on a command line: [OPTIONS] and the arguments."""
         rest = "COMMAND [ARGS]..." if self.children else " ".join(map(_usage, self.arguments))
         return f"[OPTIONS] {rest}".strip()
+
+    @property
+    def groups(self) -> dict[str, list["Node"]]:
+        """The groups and commands below this node by the title under which its help lists them."""
+        found: dict[str, list[Node]] = {}
+        for child in self.children:
+            found.setdefault(child.group, []).append(child)
+        return found
 
     @property
     def panels(self) -> list[str]:
@@ -126,6 +142,7 @@ def _node(fields: dict[str, Any]) -> Node:
         arguments=tuple(map(_option, fields["arguments"])),
         children=tuple(map(_node, fields["children"])),
         examples=tuple(Example(**each) for each in fields["examples"]),
+        group=fields["group"],
     )
 
 

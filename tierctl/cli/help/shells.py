@@ -1,11 +1,17 @@
-"""Generate completion scripts that contain all commands and options, so that they start no Python."""
+"""Generate completion scripts that contain all commands and options, so that they start no Python.
+
+Names of topics and profiles come from the files of `stored_names`. Anybody may have created a topic, so the
+scripts use only names of `LEGAL` characters, and neither expand nor evaluate them.
+"""
 
 import re
 from collections.abc import Iterator
 
 from tierctl.cli.help.node import Node, Option
+from tierctl.cli.help.stored_names import FIRST, FOLDER, LEGAL, NAMES_MAX
 
 _WRITTEN = "# Written by 'make docs' from the commands; don't edit."
+_FILE = f"/{FOLDER}/"
 _NO_PARENTHESES = re.compile(r"[\[\]:()]")
 
 
@@ -29,6 +35,7 @@ def _bash(root: Node) -> str:
 def _bash_head(root: Node) -> Iterator[str]:
     below = [node for node in root.walk() if node.path]
     yield _WRITTEN
+    yield from _BASH_STORED.splitlines()
     yield "_tierctl() {"
     yield '    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path="" words="" i'
     yield "    for ((i = 1; i < COMP_CWORD; i++)); do"
@@ -46,13 +53,17 @@ def _bash_values(root: Node) -> Iterator[str]:
             if option.is_flag:
                 continue
             patterns = "|".join(f'"{_path(node)}|{name}"' for name in option.names)
-            if option.choices:
+            if option.stored:
+                empty = "COMPREPLY=(); compopt +o default 2>/dev/null"
+                yield f"        {patterns}) {empty}; _tierctl_stored {option.stored}; return ;;"
+            elif option.choices:
                 words = " ".join(option.choices)
                 yield f'        {patterns}) COMPREPLY=($(compgen -W "{words}" -- "$cur")); return ;;'
             elif option.takes_file:
-                yield f'        {patterns}) COMPREPLY=($(compgen -f -- "$cur")); return ;;'
-            else:
+                # The shell's own completion of files, which quotes their names.
                 yield f"        {patterns}) COMPREPLY=(); return ;;"
+            else:
+                yield f"        {patterns}) COMPREPLY=(); compopt +o default 2>/dev/null; return ;;"
     yield "    esac"
 
 
@@ -63,8 +74,27 @@ def _bash_words(root: Node) -> Iterator[str]:
         yield f'        "{_path(node)}") words="{" ".join([*_child_names(node), *names])}" ;;'
     yield "    esac"
     yield '    COMPREPLY=($(compgen -W "$words" -- "$cur"))'
+    yield '    case "$path" in'
+    for node in root.walk():
+        for stored in _stored_arguments(node):
+            yield f'        "{_path(node)}") _tierctl_stored {stored} ;;'
+    yield "    esac"
     yield "}"
     yield "complete -o default -F _tierctl tierctl"
+
+
+def _stored_arguments(node: Node) -> set[str]:
+    return {argument.stored for argument in node.arguments if argument.stored}
+
+
+_BASH_STORED = f"""\
+_tierctl_stored() {{
+    local LC_ALL=C name n=0 file=${{XDG_CACHE_HOME:-${{HOME-}}/.cache}}{_FILE}$1
+    [[ -f $file && -r $file ]] || return
+    while ((n++ < {NAMES_MAX})) && IFS= read -r name; do
+        [[ $name == "$cur"* && $name == [{FIRST}]* && $name != *[!{LEGAL}]* ]] && COMPREPLY+=("$name")
+    done < "$file"
+}}"""
 
 
 def _child_names(node: Node) -> list[str]:
@@ -72,9 +102,33 @@ def _child_names(node: Node) -> list[str]:
 
 
 def _zsh(root: Node) -> str:
-    return _lines(
-        iter(["#compdef tierctl", _WRITTEN]), *map(_zsh_function, root.walk()), iter(['_tierctl "$@"'])
-    )
+    head = ["#compdef tierctl", _WRITTEN, *_ZSH_STORED.splitlines()]
+    return _lines(iter(head), *map(_zsh_function, root.walk()), iter(_ZSH_TAIL))
+
+
+_ZSH_TAIL = (
+    "# compinit loads this file as the function; otherwise the user sources it after compinit.",
+    "if [[ ${funcstack[1]-} == _tierctl ]]; then",
+    '    _tierctl "$@"',
+    "else",
+    "    compdef _tierctl tierctl",
+    "fi",
+)
+
+
+_ZSH_STORED = f"""\
+_tierctl_stored() {{
+    emulate -L zsh
+    setopt extendedglob
+    local LC_ALL=C name file=${{XDG_CACHE_HOME:-${{HOME-}}/.cache}}{_FILE}$argv[-1]
+    local -i n=0
+    local -a names
+    [[ -f $file && -r $file ]] || return 1
+    while ((n++ < {NAMES_MAX})) && IFS= read -r name; do
+        [[ $name == [{FIRST}][{LEGAL}]# ]] && names+=("$name")
+    done < "$file"
+    compadd "${{(@)argv[1,-2]}}" -a names
+}}"""
 
 
 def _zsh_name(node: Node) -> str:
@@ -116,16 +170,20 @@ def _zsh_option(option: Option) -> str:
 
 
 def _zsh_value(option: Option) -> str:
+    if option.stored:
+        return f"_tierctl_stored {option.stored}"
     if option.choices:
         return f"({' '.join(option.choices)})"
     return "_files" if option.takes_file else " "
 
 
 def _zsh_arguments(node: Node) -> str:
-    return (
-        " ".join(f"'{'*' if each.is_repeatable else ''}:{each.metavar}:_files'" for each in node.arguments)
-        or ":"
-    )
+    return " ".join(map(_zsh_argument, node.arguments)) or ":"
+
+
+def _zsh_argument(argument: Option) -> str:
+    action = _zsh_value(argument) if argument.stored else "_files"
+    return f"'{'*' if argument.is_repeatable else ''}:{argument.metavar}:{action}'"
 
 
 def _fish(root: Node) -> str:
@@ -145,6 +203,17 @@ def _fish_head(root: Node) -> Iterator[str]:
     yield "    end"
     yield '    test "$path" = "$argv"'
     yield "end"
+    yield from _FISH_STORED.splitlines()
+
+
+_FISH_STORED = f"""\
+function __tierctl_stored
+    set -l folder $XDG_CACHE_HOME
+    test -n "$folder"; or set folder $HOME/.cache
+    set -l file "$folder{_FILE}$argv[1]"
+    test -f "$file" -a -r "$file"; or return
+    string match -r '^[{FIRST}][{LEGAL}]*$' < "$file"
+end"""
 
 
 def _fish_node(node: Node) -> Iterator[str]:
@@ -153,6 +222,8 @@ def _fish_node(node: Node) -> Iterator[str]:
     )
     for child in node.children:
         yield f"{condition} -f -a {child.path[-1]} -d '{_fish_text(child.summary)}'"
+    for stored in _stored_arguments(node):
+        yield f"{condition} -f -a '(__tierctl_stored {stored})'"
     for option in node.options:
         names = " ".join(f"-l {n[2:]}" if n.startswith("--") else f"-s {n[1:]}" for n in option.names)
         yield f"{condition} {names} {_fish_value(option)}-d '{_fish_text(option.help)}'"
@@ -165,6 +236,8 @@ def _fish_text(text: str) -> str:
 def _fish_value(option: Option) -> str:
     if option.is_flag:
         return ""
+    if option.stored:
+        return f"-x -a '(__tierctl_stored {option.stored})' "
     if option.choices:
         return f"-x -a '{' '.join(option.choices)}' "
     return "-r -F " if option.takes_file else "-x "

@@ -40,7 +40,10 @@ def _lines(node: Node, width: int) -> Iterator[str]:
         yield ""
         yield from textwrap.wrap(" ".join(paragraph.split()), width)
     yield from _section("Arguments", [(each.metavar, each.explained) for each in node.arguments], width)
-    yield from _section("Commands", [(each.path[-1], f"{each.summary}.") for each in node.children], width)
+    for title, children in node.groups.items():
+        yield from _section(title, [(each.path[-1], f"{each.summary}.") for each in children], width)
+    if node.children:
+        yield from _section("Questions", [(each.command, each.text) for each in node.examples], width)
     for panel in node.panels:
         rows = [(_names(each), each.explained) for each in node.options if each.panel == panel]
         yield from _section(panel, rows, width)
@@ -50,17 +53,22 @@ def _lines(node: Node, width: int) -> Iterator[str]:
 
 
 def _examples(node: Node, width: int) -> Iterator[str]:
-    """Yield the examples; a command line that is too long is continued as a shell reads it."""
-    if node.examples:
-        yield ""
-        yield _bold("Examples")
+    """Yield the examples of a command; those of the program are its questions."""
+    if not node.examples or node.children:
+        return
+    yield ""
+    yield _bold("Examples")
     for example in node.examples:
         yield f"  {example.text}:"
-        lines = textwrap.wrap(
-            f"$ {example.command}", width - 8, break_long_words=False, break_on_hyphens=False
-        )
-        yield from (f"    {line} \\" if i == 0 else f"      {line} \\" for i, line in enumerate(lines[:-1]))
-        yield f"    {lines[-1]}" if len(lines) == 1 else f"      {lines[-1]}"
+        yield from (f"    {line}" for line in command_lines(example.command, width - 4))
+
+
+def command_lines(command: str, width: int) -> Iterator[str]:
+    """Yield a command line after a prompt; if it is too long, as several lines that a shell reads as one."""
+    lines = textwrap.wrap(f"$ {command}", width - 4, break_long_words=False, break_on_hyphens=False)
+    last = len(lines) - 1
+    for i, line in enumerate(lines):
+        yield ("  " if i else "") + line + (" \\" if i < last else "")
 
 
 def _section(title: str, rows: Rows, width: int) -> Iterator[str]:

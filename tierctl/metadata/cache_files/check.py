@@ -31,7 +31,7 @@ def findings(file: CacheFile) -> Iterator[CorruptInputError]:
     yield from listed.errors
     yield from _name(file)
     yield from _values(listed)
-    yield from _manifest(file)
+    yield from against_manifest(file)
     if file.form is Form.REMOTE_INDEX:
         yield from _overlap(file)
 
@@ -43,7 +43,8 @@ def missing(folder: Path) -> Iterator[CorruptInputError]:
             yield CorruptInputError("state directory", expected=f"cache {name}", found="no such file")
 
 
-def _manifest(file: CacheFile) -> Iterator[CorruptInputError]:
+def against_manifest(file: CacheFile) -> Iterator[CorruptInputError]:
+    """Yield an error if the manifest of the file's state directory lists another content."""
     entry = manifest_of(file.path.parent).caches.get(file.path.name)
     partition = partition_of(file.path.name)
     if entry is None or partition is None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
 from tierctl.model import MetadataEvent, TopicPartition, Uuid
 from tierctl.model.events import dialect_of
 from tierctl.model.stored import StoredRecord, StoredValue
+from tierctl.wire.crc import crc32c
 from tierctl.wire.files import flatfile, remoteindex
 from tierctl.wire.files import remote_log_snapshot as snapshot
 from tierctl.wire.files.remoteindex import RemoteIndexFile
@@ -78,6 +80,8 @@ class CacheFile:
     """The last metadata offset that the header states; -1 if it states none."""
     entries: tuple[Entry, ...]
     size_bytes: int
+    crc: int
+    """CRC-32C of the whole file."""
     torn: CorruptInputError | None
     """Why the bytes after the last entry can't be read; None if the file was read to its end."""
 
@@ -160,6 +164,7 @@ def _flat(path: Path, data: bytes) -> CacheFile:
         metadata_topic_offset=header.metadata_topic_offset,
         entries=tuple(Entry(position=e.position, record=e.record, error=e.error) for e in found.entries),
         size_bytes=len(data),
+        crc=crc32c(data),
         torn=found.torn,
     )
 
@@ -180,6 +185,7 @@ def _snapshot(path: Path, data: bytes) -> CacheFile:
             for e in (() if found is None else found.entries)
         ),
         size_bytes=len(data),
+        crc=crc32c(data),
         torn=None if found is None else found.torn,
     )
 
@@ -201,6 +207,7 @@ def _remote_index(path: Path, data: bytes) -> CacheFile:
             for number, start in enumerate(index.start_offsets)
         ),
         size_bytes=len(data),
+        crc=crc32c(data),
         torn=torn,
     )
 
@@ -236,13 +243,20 @@ def _value_fields(stored: StoredValue) -> dict[str, Any]:
 
 
 def manifest_of(folder: Path) -> Manifest:
-    """Read the manifest of a state directory; it is empty for any other folder.
+    """Read the manifest of a state directory, which must not be changed; it is empty for any other folder.
 
     Raise CorruptInputError if it is damaged, or OSError.
     """
     path = folder / MANIFEST
     if not path.is_file():
         return Manifest(topic_id=None, metadata_partitions=0)
+    status = path.stat()
+    return _manifest_at(path, (status.st_mtime_ns, status.st_size, status.st_ino))
+
+
+@lru_cache(maxsize=4)
+def _manifest_at(path: Path, _version: tuple[int, int, int]) -> Manifest:
+    # Kept, because each of thousands of caches is compared with the manifest, which lists all of them.
     try:
         return Manifest.loads(path.read_bytes())
     except CorruptInputError as error:

@@ -2,12 +2,14 @@
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.files import broker_kept_out, exclusive, replace_durably
+from tierctl.metadata.cache_files.check import against_manifest
 from tierctl.metadata.cache_files.compact import Compacted, compacted
 from tierctl.metadata.cache_files.files import listed_in_manifest, manifest_of, read_cache
 from tierctl.metadata.state_dir.directory import LOCK
@@ -16,54 +18,67 @@ from tierctl.wire.crc import crc32c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rewrite:
-    """The plan for one cache file."""
+class Compaction:
+    """The effect of compacting one cache file. Executors return it without a path, so that they name none."""
 
-    path: Path
     reason: str
     """Why the file is compacted or kept."""
     entries: int | None = None
     size_bytes: int = 0
+    crc: int = 0
+    """CRC-32C of the file as it was read."""
     compacted: Compacted | None = None
     """The new content; None if the file is kept as it is."""
     is_damaged: bool = False
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """The plan for one cache file."""
+
+    path: Path
+    plan: Compaction
+
     def row(self) -> dict[str, Any]:
         """Return the plan as JSON-ready fields."""
-        new = self.compacted
+        plan, new = self.plan, self.plan.compacted
         return {
             "action": "keep" if new is None else "compact",
             "file": str(self.path),
-            "entries": self.entries,
-            "kept": self.entries if new is None else new.kept,
-            "size_bytes": self.size_bytes,
-            "new_size_bytes": self.size_bytes if new is None else len(new.data),
-            "reason": self.reason,
+            "entries": plan.entries,
+            "kept": plan.entries if new is None else new.kept,
+            "size_bytes": plan.size_bytes,
+            "new_size_bytes": plan.size_bytes if new is None else len(new.data),
+            "reason": plan.reason,
         }
 
 
-def plan_rewrite(path: Path) -> Rewrite:
+def plan_compaction(path: Path) -> Compaction:
     """Read the cache file at `path` and plan its compaction; change nothing.
 
     Raise UsageError for a form that is not compacted, or OSError.
     """
     size_bytes = path.stat().st_size
     try:
-        cache = listed_in_manifest(read_cache(path))
+        file = read_cache(path)
+        for error in against_manifest(file):
+            raise error
+        cache = listed_in_manifest(file)
         new = compacted(cache)
     except CorruptInputError as error:
-        return Rewrite(path=path, reason=error.message, size_bytes=size_bytes, is_damaged=True)
+        return Compaction(reason=error.message, size_bytes=size_bytes, is_damaged=True)
     entries = len(cache.entries)
     if len(new.data) >= size_bytes:
-        return Rewrite(path=path, entries=entries, size_bytes=size_bytes, reason="every entry is needed")
+        return Compaction(entries=entries, size_bytes=size_bytes, reason="every entry is needed")
     reason = f"{entries - new.kept} entries are not needed"
-    return Rewrite(path=path, entries=entries, size_bytes=size_bytes, compacted=new, reason=reason)
+    return Compaction(entries=entries, size_bytes=size_bytes, crc=cache.crc, compacted=new, reason=reason)
 
 
 def rewrite(plans: Iterable[Rewrite]) -> None:
     """Replace each cache file atomically; the old files are kept as .bak.
 
-    Raise SafetyRefusal if a broker runs on the folder, LockedError if another tierctl works there, OSError.
+    Raise SafetyRefusal if a broker runs on the folder or a file is not the one that was read, LockedError if
+    another tierctl works there, OSError.
     """
     by_folder: dict[Path, list[Rewrite]] = {}
     for plan in plans:
@@ -78,15 +93,20 @@ def rewrite(plans: Iterable[Rewrite]) -> None:
 
 
 def _replace(folder: Path, plans: Iterable[Rewrite]) -> None:
-    manifest = manifest_of(folder)
-    for plan in plans:
-        if plan.compacted is None:
+    manifest = deepcopy(manifest_of(folder))
+    for each in plans:
+        new = each.plan.compacted
+        if new is None:
             continue
-        replace_durably(plan.path, plan.compacted.data, backup=True)
-        entry = manifest.caches.get(plan.path.name)
+        if crc32c(each.path.read_bytes()) != each.plan.crc:
+            raise SafetyRefusal(
+                f"{each.path} is not the file that was read: it has another content",
+                hint="run the command again; with --engine spark, executors must see the same files",
+            )
+        replace_durably(each.path, new.data, backup=True)
+        entry = manifest.caches.get(each.path.name)
         if entry is not None:
             # The cache is written first: after a crash its CRC differs from the manifest's, and the next run
             # reads this partition from the metadata topic again.
-            new = replace(entry, events=plan.compacted.kept, crc=crc32c(plan.compacted.body))
-            manifest.caches[plan.path.name] = new
+            manifest.caches[each.path.name] = replace(entry, events=new.kept, crc=crc32c(new.body))
             replace_durably(folder / MANIFEST, manifest.dumps())

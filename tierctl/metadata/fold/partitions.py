@@ -1,6 +1,6 @@
 """Folds metadata partitions one after the other into a state."""
 
-from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import pyarrow as pa
@@ -8,10 +8,12 @@ import pyarrow as pa
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.base import MetadataTopic
 from tierctl.metadata.user_partitions import misplaced
+from tierctl.model.progress import Advance, no_op
 from tierctl.state.fold import fold
 from tierctl.state.tier import MissingEvents, Quarantined, TierState
 from tierctl.wire.batches.chunks import RecordChunk, joined
 from tierctl.wire.metadata import decode_column
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 from tierctl.wire.metadata.partitioner import metadata_partition
 
 
@@ -21,6 +23,15 @@ class EventSink(Protocol):
     def take(self, chunk: RecordChunk, table: pa.Table) -> tuple[RecordChunk, pa.Table]:
         """Keep the events of `chunk`; return the chunk and the decoded `table` without events kept before."""
         ...
+
+
+def _counted(chunks: Iterable[RecordChunk], start: int, advance: Advance) -> Iterator[RecordChunk]:
+    """Yield the chunks of a partition from offset `start` on, and give the length of each to `advance`."""
+    position = start
+    for chunk in chunks:
+        yield chunk
+        advance(chunk.next_offset - position)
+        position = chunk.next_offset
 
 
 class PartitionFold:
@@ -34,13 +45,23 @@ class PartitionFold:
         self._state = state
         self._partition_count = partition_count
         self._sink = sink
-        self._at_home: defaultdict[int, set[tuple[bytes, int]]] = defaultdict(set)
+        self._known_layouts = KnownLayouts()
 
-    def catch_up(self, topic: MetadataTopic, partition: int, begin: int, end: int) -> None:
-        """Fold one metadata partition, which has the offsets [begin, end), from `state.read` to its end."""
+    def catch_up(
+        self,
+        topic: MetadataTopic,
+        partition: int,
+        begin: int,
+        end: int,
+        advance: Advance = no_op,
+    ) -> None:
+        """Fold one metadata partition, which has the offsets [begin, end), from `state.read` to its end.
+
+        `advance` receives the number of offsets of each chunk that is read.
+        """
         start = self._start(partition, begin, end)
         self._state.read[partition] = start
-        for chunk in joined(topic.read(partition, start, end)):
+        for chunk in joined(_counted(topic.read(partition, start, end), start, advance)):
             self.fold(chunk)
 
     def _start(self, partition: int, begin: int, end: int) -> int:
@@ -80,10 +101,10 @@ class PartitionFold:
     def fold(self, chunk: RecordChunk) -> None:
         """Fold the next chunk of a partition; quarantine its damaged ranges and misplaced events."""
         partition = chunk.partition
-        table = decode_column(chunk.values)
+        table = decode_column(chunk.values, self._known_layouts)
         if self._sink is not None:
             chunk, table = self._sink.take(chunk, table)
-        fold(
+        firsts = fold(
             table,
             self._state,
             metadata_partition=partition,
@@ -92,7 +113,7 @@ class PartitionFold:
         )
         for damage in chunk.damage:
             self._state.quarantined.append(Quarantined(partition, damage.offset, damage.error))
-        for user_partition in misplaced(table, partition, self._partition_count, self._at_home[partition]):
+        for user_partition in misplaced(table, firsts, partition, self._partition_count):
             home = metadata_partition(
                 user_partition.topic_id, user_partition.partition, self._partition_count
             )

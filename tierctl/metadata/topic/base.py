@@ -63,7 +63,8 @@ class MetadataTopic(Protocol):
     def append(self, records: Sequence[tuple[int, bytes]]) -> list[int]:
         """Append (partition, value) pairs in order; return their offsets once all records are durable.
 
-        The records are never transactional: brokers' consumers would wait behind the control marker.
+        The records are never transactional: brokers' consumers would wait behind the control marker. Without
+        records, only replicas that the topic has in other log directories are completed.
         Raises MetadataError also if the topic was opened for reading only.
         """
         ...

@@ -120,7 +120,7 @@ class ClusterTopic:
         if not self._writable:
             raise MetadataError(f"{self._topic} on {self._where} was opened for reading only")
         self._check_unchanged()
-        return self._publisher.append(records)
+        return self._publisher.append(records) if records else []
 
     def _check_unchanged(self) -> None:
         found = self._admin.shape(self._topic)

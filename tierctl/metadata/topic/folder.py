@@ -58,6 +58,9 @@ class FolderTopic:
         self._logs: dict[int, PartitionLog] = {}
         self._ends: dict[int, int] = {}
         self._find_partitions()
+        if writer is not None:
+            with translated(f"opening {self._name}"):
+                writer.require_behind(self._logs)
 
     @property
     def partition_count(self) -> int:

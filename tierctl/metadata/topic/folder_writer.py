@@ -12,12 +12,18 @@ from tierctl.metadata.topic.base import DEFAULT_METADATA_PARTITIONS
 from tierctl.metadata.topic.disk_errors import translated
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.metadata.topic.partition_writer import PartitionWriter
+from tierctl.metadata.topic.replicas import Replicas
+from tierctl.metadata.topic.stale_checkpoints import drop_stale_entries
 from tierctl.model import Uuid
 
 LOCK = ".tierctl-metadata.lock"
 _BROKER_HINT = (
     "write a running broker's metadata topic through the broker (--metadata kafka://host:port), or stop the "
     "broker; no option overrides this check"
+)
+_REPLICA_HINT = (
+    "replicas of the metadata topic in this directory are written: stop the broker, or leave the directory "
+    "out; no option overrides this check"
 )
 SEGMENT_BYTES_DEFAULT = 1 << 30
 
@@ -42,30 +48,49 @@ class FolderSettings:
     segment_bytes: int = SEGMENT_BYTES_DEFAULT
     clock_ms: Callable[[], int] = _now_ms
     new_topic_id: Callable[[], Uuid] = _random_id
+    replicas: Sequence[Path] = ()
+    """Log directories whose replicas of the topic get the same bytes; nobody else may write to them."""
     fs: FileSystem = PLAIN
 
 
 class FolderWriter:
     """Append to the partitions of a topic in `folder`; hold the folder's locks until `close`.
 
-    The locks are tierctl's own and, if a broker left one, the broker's. Raises LockedError if another
-    tierctl writes there, SafetyRefusal if a broker runs there, MetadataError if the disk fails.
+    The locks are tierctl's own and, if a broker left one, the broker's; the log directories of replicas are
+    locked likewise. Raises LockedError if another tierctl writes there, SafetyRefusal if a broker runs there,
+    MetadataError if the disk fails.
     """
 
     def __init__(self, folder: Path, settings: FolderSettings) -> None:
         self._settings = settings
+        self._folder = folder
+        self._has_begun = False
+        self._replicas = Replicas(folder, settings.replicas, fs=settings.fs)
         self._writers: dict[int, PartitionWriter] = {}
         with ExitStack() as held, translated(f"opening {folder}"):
             settings.fs.make_folder(folder)
             held.enter_context(exclusive(folder, LOCK))
             held.enter_context(broker_kept_out(folder, hint=_BROKER_HINT))
+            for other in self._replicas.folders:
+                held.enter_context(broker_kept_out(other, hint=_REPLICA_HINT))
+                held.enter_context(exclusive(other, LOCK))
             self._held = held.pop_all()
+
+    def require_behind(self, logs: Mapping[int, PartitionLog]) -> None:
+        """Raise SafetyRefusal if a replica has records that `logs` lack; change nothing."""
+        self._replicas.require_behind(logs.values())
 
     def append(self, logs: Mapping[int, PartitionLog], records: Sequence[tuple[int, bytes]]) -> list[int]:
         """Append (partition, value) pairs to `logs`, durably; return their offsets. Raises OSError.
 
-        After a failure none of the records is in a log.
+        The first call, even without records, also gives the replicas what an interrupted run did not. After a
+        failure none of the records is in a log, unless only a replica could not be written.
         """
+        if not self._has_begun:
+            ends = {partition: log.end_offset() for partition, log in logs.items()}
+            drop_stale_entries(self._folder, ends, fs=self._settings.fs)
+            self._replicas.begin(list(logs.values()))
+            self._has_begun = True
         values: dict[int, list[bytes]] = {}
         for partition, value in records:
             values.setdefault(partition, []).append(value)
@@ -85,6 +110,10 @@ class FolderWriter:
             for partition in values:
                 self._writers[partition].commit()
             done = True
+            # After a failure here, the next append begins with all replicas again.
+            self._has_begun = False
+            self._replicas.bring_up(logs[partition] for partition in values)
+            self._has_begun = True
         finally:
             if not done:
                 self._roll_back(values)

@@ -7,6 +7,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from tierctl.errors import CorruptInputError
 from tierctl.metadata.topic.files import LOCAL, LogFiles
 from tierctl.wire.batches.chunks import RecordChunk, chunk_of, empty_chunk, gap
@@ -212,11 +214,12 @@ class PartitionLog:
 def _marks_in(base: int, data: bytes) -> Iterator[Mark]:
     """Yield entries of an offset index at least 1 MiB apart, and the last entry; none of a damaged index."""
     try:
-        entries = list(OffsetIndex.decode(data, base))
+        offsets, positions = OffsetIndex.decode(data, base).columns()
     except CorruptInputError:
         return
-    after = 0
-    for entry in entries:
-        if entry.position >= after or entry is entries[-1]:
-            yield entry.offset, entry.position
-            after = entry.position + _MARK_BYTES
+    at = 0
+    while at < len(positions):
+        yield int(offsets[at]), int(positions[at])
+        is_last = at == len(positions) - 1
+        following = int(np.searchsorted(positions, positions[at] + _MARK_BYTES))
+        at = len(positions) if is_last else min(following, len(positions) - 1)

@@ -9,7 +9,8 @@ _OFFLINE = "the value in force of each topic comes from the cluster or from --to
 _TOPIC_DEFAULT = "copy takes it for a topic for which --topic-configs does not state the setting"
 _LAG_OF_RETENTION = "copy takes it for a copy lag of -1, never sweep: its limits are stated for each topic"
 _CLASS = "tierctl implements the layouts and the metadata topic itself"
-_QUOTA = "tierctl copies and fetches without a quota"
+_BURST = "after a pause, the bytes of so many seconds may be transferred at once"
+_AVERAGE = "tierctl holds the quota at every moment, not on the average of several windows"
 
 REMOTE_LOG_STORAGE_SYSTEM_ENABLE = TABLE.flag(
     "remote.log.storage.system.enable",
@@ -95,13 +96,17 @@ LISTENER_SECURITY_PROTOCOL_MAP = TABLE.names(
     "listener.security.protocol.map", acted_on="the protocol of the metadata manager's listener"
 )
 
-TABLE.text("remote.log.storage.manager.class.name", since="3.0", ignored=_CLASS)
+STORAGE_MANAGER_CLASS = TABLE.text(
+    "remote.log.storage.manager.class.name",
+    since="3.0",
+    acted_on="doctor warns of tiering without a plugin, and of Kafka's plugin for tests",
+)
 TABLE.text("remote.log.storage.manager.class.path", since="3.0", ignored=_CLASS)
-TABLE.text(
+METADATA_MANAGER_CLASS = TABLE.text(
     "remote.log.metadata.manager.class.name",
     "org.apache.kafka.server.log.remote.metadata.storage.TopicBasedRemoteLogMetadataManager",
     since="3.0",
-    ignored=_CLASS,
+    acted_on="doctor checks the listener of the default class; tierctl implements the metadata topic itself",
 )
 TABLE.text("remote.log.metadata.manager.class.path", since="3.0", ignored=_CLASS)
 TABLE.whole(
@@ -132,29 +137,41 @@ TABLE.whole(
     since="3.0",
     ignored="tierctl has no queue of consumers' requests",
 )
-TABLE.whole("remote.log.manager.copy.max.bytes.per.second", _LONG_MAX, least=1, since="3.8", ignored=_QUOTA)
-TABLE.whole(
-    "remote.log.manager.copy.quota.window.num", 11, type=Type.INT, least=1, since="3.8", ignored=_QUOTA
+COPY_MAX_BYTES_PER_SECOND = TABLE.whole(
+    "remote.log.manager.copy.max.bytes.per.second",
+    _LONG_MAX,
+    least=1,
+    since="3.8",
+    acted_on="the bytes per second that a run stores in tiers (--throttle-copy)",
 )
-TABLE.whole(
+FETCH_MAX_BYTES_PER_SECOND = TABLE.whole(
+    "remote.log.manager.fetch.max.bytes.per.second",
+    _LONG_MAX,
+    least=1,
+    since="3.8",
+    acted_on="the bytes per second that a run reads from tiers (--throttle-fetch)",
+)
+COPY_QUOTA_WINDOW_S = TABLE.whole(
     "remote.log.manager.copy.quota.window.size.seconds",
     1,
     type=Type.INT,
     least=1,
     since="3.8",
-    ignored=_QUOTA,
+    acted_on=_BURST,
 )
-TABLE.whole("remote.log.manager.fetch.max.bytes.per.second", _LONG_MAX, least=1, since="3.8", ignored=_QUOTA)
-TABLE.whole(
-    "remote.log.manager.fetch.quota.window.num", 11, type=Type.INT, least=1, since="3.8", ignored=_QUOTA
-)
-TABLE.whole(
+FETCH_QUOTA_WINDOW_S = TABLE.whole(
     "remote.log.manager.fetch.quota.window.size.seconds",
     1,
     type=Type.INT,
     least=1,
     since="3.8",
-    ignored=_QUOTA,
+    acted_on=_BURST,
+)
+TABLE.whole(
+    "remote.log.manager.copy.quota.window.num", 11, type=Type.INT, least=1, since="3.8", ignored=_AVERAGE
+)
+TABLE.whole(
+    "remote.log.manager.fetch.quota.window.num", 11, type=Type.INT, least=1, since="3.8", ignored=_AVERAGE
 )
 TABLE.whole(
     "remote.fetch.max.wait.ms",

@@ -2,7 +2,7 @@
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from tierctl.errors import UsageError
@@ -19,15 +19,19 @@ _FIRST_LEVELS = {
     (4, 4): 31,
 }
 """The releases with tiered storage, each with its first level of metadata.version (MetadataVersion)."""
-_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(\.\d{1,3})?")
+_TEXT = re.compile(r"(\d{1,3})\.(\d{1,3})(?:\.(\d{1,3}))?")
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class KafkaVersion:
-    """A release of Kafka, such as 4.4; the releases of bug fixes (4.4.1) make no difference."""
+    """A release of Kafka, such as 4.4.
+
+    Releases of bug fixes are equal to each other: `patch` is the 1 of 4.4.1, None if it is not known.
+    """
 
     major: int
     minor: int
+    patch: int | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}"
@@ -40,7 +44,7 @@ class KafkaVersion:
         if number not in _FIRST_LEVELS:
             known = ", ".join(map(str, KNOWN))
             raise UsageError(f'Kafka version "{text}" is not known', hint=f"known versions: {known}")
-        return cls(*number)
+        return cls(*number, patch=int(match[3]) if match and match[3] else None)
 
     @classmethod
     def of_feature_level(cls, level: int) -> Self:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from tierctl.errors import UsageError
+from tierctl.model.settings.stated import place_of
 
 T = TypeVar("T")
 _WHOLE = re.compile(r"[+-]?[0-9]+")
@@ -98,13 +99,26 @@ class Setting(Generic[T]):
         return value
 
     def given(self, settings: Mapping[str, str], source: str = "") -> T | None:
-        """Return the value in `settings`, None if they do not state it; UsageError for an invalid one."""
+        """Return the value in `settings`, None if they do not state it.
+
+        UsageError for an invalid value, with the line that states it, or with `source` if that is not known.
+        """
         text = settings.get(self.name)
-        return None if text is None else self.parse(text, source)
+        return None if text is None else self.parse(text, place_of(settings, self.name, source))
 
     def text(self, settings: Mapping[str, str]) -> str:
-        """Return the text in `settings`, otherwise the default as text, without a check of the value."""
-        return settings.get(self.name, str(self.default))
+        """Return the text in `settings`, otherwise `default_text`, without a check of the value."""
+        return settings.get(self.name, self.default_text)
+
+    @property
+    def default_text(self) -> str:
+        """Kafka's default as a file would state it."""
+        match self.default:
+            case bool():
+                return str(self.default).lower()
+            case tuple():
+                return ",".join(map(str, self.default))
+        return str(self.default)
 
     def value(self, settings: Mapping[str, str], source: str = "") -> T:
         """Return the value in `settings`, otherwise the one assumed; UsageError for an invalid one.

@@ -6,6 +6,7 @@ TABLE = Table(Scope.TOPIC)
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 _LONG_MAX = (1 << 63) - 1
 _WRITING = "brokers apply it when records are written or fetched"
+_FUTURE = "doctor warns of records further in the future than retention.ms"
 _COMPACTION = "compacted topics have no remote tier"
 _LOCAL = "it governs the files on the broker's disk only"
 
@@ -39,7 +40,7 @@ LOCAL_RETENTION_BYTES = TABLE.whole(
     since="3.0",
     acted_on="copy takes it for a remote.copy.lag.bytes of -1; -2 is retention.bytes",
 )
-TABLE.whole("segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_LOCAL)
+SEGMENT_BYTES = TABLE.whole("segment.bytes", 1 << 30, type=Type.INT, least=14, ignored=_LOCAL)
 REMOTE_STORAGE_ENABLE = TABLE.flag(
     "remote.storage.enable",
     False,
@@ -53,8 +54,11 @@ COPY_DISABLE = TABLE.flag(
     since="3.9",
     acted_on="copy leaves the topic out if true (KIP-950)",
 )
-TABLE.flag(
-    "remote.log.delete.on.disable", False, since="3.9", ignored="only brokers end the tiering of a topic"
+DELETE_ON_DISABLE = TABLE.flag(
+    "remote.log.delete.on.disable",
+    False,
+    since="3.9",
+    acted_on="doctor warns of true; only brokers end the tiering of a topic",
 )
 COPY_LAG_MS = TABLE.whole(
     "remote.copy.lag.ms",
@@ -70,7 +74,7 @@ COPY_LAG_BYTES = TABLE.whole(
     since="4.4",
     acted_on="copy waits until that many bytes follow a segment (KIP-1241); -1 is the local retention",
 )
-TABLE.whole("segment.ms", _WEEK_MS, least=1, ignored=_LOCAL)
+SEGMENT_MS = TABLE.whole("segment.ms", _WEEK_MS, least=1, ignored=_LOCAL)
 TABLE.whole("segment.jitter.ms", 0, least=0, ignored=_LOCAL)
 TABLE.whole("segment.index.bytes", 10 << 20, type=Type.INT, least=4, ignored=_LOCAL)
 TABLE.whole("index.interval.bytes", 4096, type=Type.INT, least=0, ignored=_LOCAL)
@@ -94,7 +98,9 @@ TABLE.whole(
 )
 TABLE.flag("errors.deadletterqueue.group.enable", False, since="4.4", ignored="share groups apply it")
 MIN_INSYNC_REPLICAS = TABLE.whole("min.insync.replicas", 1, type=Type.INT, least=1, ignored=_WRITING)
-TABLE.flag("unclean.leader.election.enable", False, ignored="the controller applies it")
+UNCLEAN_LEADER_ELECTION = TABLE.flag(
+    "unclean.leader.election.enable", False, acted_on="doctor warns of true; the controller applies it"
+)
 TABLE.text(
     "compression.type",
     "producer",
@@ -108,9 +114,16 @@ TABLE.whole("compression.lz4.level", 9, type=Type.INT, least=1, most=17, since="
 TABLE.whole("compression.zstd.level", 3, type=Type.INT, least=-131072, most=22, since="3.8", ignored=_WRITING)
 TABLE.text("message.format.version", "3.0-IV1", until="3.9", ignored=_WRITING)
 TABLE.flag("message.downconversion.enable", True, until="3.9", ignored=_WRITING)
-TABLE.text("message.timestamp.type", "CreateTime", choices=("CreateTime", "LogAppendTime"), ignored=_WRITING)
+TIMESTAMP_TYPE = TABLE.text(
+    "message.timestamp.type",
+    "CreateTime",
+    choices=("CreateTime", "LogAppendTime"),
+    acted_on=_FUTURE,
+)
 TABLE.whole("message.timestamp.difference.max.ms", _LONG_MAX, least=0, until="3.9", ignored=_WRITING)
 TABLE.whole("message.timestamp.before.max.ms", _LONG_MAX, least=0, since="3.6", ignored=_WRITING)
-TABLE.whole("message.timestamp.after.max.ms", _LONG_MAX, least=0, since="3.6", ignored=_WRITING)
+TIMESTAMP_AFTER_MAX_MS = TABLE.whole(
+    "message.timestamp.after.max.ms", _LONG_MAX, least=0, since="3.6", acted_on=_FUTURE
+)
 TABLE.names("leader.replication.throttled.replicas", (), ignored="brokers apply it to replication")
 TABLE.names("follower.replication.throttled.replicas", (), ignored="brokers apply it to replication")

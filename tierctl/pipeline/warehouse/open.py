@@ -1,15 +1,28 @@
 """Open a warehouse from `--warehouse`, in this process and on executors."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import unquote, urlsplit
 
 from tierctl.errors import UsageError
-from tierctl.pipeline.warehouse.base import Warehouse
-from tierctl.pipeline.warehouse.bucket import BucketWarehouse
-from tierctl.pipeline.warehouse.folder import FolderWarehouse
-from tierctl.storage.stores import CopyingStore, Endpoint, open_store
+from tierctl.files import PLAIN, exclusive
+from tierctl.metadata.topic.disk_errors import translated
+from tierctl.storage.lease import ObjectLease, Owner
+from tierctl.storage.stores import Endpoint, ObjectStore, open_store
+from tierctl.storage.stores.base import ConditionalStore, delete_all
+
+if TYPE_CHECKING:
+    from tierctl.storage.stores.s3.other_client import OtherClient
+
+LOCK: Final = ".tierctl-pipeline.lock"
+LEASE: Final = "_lease.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,13 +45,101 @@ class WarehouseSpec:
             )
         return cls(uri=uri, endpoint=open_store(uri, named_by="--warehouse").endpoint)
 
+    def open_store(self) -> ObjectStore:
+        """Open the store of the warehouse's files; nothing is created yet."""
+        parts = urlsplit(self.uri)
+        is_folder = parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path
+        if not is_folder and parts.scheme != "s3":
+            raise UsageError(
+                f"not a warehouse: {self.uri!r}", hint="expected file:///dir or s3://bucket/folder"
+            )
+        return open_store(self.uri, endpoint=self.endpoint, named_by="--warehouse")
+
     def open(self) -> Warehouse:
         """Open the warehouse; nothing is created yet."""
-        parts = urlsplit(self.uri)
-        if parts.scheme == "file" and parts.netloc in {"", "localhost"} and parts.path:
-            return FolderWarehouse(Path(unquote(parts.path)))
-        if parts.scheme == "s3":
-            store = open_store(self.uri, endpoint=self.endpoint, named_by="--warehouse")
-            if isinstance(store, CopyingStore):
-                return BucketWarehouse(store)
-        raise UsageError(f"not a warehouse: {self.uri!r}", hint="expected file:///dir or s3://bucket/folder")
+        return Warehouse(self, self.open_store())
+
+
+class Warehouse:
+    """The location of the tables, of which one run at a time holds the lock or, in a bucket, the lease."""
+
+    def __init__(self, spec: WarehouseSpec, store: ObjectStore) -> None:
+        self._spec = spec
+        self._store = store
+        self._lease: ObjectLease | None = None
+
+    @property
+    def _root(self) -> Path | None:
+        parts = urlsplit(self._spec.uri)
+        return Path(unquote(parts.path)).absolute() if parts.scheme == "file" else None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Exclude other runs during the block; raise LockedError if another run holds the warehouse."""
+        root = self._root
+        if root is not None:
+            with translated(f"opening {root}"):
+                PLAIN.make_folder(root)
+            with exclusive(root, LOCK):
+                yield
+            return
+        assert isinstance(self._store, ConditionalStore)
+        with ObjectLease(self._store, LEASE, owner=Owner.of_this_run()) as self._lease:
+            yield
+
+    def is_lost(self) -> bool:
+        """Return whether another run may hold the warehouse now, so that nothing may be written."""
+        return self._lease is not None and self._lease.is_lost()
+
+    @property
+    def tables_uri(self) -> str:
+        """Return the location of the tables for deltalake: a path, or the URI of a bucket's folder."""
+        return str(self._root) if self._root is not None else self._spec.uri.rstrip("/")
+
+    def table_options(self) -> dict[str, str]:
+        """Return the settings with which deltalake reaches the store; in a bucket they have credentials."""
+        return {} if self._bucket_options is None else self._bucket_options()
+
+    @cached_property
+    def _bucket_options(self) -> OtherClient | None:
+        if self._root is not None:
+            return None
+        # Imported late: boto3 is needed for buckets only.
+        from tierctl.storage.stores.s3.other_client import OtherClient
+
+        return OtherClient(self._spec.endpoint)
+
+    def synced(self, keys: Sequence[str]) -> None:
+        """Make files durable that deltalake wrote to a folder, which it does not do itself."""
+        if self._root is None:
+            return
+        for path in (self._root / key for key in keys):
+            with translated(f"writing {path}"):
+                with path.open("rb") as stream:
+                    PLAIN.sync(stream.fileno(), path)
+                PLAIN.sync_folder(path.parent)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        """Yield every key that begins with `prefix`, without those of the lock and the lease."""
+        root = self._root
+        if root is not None and not root.is_dir():
+            return
+        for found in self._store.list_objects(prefix):
+            if found.key not in {LOCK, LEASE}:
+                yield found.key
+
+    def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
+        """Return the sizes of the existing files among `keys`."""
+        return self._store.sizes_bytes(keys)
+
+    def delete(self, keys: Sequence[str]) -> None:
+        """Delete exactly `keys`."""
+        delete_all(self._store, keys)
+
+
+def require_deltalake() -> None:
+    """Raise UsageError if deltalake is not installed."""
+    if find_spec("deltalake") is None:
+        raise UsageError(
+            "--warehouse needs deltalake, which is not installed", hint="pip install tierctl[pipeline]"
+        )

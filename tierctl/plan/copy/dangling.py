@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tierctl.errors import UsageError
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
 from tierctl.model.times import iso_utc
+from tierctl.plan.reasons import RESUMED
 from tierctl.plan.steps import Skip, Step, delete_step
 from tierctl.state.tier import PartitionState
 
@@ -46,7 +47,7 @@ class Dangling:
         skipped: list[Skip] = []
         for segment in part.cache.list_remote_log_segments():
             if segment.state is RemoteLogSegmentState.DELETE_SEGMENT_STARTED:
-                steps.append(delete_step(segment, "resume of DELETE_SEGMENT_STARTED", breach="resume"))
+                steps.append(delete_step(segment, RESUMED, breach="resume"))
             if segment.state is not RemoteLogSegmentState.COPY_SEGMENT_STARTED:
                 continue
             reason = self._why_not(segment)

@@ -7,18 +7,21 @@ from tierctl.model import TopicConfig
 from tierctl.model.selection import names_text
 from tierctl.model.settings import topic
 from tierctl.plan.preconditions import why_never_tiered
+from tierctl.plan.reasons import Reason, ReasonKind
 
 _ENABLED = f"{topic.REMOTE_STORAGE_ENABLE.name}=true"
 _HINT = (
     f"state TOPIC.{_ENABLED} in --topic-configs (offline), set it on the cluster's topic, or name the topic "
     "with --topic and add --assume-enabled"
 )
-NOT_ENABLED = f"{_ENABLED} is not among the topic's settings: tiering is opt-in"
+NOT_ENABLED = Reason(
+    ReasonKind.NOT_TIERED, detail=f"{_ENABLED} is not among the topic's settings: tiering is opt-in"
+)
 
 
 def why_not_enabled(
     name: str, configs: Mapping[str, TopicConfig], assumed: Collection[str] = ()
-) -> str | None:
+) -> Reason | None:
     """Return why brokers would not copy the topic `name`; None if they would.
 
     `assumed` are the topics that count as enabled if `configs` does not state remote.storage.enable. It does

@@ -11,10 +11,10 @@ from tierctl.model import (
     LocalSegment,
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
+    Selection,
     TopicConfig,
 )
 from tierctl.model.configs import CopyLag
-from tierctl.model.settings import topic
 from tierctl.plan.basis import Basis
 from tierctl.plan.copy.dangling import Dangling
 from tierctl.plan.copy.enabled import why_not_enabled
@@ -26,7 +26,8 @@ from tierctl.plan.preconditions import (
     why_maybe_unheard_of,
     why_unknown,
 )
-from tierctl.plan.steps import LINEAGE_EPOCH, Action, Plan, Skip, Step
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.steps import LINEAGE_EPOCH, Action, Kept, Plan, Skip, Step
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.lineage import Lineage, find_highest_remote_offset
 from tierctl.state.tier import PartitionState, TierState
@@ -36,13 +37,12 @@ _S = RemoteLogSegmentState
 SEGMENT_SIZE_BYTES_MAX = (1 << 31) - 1
 """Limit of segmentSizeInBytes, an int32 in the metadata."""
 
-COPY_REASON = "rolled, below the last stable offset"
-
 
 @dataclass(slots=True)
 class _Decisions:
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
+    kept: list[Kept] = field(default_factory=list)
 
 
 def plan_copy(
@@ -54,6 +54,7 @@ def plan_copy(
     clean_dangling_after_ms: int | None = None,
     now_ms: int | None = None,
     live_broker_ids: Collection[int] = (),
+    explained: Selection | None = None,
 ) -> Plan:
     """Return the plan to copy what brokers would: oldest first, from the log start to the last stable offset.
 
@@ -64,23 +65,26 @@ def plan_copy(
     Only topics with remote.storage.enable=true are copied, and those in `assumed_enabled` whose `configs` do
     not state it. `clean_dangling_after_ms`, with `now_ms`, adds DELETE_SEGMENT steps for unfinished copies
     that began longer ago (at least 24 hours) on a broker that is not among `live_broker_ids`.
+
+    The plan has the local segments without a step of the partitions in `explained`.
     """
     dangling = _dangling(clean_dangling_after_ms, now_ms, live_broker_ids)
     decisions = _Decisions()
     topics = CurrentTopics.of(logs)
     for key, log in sorted(newest_replicas(logs).items(), key=lambda item: item[1].topic_partition):
         part = state.partitions.get(key)
-        reason = why_not_enabled(log.topic_id_partition.topic, configs, assumed_enabled)
+        reason: str | None = why_not_enabled(log.topic_id_partition.topic, configs, assumed_enabled)
         reason = reason or _why_not(state, part, log, topics)
-        if reason:
-            decisions.skipped.append(Skip.of(log.topic_id_partition, reason))
-            continue
         config = configs.get(log.topic_id_partition.topic, TopicConfig())
-        if config.is_copy_disabled:
-            decisions.skipped.append(Skip.of(log.topic_id_partition, f"{topic.COPY_DISABLE.name}=true"))
+        stop = reason or (Reason(ReasonKind.COPY_DISABLED) if config.is_copy_disabled else None)
+        from_offset, steps_before = log.local_log_start_offset, len(decisions.steps)
+        if stop:
+            decisions.skipped.append(Skip.of(log.topic_id_partition, stop))
         else:
-            _decide(log, part, decisions, lag=config.copy_lag, now_ms=now_ms)
-        if part is not None and dangling is not None:
+            from_offset, stop = _decide(log, part, decisions, lag=config.copy_lag, now_ms=now_ms)
+        if explained is not None and log.topic_id_partition in explained:
+            decisions.kept += _kept(log, decisions.steps[steps_before:], from_offset, stop)
+        if reason is None and part is not None and dangling is not None:
             steps, skipped = dangling.clean(part)
             decisions.steps += steps
             decisions.skipped += skipped
@@ -92,6 +96,7 @@ def plan_copy(
         basis=Basis(
             configs=configs, log_starts={log.topic_id_partition: log.log_start_offset for log in logs}
         ),
+        kept=tuple(decisions.kept),
     )
 
 
@@ -115,13 +120,14 @@ def _why_not(
         return reason
     if part is not None:
         latest_epoch = log.leader_epochs[-1].epoch if log.leader_epochs else -1
-        return why_unknown(state, part) or why_behind(part, latest_epoch)
+        return why_unknown(state, part) or why_behind(part.segments, latest_epoch)
     return why_maybe_unheard_of(state, partition)
 
 
 def _decide(
     log: LocalLog, part: PartitionState | None, decisions: _Decisions, *, lag: CopyLag, now_ms: int | None
-) -> None:
+) -> tuple[int, str | None]:
+    """Add the steps of a partition; return the offset from which it is copied, and why the copies stop."""
     partition = log.topic_id_partition
     lineage = Lineage(log.leader_epochs)
     cache = part.cache if part is not None else RemoteLogMetadataCache()
@@ -131,11 +137,41 @@ def _decide(
     if not cache.leader_epochs():
         # Nothing was ever copied, so offsets below the local log are lost for good: they are no hole.
         from_offset = max(from_offset, log.local_log_start_offset)
-    for item in _copies(log, copied, from_offset, lag=lag, now_ms=now_ms):
+    stop: str | None = None
+    for item in _copies(log, from_offset, lag=lag, now_ms=now_ms):
         if isinstance(item, str):
+            stop = item
             decisions.skipped.append(Skip.of(partition, item))
         else:
             decisions.steps.append(with_begun(item, begun))
+    return from_offset, stop
+
+
+def _kept(log: LocalLog, steps: Sequence[Step], from_offset: int, stop: str | None) -> Iterator[Kept]:
+    """Yield the segments of `log` that none of `steps`, the steps of its partition, copies.
+
+    Copies begin at `from_offset`; `stop` is the reason why they end before the active segment, None if they
+    do not.
+    """
+    partition = log.topic_id_partition
+    copied = {step.start_offset for step in steps}
+    for segment in log.segments:
+        following = segment.next_base_offset
+        if segment.base_offset in copied:
+            continue
+        if following is None:
+            reason = Reason(ReasonKind.NOT_ROLLED, size_bytes=segment.size_bytes)
+        elif stop is None or following <= from_offset:
+            reason = Reason(ReasonKind.COPIED, from_offset=from_offset)
+        else:
+            reason = Reason.of(stop)
+        yield Kept(
+            partition=partition,
+            segment_id=None,
+            start_offset=segment.base_offset,
+            end_offset=None if following is None else following - 1,
+            reason=reason,
+        )
 
 
 def with_begun(step: Step, begun: Sequence[RemoteLogSegmentMetadata]) -> Step:
@@ -145,12 +181,8 @@ def with_begun(step: Step, begun: Sequence[RemoteLogSegmentMetadata]) -> Step:
     return replace(step, details={**step.details, "begun_copies": ids})
 
 
-def _copies(
-    log: LocalLog, copied: int, from_offset: int, *, lag: CopyLag, now_ms: int | None
-) -> Iterator[Step | str]:
+def _copies(log: LocalLog, from_offset: int, *, lag: CopyLag, now_ms: int | None) -> Iterator[Step | Reason]:
     """Yield steps in order, and at last the reason if segments after them are not copied yet."""
-    if log.last_stable_offset <= 0 or copied >= log.last_stable_offset:
-        return
     segments = _segments_from(log, from_offset)
     following_bytes = sum(segment.size_bytes for segment in segments)
     for segment, following in pairwise(segments):
@@ -160,29 +192,29 @@ def _copies(
             return
         waiting = None if now_ms is None else why_waiting(segment, following_bytes, lag, now_ms)
         if waiting:
-            yield f"segments from offset {segment.base_offset} on are not copied yet: {waiting}"
+            yield waiting
             return
         reason = _why_not_copied(log, segment, following, from_offset)
         if reason:
-            yield f"{reason}; nothing from {segment.base_offset} on is copied"
+            yield Reason(ReasonKind.NOT_COPYABLE, detail=reason, from_offset=segment.base_offset)
             return
         yield _step(log, segment, following.base_offset)
         from_offset = following.base_offset
 
 
-def _why_unstable(log: LocalLog, first: LocalSegment) -> str:
+def _why_unstable(log: LocalLog, first: LocalSegment) -> Reason:
     """Return why `first` and the later rolled segments are not copied yet: their records are not stable."""
     count = sum(s.base_offset >= first.base_offset for s in log.segments[:-1])
-    segments = "1 segment" if count == 1 else f"{count} segments"
-    waiting = f"{segments} (from offset {first.base_offset}) not copied yet"
-    if log.last_stable_offset < log.high_watermark:
-        return (
-            f"{waiting}: a transaction is open at the last stable offset {log.last_stable_offset}; "
-            "run again once the transaction has ended"
-        )
-    return (
-        f"{waiting}: the last stable offset is the high watermark {log.high_watermark}; run again once more "
-        "replicas have the records"
+    facts = {"segments": count, "from_offset": first.base_offset}
+    if log.last_stable_offset >= log.high_watermark:
+        return Reason(ReasonKind.NOT_REPLICATED, **facts, high_watermark=log.high_watermark)
+    opened = log.open_transaction
+    return Reason(
+        ReasonKind.OPEN_TRANSACTION,
+        **facts,
+        last_stable_offset=log.last_stable_offset,
+        producer_id=None if opened is None else opened.producer_id,
+        since_ms=None if opened is None else opened.since_ms,
     )
 
 
@@ -237,7 +269,7 @@ def _step(log: LocalLog, segment: LocalSegment, next_base_offset: int) -> Step:
     transaction_index = segment.transaction_index
     return Step(
         action=Action.COPY_SEGMENT,
-        reason=f"{COPY_REASON} {log.last_stable_offset}",
+        reason=Reason(ReasonKind.ROLLED, last_stable_offset=log.last_stable_offset),
         topic=partition.topic,
         topic_id=partition.topic_id,
         partition=partition.partition,

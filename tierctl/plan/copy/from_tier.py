@@ -77,7 +77,7 @@ def _why_not(
         reason = why_maybe_unheard_of(target, partition)
     else:
         latest = lineage.latest.epoch if lineage.latest is not None else -1
-        reason = why_unknown(target, other) or why_behind(other, latest)
+        reason = why_unknown(target, other) or why_behind(other.segments, latest)
     return f"in the target: {reason}" if reason else None
 
 

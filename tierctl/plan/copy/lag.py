@@ -2,10 +2,10 @@
 
 from tierctl.model import LocalSegment
 from tierctl.model.configs import CopyLag
-from tierctl.model.settings import topic
+from tierctl.plan.reasons import Reason, ReasonKind
 
 
-def why_waiting(candidate: LocalSegment, following_bytes: int, lag: CopyLag, now_ms: int) -> str | None:
+def why_waiting(candidate: LocalSegment, following_bytes: int, lag: CopyLag, now_ms: int) -> Reason | None:
     """Return why `candidate` is not copied yet; None if it may be copied.
 
     `following_bytes` is the size of all segments of the log after it, the active one included. The age counts
@@ -19,9 +19,11 @@ def why_waiting(candidate: LocalSegment, following_bytes: int, lag: CopyLag, now
         return None
     if lag.bytes is not None and following_bytes >= lag.bytes:
         return None
-    limits = []
-    if lag.ms is not None:
-        limits.append(f"its newest record is {age_ms} of {lag.ms} ms old ({topic.COPY_LAG_MS.name})")
-    if lag.bytes is not None:
-        limits.append(f"{following_bytes} of {lag.bytes} bytes follow it ({topic.COPY_LAG_BYTES.name})")
-    return " and ".join(limits) or "both copy lags are unlimited, so no segment is ever copied"
+    return Reason(
+        ReasonKind.COPY_LAG,
+        from_offset=candidate.base_offset,
+        lag_ms=lag.ms,
+        age_ms=age_ms,
+        lag_bytes=lag.bytes,
+        following_bytes=following_bytes,
+    )

@@ -3,34 +3,36 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 from tierctl.model import RemoteLogSegmentMetadata, TopicConfig
 from tierctl.model.settings import topic
+from tierctl.plan.reasons import RESUMED, Reason, ReasonKind
 from tierctl.plan.retention.partition_view import DELETE_STARTED, PartitionView, distinct_bytes
-from tierctl.plan.retention.stalled import StalledRetention
+from tierctl.plan.retention.stalled import StalledRetention, has_age
 from tierctl.plan.steps import FOLLOWS, Step, delete_step
 from tierctl.state.lineage import segments_in_lineage
-from tierctl.state.segment_queries import finished_below, segments_in
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
     """The deletions by start offset, the log start after them, and notes on segments that stay.
 
-    `stalled` is the segment that stops retention.ms, which a note reports, too.
+    `stalled` is the segment that stops retention.ms, which a note reports, too. `hole` is the hole of the
+    tier at which the deletions end, and `limits` the limits after them.
     """
 
     steps: tuple[Step, ...]
     log_start_offset: int
     notes: tuple[str, ...]
     stalled: StalledRetention | None
+    hole: Reason | None
+    limits: "Limits"
 
 
 def resume_deletions(view: PartitionView) -> list[Step]:
     """Return steps that finish every started deletion; consumers no longer read these segments."""
-    started = list(segments_in(view.cache, DELETE_STARTED))
-    return [delete_step(s, "resume of DELETE_SEGMENT_STARTED", breach="resume") for s in _ordered(started)]
+    started = list(view.segments.in_state(DELETE_STARTED))
+    return [delete_step(s, RESUMED, breach="resume") for s in _ordered(started)]
 
 
 def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
@@ -41,31 +43,29 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
     sees it, and can go on by raising the log start above it.
     """
     live, excess_bytes, notes = _live_and_excess(view, config)
-    limits = _Limits(config, now_ms, excess_bytes)
+    limits = Limits(config, now_ms, excess_bytes)
     steps: dict[str, Step] = {}
     log_start_offset = view.log_start_offset
     covered: int | None = None
+    hole: Reason | None = None
     remaining = iter(live)
     blocking: RemoteLogSegmentMetadata | None = None
     for segment in remaining:
         if segment.end_offset < log_start_offset:
             # A longer copy of these offsets expired: the excess already counts their bytes as deleted.
             continue
-        facts = limits.breach(segment)
-        if facts is None:
+        reason = limits.breach(segment)
+        if reason is None:
             blocking = segment
             break
         hole = None if covered is None else _hole(view, covered + 1, segment.start_offset - 1)
         if hole:
-            notes.append(
-                f"the tier has a hole {hole}: nothing beyond it expires in this run; to delete more, raise "
-                "the log start above the hole (--log-start-offset)"
-            )
+            notes.append(hole)
             break
-        reason = facts.pop("reason")
         covered = max(segment.end_offset, -1 if covered is None else covered)
+        facts = {"breach": reason.settings[0], **reason.facts, **view.decided_in}
         steps[segment.segment_id] = delete_step(
-            segment, reason, **facts, **view.decided_in, new_log_start_offset=segment.end_offset + 1
+            segment, reason, **facts, new_log_start_offset=segment.end_offset + 1
         )
         log_start_offset = max(log_start_offset, segment.end_offset + 1)
     for segment in _below(view, log_start_offset):
@@ -77,7 +77,12 @@ def expire(view: PartitionView, config: TopicConfig, now_ms: int) -> Expiry:
     notes += _deleted_by_brokers_only(view, config, live, covered)
     ordered = sorted(steps.values(), key=lambda s: (s.start_offset or 0, s.segment_id or ""))
     return Expiry(
-        steps=_chained(ordered), log_start_offset=log_start_offset, notes=tuple(notes), stalled=stalled
+        steps=_chained(ordered),
+        log_start_offset=log_start_offset,
+        notes=tuple(notes),
+        stalled=stalled,
+        hole=hole,
+        limits=limits,
     )
 
 
@@ -127,18 +132,20 @@ def _live_and_excess(
 ) -> tuple[Iterable[RemoteLogSegmentMetadata], int, list[str]]:
     """Return the live segments, the bytes above retention.bytes, and a note if these can't be computed.
 
-    Without a limit on size the segments are an iterator: only those up to the first that stays are needed.
+    Without a limit on size that counts, the segments are an iterator: only those up to the first that stays
+    are needed.
     """
+    timed = view.iter_live() if config.retention_ms >= 0 else ()
     if config.retention_bytes < 0:
-        return (view.iter_live() if config.retention_ms >= 0 else ()), 0, []
-    live = tuple(view.iter_live())
+        return timed, 0, []
     if view.local_only_bytes is None:
         note = "deletes nothing: the size of the segments that only the local log has is not known"
-        return live, 0, [f"{topic.RETENTION_BYTES.name} {note}"]
+        return timed, 0, [f"{topic.RETENTION_BYTES.name} {note}"]
+    live = tuple(view.iter_live())
     return live, max(0, view.local_only_bytes + distinct_bytes(live) - config.retention_bytes), []
 
 
-class _Limits:
+class Limits:
     """RemoteLogRetentionHandler: time first, then size; segments that time deletes reduce the excess, too."""
 
     def __init__(self, config: TopicConfig, now_ms: int, excess_bytes: int) -> None:
@@ -146,66 +153,115 @@ class _Limits:
         self._now_ms = now_ms
         self._excess_bytes = excess_bytes
 
-    def breach(self, segment: RemoteLogSegmentMetadata) -> dict[str, Any] | None:
-        """Return the facts of the breach, None without one; a breach reduces the excess."""
+    def breach(self, segment: RemoteLogSegmentMetadata) -> Reason | None:
+        """Return the limit that `segment` breaches, None without one; a breach reduces the excess."""
         size_bytes = segment.segment_size_in_bytes
         excess_bytes = self._excess_bytes
         if self._is_too_old(segment):
             self._excess_bytes = max(0, excess_bytes - size_bytes)
-            return self._time_facts()
+            limit_ms = self._config.retention_ms
+            return Reason(ReasonKind.RETENTION_MS, retention_ms=limit_ms, cutoff_ms=self._now_ms - limit_ms)
         # Only segments wholly inside the excess: the remaining size is never below the limit.
         if 0 < excess_bytes >= size_bytes:
             self._excess_bytes = excess_bytes - size_bytes
-            return self._size_facts(excess_bytes)
+            limit_bytes = self._config.retention_bytes
+            return Reason(ReasonKind.RETENTION_BYTES, retention_bytes=limit_bytes, excess_bytes=excess_bytes)
         return None
 
     def _is_too_old(self, segment: RemoteLogSegmentMetadata) -> bool:
         # A segment without a timestamp, or with one in the future, has no known age.
-        cutoff_ms = self._now_ms - self._config.retention_ms
-        if self._config.kafka_version.expires_at_cutoff:
-            cutoff_ms += 1
-        return self._config.retention_ms >= 0 and 0 < segment.max_timestamp_ms < cutoff_ms
+        expires_at_ms = self._expires_at_ms(segment)
+        return expires_at_ms is not None and segment.max_timestamp_ms > 0 and self._now_ms >= expires_at_ms
 
-    def _time_facts(self) -> dict[str, Any]:
-        limit_ms = self._config.retention_ms
+    def _expires_at_ms(self, segment: RemoteLogSegmentMetadata) -> int | None:
+        """Return the first time at which retention.ms deletes `segment`; None if it is no limit."""
+        if self._config.retention_ms < 0:
+            return None
+        after_ms = 0 if self._config.kafka_version.expires_at_cutoff else 1
+        return segment.max_timestamp_ms + self._config.retention_ms + after_ms
+
+    def why_kept(self, segments: Iterable[RemoteLogSegmentMetadata]) -> Iterator[Reason]:
+        """Yield why each of `segments` stays: the live segments that no limit deletes now, oldest first."""
+        first: RemoteLogSegmentMetadata | None = None
+        staller: RemoteLogSegmentMetadata | None = None
+        latest: RemoteLogSegmentMetadata | None = None
+        for segment in segments:
+            expires_at_ms = self._expires_at_ms(segment)
+            if expires_at_ms is None:
+                yield self._why_size_keeps(segment, first)
+                first = first or segment
+                continue
+            if staller is None and not has_age(segment, self._now_ms):
+                staller = segment
+            if staller is not None:
+                yield self._why_stalled(segment, staller)
+                continue
+            if latest is None or segment.max_timestamp_ms >= latest.max_timestamp_ms:
+                latest = segment
+            yield self._why_young(segment, expires_at_ms, latest)
+
+    def _why_size_keeps(
+        self, segment: RemoteLogSegmentMetadata, first: RemoteLogSegmentMetadata | None
+    ) -> Reason:
+        if self._config.retention_bytes >= 0 and first is not None:
+            return Reason(ReasonKind.BEHIND_OLDER, held_by=first.segment_id)
+        return Reason(ReasonKind.NO_LIMIT_REACHED, **self._size_facts(segment))
+
+    def _why_stalled(self, segment: RemoteLogSegmentMetadata, staller: RemoteLogSegmentMetadata) -> Reason:
+        return Reason(
+            ReasonKind.STALLED,
+            held_by=staller.segment_id,
+            held_by_offset=staller.start_offset,
+            is_holder=segment is staller,
+            timestamp_ms=staller.max_timestamp_ms,
+            is_in_future=staller.max_timestamp_ms > self._now_ms,
+        )
+
+    def _why_young(
+        self, segment: RemoteLogSegmentMetadata, own_expiry_ms: int, latest: RemoteLogSegmentMetadata
+    ) -> Reason:
+        """Return when `segment` expires: `latest` has the largest timestamp of it and the older segments."""
+        return Reason(
+            ReasonKind.WILL_EXPIRE,
+            expires_at_ms=self._expires_at_ms(latest),
+            own_expiry_ms=own_expiry_ms,
+            held_by=None if latest is segment else latest.segment_id,
+            max_timestamp_ms=segment.max_timestamp_ms,
+            retention_ms=self._config.retention_ms,
+            **self._size_facts(segment),
+        )
+
+    def _size_facts(self, segment: RemoteLogSegmentMetadata) -> dict[str, int]:
+        if self._config.retention_bytes < 0:
+            return {}
         return {
-            "reason": f"{topic.RETENTION_MS.name} {limit_ms}",
-            "breach": topic.RETENTION_MS.name,
-            "retention_ms": limit_ms,
-            "cutoff_ms": self._now_ms - limit_ms,
+            "retention_bytes": self._config.retention_bytes,
+            "excess_bytes": self._excess_bytes,
+            "segment_size_in_bytes": segment.segment_size_in_bytes,
         }
 
-    def _size_facts(self, excess_bytes: int) -> dict[str, Any]:
-        limit_bytes = self._config.retention_bytes
-        return {
-            "reason": f"{topic.RETENTION_BYTES.name} {limit_bytes}",
-            "breach": topic.RETENTION_BYTES.name,
-            "retention_bytes": limit_bytes,
-            "excess_bytes": excess_bytes,
-        }
 
-
-def _hole(view: PartitionView, from_offset: int, to_offset: int) -> str | None:
-    """Return the range from the first offset that no segment of the lineage holds to `to_offset`, as text.
+def _hole(view: PartitionView, from_offset: int, to_offset: int) -> Reason | None:
+    """Return the reason to stop at the first offset up to `to_offset` that no segment of the lineage holds.
 
     None if there is no such offset. Segments that are being deleted count as held.
     """
     if from_offset > to_offset:
         return None
-    spans = [(s.start_offset, s.end_offset) for s in segments_in(view.cache, DELETE_STARTED)]
-    readable = segments_in_lineage(view.cache, view.current, from_offset, to_offset)
+    spans = [(s.start_offset, s.end_offset) for s in view.segments.in_state(DELETE_STARTED)]
+    readable = segments_in_lineage(view.segments.cache, view.current, from_offset, to_offset)
     spans += [(span.from_offset, span.to_offset) for span in readable]
     at = from_offset
     for start, end in sorted(spans):
         if start > at:
             break
         at = max(at, end + 1)
-    return f"from {at} to {to_offset}" if at <= to_offset else None
+    return Reason(ReasonKind.BEHIND_HOLE, hole=f"from {at} to {to_offset}") if at <= to_offset else None
 
 
 def _below(view: PartitionView, log_start_offset: int) -> Iterator[RemoteLogSegmentMetadata]:
     """Yield the finished segments of the lineage that lie wholly below the log start, readable or not."""
-    for segment in finished_below(view.cache, log_start_offset):
+    for segment in view.segments.finished_below(log_start_offset):
         if view.lineage.contains(segment, view.log_end_offset):
             yield segment
 
@@ -213,7 +269,7 @@ def _below(view: PartitionView, log_start_offset: int) -> Iterator[RemoteLogSegm
 def _below_step(view: PartitionView, segment: RemoteLogSegmentMetadata, log_start_offset: int) -> Step:
     return delete_step(
         segment,
-        f"below the log start offset {log_start_offset}",
+        Reason(ReasonKind.LOG_START_OFFSET, log_start_offset=log_start_offset),
         breach="log_start_offset",
         **view.decided_in,
         new_log_start_offset=log_start_offset,

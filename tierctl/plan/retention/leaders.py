@@ -1,7 +1,7 @@
 """Partitions of a running cluster: which replicas agree with their leader, and the leaders' views."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tierctl.model import (
     EpochEntry,
@@ -15,7 +15,6 @@ from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.retention.partition_view import PartitionView, extended_below
 from tierctl.plan.steps import Skip
 from tierctl.state.lineage import Lineage
-from tierctl.state.segment_queries import finished_range
 from tierctl.state.tier import PartitionState
 
 
@@ -51,14 +50,15 @@ class Leaders:
 
         A log is left out if the cluster has its topic under another id, or if its leader epochs diverge from
         the leader's: no consumer is ever served those records. A log of a topic that the cluster does not
-        have is kept, since it may come from another cluster.
+        have is kept, since it may come from another cluster. A kept log has its leader's high watermark and
+        last stable offset where these are higher: a running broker writes its checkpoint every few seconds.
         """
         kept: list[LocalLog] = []
         skipped: list[Skip] = []
         for log in logs:
             reason = self._why_not(log)
             if reason is None:
-                kept.append(log)
+                kept.append(_with_leaders_offsets(log, self.logs.get(log.topic_id_partition.key)))
             else:
                 skipped.append(Skip.of(log.topic_id_partition, reason))
         return kept, tuple(skipped)
@@ -72,6 +72,16 @@ class Leaders:
         if reason is not None or leader is None:
             return reason
         return _why_diverged(Lineage(log.leader_epochs), Lineage(leader.leader_epochs), log.log_end_offset)
+
+
+def _with_leaders_offsets(log: LocalLog, leader: ClusterLog | None) -> LocalLog:
+    """Return the log with the high watermark and last stable offset of its leader, up to the log's end."""
+    if leader is None or leader.high_watermark <= log.high_watermark:
+        return log
+    high_watermark = min(leader.high_watermark, log.log_end_offset)
+    stable = max(log.last_stable_offset, min(leader.last_stable_offset, high_watermark))
+    opened = log.open_transaction if stable == log.last_stable_offset else None
+    return replace(log, high_watermark=high_watermark, last_stable_offset=stable, open_transaction=opened)
 
 
 def _why_diverged(replica: Lineage, leader: Lineage, replica_end: int) -> str | None:
@@ -136,15 +146,15 @@ def view_of_leader(
     """
     lineage = Lineage(log.leader_epochs)
     start = log.log_start_offset
-    cache = part.cache
+    segments = part.segments
     if tier_entries is not None:
-        lineage = joined_lineage(extended_below(tier_entries, cache), log.leader_epochs)
-        finished = finished_range(cache)
+        lineage = joined_lineage(extended_below(tier_entries, segments), log.leader_epochs)
+        finished = segments.finished_range()
         starts = [entry.start_offset for entry in lineage.entries[:1]]
         start = min(start, *starts, *(() if finished is None else finished[:1]))
     return PartitionView(
         partition=part.topic_id_partition,
-        cache=cache,
+        segments=segments,
         lineage=lineage,
         known_log_start_offset=start,
         log_start_offset=start,

@@ -15,9 +15,8 @@ from tierctl.model import (
     Uuid,
 )
 from tierctl.plan.steps import LINEAGE_EPOCH
-from tierctl.state.cache import RemoteLogMetadataCache
-from tierctl.state.lineage import Lineage, find_highest_remote_offset
-from tierctl.state.segment_queries import finished_before, finished_range
+from tierctl.state.lineage import HighestOffsets, Lineage, find_highest_remote_offset
+from tierctl.state.partition_segments import PartitionSegments
 from tierctl.state.tier import PartitionState
 
 FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
@@ -34,7 +33,7 @@ class PartitionView:
     """
 
     partition: TopicIdPartition
-    cache: RemoteLogMetadataCache
+    segments: PartitionSegments
     lineage: Lineage
     known_log_start_offset: int
     log_start_offset: int
@@ -57,8 +56,8 @@ class PartitionView:
         """
         seen: set[Uuid] = set()
         for epoch in self.current.epochs_with_records:
-            for segment in self.cache.list_remote_log_segments(epoch):
-                if segment.state is not FINISHED or segment.end_offset < self.log_start_offset:
+            for segment in self.segments.finished_in_epoch(epoch):
+                if segment.end_offset < self.log_start_offset:
                     continue
                 if segment.segment_id not in seen and self.current.contains(segment, self.log_end_offset):
                     seen.add(segment.segment_id)
@@ -86,15 +85,15 @@ def distinct_bytes(segments: Sequence[RemoteLogSegmentMetadata]) -> int:
     return total
 
 
-def local_only_bytes(cache: RemoteLogMetadataCache, log: LocalLog) -> int | None:
+def local_only_bytes(copied: HighestOffsets, log: LocalLog) -> int | None:
     """Return the size of the segments of `log` above the highest copied offset; None if that is not known."""
-    highest = find_highest_remote_offset(cache, Lineage(log.leader_epochs), log.log_end_offset).offset
+    highest = find_highest_remote_offset(copied, Lineage(log.leader_epochs), log.log_end_offset).offset
     # If the lineage knows of no copied offset, the same bytes may be in the log and in the tier.
     return None if highest < 0 else sum(s.size_bytes for s in log.segments if s.base_offset > highest)
 
 
-def extended_below(entries: Sequence[EpochEntry], cache: RemoteLogMetadataCache) -> tuple[EpochEntry, ...]:
-    """Return `entries` of a leader-epoch index, extended below its first offset by the segments in `cache`.
+def extended_below(entries: Sequence[EpochEntry], segments: PartitionSegments) -> tuple[EpochEntry, ...]:
+    """Return `entries` of a leader-epoch index, extended below its first offset by `segments`.
 
     The index begins at the log start that was known when its segment was copied. Copied from a broker that
     does not tier, that is the local log start, and older segments of the tier lie below it. Return `entries`
@@ -104,7 +103,7 @@ def extended_below(entries: Sequence[EpochEntry], cache: RemoteLogMetadataCache)
         return ()
     first = entries[0]
     starts: dict[int, int] = {}
-    for segment in finished_before(cache, first.start_offset):
+    for segment in segments.finished_before(first.start_offset):
         for epoch, offset in segment.segment_leader_epochs:
             if epoch <= first.epoch:
                 starts[epoch] = min(offset, starts.get(epoch, offset))
@@ -114,45 +113,45 @@ def extended_below(entries: Sequence[EpochEntry], cache: RemoteLogMetadataCache)
     return joined if is_ascending else tuple(entries)
 
 
-def with_tier_start(log: LocalLog, cache: RemoteLogMetadataCache) -> LocalLog:
-    """Return `log` with the log start of the finished segments in `cache` if its own is not recorded.
+def with_tier_start(log: LocalLog, segments: PartitionSegments) -> LocalLog:
+    """Return `log` with the log start of the finished ones of `segments` if its own is not recorded.
 
     Brokers record the log start of every tiered partition in log-start-offset-checkpoint. Without a record a
     broker takes it for 0 (LogLoader), not for the start of the local log.
     """
     if log.is_log_start_known:
         return log
-    finished = finished_range(cache)
+    finished = segments.finished_range()
     return replace(
         log,
         log_start_offset=log.log_start_offset if finished is None else min(log.log_start_offset, finished[0]),
-        leader_epochs=extended_below(log.leader_epochs, cache),
+        leader_epochs=extended_below(log.leader_epochs, segments),
     )
 
 
 def view_of_log(part: PartitionState, log: LocalLog) -> PartitionView:
     """Return the view of a partition whose local log is known."""
-    cache = part.cache
-    log = with_tier_start(log, cache)
+    segments = part.segments
+    log = with_tier_start(log, segments)
     return PartitionView(
         partition=part.topic_id_partition,
-        cache=cache,
+        segments=segments,
         lineage=Lineage(log.leader_epochs),
         known_log_start_offset=log.log_start_offset,
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
-        local_only_bytes=local_only_bytes(cache, log),
+        local_only_bytes=local_only_bytes(segments, log),
     )
 
 
 def view_of_tier(part: PartitionState, entries: Sequence[EpochEntry]) -> PartitionView:
     """Return the view of a partition without a log, from `entries` of the newest leader-epoch index."""
-    cache, lineage = part.cache, Lineage(entries)
+    segments, lineage = part.segments, Lineage(entries)
     start = entries[0].start_offset if entries else 0
-    finished = finished_range(cache)
+    finished = segments.finished_range()
     return PartitionView(
         partition=part.topic_id_partition,
-        cache=cache,
+        segments=segments,
         lineage=lineage,
         known_log_start_offset=start,
         log_start_offset=start,

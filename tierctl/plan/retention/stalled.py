@@ -9,6 +9,11 @@ from tierctl.model.settings import topic
 from tierctl.model.times import iso_utc
 
 
+def has_age(segment: RemoteLogSegmentMetadata, now_ms: int) -> bool:
+    """Return whether the largest timestamp of `segment` tells its age: it is set, and not in the future."""
+    return 0 < segment.max_timestamp_ms <= now_ms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StalledRetention:
     """The segment that stops retention.ms of its partition, and since when; None if nothing is due yet."""
@@ -30,9 +35,9 @@ class StalledRetention:
         Kafka never expires a segment by time whose largest timestamp is 0 or less, or in the future, and it
         judges no segment behind the first one that stays (`behind`).
         """
-        if blocking is None or config.retention_ms < 0 or 0 < blocking.max_timestamp_ms <= now_ms:
+        if blocking is None or config.retention_ms < 0 or has_age(blocking, now_ms):
             return None
-        times_ms = (s.max_timestamp_ms for s in behind if 0 < s.max_timestamp_ms <= now_ms)
+        times_ms = (s.max_timestamp_ms for s in behind if has_age(s, now_ms))
         since_ms = min((at_ms + config.retention_ms for at_ms in times_ms), default=now_ms)
         return cls(
             segment=blocking,

@@ -1,10 +1,11 @@
 """RLMExpirationTask for all partitions: the plan of `sweep`."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from tierctl.errors import RemoteResourceNotFound, SafetyRefusal, UsageError
-from tierctl.model import EpochEntry, LocalLog, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model import EpochEntry, LocalLog, Selection, TopicConfig, TopicIdPartition, TopicPartition, Uuid
 from tierctl.model.times import iso_utc
 from tierctl.plan.basis import Basis
 from tierctl.plan.clock import CLOCK_SKEW_MS_MAX
@@ -16,11 +17,11 @@ from tierctl.plan.preconditions import (
     why_unknown,
 )
 from tierctl.plan.retention.breaches import expire, resume_deletions
+from tierctl.plan.retention.kept import kept_of, undecided
 from tierctl.plan.retention.leaders import ClusterViews
 from tierctl.plan.retention.partition_view import PartitionView, view_of_log, view_of_tier
 from tierctl.plan.retention.unreferenced_epochs import unreferenced_epoch_steps
-from tierctl.plan.steps import Plan, Skip, Step
-from tierctl.state.segment_queries import newest_event_ms
+from tierctl.plan.steps import Kept, Plan, Skip, Step
 from tierctl.state.tier import PartitionState, TierState
 
 PartitionKey = tuple[Uuid, int]
@@ -40,6 +41,11 @@ class _Inputs:
     cluster: ClusterViews | None
     off_lineage: bool
     unreferenced_epochs: bool
+    explained: Selection | None
+
+    def explains(self, partition: TopicIdPartition) -> bool:
+        """Return whether the plan has the segments of `partition` that stay."""
+        return self.explained is not None and partition in self.explained
 
 
 @dataclass(slots=True)
@@ -47,6 +53,14 @@ class _Decisions:
     steps: list[Step] = field(default_factory=list)
     skipped: list[Skip] = field(default_factory=list)
     log_starts: dict[TopicIdPartition, int] = field(default_factory=dict)
+    kept: list[Kept] = field(default_factory=list)
+
+    def __iadd__(self, other: Self) -> Self:
+        self.steps += other.steps
+        self.skipped += other.skipped
+        self.log_starts |= other.log_starts
+        self.kept += other.kept
+        return self
 
 
 def plan_retention(
@@ -60,6 +74,8 @@ def plan_retention(
     cluster: ClusterViews | None = None,
     off_lineage: bool = False,
     unreferenced_epochs: bool = False,
+    explained: Selection | None = None,
+    on_kept: Callable[[Sequence[Kept]], None] | None = None,
 ) -> Plan:
     """Return the plan to delete what brokers would at `now_ms`: a contiguous prefix of each lineage.
 
@@ -71,6 +87,8 @@ def plan_retention(
     deleted, too. `unreferenced_epochs` also deletes such segments that end above the log start; `off_lineage`
     deletes both, and the segments that diverged, once the log start has passed their epochs. A step that
     moves the log start has the detail `new_log_start_offset`; the log start moves before the deletion.
+    The plan has the segments without a step of the partitions in `explained`. With `on_kept`, that function
+    receives them instead, partition by partition: a tier has millions.
 
     SafetyRefusal if the clock is more than five minutes behind the newest event. UsageError for a log start
     of an unknown partition or above the high watermark.
@@ -91,16 +109,24 @@ def plan_retention(
         cluster=cluster,
         off_lineage=off_lineage,
         unreferenced_epochs=unreferenced_epochs,
+        explained=explained,
     )
     decisions = _Decisions()
+    decided: dict[PartitionKey, _Decisions] = {}
+    for part in state.by_metadata_partition():
+        found = decided[part.topic_id_partition.key] = _decide(inputs, part)
+        if on_kept is not None:
+            on_kept(found.kept)
+            found.kept = []
     for part in state:
-        _decide(inputs, part, decisions)
+        decisions += decided[part.topic_id_partition.key]
     return Plan(
         command="sweep",
         steps=tuple(decisions.steps),
         read=dict(state.read),
         skipped=tuple(decisions.skipped),
         basis=Basis(configs=configs, log_starts=decisions.log_starts),
+        kept=tuple(decisions.kept),
     )
 
 
@@ -129,31 +155,36 @@ def _resolve(
     return resolved
 
 
-def _decide(inputs: _Inputs, part: PartitionState, decisions: _Decisions) -> None:
-    partition = part.topic_id_partition
+def _decide(inputs: _Inputs, part: PartitionState) -> _Decisions:
+    decisions, partition = _Decisions(), part.topic_id_partition
     if part.segment_count == 0:
-        return
+        return decisions
     reason = why_unknown(inputs.state, part) or inputs.topics.why_not_current(partition)
     reason = reason or why_never_tiered(partition.topic, inputs.configs)
     if inputs.cluster is not None:
         reason = reason or inputs.cluster.why_unseen(partition)
     if reason:
         decisions.skipped.append(Skip.of(partition, reason))
-        return
+        if inputs.explains(partition):
+            decisions.kept += undecided(part.segments, reason)
+        return decisions
     view = _view(inputs, part)
     _check_clock(view, inputs.now_ms)
     if inputs.cluster is not None or partition.key in inputs.logs:
         decisions.log_starts[partition] = view.log_start_offset
     steps = resume_deletions(view)
     notes: Sequence[str]
-    why_not = _why_no_lineage(part, view)
+    why_not = _why_no_lineage(view)
     if why_not:
         notes = (why_not,)
+        if inputs.explains(partition):
+            decisions.kept += undecided(view.segments, why_not, without=steps)
     else:
-        found, notes = _expired(inputs, view)
+        found, notes = _expired(inputs, view, decisions)
         steps += found
     decisions.steps += steps
     decisions.skipped += [Skip.of(partition, note) for note in notes]
+    return decisions
 
 
 def _view(inputs: _Inputs, part: PartitionState) -> PartitionView:
@@ -166,7 +197,7 @@ def _view(inputs: _Inputs, part: PartitionState) -> PartitionView:
 
 
 def _check_clock(view: PartitionView, now_ms: int) -> None:
-    newest_ms = newest_event_ms(view.cache)
+    newest_ms = view.segments.newest_event_ms()
     if newest_ms > now_ms + CLOCK_SKEW_MS_MAX:
         raise SafetyRefusal(
             f"the clock is at {iso_utc(now_ms)}, but {view.partition} has an event of {iso_utc(newest_ms)}, "
@@ -175,19 +206,23 @@ def _check_clock(view: PartitionView, now_ms: int) -> None:
         )
 
 
-def _why_no_lineage(part: PartitionState, view: PartitionView) -> str | None:
+def _why_no_lineage(view: PartitionView) -> str | None:
     """Return why the lineage does not decide which segments are current; None if it does."""
     if view.lineage.latest is None:
         return "no leader epochs are known, so only started deletions are resumed"
-    return why_behind(part, view.lineage.latest.epoch)
+    return why_behind(view.segments, view.lineage.latest.epoch)
 
 
-def _expired(inputs: _Inputs, view: PartitionView) -> tuple[list[Step], Sequence[str]]:
+def _expired(inputs: _Inputs, view: PartitionView, decisions: _Decisions) -> tuple[list[Step], Sequence[str]]:
+    """Return the steps of retention, and notes; add the segments without a step to `decisions`, if asked."""
     config = inputs.configs.get(view.partition.topic)
     try:
         expiry = expire(view, config or TopicConfig(), inputs.now_ms)
     except RemoteResourceNotFound as e:
-        return [], (f"no segment expires: {e.message}",)
+        reason = f"no segment expires: {e.message}"
+        if inputs.explains(view.partition):
+            decisions.kept += undecided(view.segments, reason, without=resume_deletions(view))
+        return [], (reason,)
     steps = list(expiry.steps)
     steps += unreferenced_epoch_steps(
         view,
@@ -196,6 +231,8 @@ def _expired(inputs: _Inputs, view: PartitionView) -> tuple[list[Step], Sequence
         off_lineage=inputs.off_lineage,
         unreferenced_epochs=inputs.unreferenced_epochs,
     )
+    if inputs.explains(view.partition):
+        decisions.kept += kept_of(view, expiry, steps)
     notes = list(expiry.notes)
     if config is None:
         notes.append("no settings are known for this topic, so no segment expires by time or size")

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Iterator
 
 from tierctl.model import RemoteLogSegmentMetadata, Uuid
+from tierctl.plan.reasons import Reason, ReasonKind
 from tierctl.plan.retention.partition_view import PartitionView
 from tierctl.plan.steps import Step, delete_step
-from tierctl.state.segment_queries import finished_of_epochs_below
 
 
 def unreferenced_epoch_steps(
@@ -44,17 +44,19 @@ def unreferenced_epoch_steps(
         if log_start_offset > view.known_log_start_offset:
             # The epochs leave the checkpoint only when the log starts there.
             facts["new_log_start_offset"] = log_start_offset
-        reason = f"{_REASONS[breach]}: its epochs are older than {earliest.epoch}, the log's earliest"
-        steps.append(delete_step(segment, reason, **facts))
+        steps.append(delete_step(segment, _reason(breach, earliest.epoch), **facts))
     return sorted(steps, key=lambda s: (s.start_offset or 0, s.segment_id or ""))
 
 
-_REASONS = {"off_lineage": "off the lineage", "unreferenced_epochs": "of unreferenced epochs"}
+def _reason(breach: str, earliest_epoch: int) -> Reason:
+    if breach == "off_lineage":
+        return Reason(ReasonKind.OFF_LINEAGE, detail=f"are older than {earliest_epoch}, the log's earliest")
+    return Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch)
 
 
 def _unreferenced(view: PartitionView, earliest_epoch: int) -> Iterator[tuple[RemoteLogSegmentMetadata, str]]:
     known = view.lineage.earliest
-    for segment in finished_of_epochs_below(view.cache, earliest_epoch):
+    for segment in view.segments.finished_of_epochs_below(earliest_epoch):
         newest = max(epoch for epoch, _ in segment.segment_leader_epochs)
         if known is not None and newest < known.epoch:
             yield segment, "unreferenced_epochs"

@@ -38,6 +38,13 @@ class Filter:
         """Whether only records of some user partitions are shown."""
         return bool(self.topics or self.partitions or self.topic_ids)
 
+    @property
+    def restricts_events(self) -> bool:
+        """Whether only some events of the offsets that are read are shown."""
+        bounds = (self.from_time_ms, self.to_time_ms)
+        is_bounded = any(bound is not None for bound in bounds)
+        return self.restricts_partitions or is_bounded or bool(self.segment_ids or self.states or self.types)
+
     def of(self, records: Records) -> Records:
         """Return the records that the filter accepts."""
         if self.metadata_partitions and records.metadata_partition not in self.metadata_partitions:

@@ -56,6 +56,10 @@ class TopicRecords:
             if not self.partitions or n in self.partitions
         }
 
+    def count(self) -> int:
+        """Return the number of offsets of all partitions."""
+        return sum(end - start for start, end in self.spans().values() if end > start)
+
     def missing(self) -> list[MissingEvents]:
         """Return the events from `start_offset` on that the topic's retention has deleted."""
         return [

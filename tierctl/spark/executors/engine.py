@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from tierctl.apply.defaults import DELETE_WAVE_SIZE, WAVE_SIZE
 from tierctl.apply.engine import SideEffect, begun
@@ -57,6 +57,11 @@ class SideEffectContextSpec:
 
     remote: TierSpec
     source: TierSpec | None = None
+
+    def shared(self, by: Callable[[], int]) -> Self:
+        """Return this spec for one of `by()` tasks that run at the same time and share its limits."""
+        source = None if self.source is None else self.source.shared(by)
+        return replace(self, remote=self.remote.shared(by), source=source)
 
     @contextmanager
     def opened(self, advance: Advance) -> Iterator[SideEffectContext]:
@@ -161,7 +166,7 @@ class SparkEngine:
         Nothing is cleaned up by guess: a lost task may still be running.
         """
         numbered = list(enumerate(inputs))
-        task = SideEffectTask(side_effect=side_effect, spec=self._spec)
+        task = SideEffectTask(side_effect=side_effect, spec=self._spec.shared(lambda: self.slots))
         try:
             tasks = slices(numbered, min(len(numbered), self.slots * TASKS_PER_SLOT))
             results = self._run(task, tasks, context, title=self._title)

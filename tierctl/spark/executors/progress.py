@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tierctl.errors import EngineError
-from tierctl.report.bars import task_bar
+from tierctl.report.bars.styles import task_bar
 from tierctl.spark.session.failures import failures
 from tierctl.spark.session.shipping import is_connect
 

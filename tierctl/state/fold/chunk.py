@@ -1,6 +1,8 @@
 """The fold of one chunk: consecutive records of one metadata partition."""
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +37,8 @@ from tierctl.state.table import SegmentTable
 from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
 
 _P = RemotePartitionDeleteState
+_TOPICS_KEPT: Final = 1 << 16
+"""Number of topics whose ids are encoded as text once, instead of once per user partition."""
 
 
 def fold(
@@ -44,8 +48,10 @@ def fold(
     metadata_partition: int,
     metadata_offsets: Sequence[int] | Int64s,
     next_offset: int | None = None,
-) -> None:
+) -> Rows:
     """Apply records of one metadata partition, in offset order, to `state`.
+
+    Return the row of the first event of each user partition, ascending.
 
     `table` is the result of `wire.metadata.decode_column`; `metadata_offsets[i]` is the offset of row i.
     Rows with an error, and events that Kafka refuses, go to `state.quarantined`; events that Kafka ignores
@@ -53,9 +59,10 @@ def fold(
     offset after the last row, or `next_offset` if that is higher.
     """
     chunk = _Chunk(event_columns(table), np.asarray(metadata_offsets, dtype=np.int64), metadata_partition)
-    chunk.fold(state)
+    firsts = chunk.fold(state)
     last = int(chunk.offsets[-1]) + 1 if len(chunk.offsets) else 0
     state.read[metadata_partition] = max(state.read.get(metadata_partition, 0), last, next_offset or 0)
+    return firsts
 
 
 def fold_event(
@@ -83,7 +90,8 @@ class _Chunk:
         self.quarantined: list[Quarantined] = []
         self.ignored: list[int] = []
 
-    def fold(self, state: TierState) -> None:
+    def fold(self, state: TierState) -> Rows:
+        """Fold the events into `state`; return the row of the first event of each user partition."""
         events = self.events
         for row in np.flatnonzero(events.kinds == ERROR).tolist():
             found = events.table.column("error")[row].as_py()
@@ -91,7 +99,8 @@ class _Chunk:
         for row in np.flatnonzero(events.kinds == SNAPSHOT).tolist():
             self._quarantine(row, _snapshot_refusal())
         table = state.table(self.metadata_partition)
-        numbers = self._numbers(state, table)
+        firsts = events.first_rows()
+        numbers = self._numbers(state, table, firsts)
         is_event = events.kinds <= PARTITION_DELETE
         self._note_offsets(table, numbers, is_event)
         regular = self._fold_regular(table, numbers)
@@ -104,22 +113,22 @@ class _Chunk:
         # The fold of columns and the fold row by row reported in turn: restore the order of offsets.
         state.quarantined += sorted(self.quarantined, key=lambda q: q.metadata_offset)
         self._note_ignored(state)
+        return firsts[firsts >= 0]
 
-    def _numbers(self, state: TierState, table: SegmentTable) -> Int64s:
-        """Return the number of each event's user partition in `table`.
+    def _numbers(self, state: TierState, table: SegmentTable, firsts: Rows) -> Int64s:
+        """Return the number of each event's user partition in `table`; `firsts` are `events.first_rows()`.
 
         Return -1 for the events of user partitions that are in another metadata partition's table, and for
         rows without an event. User partitions that the events name differently become irregular.
         """
         events = self.events
-        firsts = events.first_rows()
         used = np.flatnonzero(firsts >= 0)
         numbers = np.full(len(firsts), -1, dtype=np.int64)
         found = []
         for key, topic in events.partition_keys(firsts[used]):
             number = table.numbers.get(key, -1)
             if number < 0:
-                partition = TopicIdPartition(Uuid.from_bytes(key[0]), topic, key[1])
+                partition = TopicIdPartition(_topic_id(key[0]), topic, key[1])
                 part = state.add_partition(partition, self.metadata_partition)
                 number = part.number if part.table is table else -1
             elif table.columns.names[number].topic != topic:
@@ -177,6 +186,11 @@ class _Chunk:
 
     def _quarantine(self, row: int, error: CorruptInputError) -> None:
         self.quarantined.append(Quarantined(self.metadata_partition, int(self.offsets[row]), error))
+
+
+@lru_cache(maxsize=_TOPICS_KEPT)
+def _topic_id(raw: bytes) -> Uuid:
+    return Uuid.from_bytes(raw)
 
 
 def _snapshot_refusal() -> IllegalEventError:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tierctl.state.fold.event_columns import Bools, EventColumns, Int64s
+from tierctl.state.fold.event_columns import ADD, Bools, EventColumns, Int64s
 from tierctl.state.fold.outcomes import (
     ACCEPTED,
     DELETE_FINISHED,
@@ -158,6 +158,10 @@ def _write(table: SegmentTable, events: EventColumns, decisions: Decisions, move
     view(columns.flags)[rows[decisions.segments[moves.finishes]]] |= np.uint8(WAS_FINISHED)
     _write_order(table, decisions, moves, rows)
     _write_partitions(table, decisions, moves, is_deleted)
+    # A segment may be added several times, at different offsets: each one counts.
+    adds = np.flatnonzero((decisions.outcomes == ACCEPTED) & (events.kinds[decisions.at] == ADD))
+    owners = decisions.owners[decisions.segments[adds]]
+    np.minimum.at(view(table.lowest_starts), owners, events.starts[decisions.at[adds]])
     gone = np.flatnonzero(is_deleted & (rows >= 0))
     if len(gone):
         _note_former(table, rows[gone], decisions.owners[gone])
@@ -182,7 +186,6 @@ def _write_partitions(table: SegmentTable, decisions: Decisions, moves: _Moves, 
     owners = decisions.owners[decisions.segments]
     waiting += np.bincount(owners[moves.enters], minlength=size)
     waiting -= np.bincount(owners[moves.leaves], minlength=size)
-    np.minimum.at(view(table.lowest_starts), decisions.owners[is_new], moves.starts[is_new])
     finished = decisions.segments[moves.finishes]
     np.maximum.at(view(table.top_starts), decisions.owners[finished], moves.tops[finished])
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from tierctl.state.fold.event_columns import EventColumns, Int64s
 from tierctl.state.segments.arrays import Rows, ranges, view
@@ -107,8 +108,9 @@ def set_customs(columns: SegmentColumns, events: EventColumns, rows: Rows, at: R
     changed = events.has_custom[at]
     if columns.customs is not None:
         changed = changed | (view(columns.customs)[rows] >= 0)
-    for row, event in zip(rows[changed].tolist(), at[changed].tolist(), strict=True):
-        columns.set_custom(row, events.custom(event))
+    if changed.any():
+        values = events.table.column("custom_metadata").take(pa.array(at[changed]))
+        columns.set_customs(rows[changed], values.to_pylist())
 
 
 def write_updates(columns: SegmentColumns, events: EventColumns, rows: Rows, at: Rows) -> None:

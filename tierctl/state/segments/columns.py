@@ -1,6 +1,7 @@
 """The remote segments of one user partition as columns, one row per segment."""
 
 from array import array
+from collections.abc import Sequence
 from typing import Any, Final, Self
 
 import numpy as np
@@ -192,19 +193,33 @@ class SegmentColumns:
 
     def set_custom(self, row: int, custom: bytes | None) -> None:
         """Store the segment's custom metadata; None is null."""
-        if custom == self.custom(row):
-            return
+        if custom is not None or self.customs is not None:
+            self.set_customs(np.array([row]), [custom])
+
+    def set_customs(self, rows: Rows, customs: Sequence[bytes | None]) -> None:
+        """Store `customs[i]` as the custom metadata of the segment in `rows[i]`; `rows` are distinct."""
         if self.customs is None:
             self.customs = array("q", [-1]) * len(self.ends)
-        self.customs[row] = -1 if custom is None else len(self.blob)
-        if custom is not None:
-            self.blob += len(custom).to_bytes(4, "little") + custom
+        before = view(self.customs)[rows].tolist()
+        at: list[int] = []
+        parts: list[bytes] = []
+        end = len(self.blob)
+        for place, custom in zip(before, customs, strict=True):
+            if custom is None or (place >= 0 and custom == self._custom_at(place)):
+                at.append(-1 if custom is None else place)
+                continue
+            at.append(end)
+            parts += (len(custom).to_bytes(4, "little"), custom)
+            end += 4 + len(custom)
+        view(self.customs)[rows] = at
+        self.blob += b"".join(parts)
 
     def custom(self, row: int) -> bytes | None:
         """Return the segment's custom metadata; None is null."""
         at = -1 if self.customs is None else self.customs[row]
-        if at < 0:
-            return None
+        return None if at < 0 else self._custom_at(at)
+
+    def _custom_at(self, at: int) -> bytes:
         length = int.from_bytes(self.blob[at : at + 4], "little")
         return bytes(self.blob[at + 4 : at + 4 + length])
 

@@ -5,7 +5,14 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from tierctl.model import IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import (
+    IndexType,
+    ListedSet,
+    LogSegmentData,
+    ObjectPart,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+)
 from tierctl.storage.stores.base import ObjectStore, Source
 
 
@@ -70,3 +77,39 @@ class SegmentLayout(Protocol):
     ) -> BinaryIO:
         """Return one whole index; raise RemoteResourceNotFound if the segment has none of that type."""
         ...
+
+    def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
+        """Return the listed objects with the metadata that a broker published for them.
+
+        A set that is incomplete or damaged has no metadata, but the reason. Broker id and event timestamp,
+        which brokers do not use, may differ from the published ones.
+        """
+        ...
+
+
+def unknown_segment(listed: ListedSet) -> RemoteLogSegmentMetadata:
+    """Return metadata with the names of `listed`, from which keys are made, and no known value."""
+    return RemoteLogSegmentMetadata(
+        topic=listed.partition.topic,
+        topic_id=listed.partition.topic_id,
+        partition=listed.partition.partition,
+        segment_id=listed.segment_id,
+        start_offset=listed.start_offset,
+        end_offset=listed.start_offset,
+        broker_id=-1,
+        max_timestamp_ms=-1,
+        event_timestamp_ms=-1 if listed.modified_ms is None else listed.modified_ms,
+        segment_leader_epochs=(),
+        segment_size_in_bytes=0,
+    )
+
+
+def incomplete(listed: ListedSet, reason: str) -> ObjectSet:
+    """Return the set as incomplete for `reason`."""
+    return ObjectSet(listed=listed, why_incomplete=reason)
+
+
+def missing_text(suffixes: Mapping[ObjectPart, str], listed: ListedSet) -> str | None:
+    """Return which objects of `suffixes` the set lacks; None if it has all."""
+    missing = [suffix for part, suffix in suffixes.items() if not listed.parts & part]
+    return f"it has no {', '.join(missing)}" if missing else None

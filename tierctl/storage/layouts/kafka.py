@@ -6,17 +6,25 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import BinaryIO
 
-from tierctl.errors import SafetyRefusal
+from tierctl.errors import CorruptInputError, SafetyRefusal
 from tierctl.model import (
     IndexType,
+    ListedSet,
     LogSegmentData,
+    ObjectPart,
+    ObjectSet,
     RemoteLogSegmentMetadata,
     is_legal_topic_name,
 )
-from tierctl.storage.layouts.base import Encoded
+from tierctl.state.lineage import Lineage
+from tierctl.storage.layouts.base import Encoded, incomplete, missing_text, unknown_segment
+from tierctl.storage.layouts.log_facts import read_log_facts
 from tierctl.storage.stores.base import ObjectStore, Source
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
+from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
 
 ROOT_FOLDER = "kafka-tiered-storage"
 
@@ -29,6 +37,15 @@ INDEX_SUFFIXES: dict[IndexType, str] = {
     IndexType.PRODUCER_SNAPSHOT: ".snapshot",
 }
 SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES.values())
+
+_REQUIRED = {
+    ObjectPart.LOG: LOG_SUFFIX,
+    ObjectPart.OFFSET: INDEX_SUFFIXES[IndexType.OFFSET],
+    ObjectPart.TIMESTAMP: INDEX_SUFFIXES[IndexType.TIMESTAMP],
+    ObjectPart.LEADER_EPOCH: INDEX_SUFFIXES[IndexType.LEADER_EPOCH],
+    ObjectPart.PRODUCER_SNAPSHOT: INDEX_SUFFIXES[IndexType.PRODUCER_SNAPSHOT],
+}
+"""The objects of every whole segment, in the order in which LocalTieredStorage writes them."""
 
 _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 
@@ -95,6 +112,42 @@ class KafkaLayout:
     ) -> BinaryIO:
         """Implement `SegmentLayout.open_index`."""
         return store.open(key_stem(metadata) + INDEX_SUFFIXES[index_type])
+
+    def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
+        """Implement `SegmentLayout.derived`: read the whole log, its leader epochs and producer snapshot.
+
+        LocalTieredStorage copies the objects one after another, so each may be missing or cut.
+        """
+        reason = missing_text(_REQUIRED, listed)
+        if reason is not None:
+            return incomplete(listed, reason)
+        try:
+            return self._derived(store, listed)
+        except CorruptInputError as e:
+            return incomplete(listed, e.message)
+
+    def _derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
+        named = unknown_segment(listed)
+        with self.open_index(store, named, IndexType.PRODUCER_SNAPSHOT) as stream:
+            decode_producer_snapshot(stream.read())
+        with self.open_index(store, named, IndexType.LEADER_EPOCH) as stream:
+            lineage = read_leader_epoch_checkpoint(stream.read())
+        size_bytes = listed.sizes_bytes[ObjectPart.LOG]
+        log = read_log_facts(store, key_stem(named) + LOG_SUFFIX, size_bytes, listed.start_offset)
+        epochs = Lineage(lineage).entries_in_range(listed.start_offset, log.end_offset + 1)
+        if not epochs or epochs[0].start_offset != listed.start_offset:
+            return incomplete(listed, f"its leader epochs do not reach down to offset {listed.start_offset}")
+        # Without timestamps a broker takes the time of the file (LogSegment.largestTimestamp).
+        timestamp_ms = log.max_timestamp_ms if log.max_timestamp_ms >= 0 else named.event_timestamp_ms
+        segment = replace(
+            named,
+            end_offset=log.end_offset,
+            max_timestamp_ms=timestamp_ms,
+            segment_leader_epochs=tuple((entry.epoch, entry.start_offset) for entry in epochs),
+            segment_size_in_bytes=size_bytes,
+            txn_index_empty=not listed.sizes_bytes.get(ObjectPart.TRANSACTION),
+        )
+        return ObjectSet(listed=listed, segment=segment, lineage=lineage, has_gaps=log.has_gaps)
 
 
 def index_sources(data: LogSegmentData) -> dict[IndexType, bytes | None]:

@@ -1,6 +1,6 @@
 """Stores: bytes by key on local disk, S3, HDFS and all file systems that pyarrow.fs supports.
 
-Other packages use `open_store`, the contracts `ObjectStore` and `CopyingStore`, and `Endpoint`.
+Other packages use `open_store`, the contract `ObjectStore`, and `Endpoint`.
 """
 
 from typing import TYPE_CHECKING
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from tierctl.lazy import exports
 
 if TYPE_CHECKING:
-    from tierctl.storage.stores.base import CopyingStore, Endpoint, ObjectStore
+    from tierctl.storage.stores.base import Endpoint, ObjectStore
     from tierctl.storage.stores.registry import SCHEMES, open_store, store_uri
 else:
     __getattr__ = exports(
         __name__,
-        base=("CopyingStore", "Endpoint", "ObjectStore"),
+        base=("Endpoint", "ObjectStore"),
         registry=("SCHEMES", "open_store", "store_uri"),
     )
 
-__all__ = ["SCHEMES", "CopyingStore", "Endpoint", "ObjectStore", "open_store", "store_uri"]
+__all__ = ["SCHEMES", "Endpoint", "ObjectStore", "open_store", "store_uri"]

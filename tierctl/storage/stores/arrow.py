@@ -21,10 +21,11 @@ from tierctl.storage.stores.base import (
     CompleteRange,
     Source,
     StoreAddress,
-    chunks,
     delete_all,
+    sent_chunks,
     verify_streams,
 )
+from tierctl.storage.throttle import UNLIMITED, Throttle
 
 READ_BYTES = 1 << 18
 
@@ -50,7 +51,8 @@ class ArrowStore:
     endpoint = None
     delete_batch = 100
 
-    def __init__(self, filesystem: Any, root: str = "") -> None:
+    def __init__(self, filesystem: Any, root: str = "", throttle: Throttle = UNLIMITED) -> None:
+        self._throttle = throttle
         self._fs = filesystem
         self._root = root
 
@@ -73,7 +75,7 @@ class ArrowStore:
             file = self._fs.open_input_file(path)
             size_bytes = file.size()
         last = size_bytes if end is None else min(end, size_bytes)
-        return io.BufferedReader(_Range(file, path, min(start, last), last), READ_BYTES)
+        return io.BufferedReader(_Range(file, path, min(start, last), last, self._throttle), READ_BYTES)
 
     def create(self, key: str, body: bytes) -> bool:
         """Implement `ObjectStore.create` by a check first: pyarrow.fs has no conditional writes."""
@@ -133,7 +135,7 @@ class ArrowStore:
         with _translated(f"writing {path}", StoreWriteFailed):
             self._fs.create_dir(path.rpartition("/")[0], recursive=True)
             out = self._fs.open_output_stream(path, compression=None)
-            for chunk in chunks(source):
+            for chunk in sent_chunks(source, self._throttle):
                 out.write(chunk)
         with _translated(f"finishing {path}", StoreWriteUnknown):
             out.close()
@@ -145,8 +147,8 @@ def _object(key_and_info: tuple[str, Any]) -> RemoteObject:
 
 
 class _Range(CompleteRange):
-    def __init__(self, file: Any, path: str, position: int, end: int) -> None:
-        super().__init__(path, end - position)
+    def __init__(self, file: Any, path: str, position: int, end: int, throttle: Throttle) -> None:
+        super().__init__(path, end - position, throttle)
         self._file = file
         with _translated(f"reading {path}"):
             file.seek(position)
@@ -169,4 +171,4 @@ def open_store(address: StoreAddress) -> ArrowStore:
         filesystem, path = pafs.FileSystem.from_uri(uri)
     except (pa.ArrowException, OSError) as e:
         raise UsageError(f"pyarrow does not open {uri}: {e}", hint="is the URI right?") from e
-    return ArrowStore(filesystem, path.rstrip("/") + "/" if path else "")
+    return ArrowStore(filesystem, path.rstrip("/") + "/" if path else "", address.throttle)

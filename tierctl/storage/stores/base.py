@@ -16,6 +16,7 @@ from tierctl.errors import (
 from tierctl.files import PLAIN, FileSystem
 from tierctl.model import HashedFile
 from tierctl.storage.base import FolderListing, RemoteObject
+from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 from tierctl.wire.crc import crc32c, crc32c_extend
 
 CHUNK_BYTES = 1 << 20
@@ -39,6 +40,7 @@ class StoreAddress:
     `authority` is the bucket, container or namenode; `folder` is the folder in it that keys are relative to:
     "" or a path that ends with `/` and begins without. A local store requires `required_folder`, relative to
     `folder`, to exist, and makes its changes through `files`. `named_by` is the option with the URI.
+    Transfers of objects are limited by `throttle`.
     """
 
     scheme: str
@@ -48,6 +50,7 @@ class StoreAddress:
     required_folder: str = ""
     files: FileSystem = PLAIN
     named_by: str = "--remote"
+    throttle: Throttle = UNLIMITED
 
 
 class ObjectStore(Protocol):
@@ -164,15 +167,6 @@ class ConditionalStore(ObjectStore, Protocol):
         ...
 
 
-@runtime_checkable
-class CopyingStore(ConditionalStore, Protocol):
-    """A ConditionalStore that copies objects itself."""
-
-    def copy(self, source_key: str, key: str) -> None:
-        """Replace the object `key` by a copy of the object `source_key`, within the store."""
-        ...
-
-
 def chunks(source: Source, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
     """Yield the source in chunks; raise StoreWriteFailed if its file can't be read or has changed."""
     if isinstance(source, bytes):
@@ -189,6 +183,13 @@ def chunks(source: Source, size_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
         raise unreadable(source.path, e) from e
     if crc != source.crc32c:
         raise changed(source.path)
+
+
+def sent_chunks(source: Source, throttle: Throttle) -> Iterator[bytes]:
+    """Yield the source in chunks, as `chunks`, each when `throttle` allows its transfer."""
+    for chunk in chunks(source, throttle.part_bytes(Direction.COPY, CHUNK_BYTES)):
+        throttle.wait(Direction.COPY, len(chunk))
+        yield chunk
 
 
 def unreadable(path: Path, error: OSError) -> StoreWriteFailed:
@@ -317,9 +318,13 @@ def require_absent(store: ObjectStore, keys: Sequence[str]) -> None:
 
 
 class CompleteRange(io.RawIOBase):
-    """A stream of `size_bytes` bytes of an object; an early end is an error, never a short result."""
+    """A stream of `size_bytes` bytes of an object; an early end is an error, never a short result.
 
-    def __init__(self, name: str, size_bytes: int) -> None:
+    It is not read faster than `throttle` allows.
+    """
+
+    def __init__(self, name: str, size_bytes: int, throttle: Throttle = UNLIMITED) -> None:
+        self._throttle = throttle
         self._name = name
         self._size_bytes = size_bytes
         self._left_bytes = size_bytes
@@ -329,6 +334,9 @@ class CompleteRange(io.RawIOBase):
         """Return the next bytes, from 1 to `size_bytes`; raise RemoteStorageError if the read fails."""
         ...
 
+    def after_wait(self, waited_s: float) -> None:
+        """Note that the next call of `take` was delayed on purpose."""
+
     def readable(self) -> bool:
         """Return True."""
         return True
@@ -336,7 +344,12 @@ class CompleteRange(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Implement `io.RawIOBase.readinto`; raise RemoteStorageError if the object ends early."""
         view = memoryview(buffer).cast("B")
-        data = self.take(min(len(view), self._left_bytes)) if self._left_bytes else b""
+        wanted = self._throttle.part_bytes(Direction.FETCH, min(len(view), self._left_bytes))
+        waited_s = self._throttle.wait(Direction.FETCH, wanted)
+        if waited_s:
+            self.after_wait(waited_s)
+        data = self.take(wanted) if wanted else b""
+        self._throttle.give_back(Direction.FETCH, wanted - len(data))
         if len(view) and not data and self._left_bytes:
             raise RemoteStorageError(f"{self._name} ended {self._left_bytes} bytes early")
         view[: len(data)] = data

@@ -26,11 +26,12 @@ from tierctl.storage.stores.base import (
     StoreAddress,
     TaggedObject,
     by_folder,
-    chunks,
+    sent_chunks,
     verify_streams,
     walk,
 )
 from tierctl.storage.stores.listening import require_listening
+from tierctl.storage.throttle import UNLIMITED, Throttle
 
 READ_BYTES = 1 << 20
 WRITERS = 6
@@ -67,7 +68,8 @@ class HdfsStore:
     endpoint = None
     delete_batch = 1_500
 
-    def __init__(self, client: Client, root: str) -> None:
+    def __init__(self, client: Client, root: str, throttle: Throttle = UNLIMITED) -> None:
+        self._throttle = throttle
         self._client = client
         self._root = root
 
@@ -174,7 +176,7 @@ class HdfsStore:
             reader = self._client.read(path)
             size_bytes = len(reader)
         last = size_bytes if end is None else min(end, size_bytes)
-        return io.BufferedReader(_Range(reader, path, min(start, last), last), READ_BYTES)
+        return io.BufferedReader(_Range(reader, path, min(start, last), last, self._throttle), READ_BYTES)
 
     def sizes_bytes(self, keys: Sequence[str]) -> dict[str, int]:
         """Implement `ObjectStore.sizes_bytes` by a listing where that takes fewer requests."""
@@ -250,12 +252,12 @@ class HdfsStore:
         return None
 
     def _write(self, path: str, source: Source) -> None:
-        self._write_file(path + TEMP_SUFFIX, source)
+        self._write_file(path + TEMP_SUFFIX, source, self._throttle)
 
-    def _write_file(self, path: str, source: Source) -> None:
+    def _write_file(self, path: str, source: Source, throttle: Throttle = UNLIMITED) -> None:
         options = WriteOptions(overwrite=True, create_parent=True)
         with _translated(f"writing {path}", StoreWriteFailed), self._client.create(path, options) as out:
-            for chunk in chunks(source):
+            for chunk in sent_chunks(source, throttle):
                 out.write(chunk)
             out.hsync()
 
@@ -276,8 +278,8 @@ def _is_forbidden(_folder: str, error: RemoteStorageError) -> bool:
 
 
 class _Range(CompleteRange):
-    def __init__(self, reader: FileReader, path: str, position: int, end: int) -> None:
-        super().__init__(path, end - position)
+    def __init__(self, reader: FileReader, path: str, position: int, end: int, throttle: Throttle) -> None:
+        super().__init__(path, end - position, throttle)
         self._reader = reader
         with _translated(f"reading {path}"):
             reader.seek(position, os.SEEK_SET)
@@ -292,4 +294,4 @@ def open_store(address: StoreAddress) -> HdfsStore:
     host, colon, port = address.authority.rpartition(":")
     if colon and port.isdigit():
         require_listening(host, int(port), address.named_by)
-    return HdfsStore(hdfs_client(f"hdfs://{address.authority}"), f"/{address.folder}")
+    return HdfsStore(hdfs_client(f"hdfs://{address.authority}"), f"/{address.folder}", address.throttle)

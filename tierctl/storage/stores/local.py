@@ -28,10 +28,11 @@ from tierctl.storage.stores.base import (
     Source,
     StoreAddress,
     by_folder,
-    chunks,
+    sent_chunks,
     verify_streams,
     walk,
 )
+from tierctl.storage.throttle import UNLIMITED, Throttle
 
 _ATTEMPTS = 20
 _HINTS = {
@@ -76,7 +77,10 @@ class LocalStore:
     delete_batch = 3_000
     """More would delay a stop; one thread deletes as fast as several in the same folder."""
 
-    def __init__(self, root: Path, *, base: str = "", fs: FileSystem = PLAIN) -> None:
+    def __init__(
+        self, root: Path, *, base: str = "", fs: FileSystem = PLAIN, throttle: Throttle = UNLIMITED
+    ) -> None:
+        self._throttle = throttle
         self._root = root
         self._base = root / base.rpartition("/")[0]
         self._fs = fs
@@ -121,7 +125,7 @@ class LocalStore:
             os.close(fd)
             raise RemoteStorageError(f"reading {path}: {problem}", hint="look at the path, and remove it")
         last = size_bytes if end is None else min(end, size_bytes)
-        return io.BufferedReader(_Range(fd, path, min(start, last), last))
+        return io.BufferedReader(_Range(fd, path, min(start, last), last, self._throttle))
 
     def create(self, key: str, body: bytes) -> bool:
         """Implement `ObjectStore.create`: a hard link is made only if its name is free."""
@@ -237,9 +241,11 @@ class LocalStore:
 
     def _is_plain(self, folder: Path) -> bool:
         """Return whether the folder exists; raise SafetyRefusal if it or a parent in the tier is a link."""
-        inner = [above for above in (folder, *folder.parents) if self._base in above.parents]
+        names = folder.relative_to(self._base).parts if folder.is_relative_to(self._base) else ()
         with _translated(f"looking into {folder}"):
-            for above in reversed(inner):
+            above = self._base
+            for name in names:
+                above /= name
                 # One lstat only: between two calls another run may delete the empty folder.
                 try:
                     mode = above.lstat().st_mode
@@ -250,7 +256,7 @@ class LocalStore:
                         f"{above} is not a plain folder",
                         hint="links in a tier are not followed: check its target",
                     )
-            return folder.exists()
+            return bool(names) or folder.exists()
 
     def _make_folder(self, folder: Path) -> None:
         if not self._is_plain(folder):
@@ -260,7 +266,7 @@ class LocalStore:
     def _write(self, path: Path, source: Source) -> None:
         for left in reversed(range(_ATTEMPTS)):
             try:
-                write_durably(path, chunks(source), fs=self._fs, sync_folder=False)
+                write_durably(path, sent_chunks(source, self._throttle), fs=self._fs, sync_folder=False)
                 break
             except FileNotFoundError:
                 if not left:
@@ -330,8 +336,8 @@ def _why_not_plain(mode: int) -> str | None:
 class _Range(CompleteRange):
     """The bytes of a file from `position` to `end` (exclusive); closes `fd` at the end."""
 
-    def __init__(self, fd: int, path: Path, position: int, end: int) -> None:
-        super().__init__(str(path), end - position)
+    def __init__(self, fd: int, path: Path, position: int, end: int, throttle: Throttle) -> None:
+        super().__init__(str(path), end - position, throttle)
         self._fd = fd
         self._path = path
         self._end = end
@@ -352,4 +358,9 @@ class _Range(CompleteRange):
 
 def open_store(address: StoreAddress) -> LocalStore:
     """Open the store in a folder of the local disk."""
-    return LocalStore(Path("/", address.folder), base=address.required_folder, fs=address.files)
+    return LocalStore(
+        Path("/", address.folder),
+        base=address.required_folder,
+        fs=address.files,
+        throttle=address.throttle,
+    )

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tierctl.errors import CorruptInputError, UnsupportedFormatError
-from tierctl.model import IndexType, RemoteLogSegmentMetadata
+from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
+from tierctl.model import IndexType, RemoteLogSegmentMetadata, Uuid
 from tierctl.wire.aiven.chunks import SIZE_MAX, ChunkIndex, sizes_from_text, sizes_to_text
 
 MANIFEST_MAX_BYTES = 64 << 20
@@ -83,6 +83,60 @@ def read_manifest(raw: bytes) -> Manifest:
         compression=compression,
         encryption=None if encryption is None else _encryption(_member(document, "encryption")),
     )
+
+
+def read_segment_metadata(raw: bytes, manifest: Manifest) -> RemoteLogSegmentMetadata:
+    """Return the segment's metadata that a manifest holds; `manifest` is the result of `read_manifest(raw)`.
+
+    The plugin writes them before the custom metadata are known, so they have none. Manifests of plugins for
+    Kafka before 4.0 do not say whether the transaction index is empty: it is if there is none. Raise
+    CorruptInputError for missing or wrong members.
+    """
+    document = _member(json.loads(raw), "remoteLogSegmentMetadata")
+    ids = _member(document, "remoteLogSegmentId")
+    partition = _member(ids, "topicIdPartition")
+    named = _member(partition, "topicPartition")
+    epochs = {
+        _epoch(epoch): _number(epochs_of, epoch)
+        for epochs_of in [_member(document, "segmentLeaderEpochs")]
+        for epoch in epochs_of
+    }
+    return RemoteLogSegmentMetadata(
+        topic=_text(named, "topic"),
+        topic_id=_id(partition, "topicId"),
+        partition=_number(named, "partition"),
+        segment_id=_id(ids, "id"),
+        start_offset=_number(document, "startOffset"),
+        end_offset=_number(document, "endOffset"),
+        broker_id=_number(document, "brokerId", least=-1),
+        max_timestamp_ms=_number(document, "maxTimestampMs", least=-1),
+        event_timestamp_ms=_number(document, "eventTimestampMs", least=-1),
+        segment_leader_epochs=tuple(sorted(epochs.items())),
+        segment_size_in_bytes=manifest.chunk_index.original_file_size,
+        txn_index_empty=bool(
+            document.get("txnIdxEmpty", manifest.indexes[IndexType.TRANSACTION] is None),
+        ),
+    )
+
+
+def _id(document: Mapping[str, Any], name: str) -> Uuid:
+    try:
+        return Uuid.parse(_text(document, name))
+    except UsageError:
+        raise _wrong(name, "an id of 22 characters of base64url", document.get(name)) from None
+
+
+def _epoch(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise _wrong("segmentLeaderEpochs", "leader epochs as names", text)
+    return int(text)
+
+
+def _number(document: Mapping[str, Any], name: str, least: int = 0) -> int:
+    found = document.get(name)
+    if not isinstance(found, int) or isinstance(found, bool) or not least <= found < 1 << 63:
+        raise _wrong(name, f"a number of at least {least}", found)
+    return found
 
 
 def iceberg(found: str) -> UnsupportedFormatError:

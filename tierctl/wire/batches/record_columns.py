@@ -37,7 +37,7 @@ Decode = Callable[[RecordBatch], Iterable[Record]]
 _TIMESTAMP_TYPES = pa.array(["CreateTime", "LogAppendTime"])
 
 
-ROWS_MAX = 4096
+ROWS_MAX = 16384
 BYTES_MAX = 8 << 20
 
 

@@ -1,6 +1,13 @@
 """The metadata partition of a user partition's events (RemoteLogMetadataTopicPartitioner)."""
 
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
 from tierctl.model.ids import Uuid
+
+Int64s = npt.NDArray[np.int64]
 
 _MASK_32 = 0xFFFFFFFF
 _MURMUR2_SEED = 0x9747B28C
@@ -15,6 +22,31 @@ def metadata_partition(topic_id: Uuid, partition: int, metadata_partitions: int)
     for part in (lsb ^ (lsb >> 32), msb ^ (msb >> 32), partition):
         hashed = (31 * hashed + part) & _MASK_32
     return (_murmur2_of_word(hashed) & 0x7FFFFFFF) % metadata_partitions
+
+
+def metadata_partitions_of(topic_ids: Any, partitions: Int64s, metadata_partitions: int) -> Int64s:
+    """Return `metadata_partition` of many user partitions.
+
+    Row i of `topic_ids` has the 16 bytes of the topic id of the user partition with number `partitions[i]`.
+    """
+    words = np.ascontiguousarray(topic_ids, dtype=np.uint8).reshape(-1, 16).view(">u8").astype(np.uint64)
+    msb, lsb = (words[:, i] ^ (words[:, i] >> np.uint64(32)) for i in (0, 1))
+    hashed = np.ones(len(words), dtype=np.uint64)
+    for part in (lsb, msb, partitions.astype(np.uint64)):
+        hashed = np.uint64(31) * hashed + part & np.uint64(_MASK_32)
+    homes: Int64s = (_murmur2_of_words(hashed) & 0x7FFFFFFF).astype(np.int64) % metadata_partitions
+    return homes
+
+
+def _murmur2_of_words(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint32]:
+    """Return `_murmur2_of_word` of many words."""
+    m = np.uint32(_MURMUR2_M)
+    k = words.astype(np.uint32).byteswap() * m
+    k = (k ^ (k >> np.uint32(24))) * m
+    h = np.uint32(((_MURMUR2_SEED ^ 4) * _MURMUR2_M) & _MASK_32) ^ k
+    h = (h ^ (h >> np.uint32(13))) * m
+    mixed: npt.NDArray[np.uint32] = h ^ (h >> np.uint32(15))
+    return mixed
 
 
 def _murmur2_of_word(word: int) -> int:

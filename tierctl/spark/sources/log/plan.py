@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import pyarrow as pa
 
 from tierctl.errors import TierctlError
 from tierctl.kafka.cluster import Cluster
-from tierctl.locallog import read_log_dirs, read_properties
+from tierctl.locallog import read_log_dirs
 from tierctl.metadata import open_metadata
-from tierctl.metadata.server_properties import cluster_client
+from tierctl.metadata.server_properties import broker_file, cluster_client
 from tierctl.model import IsolationLevel
 from tierctl.read.histories import EvidenceSources, examine_histories, missing_events_error
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
@@ -26,6 +27,7 @@ from tierctl.spark.sources.pushed_window import Window
 from tierctl.state.tier import TierState
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.index_cache import RemoteIndexCache
+from tierctl.storage.throttle import ThrottleSettings
 
 # Each task takes Spark's Python worker about 50 ms, which is the time of 25 MB.
 _TASK_BYTES_MIN = 32 << 20
@@ -62,12 +64,14 @@ def plan_tasks(
 
 
 def _tier_spec(options: LogOptions) -> TierSpec:
-    return TierSpec.from_settings(
+    spec = TierSpec.from_settings(
         options.remote_uri,
-        read_properties(options.config) if options.config else {},
+        broker_file(options.config) if options.config else {},
         layout=options.layout,
         private_keys=options.private_keys,
     )
+    # A broker's quota is for one process: tasks of Spark read as fast as Spark's own settings let them.
+    return replace(spec, throttle=ThrottleSettings())
 
 
 class _Plan:

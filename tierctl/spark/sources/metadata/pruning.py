@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tierctl.errors import UsageError
 from tierctl.metadata.topic import MetadataTopic
-from tierctl.metadata.user_partitions import misplaced
+from tierctl.metadata.user_partitions import first_rows, misplaced
 from tierctl.model import Uuid
 from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.spark.sources.pushed_window import Window
@@ -45,7 +45,7 @@ def _are_in_place(topic: MetadataTopic, begins: Mapping[int, int], ends: Mapping
         begin = begins[number]
         for chunk in topic.read(number, begin, min(begin + _TRIED_RECORDS, ends[number])):
             table = decode_column(chunk.values, columns=("topic", "topic_id", "partition"))
-            if any(misplaced(table, number, topic.partition_count)):
+            if any(misplaced(table, first_rows(table), number, topic.partition_count)):
                 return False
     return True
 

@@ -15,6 +15,7 @@ from tierctl.spark.sources.predicates import Predicate, mask_of
 from tierctl.wire.batches.chunks import DamagedRange, RecordChunk, joined
 from tierctl.wire.metadata import decode_column
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, UuidType
+from tierctl.wire.metadata.decode_columns import KnownLayouts
 from tierctl.wire.metadata.schema import FIELD_NAMES
 
 EPOCH = pa.struct([("leader_epoch", pa.int32()), ("offset", pa.int64())])
@@ -61,17 +62,25 @@ def read_task(task: EventTask | None) -> Iterator[pa.RecordBatch]:
 
     `task` is None in the empty task that Spark creates if there is no other.
     """
+    known = KnownLayouts()
     for split in task or ():
         for chunk in joined(read_chunks(split)):
-            batch = batch_of(chunk, split)
+            batch = batch_of(chunk, split, known=known)
             for start in range(0, batch.num_rows, _BATCH_ROWS):
                 yield batch.slice(start, _BATCH_ROWS)
 
 
-def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = None) -> pa.RecordBatch:
+def batch_of(
+    chunk: RecordChunk,
+    split: EventSplit,
+    events: pa.Table | None = None,
+    *,
+    known: KnownLayouts | None = None,
+) -> pa.RecordBatch:
     """Return the rows of a chunk of the split, in the order of offsets.
 
-    `events` are the decoded values of the whole chunk, if the caller has decoded them already.
+    `events` are the decoded values of the whole chunk, if the caller has decoded them already; otherwise
+    `known` are the byte layouts that earlier chunks taught.
     """
     predicates = split.predicates
     rows = _Rows.of_chunk(chunk)
@@ -80,7 +89,7 @@ def batch_of(chunk: RecordChunk, split: EventSplit, events: pa.Table | None = No
     ranges = _ranges(chunk, split)
     names = split.columns or SCHEMA.names
     needed = SCHEMA.names if ranges else [*names, *(p.column for p in predicates)]
-    rows = rows.decoded(needed) if events is None else replace(rows, events=events.combine_chunks())
+    rows = rows.decoded(needed, known) if events is None else replace(rows, events=events.combine_chunks())
     rows = rows.where([p for p in predicates if p.column not in _POSITION])
     if not ranges:
         return rows.batch(names)
@@ -105,15 +114,13 @@ class _Rows:
         offsets, timestamps_ms = pa.array(chunk.offsets), pa.array(chunk.timestamps_ms)
         return cls(chunk.partition, offsets, timestamps_ms, chunk.values)
 
-    def decoded(self, names: Collection[str]) -> Self:
+    def decoded(self, names: Collection[str], known: KnownLayouts | None) -> Self:
         """Return the rows with the events' columns that the columns `names` of SCHEMA need."""
         needed = {*names, "error"} if "value" in names else set(names)
         columns = [name for name in EVENT_SCHEMA.names if name in needed]
-        return (
-            replace(self, events=decode_column(self.values, columns=columns).combine_chunks())
-            if columns
-            else self
-        )
+        if not columns:
+            return self
+        return replace(self, events=decode_column(self.values, known, columns=columns).combine_chunks())
 
     def where(self, predicates: Sequence[Predicate]) -> Self:
         mask = mask_of(predicates, self.column)

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -21,10 +22,20 @@ from tierctl.errors import (
     StoreWriteFailed,
     UsageError,
 )
-from tierctl.model import HashedFile, IndexType, LogSegmentData, RemoteLogSegmentMetadata
+from tierctl.model import (
+    HashedFile,
+    IndexType,
+    ListedSet,
+    LogSegmentData,
+    ObjectPart,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    Uuid,
+)
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
-from tierctl.storage.layouts.base import Encoded
+from tierctl.storage.layouts.base import Encoded, incomplete, missing_text, unknown_segment
 from tierctl.storage.layouts.kafka import index_sources, require_legal
 from tierctl.storage.stores.base import ObjectStore, chunks, hashed_file
 from tierctl.wire.aiven.chunks import ChunkIndex, compress_chunk
@@ -39,26 +50,55 @@ from tierctl.wire.aiven.manifest import (
     IndexRange,
     Manifest,
     read_manifest,
+    read_segment_metadata,
     write_manifest,
 )
+from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 if TYPE_CHECKING:
     from tierctl.storage.layouts.aiven.crypto import Keyring
 
 LOG, INDEXES, MANIFEST = SUFFIXES = (".log", ".indexes", ".rsm-manifest")
 
+_REQUIRED = {ObjectPart.LOG: LOG, ObjectPart.INDEXES: INDEXES, ObjectPart.MANIFEST: MANIFEST}
+
 MANIFEST_CACHE_SIZE = 64
 """Number of manifests in the cache: a reader of records reads many ranges of the same segment."""
 
 _MAIN = re.compile(r"[a-zA-Z0-9._-]{1,249}-[A-Za-z0-9_-]{22}/\d{1,10}/\d{20}-[A-Za-z0-9_-]{22}\Z")
+_LARGEST_ID, _LARGEST_PARTITION, _LARGEST_SEGMENT_BYTES = Uuid.from_bytes(b"\xff" * 16), 99_999, 1 << 33
 _BATCH_HEAD_BYTES, _ATTRIBUTES_AT, _COMPRESSION_MASK = 23, 22, 7
 
 
 def main_path(metadata: RemoteLogSegmentMetadata) -> str:
     """Return the plugin's OBJECT_KEY, the key between prefix and suffix; raise SafetyRefusal if illegal."""
     require_legal(metadata)
-    folder = f"{metadata.topic}-{metadata.topic_id}/{metadata.partition}"
-    return f"{folder}/{metadata.start_offset:020d}-{metadata.segment_id}"
+    return _main_path(metadata.topic_id_partition, metadata.start_offset, metadata.segment_id)
+
+
+def _main_path(partition: TopicIdPartition, start_offset: int, segment_id: Uuid) -> str:
+    folder = f"{partition.topic}-{partition.topic_id}/{partition.partition}"
+    return f"{folder}/{start_offset:020d}-{segment_id}"
+
+
+def custom_metadata_bytes(settings: AivenSettings, topic: str) -> int:
+    """Return the size of the largest custom metadata that the plugin writes for a segment of `topic`."""
+    partition = TopicIdPartition(_LARGEST_ID, topic, _LARGEST_PARTITION)
+    key = _main_path(partition, 0, _LARGEST_ID)
+    written = _custom_metadata(settings, settings.key_prefix or "", key, _LARGEST_SEGMENT_BYTES)
+    return len(written or b"")
+
+
+def _custom_metadata(settings: AivenSettings, prefix: str, key: str, remote_size: int) -> bytes | None:
+    """Return the custom metadata with the fields that `settings` include; None if they include none."""
+    has_size, has_prefix, has_key = (name in settings.custom_metadata_fields for name in FIELDS)
+    return write_custom_metadata(
+        AivenCustomMetadata(
+            remote_size=remote_size if has_size else None,
+            object_prefix=prefix if has_prefix else None,
+            object_key=key if has_key else None,
+        )
+    )
 
 
 class AivenLayout:
@@ -133,6 +173,46 @@ class AivenLayout:
         """Implement `SegmentLayout.open_index`."""
         return io.BytesIO(self._segment(store, metadata).index(index_type))
 
+    def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
+        """Implement `SegmentLayout.derived` by the manifest, which the plugin writes last.
+
+        The lineage is None if the set is encrypted and no private key is given.
+        """
+        reason = missing_text(_REQUIRED, listed)
+        if reason is not None:
+            return incomplete(listed, reason)
+        try:
+            return self._derived(store, listed)
+        except CorruptInputError as e:
+            return incomplete(listed, e.message)
+
+    def _derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
+        named = unknown_segment(listed)
+        key = self.base + main_path(named) + MANIFEST
+        raw = _manifest_bytes(store, key)
+        try:
+            manifest = read_manifest(raw)
+            stored = read_segment_metadata(raw, manifest)
+        except CorruptInputError as e:
+            raise e.within(key) from None
+        reason = _why_other(listed, manifest, stored)
+        if reason is not None:
+            return incomplete(listed, reason)
+        # A bucket that was copied under other ids keeps its manifests: the key has the ids that count.
+        segment = replace(
+            stored,
+            topic=named.topic,
+            topic_id=named.topic_id,
+            partition=named.partition,
+            segment_id=named.segment_id,
+        )
+        custom = self._custom_metadata_of(segment, sum(listed.sizes_bytes.values()))
+        lineage = None
+        if manifest.encryption is None or self._settings.private_keys:
+            with self.open_index(store, named, IndexType.LEADER_EPOCH) as stream:
+                lineage = read_leader_epoch_checkpoint(stream.read())
+        return ObjectSet(listed=listed, segment=replace(segment, custom_metadata=custom), lineage=lineage)
+
     def _segment(self, store: ObjectStore, metadata: RemoteLogSegmentMetadata) -> AivenSegment:
         stem = self._stem(metadata)
         manifest = self._manifest(store, stem + MANIFEST)
@@ -158,14 +238,8 @@ class AivenLayout:
             if key in self._manifests:
                 self._manifests.move_to_end(key)
                 return self._manifests[key]
-        with store.open(key) as stream:
-            raw = stream.read(MANIFEST_MAX_BYTES + 1)
-        if len(raw) > MANIFEST_MAX_BYTES:
-            raise CorruptInputError(
-                "Aiven's manifest", expected=f"at most {MANIFEST_MAX_BYTES} bytes", found="more", source=key
-            )
         try:
-            manifest = read_manifest(raw)
+            manifest = read_manifest(_manifest_bytes(store, key))
         except CorruptInputError as e:
             raise e.within(key) from None
         with self._lock:
@@ -201,14 +275,8 @@ class AivenLayout:
             raise e.within(f"segment {metadata.segment_id}") from None
 
     def _custom_metadata_of(self, metadata: RemoteLogSegmentMetadata, remote_size: int) -> bytes | None:
-        size, prefix, key = (name in self._settings.custom_metadata_fields for name in FIELDS)
-        return write_custom_metadata(
-            AivenCustomMetadata(
-                remote_size=remote_size if size else None,
-                object_prefix=(self._settings.key_prefix or self.base) if prefix else None,
-                object_key=main_path(metadata) if key else None,
-            )
-        )
+        prefix = self._settings.key_prefix or self.base
+        return _custom_metadata(self._settings, prefix, main_path(metadata), remote_size)
 
     @contextmanager
     def _encoded_log(self, log: HashedFile) -> Iterator[tuple[HashedFile, ChunkIndex, bool]]:
@@ -239,6 +307,29 @@ class AivenLayout:
         with log.path.open("rb") as stream:
             head = stream.read(_BATCH_HEAD_BYTES)
         return len(head) == _BATCH_HEAD_BYTES and not head[_ATTRIBUTES_AT] & _COMPRESSION_MASK
+
+
+def _manifest_bytes(store: ObjectStore, key: str) -> bytes:
+    with store.open(key) as stream:
+        raw = stream.read(MANIFEST_MAX_BYTES + 1)
+    if len(raw) > MANIFEST_MAX_BYTES:
+        raise CorruptInputError(
+            "Aiven's manifest", expected=f"at most {MANIFEST_MAX_BYTES} bytes", found="more", source=key
+        )
+    return raw
+
+
+def _why_other(listed: ListedSet, manifest: Manifest, stored: RemoteLogSegmentMetadata) -> str | None:
+    """Return why the objects are not those that the manifest describes; None if they are."""
+    if stored.start_offset != listed.start_offset:
+        return f"its manifest is of a segment from offset {stored.start_offset}"
+    if stored.end_offset < stored.start_offset or not stored.segment_leader_epochs:
+        return "its manifest has no offsets or no leader epochs"
+    log_bytes, index_bytes = (listed.sizes_bytes[part] for part in (ObjectPart.LOG, ObjectPart.INDEXES))
+    if log_bytes != manifest.chunk_index.stored_size:
+        return f"its {LOG} has {log_bytes} bytes, its manifest says {manifest.chunk_index.stored_size}"
+    last = max(each.position + each.size for each in manifest.indexes.values() if each is not None)
+    return f"its {INDEXES} has {index_bytes} of {last} bytes" if index_bytes < last else None
 
 
 def _compress(log: HashedFile, target: Path, chunk_size: int) -> list[int]:

@@ -8,6 +8,7 @@ from typing import Self
 from tierctl.errors import UsageError
 from tierctl.model.settings import plugin
 from tierctl.model.settings.broker import STORAGE_MANAGER_PREFIX
+from tierctl.model.settings.stated import StatedSettings
 from tierctl.wire.aiven.custom_metadata import FIELDS
 from tierctl.wire.aiven.manifest import iceberg
 
@@ -35,7 +36,7 @@ class AivenSettings:
         Raise UsageError for invalid values, and UnsupportedFormatError for segment.format=iceberg.
         """
         prefix = STORAGE_MANAGER_PREFIX.value(broker)
-        own = {name.removeprefix(prefix): value for name, value in broker.items() if name.startswith(prefix)}
+        own = StatedSettings.of(broker).below(prefix)
         if plugin.SEGMENT_FORMAT.value(own).strip().lower() == "iceberg":
             raise iceberg(f"{prefix}{plugin.SEGMENT_FORMAT.name}")
         return cls(

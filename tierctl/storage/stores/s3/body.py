@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tierctl.errors import RemoteStorageError, StoreWriteFailed, TierctlError
+from tierctl.errors import RemoteStorageError, TierctlError, TransferStopped
 from tierctl.model import HashedFile
 from tierctl.storage.stores.base import CompleteRange, changed, unreadable
 from tierctl.storage.stores.s3.errors import translated
+from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 
 _BLOCK_BYTES = 1 << 20
 THROUGHPUT_MIN_BYTES_PER_S = 16 << 10
@@ -18,14 +19,23 @@ GRACE_S = 60.0
 """A read below the minimum throughput after this time fails: a slow stream has no timeout of its own."""
 
 
+class SendingStopped(BaseException):
+    """The run was told to stop: no Exception, because the client of S3 would send the request again."""
+
+
 class FileRange(io.RawIOBase):
     """The bytes of a file from `start` on, at most `size_bytes`; one block is in memory at a time.
+
+    While `is_sending`, no block is returned before `throttle` allows its transfer: the client also reads the
+    range to sign it. `seek` ends the sending.
 
     `read` returns whole blocks whatever size is asked for: http.client asks for 16 KiB, and a thread that
     sends so little at a time waits for the interpreter lock more than for the network.
     """
 
-    def __init__(self, file: HashedFile, start: int, size_bytes: int) -> None:
+    def __init__(self, file: HashedFile, start: int, size_bytes: int, throttle: Throttle = UNLIMITED) -> None:
+        self._throttle = throttle
+        self.is_sending = False
         self._file = file
         self._start = start
         self._size_bytes = min(size_bytes, file.size_bytes - start)
@@ -36,7 +46,7 @@ class FileRange(io.RawIOBase):
             self._fd = os.open(file.path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as e:
             raise unreadable(file.path, e) from e
-        self.failure: StoreWriteFailed | None = None
+        self.failure: RemoteStorageError | None = None
 
     def __len__(self) -> int:
         return self._size_bytes
@@ -49,6 +59,7 @@ class FileRange(io.RawIOBase):
         """Implement `io.IOBase.seek`: a request that failed is sent again from the beginning."""
         begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size_bytes}[whence]
         self._position = begin + offset
+        self.is_sending = False
         return self._position
 
     def tell(self) -> int:
@@ -62,6 +73,13 @@ class FileRange(io.RawIOBase):
         because the client of S3 raises errors of its own.
         """
         block = self._block[: self._size_bytes - self._position]
+        if self.is_sending and block:
+            block = block[: self._throttle.part_bytes(Direction.COPY, len(block))]
+            try:
+                self._throttle.wait(Direction.COPY, len(block))
+            except TransferStopped as e:
+                self.failure = e
+                raise SendingStopped from e
         try:
             count = os.preadv(self._fd, [block], self._start + self._position) if block else 0
         except OSError as e:
@@ -81,12 +99,14 @@ class FileRange(io.RawIOBase):
 
 
 @contextmanager
-def file_range(file: HashedFile, start: int, size_bytes: int) -> Iterator[FileRange]:
+def file_range(
+    file: HashedFile, start: int, size_bytes: int, throttle: Throttle = UNLIMITED
+) -> Iterator[FileRange]:
     """Open a range of a file as the body of a request; raise its `failure`, if it has one, at the end."""
-    with FileRange(file, start, size_bytes) as body:
+    with FileRange(file, start, size_bytes, throttle) as body:
         try:
             yield body
-        except TierctlError as e:
+        except (TierctlError, SendingStopped) as e:
             if body.failure is None:
                 raise
             raise body.failure from e
@@ -96,12 +116,21 @@ class ResponseBody(CompleteRange):
     """The body of a response, which must be complete, and not slower than the minimum throughput."""
 
     def __init__(
-        self, body: Any, name: str, size_bytes: int, clock: Callable[[], float] = time.monotonic
+        self,
+        body: Any,
+        name: str,
+        size_bytes: int,
+        throttle: Throttle = UNLIMITED,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(name, size_bytes)
+        super().__init__(name, size_bytes, throttle)
         self._body = body
         self._clock = clock
         self._begun_s = clock()
+
+    def after_wait(self, waited_s: float) -> None:
+        """Implement `CompleteRange.after_wait`: the wait does not count as slowness of the store."""
+        self._begun_s += waited_s
 
     def take(self, size_bytes: int) -> bytes:
         """Implement `CompleteRange.take`."""

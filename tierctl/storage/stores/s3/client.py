@@ -60,8 +60,16 @@ def s3_client(endpoint: Endpoint | None = None) -> "S3Client":
     if (chosen.s3 or {}).get("payload_signing_enabled") is None:
         for operation in ("PutObject", "UploadPart"):
             client.meta.events.register(f"before-sign.s3.{operation}", _sign_no_file)
+    for operation in ("PutObject", "UploadPart"):
+        client.meta.events.register(f"before-send.s3.{operation}", _begin_sending)
     parse_listings(client.meta.events)
     return client
+
+
+def _begin_sending(request: Any, **_: object) -> None:
+    """Mark the body of a request that is signed as one that is sent now, each time that it is sent."""
+    if isinstance(request.body, FileRange):
+        request.body.is_sending = True
 
 
 _UNSIGNED_BODY = Config(s3={"payload_signing_enabled": False})

@@ -35,6 +35,10 @@ _REFUSED = frozenset(
         "SignatureDoesNotMatch",
     }
 )
+CREDENTIALS_HINT = "give credentials as AWS clients expect them: environment, profile, or the machine's role"
+NOT_DONE_HERE = frozenset({"NotImplemented", "MethodNotAllowed", "405", "501"})
+"""Codes of servers that do not implement an operation."""
+
 PRECONDITION_FAILED = frozenset({"412", "PreconditionFailed", "ConditionalRequestConflict", "409"})
 
 
@@ -76,7 +80,7 @@ def translated(doing: str, *, writing: bool = False) -> Iterator[None]:
     except (NoCredentialsError, PartialCredentialsError, ProfileNotFound) as e:
         raise AuthenticationError(
             f"{doing}: {e}",
-            hint="give credentials as AWS clients expect them: environment, profile, or the machine's role",
+            hint=CREDENTIALS_HINT,
         ) from e
     except EndpointConnectionError as e:
         raise RemoteStorageError(

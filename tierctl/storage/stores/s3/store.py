@@ -35,11 +35,13 @@ from tierctl.storage.stores.base import (
 )
 from tierctl.storage.stores.listening import require_listening
 from tierctl.storage.stores.s3.body import FileRange, ResponseBody, file_range
+from tierctl.storage.stores.s3.bucket import S3Bucket
 from tierctl.storage.stores.s3.bulk import DELETE_BATCH, delete_objects, sizes_bytes
 from tierctl.storage.stores.s3.client import s3_client
 from tierctl.storage.stores.s3.errors import PRECONDITION_FAILED, code_of, translated
-from tierctl.storage.stores.s3.listing import ahead
+from tierctl.storage.stores.s3.spans import object_pages
 from tierctl.storage.stores.s3.uploads import Uploads, composite_checksum, encoded_crc
+from tierctl.storage.throttle import UNLIMITED, Direction, Throttle
 from tierctl.wire.crc import crc32c
 
 if TYPE_CHECKING:
@@ -63,13 +65,20 @@ class S3Store:
     """ObjectStore over a bucket and a prefix, which is prepended to keys without adding a `/`."""
 
     def __init__(
-        self, s3: "S3Client", bucket: str, prefix: str = "", *, part_bytes: int | None = None
+        self,
+        s3: "S3Client",
+        bucket: str,
+        prefix: str = "",
+        *,
+        part_bytes: int | None = None,
+        throttle: Throttle = UNLIMITED,
     ) -> None:
+        self._throttle = throttle
         self._s3 = s3
         self._bucket = bucket
         self._prefix = prefix
         self._part_bytes = part_bytes or PART_BYTES
-        self._uploads = Uploads(s3, bucket)
+        self._uploads = Uploads(s3, bucket, throttle)
         self._pool = ThreadPoolExecutor(REQUESTS_MAX, thread_name_prefix="tierctl-s3")
 
     @property
@@ -179,7 +188,8 @@ class S3Store:
                 return io.BytesIO()
             raise
         return io.BufferedReader(
-            ResponseBody(answer["Body"], self.name_of(key), answer["ContentLength"]), 1 << 17
+            ResponseBody(answer["Body"], self.name_of(key), answer["ContentLength"], self._throttle),
+            1 << 17,
         )
 
     def create(self, key: str, body: bytes) -> bool:
@@ -197,12 +207,10 @@ class S3Store:
         return f"s3://{self._bucket}/{self._prefix}{key}"
 
     def list_objects(self, prefix: str) -> Iterator[RemoteObject]:
-        """Implement `ObjectStore.list_objects` in pages of 1,000 objects."""
+        """Implement `ObjectStore.list_objects` by several requests at the same time."""
         with translated(f"listing s3://{self._bucket}/{self._prefix}{prefix}"):
-            pages = self._s3.get_paginator("list_objects_v2").paginate(
-                Bucket=self._bucket, Prefix=self._prefix + prefix
-            )
-            for page in ahead(iter(pages)):
+            paginate = self._s3.get_paginator("list_objects_v2").paginate
+            for page in object_pages(paginate, self._bucket, self._prefix + prefix):
                 yield from self._objects_in(page)
 
     def list_folder(self, prefix: str) -> FolderListing:
@@ -216,11 +224,11 @@ class S3Store:
             for page in pages:
                 found = page.get("CommonPrefixes", ())
                 folders += (each["Prefix"].removeprefix(self._prefix) for each in found)
-                objects += self._objects_in(page)
+                objects += self._objects_in(page.get("Contents", ()))
         return FolderListing(tuple(folders), tuple(objects))
 
-    def _objects_in(self, page: Mapping[str, Any]) -> Iterator[RemoteObject]:
-        for found in page.get("Contents", ()):
+    def _objects_in(self, page: Sequence[Mapping[str, Any]]) -> Iterator[RemoteObject]:
+        for found in page:
             modified_ms = int(found["LastModified"].timestamp() * 1000)
             yield RemoteObject(found["Key"].removeprefix(self._prefix), found["Size"], modified_ms)
 
@@ -239,13 +247,6 @@ class S3Store:
                 failed = dict.fromkeys(batch, e)
             errors |= {key.removeprefix(self._prefix): error for key, error in failed.items()}
         return errors
-
-    def copy(self, source_key: str, key: str) -> None:
-        """Implement `CopyingStore.copy`."""
-        with translated(f"copying {self.name_of(source_key)} to {self.name_of(key)}"):
-            self._s3.copy(
-                {"Bucket": self._bucket, "Key": self._prefix + source_key}, self._bucket, self._prefix + key
-            )
 
     def put_if(self, key: str, body: bytes, tag: str | None) -> str | None:
         """Implement `ConditionalStore.put_if`."""
@@ -272,6 +273,11 @@ class S3Store:
         head = self._head(key)
         if head is not None and head["ETag"] == tag:
             delete_all(self, [key])
+
+    @property
+    def bucket(self) -> S3Bucket:
+        """Implement `InspectableStore.bucket`."""
+        return S3Bucket(self._s3, self._bucket, self._prefix)
 
     def close(self) -> None:
         """Implement `ObjectStore.close`."""
@@ -312,9 +318,10 @@ class S3Store:
 
     def _write(self, key: str, source: Source, condition: dict[str, str]) -> None:
         if isinstance(source, bytes):
+            self._throttle.wait(Direction.COPY, len(source))
             self._put_body(key, source, crc32c(source), condition)
         elif source.size_bytes <= self._part_bytes:
-            with file_range(source, 0, source.size_bytes) as body:
+            with file_range(source, 0, source.size_bytes, self._throttle) as body:
                 self._put_body(key, body, source.crc32c, condition)
         else:
             with _conditional():
@@ -350,7 +357,7 @@ def open_store(address: StoreAddress) -> S3Store:
     """Open the store below a folder of a bucket."""
     client = s3_client(address.endpoint)
     _require_listening(client.meta.endpoint_url)
-    return S3Store(client, address.authority, address.folder)
+    return S3Store(client, address.authority, address.folder, throttle=address.throttle)
 
 
 def _require_listening(endpoint_url: str) -> None:

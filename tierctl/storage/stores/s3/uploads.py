@@ -11,13 +11,12 @@ from tierctl.errors import AuthenticationError, TierctlError
 from tierctl.model import HashedFile
 from tierctl.storage.stores.base import common_prefix
 from tierctl.storage.stores.s3.body import FileRange, file_range
-from tierctl.storage.stores.s3.errors import suppressed, translated
+from tierctl.storage.stores.s3.errors import NOT_DONE_HERE, suppressed, translated
+from tierctl.storage.throttle import UNLIMITED, Throttle
 from tierctl.wire.crc import crc32c_extend
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-_NOT_DONE_HERE = frozenset({"NotImplemented", "MethodNotAllowed", "405", "501"})
 
 
 def encoded_crc(crc: int) -> str:
@@ -47,7 +46,8 @@ def _crc32c(body: FileRange) -> int:
 class Uploads:
     """Multipart uploads to one bucket; keys are complete, not relative to the store's folder."""
 
-    def __init__(self, s3: "S3Client", bucket: str) -> None:
+    def __init__(self, s3: "S3Client", bucket: str, throttle: Throttle = UNLIMITED) -> None:
+        self._throttle = throttle
         self._s3 = s3
         self._bucket = bucket
 
@@ -87,7 +87,7 @@ class Uploads:
     ) -> dict[str, Any]:
         """Upload one part; return the entry for it in the request that completes the upload."""
         start = (number - 1) * part_bytes
-        with file_range(source, start, part_bytes) as body:
+        with file_range(source, start, part_bytes, self._throttle) as body:
             checksum = encoded_crc(_crc32c(body))
             with translated(f"writing part {number} of s3://{self._bucket}/{target['Key']}"):
                 answer = self._s3.upload_part(
@@ -107,7 +107,7 @@ class Uploads:
         wanted, prefix = set(keys), common_prefix(keys)
         with (
             suppress(AuthenticationError),
-            suppressed(_NOT_DONE_HERE),
+            suppressed(NOT_DONE_HERE),
             translated(f"listing uploads to s3://{self._bucket}/{prefix}"),
         ):
             pages = self._s3.get_paginator("list_multipart_uploads").paginate(

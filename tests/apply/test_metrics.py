@@ -1,0 +1,176 @@
+"""What --metrics-file says of runs that copy, delete, fail and follow each other."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tierctl.errors import RemoteStorageError, StoreWriteFailed
+from tierctl.storage.layouts.kafka import KafkaLayout
+from tierctl.storage.stores.local import LocalStore
+
+from tests.apply.commands import copy, delete, files, sweep
+from tests.apply.conftest import Ran
+from tests.apply.worlds import World
+from tests.support.promtool import check_metrics
+
+Tierctl = Callable[..., Ran]
+
+KAFKA = "kafka_server_brokertopicmetrics_remote"
+
+
+def samples(file: Path) -> dict[tuple[str, ...], float]:
+    """The samples in a metrics file: (name, value of each label in the order of the labels' names)."""
+    return {
+        (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value
+        for family in text_string_to_metric_families(file.read_text())
+        for sample in family.samples
+    }
+
+
+def of_topics(file: Path, name: str) -> dict[str, float]:
+    return {key[1]: value for key, value in samples(file).items() if key[0] == f"{KAFKA}{name}"}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "tierctl.prom"
+
+
+def test_copied_bytes_are_counted_from_run_to_run_and_the_lag_is_what_is_left(
+    empty: World, tierctl: Tierctl, file: Path
+) -> None:
+    planned = tierctl(*copy(empty, "--metrics-file", file))
+    sizes: dict[str, int] = {}
+    for step in planned.json["steps"]:
+        sizes[step["topic"]] = sizes.get(step["topic"], 0) + step["segment_size_in_bytes"]
+    assert of_topics(file, "copylagbytes") == sizes
+    assert of_topics(file, "copybytes_total") == {}
+    assert ("tierctl_last_apply_timestamp_seconds", "copy") not in samples(file)
+
+    assert tierctl(*copy(empty, "--metrics-file", file, "--apply")).code == 0
+    assert of_topics(file, "copybytes_total") == sizes == of_topics(file, "logsizebytes")
+    assert of_topics(file, "copylagbytes") == dict.fromkeys(sizes, 0)
+    assert of_topics(file, "copyerrors_total") == dict.fromkeys(sizes, 0)
+    requests = of_topics(file, "copyrequests_total")
+
+    assert tierctl(*copy(empty, "--metrics-file", file, "--apply")).code == 0
+    assert of_topics(file, "copybytes_total") == sizes
+    assert of_topics(file, "copyrequests_total") == requests
+    assert samples(file)["tierctl_runs_total", "copy", "0"] == 3
+    assert samples(file)["tierctl_last_apply_timestamp_seconds", "copy"] > 0
+    check_metrics(file)
+
+
+def test_a_failed_run_keeps_the_last_success_and_counts_its_errors(
+    empty: World, tierctl: Tierctl, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tierctl(*copy(empty, "--metrics-file", file)).code == 0
+    success = ("tierctl_last_success_timestamp_seconds", "copy")
+    before = samples(file)
+
+    def full(*_: object) -> None:
+        raise StoreWriteFailed("No space left on device")
+
+    monkeypatch.setattr(LocalStore, "put_all", full)
+    assert tierctl(*copy(empty, "--metrics-file", file, "--apply")).code == 5
+    monkeypatch.undo()
+    assert tierctl(*copy(empty, "--metrics-file", file, "--remote", "none:")).code == 2
+    after = samples(file)
+    assert after[success] == before[success]
+    assert after["tierctl_last_run_exit_code", "copy"] == 2
+    assert (
+        after["tierctl_errors_total", "copy", "StoreWriteFailed"]
+        == of_topics(file, "copyerrors_total")["bills"]
+    )
+    assert after["tierctl_errors_total", "copy", "UsageError"] == 1
+    assert of_topics(file, "copybytes_total") == {"bills": 0}
+    check_metrics(file)
+
+
+def test_deleted_segments_are_counted_and_sweep_and_delete_leave_each_others_lag(
+    tiered: World, tierctl: Tierctl, file: Path
+) -> None:
+    planned = tierctl(*sweep(tiered, "--metrics-file", file)).json["steps"]
+    assert planned
+    size = sum(step["segment_size_in_bytes"] for step in planned)
+    assert of_topics(file, "deletelagbytes")["bills"] == size
+    assert tierctl(*delete(tiered, "--metrics-file", file)).code == 0
+    assert of_topics(file, "deletelagbytes")["bills"] == size
+    assert tierctl(*sweep(tiered, "--metrics-file", file, "--apply")).code == 0
+    assert of_topics(file, "deletelagbytes")["bills"] == 0
+    assert of_topics(file, "deleterequests_total") == {"bills": len(planned)}
+    assert samples(file)["tierctl_deleted_bytes_total", "bills"] == size
+    check_metrics(file)
+
+
+def test_a_run_of_one_topic_leaves_the_lag_of_others(empty: World, tierctl: Tierctl, file: Path) -> None:
+    name = f"{KAFKA}copylagbytes"
+    file.write_text(f'# TYPE {name} gauge\n{name}{{topic="other"}} 5\n{name}{{topic="bills"}} 7\n')
+    tierctl(*copy(empty, "--metrics-file", file, "--partition", "0"))
+    assert of_topics(file, "copylagbytes") == {"bills": 7, "other": 5}
+    tierctl(*copy(empty, "--metrics-file", file, "--topic", "bills", "--apply"))
+    assert of_topics(file, "copylagbytes") == {"bills": 0, "other": 5}
+    tierctl(*copy(empty, "--metrics-file", file))
+    assert of_topics(file, "copylagbytes") == {"bills": 0}
+
+
+def test_a_file_that_cannot_be_written_is_a_warning(
+    empty: World, tierctl: Tierctl, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        if b"tierctl_build_info" in bytes(data):
+            raise OSError(28, "No space left on device")
+        return write(fd, data)
+
+    tierctl(*copy(empty, "--metrics-file", file))
+    before = file.read_bytes()
+    monkeypatch.setattr("os.write", full)
+    ran = tierctl(*copy(empty, "--metrics-file", file, "--apply"))
+    assert ran.code == 0
+    assert "could not be written: [Errno 28] No space left on device" in ran.err
+    assert file.read_bytes() == before
+    assert [path.name for path in file.parent.glob("tierctl.prom*")] == ["tierctl.prom"]
+    assert files(empty)
+
+
+def test_damaged_text_of_earlier_runs_is_reported(tiered: World, tierctl: Tierctl, file: Path) -> None:
+    file.write_text("tierctl_runs_total{ 7\n")
+    ran = tierctl(*sweep(tiered, "--metrics-file", file))
+    assert ran.code == 0
+    assert "no Prometheus text" in ran.err
+    assert samples(file)["tierctl_runs_total", "sweep", "0"] == 1
+
+
+def test_a_folder_that_is_not_there_ends_the_run_before_it_begins(
+    empty: World, tierctl: Tierctl, file: Path
+) -> None:
+    before = files(empty)
+    ran = tierctl(*copy(empty, "--apply", "--metrics-file", file.parent / "missing" / "t.prom"))
+    assert ran.code == 2
+    assert "is no folder" in ran.err
+    assert files(empty) == before
+
+
+def test_bytes_of_segments_that_are_read_are_counted(
+    tiered: World, tierctl: Tierctl, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = min(tiered.remote.rglob("*.log"))
+    size, segment = log.stat().st_size, log.stem[21:]
+    fetched = ("fetch", *tiered.where, "--raw-segment", segment, "--metrics-file", file)
+    assert tierctl(*fetched).code == 0
+    assert of_topics(file, "fetchbytes_total") == {"bills": size}
+    assert of_topics(file, "fetchrequests_total") == {"bills": 1}
+    assert of_topics(file, "fetcherrors_total") == {"bills": 0}
+
+    def broken(*_: object) -> None:
+        raise RemoteStorageError("no disk")
+
+    monkeypatch.setattr(KafkaLayout, "open_log", broken)
+    assert tierctl(*fetched).code == 5
+    assert of_topics(file, "fetchbytes_total") == {"bills": size}
+    assert of_topics(file, "fetcherrors_total") == {"bills": 1}
+    check_metrics(file)

@@ -1,0 +1,239 @@
+"""Shells complete names that the last run stored: in real shells, whatever the names are."""
+
+import os
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tierctl.cli.help.completion import fitting
+from tierctl.cli.help.node import load_commands
+from tierctl.cli.help.stored_names import NAMES_MAX, StoredNames, read_names, store_names
+from tierctl.model import Uuid
+from tierctl.wire.metadata import encode
+
+from tests.cli.shell import environment, tierctl
+from tests.metadata.events import started
+from tests.metadata.topics import topic_in
+from tests.support.interactive import SHELLS, Shell
+
+COMPLETIONS = Path(__file__).parents[2] / "completions"
+TOPICS = StoredNames.TOPICS
+HOSTILE = (
+    *("$(touch pwned)", "`touch pwned`", "; touch pwned", "| touch pwned", "&touch pwned", "> pwned"),
+    *("\\$(touch pwned)", "'; touch pwned; '", '"; touch pwned; "', "a\ttouch pwned", "(touch pwned)"),
+    *("*", "?wned", "[a-z]*", "~root", "{a,b}", "-e", "--apply", "a b", "a\rb", "\x1b[31mred", "!!", "é"),
+    *("x" * 250, "$HOME", "${PATH:0}", "a[$(touch pwned)]", "=ls", "^a^b", "%1", "\\", ""),
+)
+INSTALLED = {
+    "bash": "source {scripts}/tierctl.bash; ",
+    "zsh": "fpath=({scripts} $fpath); autoload -Uz compinit; compinit -u -D; ",
+    "fish": "source {scripts}/tierctl.fish; ",
+}
+SOURCED = {
+    "bash": "source <(_TIERCTL_COMPLETE=source_bash {python} -m tierctl); ",
+    "zsh": "autoload -Uz compinit; compinit -u -D; "
+    "source <(_TIERCTL_COMPLETE=source_zsh {python} -m tierctl); ",
+    "fish": "_TIERCTL_COMPLETE=source_fish {python} -m tierctl | source; ",
+}
+"""The lines of tierctl-completion(7) for the shells' own files."""
+RECORD = {
+    "bash": "tierctl() { printf '%s\\n' \"$@\" > out; }; echo > ready\n",
+    "zsh": "tierctl() { printf '%s\\n' \"$@\" > out }; echo > ready\n",
+    "fish": "function tierctl; printf '%s\\n' $argv > out; end; echo > ready\n",
+}
+"""Defines a command tierctl that writes its arguments to a file."""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    found = tmp_path / "the home"
+    found.mkdir()
+    return found
+
+
+def environ(home: Path) -> dict[str, str]:
+    return {"HOME": str(home)}
+
+
+def stored(home: Path, kind: StoredNames = TOPICS) -> Path:
+    return home / ".cache" / "tierctl" / "completion" / kind
+
+
+def forge(home: Path, *lines: str, kind: StoredNames = TOPICS) -> None:
+    """Write lines that `store_names` would not."""
+    stored(home, kind).parent.mkdir(parents=True, exist_ok=True)
+    stored(home, kind).write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.mark.parametrize("shell_name", SHELLS)
+def test_a_shell_sources_what_tierctl_prints(shell_name: str, home: Path) -> None:
+    setup = SOURCED[shell_name].format(python=sys.executable) + RECORD[shell_name]
+    with Shell(shell_name, home, environ(home) | {"PYTHONPATH": str(COMPLETIONS.parent)}) as shell:
+        shell.type(setup)
+        shell.wait_for(home / "ready")
+        shell.type("tierctl cache ver\t\n")
+        assert shell.wait_for(home / "out").splitlines() == ["cache", "verify"]
+
+
+@pytest.fixture(params=SHELLS)
+def shell(request: pytest.FixtureRequest, home: Path) -> Iterator[Shell]:
+    with Shell(request.param, home, environ(home)) as found:
+        found.type(INSTALLED[request.param].format(scripts=COMPLETIONS) + RECORD[request.param])
+        found.wait_for(home / "ready")
+        yield found
+
+
+COMPLETED = {
+    "segments --topic or\t": ["segments", "--topic", "orders"],
+    "explain cl\t 0": ["explain", "clicks", "0"],
+    "--profile st\t verify": ["--profile", "staging", "verify"],
+    "verify --kind missing_o\t": ["verify", "--kind", "missing_object"],
+    "cache ver\t": ["cache", "verify"],
+}
+
+
+def test_a_shell_completes(shell: Shell, home: Path) -> None:
+    store_names(TOPICS, ["clicks", "orders", "-x", "$(touch pwned)"], environ(home))
+    store_names(StoredNames.PROFILES, ["staging", "production"], environ(home))
+    for keys, expected in COMPLETED.items():
+        shell.type(f"tierctl {keys}\n")
+        assert shell.wait_for(home / "out").splitlines() == expected
+        (home / "out").unlink()
+
+
+def test_no_shell_runs_a_stored_name(shell: Shell, home: Path) -> None:
+    """The file says what an attacker wants: only the names of legal characters are used."""
+    forge(home, *HOSTILE, "good", kind=TOPICS)
+    for typed in ("", "$", "`", "a"):
+        shell.type(f"tierctl segments --topic {typed}\t\t\t\x15")
+    shell.type("tierctl segments --topic go\t\n")
+    assert shell.wait_for(home / "out").splitlines() == ["segments", "--topic", "good"]
+    assert not (home / "pwned").exists()
+    assert b"touch pwned" not in shell.printed, "an illegal name was offered"
+
+
+def test_a_shell_waits_for_no_pipe(shell: Shell, home: Path) -> None:
+    stored(home).parent.mkdir(parents=True)
+    os.mkfifo(stored(home))
+    shell.type("tierctl segments --topic x\t\n")
+    assert shell.wait_for(home / "out").splitlines() == ["segments", "--topic", "x"]
+
+
+def test_without_a_shell(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert fitting(load_commands(), ["segments", "--topic"], "") == []
+    forge(home, *HOSTILE, "orders", "offers")
+    assert fitting(load_commands(), ["segments", "--topic"], "or") == ["orders"]
+    assert {"orders", "offers"} <= set(fitting(load_commands(), ["explain"], "o"))
+
+
+def test_names_are_bounded_and_hostile_ones_refused(home: Path) -> None:
+    many = [f"topic-{number:05d}" for number in range(NAMES_MAX + 7)]
+    store_names(TOPICS, [*HOSTILE, *reversed(many)], environ(home))
+    assert stored(home).read_text().splitlines() == many[:NAMES_MAX]
+    assert read_names(TOPICS, environ(home)) == many[:NAMES_MAX]
+    assert stat.S_IMODE(stored(home).stat().st_mode) == 0o600
+    assert stat.S_IMODE(stored(home).parent.stat().st_mode) == 0o700
+    forge(home, *many)
+    assert read_names(TOPICS, environ(home)) == many[:NAMES_MAX]
+
+
+def test_equal_names_are_not_written_again(home: Path) -> None:
+    store_names(TOPICS, ["b", "a"], environ(home))
+    before = stored(home).stat().st_ino
+    store_names(TOPICS, ["a", "b"], environ(home))
+    assert stored(home).stat().st_ino == before
+    store_names(TOPICS, ["*"], environ(home))
+    assert read_names(TOPICS, environ(home)) == ["a", "b"]
+    store_names(TOPICS, ["c"], environ(home))
+    assert read_names(TOPICS, environ(home)) == ["c"]
+    assert [each.name for each in stored(home).parent.iterdir()] == ["topics"]
+
+
+def test_a_write_that_fails_leaves_the_old_names(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store_names(TOPICS, ["old"], environ(home))
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        store_names(TOPICS, ["new"], environ(home))
+    assert read_names(TOPICS, environ(home)) == ["old"]
+    assert [each.name for each in stored(home).parent.iterdir()] == ["topics"]
+
+
+@pytest.mark.parametrize(
+    "env", [{}, {"HOME": ""}, {"HOME": "."}, {"HOME": "{home}/none"}, {"XDG_CACHE_HOME": "relative"}]
+)
+def test_without_a_home_nothing_is_stored(
+    env: dict[str, str], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(home)
+    store_names(TOPICS, ["a"], {name: value.format(home=home) for name, value in env.items()})
+    assert list(home.iterdir()) == []
+
+
+def test_the_cache_of_another_user_is_left_alone(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with sudo that keeps HOME: the user could not replace the files afterwards."""
+    monkeypatch.setattr("os.geteuid", lambda: home.stat().st_uid + 1)
+    store_names(TOPICS, ["a"], environ(home))
+    assert list(home.iterdir()) == []
+
+
+def test_a_run_stores_what_it_read(capture: Callable[[str], Path], home: Path) -> None:
+    profiles = ("[profiles.default]", "threads = 3", "[profiles.staging]", "[profiles.'a b']")
+    (home / "tierctl.toml").write_text("\n".join(profiles))
+    where = ("--metadata", capture("tiered-cluster") / "before")
+    ran = tierctl("segments", *where, "--topic", "orders", env=environment(**environ(home)), cwd=home)
+    assert ran.code == 0
+    # All topics, and not only the one that was asked for.
+    assert read_names(TOPICS, environ(home)) == ["clicks", "metrics", "orders", "payments", "shortlived"]
+    assert read_names(StoredNames.PROFILES, environ(home)) == ["default", "staging"]
+
+
+def test_a_run_stores_no_hostile_topic_of_the_metadata(home: Path) -> None:
+    topic = topic_in(home / "metadata", writable=True, partition_count=1)
+    hostile = ["$(touch pwned)", "x; touch pwned", "--apply", "two\nlines"]
+    events = [
+        replace(started(number), topic=name, topic_id=Uuid.from_bytes(bytes([number + 1] * 16)))
+        for number, name in enumerate([*hostile, "good"])
+    ]
+    topic.append([(0, encode(event)) for event in events])
+    topic.close()
+    ran = tierctl("segments", "--metadata", home / "metadata", "--all", env=environment(**environ(home)))
+    assert ran.code == 0, ran.err
+    assert ran.out.count("STARTED") == len(events)
+    assert stored(home).read_text() == "good\n"
+
+
+@pytest.mark.parametrize("profile", ["nope", "staging"])
+def test_a_profile_that_is_wrong_teaches_the_right_ones(profile: str, home: Path) -> None:
+    (home / "tierctl.toml").write_text("[profiles.staging]\nnonsense = 3\n")
+    assert tierctl("--profile", profile, "status", env=environment(**environ(home)), cwd=home).code == 2
+    assert read_names(StoredNames.PROFILES, environ(home)) == ["staging"]
+
+
+@pytest.mark.parametrize("obstacle", ["a file", "a link to nothing", "no right"])
+def test_a_home_that_can_t_be_written_changes_nothing(
+    obstacle: str, capture: Callable[[str], Path], home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if obstacle == "a file":
+        (home / ".cache").write_text("")
+    elif obstacle == "a link to nothing":
+        (home / ".cache").symlink_to(home / "nowhere" / "else")
+    else:
+        # Root may write everywhere.
+        monkeypatch.setattr(Path, "mkdir", refuse)
+    where = ("--metadata", capture("tiered-cluster") / "before")
+    ran = tierctl("segments", *where, env=environment(**environ(home)))
+    assert (ran, ran.summary) != (None, "")
+    assert ran == tierctl("segments", *where)
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise PermissionError(30, "Read-only file system")

@@ -1,0 +1,190 @@
+"""`tierctl config`: every setting with its origin, and every problem of the files that state settings."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.model.settings.secrets import shown
+
+from tests.cli.shell import environment, tierctl
+
+SECRET = "hunter2"
+JAAS = f'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="{SECRET}";'
+FORMATS = ("table", "json", "jsonl", "csv")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tierctl.toml").write_text(
+        'profile = "staging"\n\n[profiles.staging]\nconfig = "server.properties"\n'
+        f'remote = "s3://user:{SECRET}@archive/tier"\ncommand-config = "client.properties"\n'
+        'topic-configs = "topics.properties"\ntopic = "orders"\nthreads = 3\n'
+        f'spark-conf = ["spark.hadoop.fs.s3a.secret.key={SECRET}"]\n'
+    )
+    (tmp_path / "server.properties").write_text(
+        f"log.local.retention.ms=7\nrsm.config.chunk.size=100\nrsm.config.azure.account.key={SECRET}\n"
+        f"rlmm.config.remote.log.metadata.consumer.sasl.jaas.config={JAAS}\n"
+        "rlmm.config.remote.log.metadata.topic.num.partitions=7\n"
+    )
+    (tmp_path / "client.properties").write_text(f"ssl.keystore.password={SECRET}\nclient.id=me\n")
+    (tmp_path / "topics.properties").write_text("orders.retention.ms=9\n")
+    for file in tmp_path.glob("*.properties"):
+        file.chmod(0o600)
+    return tmp_path
+
+
+def rows(*args: object, **options: Any) -> dict[tuple[str, str], tuple[str, str, str | None]]:
+    """Return value, source and place by scope and setting."""
+    ran = tierctl("config", "show", "--output", "json", *args, **options)
+    assert ran.code == 0, ran.err
+    return {(r["scope"], r["setting"]): (r["value"], r["source"], r["place"]) for r in ran.json}
+
+
+def test_every_setting_has_the_place_that_states_it(folder: Path) -> None:
+    env = environment(TIERCTL_METADATA="/m", TIERCTL_THREADS="5")
+    found = rows("--override", "remote.log.manager.task.retry.jitter=0.1", cwd=folder, env=env)
+    assert {key: found[key] for key in found if found[key][1] != "default"} == {
+        ("option", "profile"): ("staging", "profile", "tierctl.toml:1"),
+        ("option", "config"): ("server.properties", "profile", "tierctl.toml:4"),
+        ("option", "remote"): ("s3://[hidden]@archive/tier", "profile", "tierctl.toml:5"),
+        ("option", "command-config"): ("client.properties", "profile", "tierctl.toml:6"),
+        ("option", "topic-configs"): ("topics.properties", "profile", "tierctl.toml:7"),
+        ("option", "topic"): ("orders", "profile", "tierctl.toml:8"),
+        ("option", "threads"): ("5", "environment", "TIERCTL_THREADS"),
+        ("option", "spark-conf"): ("spark.hadoop.fs.s3a.secret.key=[hidden]", "profile", "tierctl.toml:10"),
+        ("option", "metadata"): ("/m", "environment", "TIERCTL_METADATA"),
+        ("option", "output"): ("json", "option", "--output"),
+        ("option", "override"): ("remote.log.manager.task.retry.jitter=0.1", "option", "--override"),
+        ("broker", "log.local.retention.ms"): ("7", "broker settings file", "server.properties:1"),
+        ("broker", "remote.log.manager.task.retry.jitter"): ("0.1", "option", "--override"),
+        ("plugin", "chunk.size"): ("100", "broker settings file", "server.properties:2"),
+        ("plugin", "azure.account.key"): ("[hidden]", "broker settings file", "server.properties:3"),
+        ("metadata manager", "remote.log.metadata.consumer.sasl.jaas.config"): (
+            "[hidden]",
+            "broker settings file",
+            "server.properties:4",
+        ),
+        ("metadata manager", "remote.log.metadata.topic.num.partitions"): (
+            "7",
+            "broker settings file",
+            "server.properties:5",
+        ),
+        ("client", "ssl.keystore.password"): ("[hidden]", "client settings file", "client.properties:1"),
+        ("client", "client.id"): ("me", "client settings file", "client.properties:2"),
+        ("topic", "retention.ms"): ("9", "topic settings file", "topics.properties:1"),
+        ("topic", "local.retention.ms"): ("7", "broker settings file", "server.properties:1"),
+    }
+    assert found["option", "attempts"] == ("5", "default", None)
+    assert found["broker", "remote.log.manager.task.retry.backoff.ms"] == ("500", "default", None)
+    assert found["topic", "cleanup.policy"] == ("delete", "default", None)
+
+
+def test_the_settings_of_one_command_line(folder: Path) -> None:
+    found = rows("sweep", "--threads", 9, "--remote", "/tier", cwd=folder)
+    assert found["option", "threads"] == ("9", "option", "--threads")
+    assert found["option", "remote"] == ("/tier", "option", "--remote")
+    assert ("option", "max-records") not in found
+    assert tierctl("config", "show", "sweep", "--treads", 9, cwd=folder).code == 2
+    assert "no command" in tierctl("config", "show", "sweeep", cwd=folder).err
+
+
+@pytest.mark.parametrize("output", FORMATS)
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_no_format_shows_a_secret(command: str, output: str, folder: Path) -> None:
+    ran = tierctl("config", command, "--output", output, cwd=folder)
+    assert ran.out or command == "check"
+    assert SECRET not in ran.out + ran.raw_err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("ssl.key.password", "x", "[hidden]"),
+        ("listener.name.a.plain.sasl.jaas.config", "x", "[hidden]"),
+        ("storage.aws.access.key.id", "x", "[hidden]"),
+        ("storage.azure.sas.token", "x", "[hidden]"),
+        ("storage.gcs.credentials.json", "x", "[hidden]"),
+        ("ssl.key.password", "", ""),
+        ("encryption.key.pairs.a.private.key.file", "/a.pem", "/a.pem"),
+        ("sasl.oauthbearer.token.endpoint.url", "https://u:p@h/x", "https://[hidden]@h/x"),
+        ("key.prefix", "a/b", "a/b"),
+        ("override", "rsm.config.secret.access.key=x", "rsm.config.secret.access.key=[hidden]"),
+        ("aiven-private-key", "id=/a.pem", "id=/a.pem"),
+    ],
+)
+def test_which_values_are_hidden(name: str, value: str, expected: str) -> None:
+    assert shown(name, value) == expected
+
+
+def test_a_check_reads_every_file_that_a_profile_names(folder: Path) -> None:
+    ran = tierctl("config", "check", cwd=folder)
+    assert (ran.code, ran.lines[1:]) == (0, []), ran.out
+    for name in ("tierctl.toml", "server.properties", "client.properties", "topics.properties"):
+        assert name in ran.summary
+        text = (folder / name).read_text()
+        (folder / name).unlink()
+        missing = tierctl("config", "check", "--config-file", "tierctl.toml", "--output", "json", cwd=folder)
+        assert missing.code == 2
+        assert [(each["kind"], each["file"]) for each in missing.json] == [("unreadable", name)]
+        assert name not in missing.summary.partition(": ")[2].replace(" no file", "")
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o600)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "hint"),
+    [
+        ("attempts = 0", "wrong_value", "--attempts"),
+        ('attempts = ["1", "2"]', "wrong_value", "--attempts"),
+        ('output = "tabel"', "wrong_value", "--output"),
+        ("metdata = 1", "unknown_setting", "'metadata'"),
+        ("apply = true", "wrong_value", "--apply"),
+        ("plan-out = \n", "malformed", "quotes"),
+        ("no-header = {a = 1}", "wrong_value", "command line"),
+        ("[profils.x]", "unknown_setting", "'profiles'"),
+        ("[profiles.staging]\n", "duplicate", "remove"),
+        ('max_deletes = 1\n"max-deletes" = 2', "duplicate", "remove"),
+    ],
+)
+def test_a_wrong_line_of_tierctl_toml_is_found_and_the_other_lines_are_read(
+    line: str, kind: str, hint: str, folder: Path
+) -> None:
+    file = folder / "tierctl.toml"
+    before = file.read_text().count("\n")
+    file.write_text(f'{file.read_text()}{line}\n[profiles.other]\nthread = 1\nconfig = "none"\n')
+    ran = tierctl("config", "check", "--output", "json", "--columns", "kind,line,file,hint", cwd=folder)
+    assert ran.code == 2
+    found = {(each["kind"], each["line"]): each for each in json.loads(ran.out)}
+    at = next(each for each in found if each[0] == kind and each[1] in {before + 1, before + 2})
+    assert hint in found[at]["hint"]
+    assert sum(each["file"] == "none" for each in found.values()) == 1
+    assert any(each["kind"] == "unknown_setting" and "thread" in each["hint"] for each in found.values())
+    assert len(found) == 3
+    # Every other command ends with the problem, unless it concerns another profile.
+    if kind != "wrong_value" or "apply" in line:
+        assert tierctl("segments", "--metadata", folder, cwd=folder).code == 2
+
+
+def test_warnings_alone_are_exit_code_3(folder: Path) -> None:
+    (folder / "client.properties").chmod(0o604)
+    assert tierctl("config", "check", cwd=folder).code == 3
+
+
+def test_the_environment_is_checked(folder: Path) -> None:
+    env = environment(TIERCTL_METDATA="/x", TIERCTL_APPLY="1")
+    ran = tierctl("config", "check", "--output", "json", cwd=folder, env=env)
+    assert (ran.code, {each["setting"] for each in ran.json}) == (2, {"TIERCTL_METDATA", "TIERCTL_APPLY"})
+
+
+def test_nothing_to_check_is_an_error(tmp_path: Path) -> None:
+    ran = tierctl("config", "check", cwd=tmp_path, env=environment(HOME=str(tmp_path)))
+    assert (ran.code, ran.out) == (2, "")
+    assert "nothing to check" in ran.err
+
+
+def test_an_error_names_the_line(folder: Path) -> None:
+    (folder / "server.properties").write_text("\nlog.cleanup.policy=x\n")
+    ran = tierctl("segments", "--metadata", folder, cwd=folder)
+    assert ran.code == 2
+    assert "server.properties, line 2: log.cleanup.policy='x'" in ran.err

@@ -1,0 +1,121 @@
+"""`explain` on captured data: its rows are the decisions of copy and sweep for the same options."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.errors import ExitCode
+
+from tests.cli.shell import tierctl
+
+Capture = Callable[..., Path]
+CONFIGS = "{topic}.remote.storage.enable=true\n{topic}.retention.ms={ms}\n{topic}.retention.bytes={size}\n"
+TOPICS = (("orders", 3), ("payments", 1), ("clicks", 1), ("metrics", 1))
+
+
+def rows(*args: object) -> list[dict[str, Any]]:
+    ran = tierctl(*map(str, args), "--output", "json")
+    assert ran.code == 0, ran.err
+    found = json.loads(ran.out)
+    return found["steps"] if isinstance(found, dict) else found
+
+
+def keys(found: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
+    return {(s["partition"], s["segment_id"], s["start_offset"], s["end_offset"]) for s in found}
+
+
+@pytest.mark.parametrize("limits", [(0, -1), (-1, 2_000_000), (604_800_000, 1_000_000)])
+@pytest.mark.parametrize("version", ["3.9", "4.4"])
+def test_its_deletes_are_those_of_sweep(
+    limits: tuple[int, int], version: str, capture: Capture, tmp_path: Path
+) -> None:
+    root = capture("tiered-cluster")
+    configs = tmp_path / "configs"
+    configs.write_text(
+        "".join(CONFIGS.format(topic=topic, ms=limits[0], size=limits[1]) for topic, _ in TOPICS)
+    )
+    where = ("--metadata", root / "before", "--log-dir", root / "before", "--topic-configs", configs)
+    where = (*where, "--kafka-version", version)
+    for topic in ("orders", "clicks"):
+        swept = rows("sweep", *where, "--remote", root / "before-remote", "--topic", topic, "--partition", 0)
+        explained = rows("explain", topic, 0, *where)
+        deleted = [row for row in explained if row["next_action"] == "delete"]
+        assert keys(deleted) == keys(swept)
+        assert {s["segment_id"]: s["reason"] for s in swept} == {
+            row["segment_id"]: row["reason"] for row in deleted
+        }
+        listed = rows("segments", *where[:2], "--topic", topic, "--partition", 0)
+        assert keys(listed) == keys([row for row in explained if row["location"] == "tier"])
+
+
+def test_its_copies_are_those_of_copy(capture: Capture, tmp_path: Path) -> None:
+    root = capture("copy-lag", "4.4.0")
+    now = (root / "looked_at_ms").read_text().strip()
+    (tmp_path / "metadata").mkdir()
+    for number in range(50):
+        (tmp_path / "metadata" / f"__remote_log_metadata-{number}").mkdir()
+    where = ("--metadata", tmp_path / "metadata", "--log-dir", root / "local", "--now", now)
+    where = (*where, "--topic-configs", root / "topics.properties")
+    copied = rows("copy", *where, "--remote", tmp_path / "tier")
+    topics = {row["topic"] for row in copied}
+    assert topics
+    for topic in topics:
+        explained = rows("explain", topic, 0, *where)
+        assert keys([row for row in explained if row["next_action"] == "copy"]) == keys(
+            [row for row in copied if row["topic"] == topic and row["partition"] == 0]
+        )
+
+
+def test_a_transaction_and_the_sources_of_settings(capture: Capture, tmp_path: Path) -> None:
+    root = capture("untiered-broker")
+    configs, server = tmp_path / "configs", tmp_path / "server.properties"
+    configs.write_text("ledger.remote.storage.enable=true\nledger.retention.bytes=9000000\n")
+    server.write_text("log.cleanup.policy=delete\n")
+    where = ("--metadata", root / "tiered-metadata", "--log-dir", root / "local")
+    where = (*where, "--topic-configs", configs, "--config", server)
+    found = rows("explain", "ledger", 0, *where)
+    waiting = [row for row in found if row["reason_kind"] == "open_transaction"]
+    assert [row["start_offset"] for row in waiting] == [2788, 3481, 4081]
+    assert (
+        "by producer 1000 since 2026-11-21T10:35:48Z at the last stable offset 3280" in waiting[0]["reason"]
+    )
+    assert {"name": "producer_id", "value": 1000} in waiting[0]["facts"]
+    kept = next(row for row in found if row["location"] == "tier")
+    assert kept["settings"] == [
+        {"name": "retention.ms", "value": "-1", "source": "not stated"},
+        {"name": "retention.bytes", "value": "9000000", "source": "topic settings file"},
+    ]
+    assert found[-1]["reason_kind"] == "not_rolled"
+    assert {each["source"] for each in found[-1]["settings"]} == {"default"}
+
+
+@pytest.mark.parametrize(
+    ("options", "offsets"),
+    [
+        (("--offset", "700"), [("tier", 600)]),
+        (("--segment", "2uQvpFARRDyAGaqTdZtf4w"), [("tier", 600)]),
+        (("--offset", "3500"), [("local", 3000)]),
+        (("--time", "0"), [("tier", 0), ("local", 3000)]),
+    ],
+)
+def test_one_segment(options: tuple[str, ...], offsets: list[tuple[str, int]], capture: Capture) -> None:
+    root = capture("tiered-cluster") / "before"
+    found = rows("explain", "orders", 0, "--metadata", root, "--log-dir", root, *options)
+    assert [(row["location"], row["start_offset"]) for row in found] == offsets
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (("oders", "0"), ExitCode.NOT_FOUND, "orders"),
+        (("orders", "9"), ExitCode.NOT_FOUND, "0-2"),
+        (("orders", "0", "--segment", "none"), ExitCode.NOT_FOUND, "no segment of the partition has id none"),
+        (("orders", "0", "--offset", "1", "--time", "0"), ExitCode.USAGE, "give one of them"),
+    ],
+)
+def test_what_is_not_there(args: tuple[str, ...], code: int, message: str, capture: Capture) -> None:
+    ran = tierctl("explain", *args, "--metadata", str(capture("tiered-cluster") / "before"))
+    assert ran.code == code
+    assert message in ran.err

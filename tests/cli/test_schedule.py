@@ -1,0 +1,190 @@
+"""`tierctl schedule`: units that systemd accepts, cron lines that a shell runs, and what they may write."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import tierctl as package
+
+from tests.cli.shell import environment, tierctl
+from tests.support.systemd import analyze
+
+SHARE = Path(package.__file__).parent / "share"
+SWEEP = ("sweep", "--metadata", "/srv/meta data", "--remote", "file:///srv/tier", "--apply")
+
+
+def units(text: str, folder: Path) -> list[Path]:
+    """Write each printed unit to a file of its name."""
+    found = []
+    for part in text.split("# /etc/systemd/system/")[1:]:
+        name, _, content = part.partition("\n")
+        (folder / name).write_text(content)
+        found.append(folder / name)
+    return found
+
+
+@pytest.mark.parametrize(
+    "command", [SWEEP, ("cache", "build", "--metadata", "kafka://b:9092", "--state-dir", "/x"), ("verify",)]
+)
+def test_systemd_accepts_the_units(command: tuple[str, ...], tmp_path: Path) -> None:
+    ran = tierctl("schedule", "--systemd", "--every", "daily", "--user", "root", *command)
+    service, timer = units(ran.out, tmp_path)
+    assert (service.suffix, timer.suffix) == (".service", ".timer")
+    assert "OnCalendar=daily\n" in timer.read_text()
+    for unit in (service, timer):
+        analyze("verify", "--man=no", unit=unit)
+    # The exposure times ten: 100 is no sandbox at all, systemd calls below 50 "OK".
+    analyze("security", "--offline=yes", "--threshold=30", unit=service)
+
+
+def test_systemd_accepts_the_units_in_share(tmp_path: Path) -> None:
+    for file in sorted((SHARE / "systemd").iterdir()):
+        target = tmp_path / file.name.replace("@", "@sweep")
+        target.write_text(file.read_text().replace("User=kafka", "User=root"))
+        analyze("verify", "--man=no", unit=target)
+
+
+def setting(text: str, name: str) -> str:
+    (found,) = [line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{name}=")]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "folders"),
+    [
+        ((), '"-/srv/meta data" -/srv/tier'),
+        (
+            ("--state-dir", "/s", "--log-dir", "/l1", "--log-dir", "/l2"),
+            '-/l1 -/l2 -/s "-/srv/meta data" -/srv/tier',
+        ),
+        (("--metrics-file", "/m/t.prom"), '-/m "-/srv/meta data" -/srv/tier'),
+        (("--plan-out", "/p/x%.json"), '-/p "-/srv/meta data" -/srv/tier'),
+        (("--remote", "s3://bucket/folder"), '"-/srv/meta data"'),
+    ],
+)
+def test_a_unit_may_write_what_its_options_name(options: tuple[str, ...], folders: str) -> None:
+    text = tierctl("schedule", "--systemd", *SWEEP, *options).out
+    assert setting(text, "ReadWritePaths") == folders
+    assert setting(text, "ProtectSystem") == "strict"
+    started = setting(text, "ExecStart")
+    assert ' sweep --metadata "/srv/meta data" --remote file:///srv/tier --apply' in started
+    assert "x%.json" not in started
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "message"),
+    [
+        (("--cron", "swep"), 2, "no command of tierctl"),
+        (("--cron",), 2, "no command of tierctl"),
+        (("--cron", "schedule", "--cron", "verify"), 2, "no command of tierctl"),
+        (("--cron", "cache"), 2, "no command of tierctl"),
+        (("--cron", "sweep", "--aply"), 2, "No such option"),
+        (("--systemd", "sweep", "--threads", "x"), 2, "not a valid integer"),
+        (("sweep",), 2, "--systemd or --cron is missing"),
+    ],
+)
+def test_a_command_that_would_fail_is_refused_now(args: tuple[str, ...], code: int, message: str) -> None:
+    ran = tierctl("schedule", *args)
+    assert (ran.code, ran.out) == (code, "")
+    assert message in ran.err
+
+
+def test_only_the_run_itself_is_in_the_metrics(tmp_path: Path) -> None:
+    file = tmp_path / "t.prom"
+    ran = tierctl("schedule", "--cron", *SWEEP, env=environment(TIERCTL_METRICS_FILE=str(file)))
+    assert ran.code == 0
+    text = file.read_text()
+    assert 'command="schedule"' in text
+    assert 'command="sweep"' not in text
+
+
+def cron_command(text: str) -> str:
+    """What cron gives to the shell: the last line after the times and the user, with % unescaped."""
+    return text.splitlines()[-1].split(maxsplit=6)[-1].replace("\\%", "%")
+
+
+@pytest.fixture
+def line(capture: Callable[[str], Path], tmp_path: Path) -> Callable[..., str]:
+    """Return the shell command of a cron line for a sweep of a captured tier."""
+    root = tmp_path / "a 100% tier"
+    shutil.copytree(capture("tiered-cluster"), root)
+    places = ("--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
+
+    def made(*more: str) -> str:
+        ran = tierctl(
+            "schedule", "--cron", "sweep", *places, "--metrics-file", str(tmp_path / "t.prom"), *more
+        )
+        return cron_command(ran.out)
+
+    return made
+
+
+def run_as_cron(command: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+    """Run a line as cron does: by sh, with nearly no environment, in the home folder, stdin closed."""
+    start = f"{sys.executable} -m tierctl"
+    words = shlex.split(command)
+    if not command.startswith(start):
+        command = command.replace(shlex.quote(words[0]), start, 1)
+    source = str(Path(package.__file__).parents[1])
+    return subprocess.run(
+        [
+            "env",
+            "-i",
+            f"HOME={tmp_path}",
+            "PATH=/usr/bin:/bin",
+            f"PYTHONPATH={source}",
+            "sh",
+            "-c",
+            f"exec 0<&-; {command}",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=120,
+        check=False,
+        text=True,
+    )
+
+
+def test_a_cron_line_runs_and_says_nothing(line: Callable[..., str], tmp_path: Path) -> None:
+    ran = run_as_cron(line("--apply"), tmp_path)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    assert 'tierctl_last_apply_timestamp_seconds{command="sweep"}' in (tmp_path / "t.prom").read_text()
+
+
+def test_a_cron_line_that_fails_says_so_on_stderr(line: Callable[..., str], tmp_path: Path) -> None:
+    ran = run_as_cron(line("--topic", "absent", "--apply"), tmp_path)
+    assert (ran.returncode, ran.stdout) == (10, "")
+    assert ran.stderr.startswith('error: unknown topic "absent"\nhint: ')
+    text = (tmp_path / "t.prom").read_text()
+    assert 'tierctl_errors_total{command="sweep",kind="NotFoundError"} 1.0' in text
+    assert "last_success" not in text
+
+
+def test_a_cron_line_says_that_there_are_findings(
+    writable: Callable[[str], Path], capture: Callable[[str], Path], tmp_path: Path
+) -> None:
+    """--quiet prints no summary, and the rows are not kept."""
+    tier = writable("tiered-cluster/before-remote")
+    next(tier.rglob("*.log")).unlink()
+    where = ("--metadata", str(capture("tiered-cluster") / "before"), "--remote", str(tier))
+    ran = run_as_cron(cron_command(tierctl("schedule", "--cron", "verify", *where).out), tmp_path)
+    told = "tierctl verify: exit code 3, see man tierctl-exit-codes\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (3, "", told)
+
+
+def test_logrotate_accepts_its_configuration(tmp_path: Path) -> None:
+    text = (SHARE / "logrotate" / "tierctl").read_text()
+    assert "/var/log/tierctl/*.log {" in text
+    program = shutil.which("logrotate", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+    if program is None:
+        pytest.skip("NOT TESTED WITH LOGROTATE: it is not there")
+    file = tmp_path / "tierctl"
+    file.write_text(text.replace("    su kafka kafka\n", ""))
+    debug = [program, "--debug", "--state", tmp_path / "state", file]
+    done = subprocess.run(debug, capture_output=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,113 @@
+"""`status` on captured data: topics, copy lag, the problems that verify finds, and the last runs."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tierctl.cli import status
+from tierctl.errors import ExitCode
+from tierctl.metadata.state_dir.last_runs import LAST_RUNS, last_successful_runs, record_successful_run
+
+from tests.cli.shell import tierctl
+
+Capture = Callable[..., Path]
+
+
+def rows(*args: object, code: int = ExitCode.OK) -> list[dict[str, Any]]:
+    ran = tierctl(*map(str, args), "--output", "json")
+    assert ran.code == code, ran.err
+    found: list[dict[str, Any]] = json.loads(ran.out)
+    return found
+
+
+def test_sizes_and_offsets_are_those_of_segments(capture: Capture) -> None:
+    root = capture("tiered-cluster") / "before"
+    listed = rows("segments", "--metadata", root)
+    for topic in rows("status", "--metadata", root):
+        own = [segment for segment in listed if segment["topic_id"] == topic["topic_id"]]
+        assert topic["segments"] == len(own)
+        assert topic["log_bytes"] == sum(segment["segment_size_in_bytes"] for segment in own)
+        assert topic["first_offset_in_tier"] == min(segment["start_offset"] for segment in own)
+        assert topic["last_offset_in_tier"] == max(segment["end_offset"] for segment in own)
+        assert topic["last_record_ms"] == max(segment["max_timestamp_ms"] for segment in own)
+        assert topic["lag_segments"] is None
+
+
+def test_the_copy_lag_is_what_copy_waits_for(capture: Capture, tmp_path: Path) -> None:
+    root = capture("untiered-broker")
+    configs = tmp_path / "configs"
+    configs.write_text("ledger.remote.storage.enable=true\nevents.remote.storage.enable=false\n")
+    found = rows(
+        *("status", "--metadata", root / "tiered-metadata", "--log-dir", root / "local"),
+        *("--topic-configs", configs),
+    )
+    lags = {topic["topic"]: (topic["lag_segments"], topic["lag_bytes"]) for topic in found}
+    # Three rolled segments wait for the open transaction; other topics are not enabled.
+    assert lags == {"bills": (None, None), "ledger": (3, 1028871 + 908518 + 908655)}
+    ledger = next(topic for topic in found if topic["topic"] == "ledger")
+    assert ledger["lag_since_ms"] == 1795257348120
+
+
+@pytest.mark.parametrize(("moment", "logs"), [("before", "before"), ("before", "after"), ("after", "before")])
+def test_problems_are_the_findings_of_verify(moment: str, logs: str, capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    where = ("--metadata", root / moment, "--log-dir", root / logs)
+    ran = tierctl("verify", *map(str, where), "--output", "json")
+    serious = [each for each in json.loads(ran.out) if each["severity"] != "info"]
+    code = ExitCode.PARTIAL if serious else ExitCode.OK
+    shown = rows("status", *where, "--show", "problems", code=code)
+    assert {each["kind"]: each["findings"] for each in shown} == Counter(each["kind"] for each in serious)
+    topics = rows("status", *where, code=code)
+    known = {topic["topic_id"] for topic in topics}
+    assert sum(t["problems"] for t in topics) == sum(each["topic_id"] in known for each in serious)
+
+
+def test_an_operator_must_act_on_a_deleted_topic(capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    ran = tierctl("status", "--metadata", str(root / "before"), "--log-dir", str(root / "after"))
+    assert ran.code == ExitCode.PARTIAL
+    assert "unknown_topic" in ran.out
+    assert "tierctl delete --mark" in ran.out
+    assert "next: tierctl verify" in ran.raw_err
+
+
+def test_successful_runs_are_stored(capture: Capture, tmp_path: Path) -> None:
+    root, state = capture("tiered-cluster"), str(tmp_path / "state")
+    where = ("--metadata", str(root / "before"), "--state-dir", state)
+    assert tierctl("cache", "build", *where).code == 0
+    assert tierctl("segments", *where, "--topic", "none").code == ExitCode.NOT_FOUND
+    assert tierctl("segments", *where).code == 0
+    shown = rows("status", *where, "--show", "runs")
+    assert [each["command"] for each in shown] == ["cache build", "segments"]
+    assert {each["command"]: each["ended_ms"] for each in shown} == last_successful_runs(Path(state))
+    (Path(state) / LAST_RUNS).write_text("[]")
+    assert tierctl("status", *where).code == ExitCode.CORRUPT
+    ran = tierctl("segments", *where)
+    assert ran.code == 0
+    assert "could not be stored" in ran.err
+
+
+def test_a_directory_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
+    record_successful_run(tmp_path / "none", "sweep", 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_watch_prints_again(capture: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) >= 2:
+            raise KeyboardInterrupt
+
+    # Not the module's own function: other threads of this process sleep, too.
+    monkeypatch.setattr(status, "time", SimpleNamespace(sleep=sleep))
+    root = capture("tiered-cluster") / "before"
+    ran = tierctl("status", "--metadata", str(root), "--topic", "orders", "--watch", "7")
+    assert waits == [7, 7]
+    assert ran.out.count("topic_id") == 2
+    assert ran.code == 130

@@ -1,0 +1,151 @@
+"""Runs without an operator: the log file, a full disk, and a second tierctl that holds a lock."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Ran, environment, tierctl, tierctl_process
+
+Capture = Callable[[str], Path]
+
+
+@pytest.fixture
+def sweep(capture: Capture) -> tuple[str, ...]:
+    root = capture("tiered-cluster")
+    return ("sweep", "--metadata", str(root / "before"), "--remote", str(root / "before-remote"))
+
+
+def entries(file: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def test_a_log_file_has_every_message_whatever_is_printed(sweep: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "tierctl.log"
+    quiet = tierctl(*sweep, "--quiet", "--log-file", file, "--log-format", "json")
+    assert (quiet.code, quiet.err) == (0, "")
+    found = entries(file)
+    assert {entry["command"] for entry in found} == {"sweep"}
+    assert [entry["level"] for entry in found if "sweep: nothing to do" in str(entry["message"])] == ["info"]
+    assert any(
+        entry["level"] == "debug" and str(entry["message"]).startswith("metadata topic: ") for entry in found
+    )
+    assert found[-1]["exit_code"] == 0
+
+
+def test_a_log_of_text_goes_on_where_it_ended(sweep: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "tierctl.log"
+    failed = tierctl("--log-file", file, *sweep, "--topic", "absent", "-o", "json")
+    assert failed.code == 10
+    error = [line for line in file.read_text().splitlines() if " ERROR sweep[" in line]
+    assert len(error) == 1
+    assert 'unknown topic "absent" code=10 kind="NotFoundError" hint="known topics' in error[0]
+    before = file.read_text()
+    assert tierctl(*sweep, "--log-file", file).code == 0
+    assert file.read_text().startswith(before)
+
+
+def test_after_a_rename_the_next_message_is_in_a_new_file(tmp_path: Path) -> None:
+    from tierctl.report.log_file import LogFile
+
+    log = LogFile(tmp_path / "log")
+    log.write("info", "first")
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    log.write("warning", "second\nline")
+    assert (tmp_path / "log.1").read_text().endswith(": first\n")
+    assert (tmp_path / "log").read_text().count("\n") == 1
+
+
+def test_a_full_disk_loses_the_log_and_not_the_run(sweep: tuple[str, ...]) -> None:
+    ran = tierctl(*sweep, "--log-file", "/dev/full")
+    assert ran.code == 0
+    assert "sweep: nothing to do" in ran.raw_err
+    assert "--log-file /dev/full: messages are missing there: No space left on device" in ran.raw_err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--log-file", "/absent/x"), "--log-file /absent/x: /absent is no folder"),
+        (("--log-file", "/dev"), "--log-file /dev: Is a directory"),
+        (("--log-format", "xml"), "'xml' is not one of 'text', 'json'"),
+        (("--lock-timeout", "soon"), "not a duration: 'soon'"),
+    ],
+)
+def test_wrong_options_end_the_run_before_it_begins(
+    options: tuple[str, ...], message: str, sweep: tuple[str, ...]
+) -> None:
+    ran = tierctl(*sweep, *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert message in ran.err
+
+
+def test_what_is_typed_wins_over_the_environment_wherever_it_stands(
+    sweep: tuple[str, ...], tmp_path: Path
+) -> None:
+    env = environment(TIERCTL_LOG_FILE=str(tmp_path / "env"))
+    assert tierctl("--log-file", tmp_path / "before", *sweep, env=env).code == 0
+    assert tierctl(*sweep, "--log-file", tmp_path / "after", env=env).code == 0
+    assert "nothing to do" in (tmp_path / "before").read_text()
+    assert "nothing to do" in (tmp_path / "after").read_text()
+    assert "nothing to do" not in (tmp_path / "env").read_text()
+    assert tierctl(*sweep, env=env).code == 0
+    assert "nothing to do" in (tmp_path / "env").read_text()
+
+
+HOLDER = (
+    "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX)\n"
+    "print(1, flush=True); sys.stdin.read()"
+)
+
+
+@pytest.fixture
+def applied(writable: Capture, tmp_path: Path) -> tuple[str, ...]:
+    """A sweep that writes the state directory, which is locked for that."""
+    places = ("--metadata", str(writable("tiered-cluster/before")))
+    return ("sweep", *places, "--remote", str(writable("tiered-cluster/before-remote")), "--apply")
+
+
+def let_go(holder: subprocess.Popen[bytes]) -> None:
+    assert holder.stdin is not None
+    holder.stdin.close()
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Another process that holds the lock of the state directory until it reads a line."""
+    state = tmp_path / "state"
+    state.mkdir()
+    command = [sys.executable, "-c", HOLDER, str(state / ".tierctl-state.lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        yield holder
+
+
+def test_a_run_waits_for_the_lock_of_another_one(
+    applied: tuple[str, ...], held: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    words = (*applied, "--state-dir", str(tmp_path / "state"), "--lock-timeout", "90s")
+    command = [sys.executable, "-m", "tierctl", *words]
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environment()
+    ) as run:
+        assert run.stderr is not None
+        assert b"is being written by another tierctl; waiting for it, at most 1m30s" in run.stderr.readline()
+        assert run.poll() is None
+        let_go(held)
+        rest = run.stderr.read()
+        assert run.wait(60) == 0, rest
+
+
+def test_without_a_timeout_it_ends_at_once(
+    applied: tuple[str, ...], held: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    file = tmp_path / "t.prom"
+    ran: Ran = tierctl_process(*applied, "--state-dir", tmp_path / "state", "--metrics-file", file)
+    assert ran.code == 6
+    assert 'tierctl_errors_total{command="sweep",kind="LockedError"} 1.0' in (tmp_path / "t.prom").read_text()

@@ -1,0 +1,100 @@
+"""The wheel installs what is not Python, too: man pages, completions, the jar, and files for operations."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+from tierctl.console_consumer import JAR
+
+from tests.cli.shell import environment
+
+ROOT = Path(__file__).parents[2]
+SHARED_JAR = Path("share", "java", JAR.name)
+COMPLETIONS = {
+    "tierctl.bash": "share/bash-completion/completions/tierctl",
+    "_tierctl": "share/zsh/site-functions/_tierctl",
+    "tierctl.fish": "share/fish/vendor_completions.d/tierctl.fish",
+}
+"""The paths below a prefix, or below ~/.local, at which the shells search."""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what the wheel is built from; `.gitignore` excludes the jar."""
+    folder = tmp_path_factory.mktemp("sources")
+    skip = shutil.ignore_patterns("__pycache__", "*.jar")
+    for name in ("tierctl", "man", "completions", ".hatch"):
+        shutil.copytree(ROOT / name, folder / name, ignore=skip)
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def built(sources: Path, folder: Path) -> Path:
+    (wheel,) = WheelBuilder(str(sources)).build(directory=str(folder))
+    return Path(wheel)
+
+
+@pytest.fixture(scope="module")
+def prefix(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment in which the wheel with a jar is installed, without its dependencies."""
+    (sources / JAR.relative_to(ROOT)).write_bytes(b"the jar")
+    folder = tmp_path_factory.mktemp("prefix")
+    options = ("--quiet", "--no-deps", "--no-index", "--no-compile", "--disable-pip-version-check")
+    wheel = built(sources, folder)
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", *options, "--ignore-installed", "--prefix", folder, wheel],
+        check=True,
+        env=environment(HOME=str(folder)),
+    )
+    return folder
+
+
+def files_below(folder: Path) -> set[Path]:
+    return {path.relative_to(folder) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_shared_files_are_installed_where_programs_search(prefix: Path) -> None:
+    pages = {Path("share/man", f"man{page.suffix[1:]}", page.name) for page in (ROOT / "man").glob("*.[17]")}
+    operations = {Path("share/tierctl") / path for path in files_below(ROOT / "tierctl" / "share")}
+    completions = set(map(Path, COMPLETIONS.values()))
+    installed = {Path("share") / path for path in files_below(prefix / "share")}
+    assert installed == pages | operations | completions | {SHARED_JAR}
+    for name, path in COMPLETIONS.items():
+        assert (prefix / path).read_text() == (ROOT / "completions" / name).read_text()
+
+
+def test_man_finds_the_pages(prefix: Path) -> None:
+    """By the folder of the program in PATH alone, as after pipx install."""
+    if shutil.which("man") is None:
+        pytest.skip("man is not installed")
+    env = environment(PATH=f"{prefix / 'bin'}:/usr/bin:/bin", HOME=str(prefix))
+    for page, section in (("tierctl", 1), ("tierctl-cache-build", 1), ("tierctl-safety", 7)):
+        found = subprocess.run(["man", "-w", page], capture_output=True, text=True, check=True, env=env)
+        assert Path(found.stdout.strip()) == prefix / "share" / "man" / f"man{section}" / f"{page}.{section}"
+
+
+def test_format_finds_the_jar(prefix: Path) -> None:
+    (package,) = prefix.glob("lib*/python*/site-packages")
+    ran = subprocess.run(
+        [prefix / "bin" / "tierctl", "format", "--formatter-jar"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment(PYTHONPATH=str(package)),
+    )
+    jar = Path(ran.stdout.strip())
+    assert jar == package / JAR.relative_to(ROOT)
+    assert jar.read_bytes() == (prefix / SHARED_JAR).read_bytes() == b"the jar"
+
+
+def test_a_wheel_without_the_jar_says_so(
+    sources: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (sources / JAR.relative_to(ROOT)).unlink(missing_ok=True)
+    assert built(sources, tmp_path).is_file()
+    captured = capsys.readouterr()
+    assert "make wheel" in captured.out + captured.err

@@ -1,0 +1,84 @@
+"""A rebuild beside running brokers: leaders that are away, raised a log start, or deleted segments."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tierctl.commands.recovery import afterwards
+from tierctl.commands.recovery.logs import DecidingLogs
+from tierctl.commands.recovery.publishing_fence import PublishingFence
+from tierctl.errors import MetadataError, SafetyRefusal
+from tierctl.plan.rebuild.partition import PartitionInputs
+from tierctl.plan.rebuild.plan import plan_rebuild
+from tierctl.state.tier import TierState
+
+from tests.plan.rebuild.sets import PARTITION, object_set
+
+STEPS = plan_rebuild(
+    TierState(), [PartitionInputs(partition=PARTITION, sets=[object_set(1, 0, 99, ((0, 0),))])]
+).plan.steps
+
+
+@pytest.mark.parametrize("has_leader", [True, False])
+def test_a_partition_without_a_leader_is_not_decided_by_the_tier_alone(has_leader: bool) -> None:
+    log: Any = SimpleNamespace(log_start_offset=0)
+    logs = {PARTITION.key: log} if has_leader else {}
+    cluster = SimpleNamespace(leaders=lambda _partitions: SimpleNamespace(logs=logs))
+    run: Any = SimpleNamespace(cluster=cluster)
+    found = DecidingLogs.of(run, [PARTITION], [])
+    assert found.leaders == ({PARTITION: log} if has_leader else {})
+    assert list(found.missing) == ([] if has_leader else [PARTITION])
+
+
+LOG_STARTS: dict[str, tuple[int | None, int, str | None]] = {
+    "served": (0, 1, None),
+    "served from within the segment": (99, 1, None),
+    "not served yet": (0, 0, "do not serve them yet"),
+    "deleted by the leader": (3960, 1, "the log start of orders-3 rose to 3960, above its first published"),
+    "without a leader": (None, 1, "do not serve them yet"),
+}
+
+
+@pytest.mark.parametrize("case", LOG_STARTS)
+def test_the_check_passes_only_if_the_leader_serves_records(
+    monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    log_start, batch_bytes, expected = LOG_STARTS[case]
+    monkeypatch.setattr(afterwards, "_WAIT_S", 0)
+    monkeypatch.setattr(afterwards, "_PAUSE_S", 0)
+    cluster = SimpleNamespace(
+        logs=lambda _partitions: [] if log_start is None else [SimpleNamespace(log_start_offset=log_start)],
+        batch_bytes=lambda *_args, **_limit: batch_bytes,
+    )
+    running: Any = SimpleNamespace(cluster=cluster)
+    if expected is None:
+        afterwards.require_served(running, STEPS)
+    else:
+        with pytest.raises(MetadataError, match=expected):
+            afterwards.require_served(running, STEPS)
+
+
+FENCES: dict[str, tuple[bool, int | None, str | None]] = {
+    "as planned": (True, 50, None),
+    "copying enabled since": (False, 50, "brokers copy segments of orders"),
+    "log start raised since": (True, 3960, "the log start of orders-3 rose from 50 to 3960"),
+    "leader lost since": (True, None, "orders-3 has no leader"),
+}
+
+
+@pytest.mark.parametrize("case", FENCES)
+def test_before_each_wave_the_leaders_are_asked_again(case: str) -> None:
+    is_copy_disabled, log_start, expected = FENCES[case]
+    log = SimpleNamespace(log_start_offset=log_start)
+    config = SimpleNamespace(is_copy_disabled=is_copy_disabled)
+    cluster: Any = SimpleNamespace(
+        cluster=SimpleNamespace(topic_configs=lambda names: dict.fromkeys(names, config)),
+        leaders=lambda _partitions: SimpleNamespace(logs={} if log_start is None else {PARTITION.key: log}),
+    )
+    fence = PublishingFence(cluster, {PARTITION: 50})
+    fence(())
+    if expected is None:
+        fence({PARTITION})
+    else:
+        with pytest.raises(SafetyRefusal, match=expected):
+            fence({PARTITION})

@@ -1,0 +1,367 @@
+"""`rebuild` of captured tiers into a new metadata topic: what it publishes is what brokers had published."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.model import RemoteLogSegmentState
+from tierctl.state.tier import TierState
+from tierctl.wire.files.checkpoints import read_offset_checkpoint
+
+from tests.cli.shell import tierctl
+from tests.metadata.topics import manager_at
+
+Capture = Callable[..., Path]
+Writable = Callable[[str], Path]
+TIERS = {
+    "tiered-cluster": ("before", "before-remote"),
+    "untiered-broker": ("tiered-metadata", "tiered-remote"),
+    "delete-across-epoch": ("after", "after-remote"),
+    "finite-metadata": ("before", "before-remote"),
+    "aiven-plain": ("broker-logs", "bucket"),
+    "aiven-encrypted": ("broker-logs", "bucket"),
+}
+"""The metadata and the tier of each capture, at a time when no deletion was under way."""
+UNUSED = {"broker_id", "event_timestamp_ms"}
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def rows(*args: object) -> list[dict[str, Any]]:
+    ran = tierctl(*args, "--output", "jsonl")
+    assert ran.code == 0, ran.err
+    return [json.loads(line) for line in ran.lines]
+
+
+def state_of(metadata: Path) -> TierState:
+    manager = manager_at(metadata)
+    try:
+        return manager.refresh()
+    finally:
+        manager.close()
+
+
+def segments_of(*where: object) -> list[dict[str, Any]]:
+    found = [{k: v for k, v in row.items() if k not in UNUSED} for row in rows("segments", *where)]
+    return sorted(found, key=lambda row: row["segment_id"])
+
+
+@pytest.mark.parametrize("name", TIERS)
+def test_the_rebuilt_metadata_are_those_of_the_brokers(capture: Capture, tmp_path: Path, name: str) -> None:
+    metadata, remote = (capture(name) / folder for folder in TIERS[name])
+    before = digests(remote)
+    where = ("--metadata", tmp_path / "new", "--remote", remote)
+    keys = [word for key in capture(name).glob("keys/private*") for word in ("--aiven-private-key", key)]
+    ran = tierctl("rebuild", *where, *keys, "--apply", "--output", "json")
+    assert ran.code == 0, ran.err
+    assert {outcome["status"] for outcome in json.loads(ran.out)["outcomes"]} == {"done"}
+    wanted = segments_of("--metadata", metadata)
+    assert segments_of("--metadata", tmp_path / "new") == wanted
+    assert len(wanted) >= 14
+    assert digests(remote) == before
+    topic = wanted[0]["topic"]
+    for how in ("read_uncommitted", "read_committed"):
+        options = ("--remote", remote, *keys, "--topic", topic, "--isolation", how)
+        found = [rows("fetch", "--metadata", each, *options) for each in (metadata, tmp_path / "new")]
+        assert found[0] == found[1]
+        assert found[0]
+    verified = tierctl("verify", *where, *keys)
+    assert verified.code == 0, verified.out
+    assert rows("rebuild", *where, *keys) == []
+
+
+@pytest.mark.parametrize("with_disks", [False, True])
+def test_an_unclean_election(capture: Capture, tmp_path: Path, with_disks: bool) -> None:
+    """Five of fifteen sets a topic are of the leader that lost; one has all offsets of a winner."""
+    root = capture("unclean-leader") / "before"
+    logs = [word for number in (1, 2) for word in ("--log-dir", root / f"broker-{number}")]
+    ran = tierctl(
+        *("rebuild", "--metadata", tmp_path / "new", "--remote", root / "remote", "--output", "json"),
+        *(logs if with_disks else ()),
+        "--apply",
+    )
+    assert ran.code == 0, ran.err
+    steps = json.loads(ran.out)["steps"]
+    for topic in ("payouts", "wallets"):
+        own = [step for step in steps if step["topic"] == topic]
+        assert [step["action"] for step in own] == ["publish_segment"] * 10 + ["discard_segment"] * 5
+        twins = [step for step in own if (step["start_offset"], step["end_offset"]) == (432, 575)]
+        assert [step["segment_leader_epochs"] for step in twins] == [[[0, 432], [4, 520]], [[0, 432]]]
+    states = {
+        segment.segment_id: segment.state
+        for part in state_of(tmp_path / "new")
+        for segment in part.cache.list_remote_log_segments()
+    }
+    state = RemoteLogSegmentState
+    of = {"publish_segment": state.COPY_SEGMENT_FINISHED, "discard_segment": state.DELETE_SEGMENT_STARTED}
+    assert states == {step["segment_id"]: of[step["action"]] for step in steps}
+
+
+def test_a_broker_that_lost_the_losers_metadata_only(capture: Capture, tmp_path: Path) -> None:
+    """After the deletions of the later capture, one loser per topic is left that no broker ever deletes."""
+    root = capture("unclean-leader") / "after"
+    ran = tierctl(
+        *("rebuild", "--metadata", tmp_path / "new", "--remote", root / "remote", "--output", "json"),
+        *("--log-dir", root / "broker-1", "--log-dir", root / "broker-2"),
+    )
+    assert ran.code == 0, ran.err
+    left = [skip for skip in json.loads(ran.out)["skipped"] if skip["segment_id"]]
+    assert len(left) == 2
+    assert all("below the log start offset" in skip["reason"] for skip in left)
+
+
+def test_a_topic_id_that_no_disk_has_is_left_unchanged(capture: Capture, tmp_path: Path) -> None:
+    root = capture("tiered-cluster")
+    ran = tierctl(
+        *("rebuild", "--metadata", tmp_path / "new", "--remote", root / "before-remote"),
+        *("--log-dir", root / "after", "--output", "json"),
+    )
+    plan = json.loads(ran.out)
+    assert "shortlived" not in {step["topic"] for step in plan["steps"]}
+    reasons = {skip["topic"]: skip["reason"] for skip in plan["skipped"] if not skip["segment_id"]}
+    assert "it was deleted" in reasons["shortlived"]
+
+
+def test_a_partition_without_its_log_directory_is_refused(writable: Writable, tmp_path: Path) -> None:
+    """Another partition of its topic shows that the topic exists: its replicas are on other brokers."""
+    root = writable("tiered-cluster")
+    shutil.rmtree(root / "before" / "clicks-1")
+    where = ("rebuild", "--metadata", tmp_path / "new", "--remote", root / "before-remote")
+    where = (*where, "--log-dir", root / "before", "--topic", "clicks", "--apply")
+    ran = tierctl(*where)
+    assert (ran.code, "clicks-1: no log directory has this partition" in ran.err) == (4, True), ran.err
+    rest = tierctl(*where, "--partition", "0")
+    assert rest.code == 0, rest.err
+
+
+def test_a_saved_plan_is_carried_out(capture: Capture, tmp_path: Path) -> None:
+    where = ("--metadata", tmp_path / "new", "--remote", capture("tiered-cluster") / "before-remote")
+    saved = tmp_path / "plan.json"
+    assert tierctl("rebuild", *where, "--plan-out", saved, "--detailed-exitcode").code == 9
+    assert not (tmp_path / "new").exists()
+    ran = tierctl("apply", saved, *where, "--topic", "orders", "--apply", "--output", "json")
+    assert ran.code == 0, ran.err
+    assert {step["topic"] for step in json.loads(ran.out)["steps"]} == {"orders"}
+    assert tierctl("apply", saved, *where, "--apply").code == 0
+    wanted = segments_of("--metadata", capture("tiered-cluster") / "before")
+    assert segments_of("--metadata", tmp_path / "new") == wanted
+
+
+def test_what_is_wrong_with_the_command_line(capture: Capture, writable: Writable, tmp_path: Path) -> None:
+    root = capture("tiered-cluster")
+    remote = ("--remote", root / "before-remote")
+    broker = writable("tiered-cluster/before")
+    (broker / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    for args, code, text in (
+        (("--metadata", broker, *remote), 2, "--log-dir is missing"),
+        (("--metadata", tmp_path / "new"), 2, "--remote is missing"),
+        (
+            ("--metadata", tmp_path / "new", *remote, "--log-start", "teir"),
+            2,
+            "expected tier, disk or",
+        ),
+        (("--metadata", "kafka://localhost:1", *remote, "--log-start", "tier"), 2, "stop the brokers"),
+        (("--metadata", tmp_path / "new", *remote, "--topic", "oders"), 10, "similar names: orders"),
+        (("--metadata", tmp_path / "new", "--remote", tmp_path / "tier"), 5, "is it mounted"),
+    ):
+        ran = tierctl("rebuild", *args)
+        assert (ran.code, text in ran.err) == (code, True), ran.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_tier_that_can_only_be_read_is_enough(writable: Writable, tmp_path: Path) -> None:
+    """No lease, no identity: the run needs no right to write."""
+    remote = writable("untiered-broker/tiered-remote")
+    before = digests(remote)
+    folders = [remote, *(path for path in remote.rglob("*") if path.is_dir())]
+    for folder in folders:
+        folder.chmod(0o555)
+    try:
+        ran = tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", remote, "--apply")
+    finally:
+        for folder in folders:
+            folder.chmod(0o755)
+    assert ran.code == 0, ran.err
+    assert digests(remote) == before
+
+
+def test_half_sets_are_discarded_beside_the_chain(writable: Writable, tmp_path: Path) -> None:
+    remote = writable("untiered-broker/tiered-remote")
+    victim = sorted(remote.rglob("*.log"))[3]
+    half = victim.name[:21] + "AAAAAAAAAAAAAAAAAAAAAQ.log"
+    shutil.copy(victim, victim.with_name(half))
+    steps = rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote)
+    (discarded,) = [step for step in steps if step["action"] == "discard_segment"]
+    assert discarded["segment_id"] == "AAAAAAAAAAAAAAAAAAAAAQ"
+    assert "it has no .index" in discarded["reason"]
+    assert discarded["states"] == "COPY_SEGMENT_STARTED,DELETE_SEGMENT_STARTED"
+
+
+def logs_of(remote: Path, topic: str) -> list[Path]:
+    """The logs of the segments of partition 0, in order of offsets."""
+    return sorted(remote.glob(f"kafka-tiered-storage/{topic}-0-*/*.log"))
+
+
+def flip_bit(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_damaged_newest_set_is_not_given_up_while_it_may_be_the_only_copy(
+    writable: Writable, tmp_path: Path
+) -> None:
+    """Published as being deleted, it would be deleted by the next sweep."""
+    root = writable("tiered-cluster")
+    remote = root / "before-remote"
+    flip_bit(logs_of(remote, "metrics")[-1])
+    where = ("--metadata", tmp_path / "new", "--remote", remote, "--topic", "metrics")
+    ran = tierctl("rebuild", *where, "--apply", "--output", "json")
+    assert {step["action"] for step in json.loads(ran.out)["steps"]} == {"publish_segment"}
+    assert "may be the only copy" in ran.err
+
+
+def metadata_bytes(broker: Path) -> dict[str, bytes]:
+    folders = broker.glob("__remote_log_metadata-*")
+    files = (path for folder in folders for path in folder.iterdir() if path.suffix == ".log")
+    return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in files}
+
+
+def offline(root: Path) -> tuple[object, ...]:
+    logs = [word for number in (1, 2, 3) for word in ("--log-dir", root / f"broker-{number}")]
+    return ("rebuild", "--metadata", root / "broker-1", "--remote", root / "remote", *logs)
+
+
+def lose(*brokers: Path) -> None:
+    for broker in brokers:
+        for path in broker.glob("__remote_log_metadata-*/*"):
+            if path.name != "partition.metadata":
+                path.unlink()
+
+
+def test_every_replica_of_the_metadata_topic_gets_the_same_bytes(writable: Writable) -> None:
+    root = writable("unclean-leader/before")
+    brokers = [root / f"broker-{number}" for number in (1, 2, 3)]
+    lose(*brokers)
+    ran = tierctl(*offline(root), "--apply")
+    assert ran.code == 0, ran.err
+    found = [metadata_bytes(broker) for broker in brokers]
+    assert found[0] == found[1] == found[2]
+    assert sum(map(len, found[0].values())) > 5000
+    for broker in brokers:
+        for name in ("recovery-point-offset", "replication-offset"):
+            offsets = read_offset_checkpoint((broker / f"{name}-checkpoint").read_bytes())
+            assert not [each for each in offsets if each.topic == "__remote_log_metadata" and offsets[each]]
+            assert (broker / f"{name}-checkpoint.bak").exists()
+    # A run that was killed before it wrote them is continued, although there is no event to publish.
+    lose(brokers[2])
+    assert tierctl(*offline(root), "--apply").code == 0
+    assert metadata_bytes(brokers[2]) == found[0]
+
+
+def test_replicas_that_differ_are_refused(writable: Writable) -> None:
+    root = writable("unclean-leader/before")
+    lose(root / "broker-1")
+    before = metadata_bytes(root / "broker-2")
+    ran = tierctl(*offline(root), "--apply")
+    assert (ran.code, "the replicas of a metadata partition differ" in ran.err) == (4, True), ran.err
+    assert metadata_bytes(root / "broker-2") == before
+    # With the longest as --metadata, the others are completed.
+    args = list(offline(root))
+    args[2] = root / "broker-2"
+    assert tierctl(*args, "--apply").code == 0
+    assert metadata_bytes(root / "broker-1") == metadata_bytes(root / "broker-2") == before
+
+
+def test_a_broker_without_the_partitions_of_the_topic_is_no_place_for_a_new_one(writable: Writable) -> None:
+    root = writable("unclean-leader/before")
+    for folder in (root / "broker-1").glob("__remote_log_metadata-*"):
+        shutil.rmtree(folder)
+    ran = tierctl(*offline(root), "--apply")
+    assert (ran.code, "only the broker can make them" in ran.err) == (4, True), ran.err
+    assert not list((root / "broker-1").glob("__remote_log_metadata-*"))
+
+
+def test_a_tier_that_tierctl_filled_belongs_to_the_rebuilt_topic(capture: Capture, tmp_path: Path) -> None:
+    """The tier's identity names its metadata topic; the new one gets that id, and the tier stays as it is."""
+    logs = capture("untiered-broker") / "local"
+    copied = ("--metadata", tmp_path / "metadata", "--remote", tmp_path / "tier", "--log-dir", logs)
+    (tmp_path / "metadata").mkdir()
+    ran = tierctl("copy", *copied, "--topic", "bills", "--assume-enabled", "--layout", "kafka", "--apply")
+    assert ran.code == 0, ran.err
+    before = digests(tmp_path / "tier")
+    where = ("--metadata", tmp_path / "new", "--remote", tmp_path / "tier")
+    assert tierctl("rebuild", *where, "--apply").code == 0
+    assert digests(tmp_path / "tier") == before
+    for command in ("verify", "fetch"):
+        ran = tierctl(command, *where)
+        assert ran.code == 0, ran.err
+
+
+@pytest.mark.parametrize("name", ["tiered-cluster", "aiven-encrypted", "unclean-leader"])
+def test_records_are_read_with_nothing_but_the_tier(capture: Capture, name: str) -> None:
+    unclean = ("before/broker-1", "before/remote")
+    metadata, remote = (capture(name) / folder for folder in TIERS.get(name, unclean))
+    keys = [word for key in capture(name).glob("keys/private*") for word in ("--aiven-private-key", key)]
+    for how in ("read_uncommitted", "read_committed"):
+        options = ("fetch", "--remote", remote, *keys, "--partition", 0, "--isolation", how)
+        found = rows(*options, "--rebuild")
+        assert found == rows(*options, "--metadata", metadata)
+        assert len(found) > 100
+
+
+NOT_READ: dict[str, tuple[int, str, str]] = {
+    "the newest log": (-1, ".log", "is not read"),
+    "a snapshot in the middle": (2, ".snapshot", "no segment has offsets"),
+    "the oldest log": (0, ".log", "is not read"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_READ)
+def test_a_rebuild_in_memory_reports_what_it_can_not_read(writable: Writable, case: str) -> None:
+    """Records that the tier has had are missing in the output, so the exit code is that of damage."""
+    at, suffix, message = NOT_READ[case]
+    remote = writable("tiered-cluster/before-remote")
+    log = logs_of(remote, "metrics")[at]
+    flip_bit(log.with_suffix(suffix))
+    options = ("fetch", "--remote", remote, "--rebuild", "--topic", "metrics", "--partition", 0)
+    ran = tierctl(*options)
+    assert (ran.code, message in ran.err) == (7, True), ran.err
+    assert len(ran.lines) > 100
+
+
+def test_a_rebuild_in_memory_reports_a_partition_that_is_refused(writable: Writable) -> None:
+    """Here the newest set is damaged, and the local log does not join the others."""
+    root = writable("tiered-cluster")
+    remote = root / "before-remote"
+    flip_bit(logs_of(remote, "metrics")[-1])
+    options = ("fetch", "--remote", remote, "--rebuild", "--topic", "metrics", "--partition", 0)
+    ran = tierctl(*options, "--log-dir", root / "before")
+    assert (ran.code, "a gap: the tier ends at offset" in ran.err) == (7, True), ran.err
+
+
+def test_rebuild_and_a_metadata_topic_contradict(capture: Capture) -> None:
+    remote = capture("untiered-broker") / "tiered-remote"
+    both = tierctl("fetch", "--remote", remote, "--rebuild", "--metadata", remote)
+    assert (both.code, "--rebuild reads no metadata topic" in both.err) == (2, True)
+
+
+def test_segments_that_were_copied_under_another_topic_id(writable: Writable, tmp_path: Path) -> None:
+    """As for a restored topic: the segment ids are the same, and both topics are in the tier."""
+    remote = writable("untiered-broker/tiered-remote")
+    once = len(rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote))
+    for folder in list((remote / "kafka-tiered-storage").iterdir()):
+        copied = folder.with_name(f"copy-of-{folder.name[:-22]}A{folder.name[-21:]}")
+        shutil.copytree(folder, copied)
+    steps = rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote)
+    assert len(steps) == 2 * once
+    assert len({(step["topic_id"], step["partition"], step["segment_id"]) for step in steps}) == 2 * once
+    assert tierctl("rebuild", "--metadata", tmp_path / "new", "--remote", remote, "--apply").code == 0
+    assert rows("rebuild", "--metadata", tmp_path / "new", "--remote", remote) == []

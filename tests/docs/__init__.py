@@ -1,0 +1,1 @@
+"""The README and the manual: command lines run, figures are measured, and names exist."""

@@ -1,0 +1,80 @@
+"""The README and the pages of the manual: their blocks of code, command lines and prose."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from markdown_it import MarkdownIt
+from tierctl.cli.docs.manual_pages import SOURCES, with_lists
+from tierctl.cli.docs.readme import README as README_FILE
+
+_LINE_CONTINUED = re.compile(r" *\\\n\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command line after the prompt, and the lines that are shown as its output."""
+
+    document: str
+    line: str
+    shown: tuple[str, ...]
+
+    @property
+    def asks_cluster(self) -> bool:
+        """Whether it names a broker."""
+        return "broker1:9092" in self.line
+
+    @property
+    def runs_spark(self) -> bool:
+        """Whether it starts Spark itself."""
+        return "--master local" in self.line
+
+    @property
+    def is_stock_consumer(self) -> bool:
+        """Whether it belongs to Kafka's console consumer with the formatter of tierctl."""
+        return "CLASSPATH" in self.line or self.line.startswith("kafka-console-consumer.sh")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A Markdown file, with generated lists in place."""
+
+    name: str
+    text: str
+
+    @property
+    def commands(self) -> list[Command]:
+        """The command lines in its blocks of the language `console`, in their order."""
+        return [each for block in self.blocks("console") for each in self._commands(block)]
+
+    def blocks(self, language: str) -> list[str]:
+        """Return the content of each block of code in `language`."""
+        tokens = MarkdownIt().parse(self.text)
+        return [each.content for each in tokens if each.type == "fence" and each.info == language]
+
+    @property
+    def spans(self) -> list[str]:
+        """The text of every code span, also of those in tables."""
+        tokens = MarkdownIt().enable("table").parse(self.text)
+        children = [child for each in tokens for child in each.children or ()]
+        return [child.content for child in children if child.type == "code_inline"]
+
+    @property
+    def prose(self) -> str:
+        """The text without blocks of code."""
+        return re.sub(r"^```.*?^```$", "", self.text, flags=re.MULTILINE | re.DOTALL)
+
+    def _commands(self, block: str) -> Iterator[Command]:
+        for part in re.split(r"^\$ ", _LINE_CONTINUED.sub(" ", block), flags=re.MULTILINE)[1:]:
+            line, *shown = part.splitlines()
+            # A line of `...` stands for output that is left out, and a comment is about the next command.
+            output = (each for each in shown if each not in {"", "..."} and not each.startswith("# "))
+            yield Command(self.name, line, tuple(output))
+
+
+README = Document("README.md", README_FILE.read_text())
+DOCUMENTS = (
+    README,
+    *(Document(path.name, with_lists(path.read_text())) for path in sorted(SOURCES.glob("*.md"))),
+)
+COMMANDS = [command for document in DOCUMENTS for command in document.commands]

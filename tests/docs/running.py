@@ -1,0 +1,61 @@
+"""Run the command lines of a document in their order, in one folder, with real data for what they name."""
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tests.cli.shell import Ran, environment, tierctl
+from tests.docs.documents import Command
+
+_VARIES = (
+    (re.compile(r"\b[\w-]{22}\b(?!\w)"), "ID"),
+    (re.compile(r"\(\d+\.\d s\)"), "(SECONDS)"),
+    (re.compile(r" +"), " "),
+)
+_OTHER_CODES = {"--detailed-exitcode": 9, "tierctl doctor": 3}
+"""Exit codes that are no failure, by a part of the command line: doctor has warnings about captured data."""
+_SHELL = ("printf", "echo")
+
+
+def run_all(commands: Iterable[Command], names: Mapping[str, object], folder: Path) -> None:
+    """Run commands; fail if one ends otherwise than the document shows, or prints something else.
+
+    `names` has what stands for a name in a command line, as `s3://archive`.
+    """
+    for command in commands:
+        program, *words = shlex.split(_replaced(command.line, names))
+        if program == "tierctl":
+            check(command, tierctl(*words, cwd=folder, env=environment(HOME=str(folder))), names)
+        else:
+            assert program in _SHELL, f"{command.document}: no test runs {command.line!r}"
+            line = _replaced(command.line, names)
+            subprocess.run(["bash", "-c", line], cwd=folder, check=True, env=environment())
+
+
+def check(command: Command, ran: Ran, names: Mapping[str, object]) -> None:
+    """Fail if the run is not what the document shows of it."""
+    where = f"{command.document}: {command.line}\n{ran.err}"
+    if any(line.startswith("error: ") for line in command.shown):
+        assert ran.code not in {0, 1}, where
+    else:
+        assert ran.code in {0, *(code for word, code in _OTHER_CODES.items() if word in command.line)}, where
+    printed = [_unvaried(line, names) for line in [*ran.out.splitlines(), *ran.raw_err.splitlines()]]
+    for line in command.shown:
+        assert _unvaried(line, {}) in printed, f"{where}\nnot printed: {line}\n" + "\n".join(printed)
+
+
+def _replaced(line: str, names: Mapping[str, object]) -> str:
+    for name in sorted(names, key=len, reverse=True):
+        line = line.replace(name, str(names[name]))
+    return line
+
+
+def _unvaried(line: str, names: Mapping[str, object]) -> str:
+    """Return a line of output without what differs between runs, and with the names of the document."""
+    for name, real in names.items():
+        line = line.replace(str(real), name)
+    for pattern, text in _VARIES:
+        line = pattern.sub(text, line)
+    return line.strip()

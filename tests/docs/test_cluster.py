@@ -1,0 +1,62 @@
+"""Every command line that names a broker runs beside a real one that does not tier, with its tier in S3."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import tierctl
+from tests.docs.documents import DOCUMENTS, Document
+from tests.docs.running import run_all
+from tests.live.commands import assumed
+from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
+from tests.support.servers import S3Server, found
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+TOPICS = ("orders", "payments", "deleted")
+
+
+@pytest.fixture(scope="module")
+def broker(brokers: Brokers) -> Iterator[Broker]:
+    """A broker with segments to copy."""
+    made = brokers.own(tiered=False, replica_high_watermark_checkpoint_interval_ms="200")
+    made.create_topic("__remote_log_metadata", METADATA_PARTITIONS)
+    for topic in TOPICS:
+        made.create_topic(topic)
+        made.produce(topic, 3500)
+    ends = [f"{topic} 0 3500" for topic in TOPICS]
+    checkpoint = made.log_dir / "replication-offset-checkpoint"
+    made.wait_for("the high watermarks", lambda: all(end in checkpoint.read_text() for end in ends))
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def names(broker: Broker, s3_session: S3Server) -> Iterator[Mapping[str, object]]:
+    """What stands for names in command lines, one tier for all documents."""
+    with pytest.MonkeyPatch.context() as environment:
+        bucket = f"s3://{found(s3_session, environment).bucket()}"
+        where = ("--metadata", f"kafka://{broker.bootstrap}", "--remote", f"{bucket}/tier")
+        copied = tierctl("copy", *where, "--log-dir", broker.log_dir, *assumed(*TOPICS), "--apply")
+        assert copied.code == 0, copied.err
+        yield {
+            "broker1:9092": broker.bootstrap,
+            "s3://archive": bucket,
+            "/var/lib/kafka/data": broker.log_dir,
+        }
+
+
+@pytest.mark.parametrize(
+    "document",
+    [each for each in DOCUMENTS if any(command.asks_cluster for command in each.commands)],
+    ids=lambda document: document.name,
+)
+def test_command_lines_run(
+    document: Document, broker: Broker, names: Mapping[str, object], tmp_path: Path
+) -> None:
+    if any("--mark" in each.line for each in document.commands):
+        broker.delete_topic("deleted")
+    (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
+    folders = {"/var/lib/tierctl": tmp_path / "state", "/var/lib/prometheus/node-exporter": tmp_path}
+    mine = (each for each in document.commands if each.asks_cluster and not each.is_stock_consumer)
+    run_all(mine, {**names, **folders}, tmp_path)

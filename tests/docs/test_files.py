@@ -1,0 +1,70 @@
+"""Every command line that names no broker runs on captured data as the document shows it."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from tierctl.cli.docs.examples import questions
+
+from tests.cli.shell import environment, tierctl
+from tests.docs.documents import DOCUMENTS, README, Command, Document
+from tests.docs.running import check, run_all
+
+TOPICS = "".join(
+    f"{topic}.remote.storage.enable=true\n{topic}.local.retention.bytes=1\n"
+    for topic in ("orders", "payments")
+)
+FOLDERS = {
+    "/var/lib/kafka/data": "data",
+    "s3://archive/tier": "tier-of-data",
+    "s3://archive/warehouse": "warehouse",
+    "s3://new/tier": "new-tier",
+    "/srv/new-metadata": "new-metadata",
+    "/var/lib/tierctl": "state",
+    "/var/lib/prometheus/node-exporter": "node-exporter",
+}
+"""The folders that stand for the names in command lines."""
+
+
+@pytest.fixture
+def names(capture: Callable[[str], Path], tmp_path: Path) -> Mapping[str, object]:
+    """Copies of captured data, and folders that are empty; `broker` is the log directory of the first run."""
+    sources = {
+        "data": capture("tiered-cluster") / "before",
+        "tier-of-data": capture("tiered-cluster") / "before-remote",
+        "broker": capture("untiered-broker") / "local",
+    }
+    for name, source in sources.items():
+        shutil.copytree(source, tmp_path / name)
+    (tmp_path / "node-exporter").mkdir()
+    (tmp_path / "topics.properties").write_text(f"{TOPICS}orders.retention.bytes=1000000\n")
+    return {name: tmp_path / folder for name, folder in FOLDERS.items()}
+
+
+def write_profile(document: Document, names: Mapping[str, object], folder: Path) -> None:
+    (profile,) = document.blocks("toml")
+    for name, real in names.items():
+        profile = profile.replace(name, str(real))
+    (folder / "tierctl.toml").write_text(profile)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: document.name)
+def test_command_lines_run(document: Document, names: Mapping[str, object], tmp_path: Path) -> None:
+    if document is not README and document.blocks("toml"):
+        write_profile(document, names, tmp_path)
+    elsewhere = ("asks_cluster", "runs_spark", "is_stock_consumer")
+    mine = (each for each in document.commands if not any(getattr(each, name) for name in elsewhere))
+    run_all(mine, names, tmp_path)
+
+
+def test_questions_are_answered(names: Mapping[str, object], tmp_path: Path) -> None:
+    """With the profile of the README, in their order; captured data stand for its cluster."""
+    write_profile(README, {**names, "kafka://broker1:9092": tmp_path / "data"}, tmp_path)
+    env = environment(HOME=str(tmp_path), TIERCTL_TOPIC_CONFIGS="topics.properties")
+    assert tierctl("cache", "build", cwd=tmp_path, env=env).code == 0
+    for each in questions("first", "more"):
+        command = Command("questions.toml", each.command, ())
+        ran = tierctl(*each.command.split()[1:], cwd=tmp_path, env=env)
+        check(command, ran, {})
+        assert ran.out or ran.summary, each.command

@@ -1,0 +1,308 @@
+"""Checks of local files: each once with the fault, and once without."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from tierctl.commands import DoctorRequest, doctor
+from tierctl.doctor import log_dirs, state_dir
+from tierctl.doctor.checks import Check
+from tierctl.doctor.examination import Examination, Result, exit_code_of, fault, not_checked, ok, prevented
+from tierctl.doctor.result import Outcome
+from tierctl.errors import AuthenticationError, ExitCode, MetadataError, UsageError
+from tierctl.model.settings.kafka_faults import KafkaFault
+from tierctl.model.settings.kafka_version import KafkaVersion
+
+from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst
+
+Capture = Callable[[str], Path]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that every user can enter: pytest's own can't be."""
+    made = Path(tempfile.mkdtemp(prefix="tierctl-test-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def written(file: Path, text: str, mode: int = 0o600) -> Path:
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+def test_nothing_to_check_is_an_error() -> None:
+    with pytest.raises(UsageError, match="nothing to check"):
+        doctor(DoctorRequest())
+    with pytest.raises(UsageError, match="--probe-writes needs --remote"):
+        doctor(DoctorRequest(config=Path("x"), probe_writes=True))
+    with pytest.raises(UsageError, match="unknown scheme"):
+        doctor(DoctorRequest(config=Path("x"), remote="s3x://bucket/tier"))
+
+
+def test_every_check_has_a_result_and_none_is_ok_without_a_look(tmp_path: Path) -> None:
+    results = doctor(DoctorRequest(state_dir=tmp_path)).results
+    made = {Check.STATE_DIR_ACCESS, Check.STATE_DIR_SPACE}
+    assert {each.check for each in results if each.outcome is OK} == made
+    assert {each.check for each in results if each.outcome is NOT_CHECKED} == set(Check) - made
+    assert all(each.found for each in results)
+
+
+BROKER = "remote.log.storage.system.enable=true\nremote.log.storage.manager.class.name=p.Plugin\n"
+BROKER += "listeners=PLAINTEXT://:9092\nremote.log.metadata.manager.listener.name=PLAINTEXT\n"
+
+
+@pytest.mark.parametrize(
+    ("check", "option", "text", "outcome"),
+    [
+        (Check.BROKER_FILE, "config", BROKER, OK),
+        (Check.BROKER_FILE, "config", BROKER + "log.retention.ms=x\n", PROBLEM),
+        (Check.BROKER_FILE, "config", BROKER + "log.retention.mss=1\n", WARNING),
+        (Check.BROKER_FILE, "config", BROKER + "log.local.retention.ms=9\nlog.retention.ms=5\n", PROBLEM),
+        (
+            Check.BROKER_FILE,
+            "config",
+            BROKER + "rlmm.config.remote.log.metadata.topic.retention.ms=5\n",
+            PROBLEM,
+        ),
+        (Check.TOPIC_FILE, "topic_configs", "a.remote.storage.enable=true\na.local.retention.ms=1\n", OK),
+        (Check.TOPIC_FILE, "topic_configs", "a.remote.storage.enable=true\n", WARNING),
+        (
+            Check.TOPIC_FILE,
+            "topic_configs",
+            "a.remote.storage.enable=true\na.cleanup.policy=compact\n",
+            PROBLEM,
+        ),
+        (Check.TOPIC_FILE, "topic_configs", "a.retention.byts=1\n", PROBLEM),
+        (Check.METADATA_SETTINGS, "topic_configs", "__remote_log_metadata.retention.ms=-1\n", OK),
+        (Check.METADATA_SETTINGS, "topic_configs", "__remote_log_metadata.retention.ms=5\n", PROBLEM),
+        (Check.METADATA_SETTINGS, "topic_configs", "a.retention.ms=5\n", NOT_CHECKED),
+        (Check.CLIENT_FILE, "command_config", "security.protocol=PLAINTEXT\n", OK),
+        (Check.CLIENT_FILE, "command_config", "security.protocol=SASL\n", PROBLEM),
+    ],
+)
+def test_files_of_settings(check: Check, option: str, text: str, outcome: Outcome, tmp_path: Path) -> None:
+    file = written(tmp_path / "file.properties", text)
+    assert examined(check, **{option: file}).outcome is outcome
+
+
+def test_contradictions_name_line_meaning_and_fix(tmp_path: Path) -> None:
+    file = written(tmp_path / "topics", "a.remote.storage.enable=true\na.cleanup.policy=compact\n")
+    found = examined(Check.TOPIC_FILE, topic_configs=file)
+    assert found.subject.startswith(f"{file}, line ")
+    assert found.found == "topic a: remote.storage.enable=true, cleanup.policy=compact"
+    assert found.why == "Kafka does not tier compacted topics: it refuses the settings."
+    assert found.fix == "set cleanup.policy=delete, or remote.storage.enable=false"
+
+
+def test_a_file_that_is_not_there_is_a_problem_and_not_fine(tmp_path: Path) -> None:
+    diagnosis = doctor(DoctorRequest(config=tmp_path / "none", remote=str(tmp_path)))
+    assert worst(diagnosis.results, Check.BROKER_FILE).outcome is PROBLEM
+    assert diagnosis.exit_code is ExitCode.PARTIAL
+    # What needs no settings is checked nevertheless.
+    assert worst(diagnosis.results, Check.STORE_LIST).outcome is not NOT_CHECKED
+
+
+@pytest.mark.parametrize(
+    ("topic", "outcome"), [("a" * 10, OK), ("a" * 40, OK), ("a" * 60, PROBLEM), ("a" * 249, PROBLEM)]
+)
+def test_custom_metadata_of_long_names(topic: str, outcome: Outcome, tmp_path: Path) -> None:
+    fields = "rsm.config.custom.metadata.fields.include=REMOTE_SIZE,OBJECT_KEY\n"
+    request = {
+        "config": written(tmp_path / "broker", BROKER + fields),
+        "topic_configs": written(tmp_path / "topics", f"{topic}.retention.ms=-1\n"),
+    }
+    assert examined(Check.CUSTOM_METADATA, **request).outcome is outcome
+    written(tmp_path / "broker", BROKER + fields + "remote.log.metadata.custom.metadata.max.bytes=1000\n")
+    assert examined(Check.CUSTOM_METADATA, **request).outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("version", "faults", "unknown"),
+    [
+        ("3.6", list(KafkaFault), []),
+        ("3.8.0", list(KafkaFault), []),
+        ("3.8", [KafkaFault.EXCESS_DELETES], [KafkaFault.WRONG_SIZES]),
+        ("3.8.1", [KafkaFault.EXCESS_DELETES], []),
+        ("3.9.1", [KafkaFault.EXCESS_DELETES], []),
+        ("4.3", [], [KafkaFault.EXCESS_DELETES]),
+        ("4.3.1", [KafkaFault.EXCESS_DELETES], []),
+        ("4.3.2", [], []),
+        ("4.4", [], []),
+    ],
+)
+def test_faults_of_releases(version: str, faults: list[str], unknown: list[str]) -> None:
+    results = doctor(DoctorRequest(kafka_version=KafkaVersion.parse(version))).results
+    found = [each for each in results if each.check is Check.BROKER_VERSION]
+    assert [each.found for each in found if each.outcome is PROBLEM] == faults
+    assert [each.found.partition(":")[0] for each in found if each.outcome is NOT_CHECKED] == unknown
+    assert [each.outcome for each in found if not (faults or unknown)] == ([] if faults or unknown else [OK])
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "outcome"),
+    [
+        (0o600, "sasl.jaas.config=password\n", OK),
+        (0o640, "sasl.jaas.config=password\n", OK),
+        (0o644, "sasl.jaas.config=password\n", PROBLEM),
+        (0o660, "sasl.jaas.config=password\n", WARNING),
+        (0o644, "client.id=a\n", OK),
+        (0o646, "client.id=a\n", PROBLEM),
+        (0o644, "ssl.key.password=${file:/f:key}\n", OK),
+    ],
+)
+def test_secrets_in_settings(mode: int, text: str, outcome: Outcome, folder: Path) -> None:
+    file = written(folder / "client.properties", text, mode)
+    assert examined(Check.SECRETS, command_config=file).outcome is outcome
+
+
+def test_what_other_users_can_not_reach_is_safe(folder: Path) -> None:
+    file = written(folder / "client.properties", "ssl.key.password=x\n", 0o644)
+    assert examined(Check.SECRETS, command_config=file).outcome is PROBLEM
+    folder.chmod(0o700)
+    assert examined(Check.SECRETS, command_config=file).outcome is OK
+    file.chmod(0o600)
+    folder.chmod(0o777)
+    found = examined(Check.SECRETS, command_config=file)
+    assert (found.outcome, "replace" in found.found) == (PROBLEM, True)
+    folder.chmod(0o1777)
+    assert examined(Check.SECRETS, command_config=file).outcome is OK
+
+
+def test_key_files_and_the_profile(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = written(folder / "key.pem", "x", 0o644)
+    assert examined(Check.SECRETS, aiven_private_key=[f"a={key}"], state_dir=folder).outcome is PROBLEM
+    store = written(folder / "client.properties", f"ssl.keystore.location={key}\n")
+    assert examined(Check.SECRETS, command_config=store).outcome is PROBLEM
+    key.chmod(0o600)
+    assert examined(Check.SECRETS, aiven_private_key=[f"a={key}"], command_config=store).outcome is OK
+    uri = '[profiles.a]\nremote = "s3://me:pass@bucket/t"\n'
+    profile = written(folder / "tierctl.toml", uri, 0o644)
+    assert examined(Check.SECRETS, profile_file=profile, state_dir=folder).outcome is PROBLEM
+    written(profile, uri.replace("me:pass@", ""), 0o644)
+    assert examined(Check.SECRETS, profile_file=profile, state_dir=folder).outcome is OK
+    aws = written(folder / "credentials", "[default]\n", 0o644)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(aws))
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    assert examined(Check.SECRETS, remote="s3://bucket/t").outcome is PROBLEM
+
+
+def test_no_secret_is_printed(folder: Path) -> None:
+    file = written(folder / "client.properties", "ssl.key.password=s3cr3t\nsecurity.protocol=SSL\n", 0o644)
+    assert "s3cr3t" not in str(doctor(DoctorRequest(command_config=file)))
+
+
+def test_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "state"
+
+    def outcome(check: Check = Check.STATE_DIR_ACCESS) -> Outcome:
+        return examined(check, state_dir=own).outcome
+
+    assert outcome() is OK
+    own.mkdir(0o700)
+    written(own / "file", "x")
+    assert (outcome(), outcome(Check.STATE_DIR_SPACE)) == (OK, OK)
+    own.chmod(0o770)
+    assert outcome() is WARNING
+    own.chmod(0o777)
+    assert outcome() is PROBLEM
+    own.chmod(0o700)
+    # root may read and write everything: os.access stands for another user here.
+    for unreadable in (own, own / "file"):
+        monkeypatch.setattr(state_dir.os, "access", lambda path, _, own=unreadable: Path(path) != own)
+        assert outcome() is PROBLEM
+    monkeypatch.undo()
+    (own / "file").rename(tmp_path / "plain")
+    own.rmdir()
+    (tmp_path / "plain").rename(own)
+    assert outcome() is PROBLEM
+
+
+@pytest.mark.parametrize(
+    ("free", "files", "outcome"),
+    [(1 << 30, 10_000, OK), (1 << 20, 10_000, WARNING), (1 << 30, 10, WARNING), (1 << 30, 0, OK)],
+)
+def test_space_of_the_state_directory(
+    free: int, files: int, outcome: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = SimpleNamespace(f_bavail=free, f_frsize=1, f_files=files, f_favail=files)
+    monkeypatch.setattr(state_dir.os, "statvfs", lambda _: disk)
+    assert examined(Check.STATE_DIR_SPACE, state_dir=tmp_path).outcome is outcome
+
+
+def test_log_directories(capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = tmp_path / "logs"
+    shutil.copytree(capture("untiered-broker") / "local", logs)
+
+    def outcome(check: Check, **more: object) -> Outcome:
+        return examined(check, log_dir=[logs], **more).outcome
+
+    assert (outcome(Check.LOG_DIR_ACCESS), outcome(Check.LOG_SNAPSHOTS)) == (OK, OK)
+    snapshots = sorted(logs.glob("ledger-0/*.snapshot"))
+    snapshots[0].unlink()
+    assert outcome(Check.LOG_SNAPSHOTS) is PROBLEM
+    assert outcome(Check.LOG_SNAPSHOTS, topic=["events"]) is OK
+    monkeypatch.setattr(log_dirs.os, "access", lambda path, _: "ledger-0" not in str(path))
+    assert outcome(Check.LOG_DIR_ACCESS) is PROBLEM
+    monkeypatch.undo()
+    assert examined(Check.LOG_DIR_ACCESS, log_dir=[tmp_path / "none"]).outcome is PROBLEM
+
+
+def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> None:
+    metadata = str(capture("tiered-cluster") / "before")
+    number = "rlmm.config.remote.log.metadata.topic.num.partitions"
+    for count, outcome in ((5, OK), (50, PROBLEM)):
+        config = written(tmp_path / "broker", f"{BROKER}{number}={count}\n")
+        assert examined(Check.METADATA_PARTITIONS, metadata=metadata, config=config).outcome is outcome
+    assert examined(Check.METADATA_PARTITIONS, metadata=metadata).outcome is NOT_CHECKED
+    assert examined(Check.EVENT_CLOCK, metadata=metadata).outcome is OK
+    # A clock of a year before the events: they are in its future.
+    year_ms = 365 * 24 * 3600 * 1000
+    found = examined(Check.EVENT_CLOCK, metadata=metadata, clock_ms=lambda: 1795257000000 - year_ms)
+    assert found.outcome is PROBLEM
+
+
+def result(outcome: Outcome) -> Result:
+    made = {OK: ok, NOT_CHECKED: not_checked}.get(outcome)
+    return made(Check.SECRETS, "", "x") if made else fault(Check.SECRETS, "", "x", outcome=outcome)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "errors", "code"),
+    [
+        ([OK, NOT_CHECKED], [], ExitCode.OK),
+        ([OK, WARNING], [], ExitCode.PARTIAL),
+        ([PROBLEM], [], ExitCode.PARTIAL),
+        ([OK], [MetadataError("down")], ExitCode.PARTIAL),
+        ([], [MetadataError("down"), AuthenticationError("no")], ExitCode.RETRYABLE),
+        ([NOT_CHECKED], [AuthenticationError("no")], ExitCode.AUTHENTICATION),
+    ],
+)
+def test_exit_codes(outcomes: list[Outcome], errors: list[MetadataError], code: ExitCode) -> None:
+    results = [*map(result, outcomes), *(prevented(Check.SECRETS, "", error) for error in errors)]
+    assert exit_code_of(results) is code
+
+
+def test_an_error_prevents_its_checks_only() -> None:
+    examination = Examination(skipped=[Check.SECRETS])
+
+    def failing() -> Iterator[Result]:
+        yield ok(Check.STORE_LIST, "s", "listed")
+        raise MetadataError("down", hint="start it")
+
+    examination.make([Check.STORE_LIST, Check.STORE_READ], "s", failing)
+    examination.make([Check.SECRETS], "", lambda: pytest.fail("skipped"))
+    found = {each.check: each for each in examination.complete()}
+    assert (found[Check.STORE_LIST].outcome, found[Check.STORE_LIST].error) == (OK, None)
+    assert (found[Check.STORE_READ].outcome, found[Check.STORE_READ].error) == (
+        NOT_CHECKED,
+        ExitCode.RETRYABLE,
+    )
+    assert (found[Check.STORE_READ].found, found[Check.STORE_READ].fix) == ("down", "start it")
+    assert "skipped" in found[Check.SECRETS].found
+    assert set(found) == set(Check)

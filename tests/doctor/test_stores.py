@@ -1,0 +1,303 @@
+"""Checks of stores: each once with the fault, and once without, on real servers where they have it."""
+
+import errno
+from collections.abc import Callable, Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.awsrequest import AWSResponse
+from tierctl.commands import DoctorRequest, doctor
+from tierctl.doctor import store as store_checks
+from tierctl.doctor.checks import Check
+from tierctl.doctor.result import Outcome
+from tierctl.errors import ExitCode
+from tierctl.model.times import system_clock_ms
+from tierctl.storage.stores.s3 import store as s3_store
+from tierctl.storage.stores.s3.client import s3_client
+
+from tests.doctor.cases import NOT_CHECKED, OK, PROBLEM, WARNING, examined, worst
+from tests.support.servers import S3Server, found, s3_running
+
+_HOUR_MS = 3_600_000
+PROBED = (Check.STORE_WRITE, Check.STORE_DELETE, Check.STORE_CONDITIONS, Check.STORE_LEASE)
+READ_ONLY = (Check.STORE_LIST, Check.STORE_CLOCK, Check.STORE_VERSIONING, Check.STORE_UPLOADS)
+
+
+class Answer(BytesIO):
+    """The body of a response, as urllib3 has it."""
+
+    def stream(self, **_: object) -> Iterator[bytes]:
+        yield self.read()
+
+
+@pytest.fixture
+def server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
+    """A server that can keep versions."""
+    with s3_running(tmp_path_factory.mktemp("versioned"), versioned=True) as running:
+        yield found(running, monkeypatch)
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Lets the store's client see another answer to an operation than the server's."""
+
+    def answer(operation: str, status: int, body: str) -> None:
+        def made(*args: Any) -> Any:
+            client = s3_client(*args)
+
+            def respond(request: Any, **_: object) -> AWSResponse:
+                return AWSResponse(
+                    request.url, status, {"Content-Type": "application/xml"}, Answer(body.encode())
+                )
+
+            client.meta.events.register(f"before-send.s3.{operation}", respond)
+            return client
+
+        monkeypatch.setattr(s3_store, "s3_client", made)
+
+    return answer
+
+
+def denied(operation: str) -> tuple[str, int, str]:
+    return operation, 403, "<Error><Code>AccessDenied</Code><Message>no</Message></Error>"
+
+
+def keys(bucket: str) -> list[str]:
+    s3 = s3_client()
+    listed = s3.list_objects_v2(Bucket=bucket).get("Contents", [])
+    s3.close()
+    return [each["Key"] for each in listed]
+
+
+def test_s3_without_faults(server: S3Server) -> None:
+    bucket = server.bucket()
+    remote = f"s3://{bucket}/tier"
+    results = doctor(DoctorRequest(remote=remote, probe_writes=True)).results
+    for check in (*PROBED, *READ_ONLY, Check.STORE_READ):
+        assert worst(results, check).outcome is OK, check
+    assert keys(bucket) == []
+    # What the server does not implement, and what needs an object, is not fine.
+    assert worst(results, Check.STORE_LIFECYCLE).outcome is NOT_CHECKED
+    results = doctor(DoctorRequest(remote=remote)).results
+    for check in (*PROBED, Check.STORE_READ):
+        assert worst(results, check).outcome is NOT_CHECKED, check
+    s3 = s3_client()
+    s3.put_object(Bucket=bucket, Key="tier/topic/object", Body=b"x")
+    s3.close()
+    assert examined(Check.STORE_READ, remote=remote).outcome is OK
+
+
+def test_versions(server: S3Server) -> None:
+    bucket = server.bucket()
+    s3 = s3_client()
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    assert examined(Check.STORE_VERSIONING, remote=f"s3://{bucket}/tier").outcome is WARNING
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    assert examined(Check.STORE_VERSIONING, remote=f"s3://{bucket}/tier").outcome is OK
+    s3.close()
+
+
+def test_unfinished_uploads(s3_server: S3Server) -> None:
+    bucket = s3_server.bucket()
+    s3 = s3_client()
+    s3.create_multipart_upload(Bucket=bucket, Key="tier/a")
+    s3.close()
+
+    def outcome(folder: str, later_ms: int) -> Outcome:
+        remote = f"s3://{bucket}/{folder}"
+        clock = lambda: system_clock_ms() + later_ms  # noqa: E731
+        return examined(Check.STORE_UPLOADS, remote=remote, clock_ms=clock).outcome
+
+    assert outcome("tier", 0) is OK
+    assert outcome("tier", 25 * _HOUR_MS) is WARNING
+    assert outcome("other", 25 * _HOUR_MS) is OK
+
+
+@pytest.mark.parametrize(
+    ("ahead_ms", "outcome"),
+    [(0, OK), (60_000, WARNING), (-60_000, WARNING), (_HOUR_MS, PROBLEM), (-_HOUR_MS, PROBLEM)],
+)
+def test_the_clock_of_s3(ahead_ms: int, outcome: Outcome, s3_server: S3Server) -> None:
+    remote = f"s3://{s3_server.bucket()}/tier"
+    clock = lambda: system_clock_ms() - ahead_ms  # noqa: E731
+    assert examined(Check.STORE_CLOCK, remote=remote, clock_ms=clock).outcome is outcome
+
+
+DELETES = "<Expiration><Days>30</Days></Expiration>"
+TAGGED = "<Filter><And><Prefix>t</Prefix><Tag><Key>a</Key><Value>b</Value></Tag></And></Filter>"
+ABORTS = "<DaysAfterInitiation>1</DaysAfterInitiation>"
+ABORTS = f"<AbortIncompleteMultipartUpload>{ABORTS}</AbortIncompleteMultipartUpload>"
+REMOVES = "<NoncurrentDays>1</NoncurrentDays>"
+REMOVES = f"<NoncurrentVersionExpiration>{REMOVES}</NoncurrentVersionExpiration>"
+
+
+def moves(storage_class: str) -> str:
+    return f"<Transition><Days>1</Days><StorageClass>{storage_class}</StorageClass></Transition>"
+
+
+@pytest.mark.parametrize(
+    ("rule", "lifecycle", "versioning"),
+    [
+        (f"<Filter><Prefix></Prefix></Filter>{DELETES}", PROBLEM, WARNING),
+        (f"<Prefix>tier/topic</Prefix>{DELETES}", PROBLEM, WARNING),
+        (f"<Filter><Prefix>other/</Prefix></Filter>{DELETES}", OK, WARNING),
+        ("<Filter/><Expiration><Date>2030-01-01T00:00:00Z</Date></Expiration>", PROBLEM, WARNING),
+        (TAGGED + DELETES, WARNING, WARNING),
+        (f"<Filter/>{moves('GLACIER')}", PROBLEM, WARNING),
+        (f"<Filter/>{moves('STANDARD_IA')}", OK, WARNING),
+        (f"<Filter/>{ABORTS}", OK, WARNING),
+        (f"<Filter/>{REMOVES}", OK, OK),
+    ],
+)
+def test_lifecycle_rules(
+    rule: str, lifecycle: Outcome, versioning: Outcome, server: S3Server, answering: Callable[..., None]
+) -> None:
+    bucket = server.bucket()
+    s3 = s3_client()
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    s3.close()
+    remote = f"s3://{bucket}/tier"
+    for status, outcomes in (("Enabled", (lifecycle, versioning)), ("Disabled", (OK, WARNING))):
+        text = f"<Rule><ID>r</ID><Status>{status}</Status>{rule}</Rule>"
+        text = f"<LifecycleConfiguration>{text}</LifecycleConfiguration>"
+        answering("GetBucketLifecycleConfiguration", 200, text)
+        results = doctor(DoctorRequest(remote=remote)).results
+        found_outcomes = (
+            worst(results, Check.STORE_LIFECYCLE).outcome,
+            worst(results, Check.STORE_VERSIONING).outcome,
+        )
+        assert found_outcomes == outcomes, status
+
+
+def test_a_bucket_without_rules(s3_server: S3Server, answering: Callable[..., None]) -> None:
+    answering(
+        "GetBucketLifecycleConfiguration",
+        404,
+        "<Error><Code>NoSuchLifecycleConfiguration</Code><Message>none</Message></Error>",
+    )
+    assert examined(Check.STORE_LIFECYCLE, remote=f"s3://{s3_server.bucket()}/tier").outcome is OK
+
+
+@pytest.mark.parametrize(
+    ("operation", "check"),
+    [
+        ("ListObjectsV2", Check.STORE_LIST),
+        ("PutObject", Check.STORE_WRITE),
+        ("DeleteObjects", Check.STORE_DELETE),
+    ],
+)
+def test_missing_rights(
+    operation: str, check: Check, s3_server: S3Server, answering: Callable[..., None]
+) -> None:
+    bucket = s3_server.bucket()
+    answering(*denied(operation))
+    result = examined(check, remote=f"s3://{bucket}/tier", probe_writes=True)
+    assert (result.outcome, "AccessDenied" in result.found) == (PROBLEM, True)
+    assert bool(keys(bucket)) is (operation == "DeleteObjects")
+
+
+def test_a_right_to_read_that_is_missing(s3_server: S3Server, answering: Callable[..., None]) -> None:
+    bucket = s3_server.bucket()
+    s3 = s3_client()
+    s3.put_object(Bucket=bucket, Key="tier/object", Body=b"x")
+    s3.close()
+    answering(*denied("GetObject"))
+    assert examined(Check.STORE_READ, remote=f"s3://{bucket}/tier").outcome is PROBLEM
+
+
+def test_settings_that_may_not_be_seen_are_not_checked_and_exit_with_3(
+    s3_server: S3Server, answering: Callable[..., None]
+) -> None:
+    answering(*denied("GetBucketLifecycleConfiguration"))
+    diagnosis = doctor(DoctorRequest(remote=f"s3://{s3_server.bucket()}/tier"))
+    result = worst(diagnosis.results, Check.STORE_LIFECYCLE)
+    assert (result.outcome, result.error) == (NOT_CHECKED, ExitCode.AUTHENTICATION)
+    assert diagnosis.exit_code is ExitCode.PARTIAL
+
+
+@pytest.mark.parametrize("ignored", ["IfNoneMatch", "IfMatch"])
+def test_a_store_that_ignores_conditions(
+    ignored: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket = s3_server.bucket()
+
+    def made(*args: Any) -> Any:
+        client = s3_client(*args)
+        drop = lambda params, **_: params.pop(ignored, None) and None  # noqa: E731
+        client.meta.events.register("provide-client-params.s3.PutObject", drop)
+        return client
+
+    monkeypatch.setattr(s3_store, "s3_client", made)
+    results = doctor(DoctorRequest(remote=f"s3://{bucket}/tier", probe_writes=True)).results
+    for check in (Check.STORE_CONDITIONS, Check.STORE_LEASE):
+        assert worst(results, check).outcome is PROBLEM
+    assert worst(results, Check.STORE_DELETE).outcome is OK
+    assert keys(bucket) == []
+
+
+def test_a_bucket_that_does_not_exist(s3_server: S3Server) -> None:
+    diagnosis = doctor(DoctorRequest(remote="s3://tier-that-is-not-there/tier"))
+    assert worst(diagnosis.results, Check.STORE_LIST).outcome is PROBLEM
+    assert diagnosis.exit_code is ExitCode.PARTIAL
+
+
+def test_a_server_that_is_down(monkeypatch: pytest.MonkeyPatch, s3_server: S3Server, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:1")
+    diagnosis = doctor(DoctorRequest(remote="s3://bucket/tier"))
+    assert diagnosis.exit_code is ExitCode.RETRYABLE
+    assert all(each.outcome is NOT_CHECKED for each in diagnosis.results)
+    assert doctor(DoctorRequest(remote="s3://bucket/tier", state_dir=tmp_path)).exit_code is ExitCode.PARTIAL
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> Path:
+    """A tier on local disk with one object."""
+    folder = tmp_path / "kafka-tiered-storage" / "t-0-AAAAAAAAAAAAAAAAAAAAAA"
+    folder.mkdir(parents=True)
+    (folder / "object").write_text("x")
+    return tmp_path
+
+
+def test_a_folder_without_faults(tier: Path) -> None:
+    for probe_writes in (False, True):
+        results = doctor(DoctorRequest(remote=str(tier), probe_writes=probe_writes)).results
+        for check in (*PROBED, Check.STORE_LIST, Check.STORE_READ):
+            is_unknown = check is Check.STORE_CONDITIONS and not probe_writes
+            assert worst(results, check).outcome is (NOT_CHECKED if is_unknown else OK), check
+    assert [each.name for each in tier.iterdir()] == ["kafka-tiered-storage"]
+
+
+def test_a_folder_with_faults(tier: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # root may write everything, and every disk here has locks: doubles stand for others.
+    monkeypatch.setattr(store_checks.os, "access", lambda path, _: "t-0" not in str(path))
+    assert examined(Check.STORE_WRITE, remote=str(tier)).outcome is PROBLEM
+    assert examined(Check.STORE_DELETE, remote=str(tier)).outcome is PROBLEM
+
+    def no_locks(_fd: int, _operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(store_checks.fcntl, "flock", no_locks)
+    assert examined(Check.STORE_LEASE, remote=str(tier)).outcome is PROBLEM
+
+
+def test_a_folder_that_does_not_exist_is_not_made(tmp_path: Path) -> None:
+    missing = tmp_path / "none"
+    for probe_writes in (False, True):
+        diagnosis = doctor(DoctorRequest(remote=str(missing), probe_writes=probe_writes))
+        assert worst(diagnosis.results, Check.STORE_LIST).outcome is PROBLEM
+        assert worst(diagnosis.results, Check.STORE_WRITE).outcome is NOT_CHECKED
+        assert not missing.exists()
+
+
+def test_hdfs(hdfs: str) -> None:
+    results = doctor(DoctorRequest(remote=hdfs, probe_writes=True)).results
+    for check in (*PROBED, Check.STORE_LIST, Check.STORE_READ, Check.STORE_CLOCK):
+        assert worst(results, check).outcome is OK, (check, worst(results, check))
+    from tierctl.storage.stores.registry import open_store
+
+    assert open_store(hdfs).list_folder("").objects == ()
+    assert examined(Check.STORE_LIST, remote=f"{hdfs}/none").outcome is PROBLEM
+    for check in (Check.STORE_VERSIONING, Check.STORE_LIFECYCLE, Check.STORE_UPLOADS, *PROBED):
+        assert examined(check, remote=hdfs).outcome is NOT_CHECKED

@@ -1,0 +1,45 @@
+"""Bytes by day: each state of a segment counts once, and what the topic does not say is not guessed."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from tierctl.metadata import daily_changes
+from tierctl.metadata.daily_changes import DAY_MS, DayChanges, read_daily_changes
+from tierctl.metadata.topic.base import MetadataTopic
+from tierctl.model import RemoteLogSegmentState
+from tierctl.wire.batches.chunks import RecordChunk
+from tierctl.wire.metadata import encode
+
+from tests.metadata.events import TOPIC_ID, started, update
+from tests.metadata.topics import topic_in
+
+DELETED = RemoteLogSegmentState.DELETE_SEGMENT_FINISHED
+TODAY = 1_700_000_200_000 // DAY_MS
+
+
+def a_chunk_per_record(topic: MetadataTopic, end_offsets: Mapping[int, int]) -> Iterator[RecordChunk]:
+    """As a large topic is read: in many chunks."""
+    for partition, end in end_offsets.items():
+        for offset in range(end):
+            yield from topic.read(partition, offset, offset + 1)
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_each_state_of_a_segment_counts_once(
+    is_cut: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_cut:
+        monkeypatch.setattr(daily_changes, "record_chunks", a_chunk_per_record)
+    topic = topic_in(tmp_path, writable=True)
+    events = [started(1), started(1), update(1), update(1), started(2), update(2), update(1, DELETED)]
+    # The first event of segment 9 is gone, and segment 3 was never finished.
+    events += [update(1, DELETED), started(3), update(9)]
+    topic.append([(4, encode(event)) for event in events])
+    topic.append([(4, b"no record")])
+    found = read_daily_changes(topic, topic.end_offsets(), lambda _: True)
+    day = DayChanges(copied_segments=2, copied_bytes=1001 + 1002, deleted_segments=1, deleted_bytes=1001)
+    assert dict(found.days) == {("orders", TOPIC_ID, TODAY): day}
+    assert found.unknown_segments == 1
+    assert not read_daily_changes(topic, topic.end_offsets(), lambda _: False).days
+    topic.close()

@@ -1,0 +1,145 @@
+"""Replicas of the metadata topic in other log directories: equal bytes, whatever interrupted a writer."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tierctl.errors import LockedError, MetadataError, SafetyRefusal
+from tierctl.files import PLAIN, FileSystem
+from tierctl.metadata.topic import MetadataTopic
+
+from tests.metadata.topics import topic_in
+from tests.support.broker_lock import can_start, running_broker
+
+LOG = "__remote_log_metadata-0/00000000000000000000.log"
+HEAD_OF_A_BATCH = bytes(7) + b"\x01torn"
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> list[Path]:
+    """Three log directories with the same record in the same partition."""
+    folders = [tmp_path / f"broker-{number}" for number in range(3)]
+    topic = topic_in(folders[0], writable=True, partition_count=2)
+    topic.append([(0, b"first")])
+    topic.close()
+    for other in folders[1:]:
+        shutil.copytree(folders[0], other)
+    return folders
+
+
+def opened(brokers: list[Path], *, fs: FileSystem = PLAIN) -> MetadataTopic:
+    return topic_in(brokers[0], writable=True, replicas=brokers[1:], fs=fs)
+
+
+def logs(brokers: list[Path]) -> list[bytes]:
+    return [(broker / LOG).read_bytes() for broker in brokers]
+
+
+def values_in(broker: Path) -> list[bytes]:
+    topic = topic_in(broker)
+    try:
+        chunks = list(topic.read(0, 0, topic.end_offsets()[0]))
+    finally:
+        topic.close()
+    assert not [damage for chunk in chunks for damage in chunk.damage]
+    return [value for chunk in chunks for value in chunk.values.to_pylist()]
+
+
+def append_to(path: Path, data: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def extend_first(brokers: list[Path]) -> None:
+    topic = topic_in(brokers[0], writable=True)
+    topic.append([(0, b"second")])
+    topic.close()
+
+
+def test_replicas_are_written_by_the_first_append_not_by_opening(brokers: list[Path]) -> None:
+    extend_first(brokers)
+    before = logs(brokers)
+    topic = opened(brokers)
+    assert logs(brokers) == before
+    topic.append([])
+    assert logs(brokers) == [before[0]] * 3
+    topic.append([(0, b"third")])
+    topic.close()
+    assert [values_in(broker) for broker in brokers] == [[b"first", b"second", b"third"]] * 3
+
+
+def test_a_replica_of_a_running_broker_is_refused(brokers: list[Path]) -> None:
+    extend_first(brokers)
+    before = logs(brokers)
+    with running_broker(brokers[2]):
+        with pytest.raises(SafetyRefusal, match=f"a broker is running on {brokers[2]}") as refused:
+            opened(brokers)
+        assert "no option overrides" in (refused.value.hint or "")
+        assert logs(brokers) == before
+    topic = opened(brokers)
+    assert not can_start(brokers[2])
+    topic.close()
+    assert can_start(brokers[2])
+
+
+def test_two_writers_of_the_same_replicas(brokers: list[Path]) -> None:
+    first = opened(brokers)
+    with pytest.raises(LockedError):
+        opened(brokers[::-1])
+    first.close()
+    opened([*brokers[::-1], brokers[0]]).close()
+
+
+@pytest.mark.parametrize("own", [b"", HEAD_OF_A_BATCH, bytes(4096)], ids=["", "torn", "allocated"])
+@pytest.mark.parametrize("other", [b"", HEAD_OF_A_BATCH[:9], HEAD_OF_A_BATCH + b"x", bytes(4096)])
+def test_unfinished_writes_are_cut_off(brokers: list[Path], own: bytes, other: bytes) -> None:
+    append_to(brokers[0] / LOG, own)
+    append_to(brokers[1] / LOG, other)
+    topic = opened(brokers)
+    topic.append([(0, b"second" * 100)])
+    topic.close()
+    first, *others = logs(brokers)
+    assert others == [first, first]
+    assert values_in(brokers[1]) == [b"first", b"second" * 100]
+
+
+class Failing(FileSystem):
+    """Fails the operation number `at` and every later one, as a disk that is full."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(self._count)
+        self.left = at
+
+    def _count(self, operation: str, path: Path) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise OSError(28, f"no space for {operation} of {path}")
+
+
+def test_a_failure_at_any_operation_is_made_good_by_the_next_run(brokers: list[Path], tmp_path: Path) -> None:
+    append_to(brokers[0] / LOG, HEAD_OF_A_BATCH)
+    append_to(brokers[1] / LOG, HEAD_OF_A_BATCH[:9])
+    failures = 0
+    while True:
+        copies = [tmp_path / f"run-{failures}" / broker.name for broker in brokers]
+        for broker, copy in zip(brokers, copies, strict=True):
+            shutil.copytree(broker, copy)
+        topic = opened(copies, fs=Failing(failures))
+        try:
+            topic.append([(0, b"second")])
+        except MetadataError:
+            failed = True
+        else:
+            failed = False
+        topic.close()
+        topic = opened(copies)
+        topic.append([(0, b"third")])
+        topic.close()
+        found = [values_in(copy) for copy in copies]
+        assert found[0] == found[1] == found[2]
+        assert found[0] in ([b"first", b"third"], [b"first", b"second", b"third"])
+        assert len(set(logs(copies))) == 1
+        if not failed:
+            break
+        failures += 1
+    assert failures > 10

@@ -1,0 +1,187 @@
+"""Conflicts between settings: each kind once with its fault, and once without."""
+
+from collections.abc import Iterable, Mapping
+
+import pytest
+from tierctl.errors import UsageError
+from tierctl.model.configs import BrokerDefaults
+from tierctl.model.conflicts import (
+    Conflict,
+    ConflictKind,
+    broker_conflicts,
+    metadata_topic_conflicts,
+    topic_conflicts,
+)
+from tierctl.model.settings.kafka_version import KafkaVersion
+
+TIERED = {"remote.storage.enable": "true", "local.retention.bytes": "1"}
+TIERING = {
+    "remote.log.storage.system.enable": "true",
+    "remote.log.storage.manager.class.name": "io.aiven.kafka.tieredstorage.RemoteStorageManager",
+    "remote.log.metadata.manager.listener.name": "INTERNAL",
+    "listeners": "INTERNAL://:9092",
+}
+LOCAL = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+K = ConflictKind
+
+
+def kinds(conflicts: Iterable[Conflict]) -> list[ConflictKind]:
+    return [each.kind for each in conflicts]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, []),
+        ({"cleanup.policy": "compact"}, [K.COMPACTED_AND_TIERED]),
+        ({"cleanup.policy": "compact,delete"}, [K.COMPACTED_AND_TIERED]),
+        ({"cleanup.policy": ""}, []),
+        ({"local.retention.ms": "8", "retention.ms": "7"}, [K.LOCAL_RETENTION_ABOVE_RETENTION]),
+        ({"local.retention.ms": "-1", "retention.ms": "7"}, [K.LOCAL_RETENTION_ABOVE_RETENTION]),
+        ({"local.retention.ms": "-1", "retention.ms": "-1"}, []),
+        ({"local.retention.ms": "8", "retention.ms": "-1"}, []),
+        ({"local.retention.ms": "604800001"}, [K.LOCAL_RETENTION_ABOVE_RETENTION]),
+        ({"local.retention.bytes": "8", "retention.bytes": "7"}, [K.LOCAL_RETENTION_ABOVE_RETENTION]),
+        ({"local.retention.bytes": "7", "retention.bytes": "7", "local.retention.ms": "1"}, []),
+        ({"remote.log.copy.disable": "true"}, [K.COPY_DISABLED_WITH_LOCAL_RETENTION]),
+        ({"remote.log.copy.disable": "true", "local.retention.bytes": "-2"}, []),
+        ({"remote.log.copy.disable": "true", "local.retention.bytes": "-1"}, []),
+        ({"remote.copy.lag.bytes": "2"}, [K.COPY_LAG_ABOVE_LOCAL_RETENTION]),
+        ({"remote.copy.lag.bytes": "1"}, []),
+        ({"remote.copy.lag.ms": "604800001"}, [K.COPY_LAG_ABOVE_LOCAL_RETENTION]),
+        ({"local.retention.bytes": "-2"}, [K.LOCAL_RETENTION_EQUALS_RETENTION]),
+        ({"local.retention.bytes": "-1"}, [K.LOCAL_RETENTION_EQUALS_RETENTION]),
+        ({"local.retention.bytes": "-2", "local.retention.ms": "1"}, []),
+        ({"unclean.leader.election.enable": "true"}, [K.UNCLEAN_LEADER_ELECTION]),
+        ({"remote.log.delete.on.disable": "true"}, [K.DELETE_ON_DISABLE]),
+        ({"message.timestamp.after.max.ms": "604800001"}, [K.FUTURE_TIMESTAMPS]),
+        ({"message.timestamp.after.max.ms": "3600000"}, []),
+        ({"message.timestamp.after.max.ms": "604800001", "retention.ms": "-1"}, []),
+        (
+            {"message.timestamp.after.max.ms": "604800001", "message.timestamp.type": "LogAppendTime"},
+            [],
+        ),
+    ],
+)
+def test_topics(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
+    assert kinds(topic_conflicts(TIERED | settings)) == expected
+    # What is not tiered can't be at fault.
+    assert kinds(topic_conflicts(TIERED | settings | {"remote.storage.enable": "false"})) == []
+
+
+def test_settings_of_later_versions_do_not_count() -> None:
+    lag, disabled = {"remote.copy.lag.bytes": "2"}, {"remote.log.copy.disable": "true"}
+    assert kinds(topic_conflicts(TIERED | lag, KafkaVersion(4, 3))) == []
+    assert (
+        kinds(
+            topic_conflicts(TIERED | disabled | {"message.timestamp.after.max.ms": "0"}, KafkaVersion(3, 8))
+        )
+        == []
+    )
+    # Before 4.0 every timestamp is accepted unless a limit is set.
+    assert kinds(topic_conflicts(TIERED, KafkaVersion(3, 9))) == [K.FUTURE_TIMESTAMPS]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, []),
+        ({"remote.log.storage.manager.class.name": ""}, [K.NO_STORAGE_MANAGER]),
+        ({"remote.log.storage.manager.class.name": LOCAL}, [K.TEST_STORAGE_MANAGER]),
+        (
+            {"remote.log.storage.manager.class.name": LOCAL, "rsm.config.delete.on.close": "true"},
+            [K.TEST_STORAGE_MANAGER, K.TIER_DELETED_ON_CLOSE],
+        ),
+        ({"log.cleanup.policy": "compact"}, [K.TIERING_DEFAULT_COMPACTED]),
+        ({"log.local.retention.ms": "5", "log.retention.ms": "4"}, [K.LOCAL_RETENTION_ABOVE_RETENTION]),
+        (
+            {"log.local.retention.ms": "3600001", "log.retention.hours": "1"},
+            [K.LOCAL_RETENTION_ABOVE_RETENTION],
+        ),
+        ({"log.local.retention.ms": "3600000", "log.retention.hours": "1"}, []),
+        ({"log.local.retention.bytes": "5", "log.retention.bytes": "4"}, [K.LOCAL_RETENTION_ABOVE_RETENTION]),
+        ({"remote.log.metadata.manager.listener.name": ""}, [K.NO_METADATA_LISTENER]),
+        ({"remote.log.metadata.manager.listener.name": "OTHER"}, [K.NO_METADATA_LISTENER]),
+        ({"remote.log.metadata.manager.listener.name": "internal"}, []),
+        (
+            {
+                "remote.log.metadata.manager.listener.name": "",
+                "rlmm.config.remote.log.metadata.common.client.bootstrap.servers": "b:9092",
+            },
+            [],
+        ),
+        ({"remote.log.metadata.topic.num.partitions": "5"}, [K.METADATA_SETTING_WITHOUT_PREFIX]),
+        ({"rlmm.config.remote.log.metadata.topic.num.partitions": "5"}, []),
+        ({"rlmm.config.remote.log.metadata.topic.retention.ms": "1"}, [K.METADATA_RETENTION]),
+        (
+            {"rlmm.config.remote.log.metadata.topic.replication.factor": "1"},
+            [K.METADATA_MIN_ISR_ABOVE_REPLICATION],
+        ),
+        ({"rlmm.config.remote.log.metadata.topic.replication.factor": "2"}, [K.METADATA_FEW_REPLICAS]),
+        ({"rlmm.config.remote.log.metadata.topic.min.isr": "3"}, [K.METADATA_NO_SPARE_REPLICA]),
+        ({"rlmm.config.remote.log.metadata.topic.min.isr": "1"}, [K.METADATA_LOW_MIN_ISR]),
+        ({"remote.log.metadata.manager.class.name": "Other", "listeners": "A://:1"}, []),
+    ],
+)
+def test_brokers(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
+    assert kinds(broker_conflicts(TIERING | settings)) == expected
+    assert kinds(broker_conflicts(TIERING | settings | {"remote.log.storage.system.enable": "false"})) == []
+
+
+def test_min_isr_before_it_was_a_setting_of_the_metadata_manager() -> None:
+    old = KafkaVersion(4, 1)
+    assert kinds(broker_conflicts(TIERING, old)) == [K.METADATA_LOW_MIN_ISR]
+    assert kinds(broker_conflicts(TIERING | {"min.insync.replicas": "2"}, old)) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, []),
+        ({"retention.ms": "604800000"}, [K.METADATA_RETENTION]),
+        ({"retention.bytes": "0"}, [K.METADATA_RETENTION]),
+        ({"cleanup.policy": "compact,delete"}, [K.METADATA_COMPACTED]),
+        ({"unclean.leader.election.enable": "true"}, [K.METADATA_UNCLEAN_ELECTION]),
+    ],
+)
+def test_metadata_topic(settings: Mapping[str, str], expected: list[ConflictKind]) -> None:
+    whole = {"retention.ms": "-1", "min.insync.replicas": "2"}
+    assert kinds(metadata_topic_conflicts(whole | settings, 3)) == expected
+
+
+def test_kafkas_default_retention_is_finite() -> None:
+    (found,) = metadata_topic_conflicts({"min.insync.replicas": "2"}, 3)
+    assert (found.kind, found.found) == (K.METADATA_RETENTION, "retention.ms=604800000 (default)")
+
+
+def test_what_is_found_names_values_and_defaults() -> None:
+    (found,) = topic_conflicts(
+        {"remote.storage.enable": "true", "local.retention.bytes": "2", "retention.bytes": "1"}
+    )
+    assert found.names == ("local.retention.bytes", "retention.bytes")
+    assert found.found == "local.retention.bytes=2, retention.bytes=1"
+
+
+def test_conflicts_of_the_metadata_topic_name_the_settings_of_the_broker() -> None:
+    name = "rlmm.config.remote.log.metadata.topic.retention.ms"
+    (found,) = broker_conflicts(TIERING | {name: "5", "log.retention.ms": "7"})
+    assert (found.names, found.found) == ((name,), "metadata topic: retention.ms=5")
+
+
+def test_invalid_values_are_errors_and_no_conflicts() -> None:
+    with pytest.raises(UsageError):
+        list(topic_conflicts(TIERED | {"retention.ms": "x"}))
+
+
+def test_defaults_of_brokers_count_for_what_topics_leave_open() -> None:
+    brokers = BrokerDefaults(settings={"log.retention.hours": "1", "log.cleanup.policy": "compact"})
+    in_force = brokers.in_force(TIERED | {"local.retention.ms": "3600001"})
+    assert kinds(topic_conflicts(in_force)) == [K.COMPACTED_AND_TIERED, K.LOCAL_RETENTION_ABOVE_RETENTION]
+    assert kinds(topic_conflicts(brokers.in_force(TIERED | {"cleanup.policy": "delete"}))) == []
+
+
+def test_every_kind_has_a_case() -> None:
+    tables = (test_topics, test_brokers, test_metadata_topic)
+    cases = [case for test in tables for mark in test.pytestmark for case in mark.args[1]]
+    found = {kind for case in cases for kind in case[1]}
+    assert set(ConflictKind) == found

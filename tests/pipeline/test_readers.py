@@ -1,0 +1,177 @@
+"""The pipeline's tables are read as they are stored, and answer the queries of tierctl-warehouse(7)."""
+
+import datetime as dt
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import duckdb_extension_delta
+import polars as pl
+import pytest
+from tierctl.cli.docs.manual_pages import SOURCES
+from tierctl.model import MetadataEvent, RemoteLogSegmentState
+
+from tests.metadata.events import OTHER_ID, started, update
+from tests.pipeline.tables import TABLES, delta, read, run, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+S = RemoteLogSegmentState
+DAY_MS, MIB = 86_400_000, 1 << 20
+NOW_MS = int(time.time() * 1000)
+TOMORROW_MS = NOW_MS + DAY_MS
+README = Path(__file__).parents[2] / "README.md"
+QUERIES = re.findall(r"^```sql\n(.*?)^```", (SOURCES / "warehouse.md").read_text(), re.DOTALL | re.MULTILINE)
+BIGGEST, GROWTH, ORPHANS, SMALL, EXPIRING = QUERIES
+
+
+def life(
+    number: int, topic: str, size_bytes: int, newest_ms: int, states: list[RemoteLogSegmentState]
+) -> list[MetadataEvent]:
+    """A segment whose records end at a time, copied two hours later, and its further states a day each."""
+    own: dict[str, Any] = {"topic": topic, "topic_id": OTHER_ID if topic == "audit" else started(0).topic_id}
+    begun = replace(
+        started(number),
+        **own,
+        max_timestamp_ms=newest_ms,
+        event_timestamp_ms=newest_ms + DAY_MS // 12,
+        segment_size_in_bytes=size_bytes,
+    )
+    later = [
+        replace(update(number, state), **own, event_timestamp_ms=begun.event_timestamp_ms + day * DAY_MS)
+        for day, state in enumerate(states)
+    ]
+    return [begun, *later]
+
+
+LIVES = [
+    # retention.ms of the page: 3 days for orders, 90 days for audit, 7 for the rest.
+    life(1, "orders", 50 * MIB, TOMORROW_MS - 3 * DAY_MS, [S.COPY_SEGMENT_FINISHED]),
+    life(2, "orders", 20 * MIB, TOMORROW_MS - 2 * DAY_MS, [S.COPY_SEGMENT_FINISHED]),
+    life(3, "orders", 3 * MIB, NOW_MS - 30 * DAY_MS, []),
+    life(4, "audit", 5 * MIB, TOMORROW_MS - 90 * DAY_MS, [S.COPY_SEGMENT_FINISHED]),
+    life(5, "audit", 400 * MIB, NOW_MS - 40 * DAY_MS, [S.COPY_SEGMENT_FINISHED]),
+    life(
+        6,
+        "orders",
+        70 * MIB,
+        NOW_MS - 60 * DAY_MS,
+        [S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED],
+    ),
+    # A copy that failed was never in the tier.
+    life(7, "orders", 9 * MIB, NOW_MS - 50 * DAY_MS, [S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED]),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with `warehouse`, of two commits."""
+    folder = tmp_path_factory.mktemp("readers")
+    for lives in (LIVES[:4], LIVES[4:]):
+        write(folder / "topic", [event for events in lives for event in events])
+        run(folder / "topic", folder / "warehouse", now_ms=NOW_MS)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with the extension that it otherwise downloads; it checks the signature of the file."""
+    connection = duckdb.connect()
+    (extension,) = Path(duckdb_extension_delta.__file__).parent.glob("extensions/*/delta.duckdb_extension")
+    connection.execute(f"LOAD '{extension}'")
+    # Far from UTC, in which the tables count.
+    connection.execute("SET TimeZone = 'Pacific/Auckland'")
+    yield connection
+    connection.close()
+
+
+def by_duckdb(warehouse: Path, table: str, connection: duckdb.DuckDBPyConnection) -> list[Any]:
+    found = connection.execute(f"SELECT metadata_partition FROM delta_scan('{warehouse / table}')")
+    return [row[0] for row in found.fetchall()]
+
+
+def by_polars(warehouse: Path, table: str, _connection: Any) -> list[Any]:
+    return pl.scan_delta(warehouse / table).collect()["metadata_partition"].to_list()
+
+
+def by_pandas(warehouse: Path, table: str, _connection: Any) -> list[Any]:
+    found: list[Any] = delta(warehouse, table).to_pandas()["metadata_partition"].tolist()
+    return found
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("reader", [by_duckdb, by_polars, by_pandas])
+def test_readers(
+    reader: Callable[..., list[Any]], table: str, folder: Path, connection: duckdb.DuckDBPyConnection
+) -> None:
+    expected = read(folder / "warehouse", table)["metadata_partition"].to_pylist()
+    assert sorted(reader(folder / "warehouse", table, connection)) == sorted(expected)
+    assert expected
+
+
+def test_spark_reads_the_files(folder: Path, spark: "SparkSession") -> None:
+    """Every column is in the files of a table, so that Spark also reads them without the jars of Delta."""
+    for table in TABLES:
+        expected = read(folder / "warehouse", table)
+        found = spark.read.parquet(*delta(folder / "warehouse", table).file_uris())
+        assert found.columns == expected.column_names
+        assert found.count() == expected.num_rows
+
+
+@pytest.fixture
+def answer(
+    folder: Path, connection: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], list[Any]]:
+    monkeypatch.chdir(folder)
+    return lambda query: connection.execute(query).fetchall()
+
+
+def test_the_readme_has_the_same_queries() -> None:
+    shown = re.findall(r"^```sql\n(.*?)^```", README.read_text(), re.DOTALL | re.MULTILINE)
+    assert shown in ([], QUERIES)
+
+
+def test_biggest_topics(answer: Callable[[str], list[Any]]) -> None:
+    assert answer(BIGGEST) == [("audit", 1, 405 * MIB), ("orders", 1, 70 * MIB)]
+
+
+def week(at_ms: int) -> Any:
+    """The Monday of a time."""
+    day = dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).date()
+    return day - dt.timedelta(days=day.weekday())
+
+
+def test_growth_per_week(answer: Callable[[str], list[Any]]) -> None:
+    expected: dict[Any, list[int]] = {}
+    for events in LIVES:
+        size_bytes = getattr(events[0], "segment_size_in_bytes", 0)
+        at_ms = {getattr(event, "state", None): event.event_timestamp_ms for event in events}
+        if S.COPY_SEGMENT_FINISHED in at_ms:
+            expected.setdefault(week(at_ms[S.COPY_SEGMENT_FINISHED]), [0, 0])[0] += size_bytes
+            if S.DELETE_SEGMENT_FINISHED in at_ms:
+                expected.setdefault(week(at_ms[S.DELETE_SEGMENT_FINISHED]), [0, 0])[1] += size_bytes
+    rows = [(as_date(at), copied, deleted, growth) for at, copied, deleted, growth in answer(GROWTH)]
+    assert rows == [(at, *both, both[0] - both[1]) for at, both in sorted(expected.items())]
+
+
+def as_date(at: Any) -> Any:
+    return at.date() if isinstance(at, dt.datetime) else at
+
+
+def test_orphans_by_age(answer: Callable[[str], list[Any]]) -> None:
+    ((state, days, segments, size_bytes),) = answer(ORPHANS)
+    assert (state, segments, size_bytes) == ("COPY_SEGMENT_STARTED", 1, 3 * MIB)
+    assert days in {29, 30}
+
+
+def test_small_segments(answer: Callable[[str], list[Any]]) -> None:
+    assert answer(SMALL) == [("audit", 1, 5 * MIB)]
+
+
+def test_what_expires_tomorrow(answer: Callable[[str], list[Any]]) -> None:
+    assert answer(EXPIRING) == [("orders", 1, 50 * MIB), ("audit", 1, 5 * MIB)]

@@ -1,0 +1,211 @@
+"""The chain that is published has all that the sets on the lineage serve after the last hole."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tierctl.model import EpochEntry, ObjectSet
+from tierctl.plan.reasons import ReasonKind
+from tierctl.plan.rebuild.choice import Choice, LocalOffsets, choose
+from tierctl.plan.rebuild.lineage import agrees, chain_by_epochs, lineage_of_sets, merge_lineage
+from tierctl.state.lineage import Lineage
+
+from tests.plan.rebuild.sets import Pairs, object_set
+
+
+def spans(choice: Choice) -> list[tuple[int, int]]:
+    return [(segment.start_offset, segment.end_offset) for segment in choice.chain]
+
+
+def kinds(choice: Choice) -> tuple[list[ReasonKind], list[ReasonKind]]:
+    return [reason.kind for _, reason in choice.discarded], [reason.kind for _, reason in choice.left]
+
+
+LOG = ((0, 0), (2, 150), (4, 300))
+K = ReasonKind
+ONE = [object_set(n, 100 * n, 100 * n + 99, LOG) for n in range(5)]
+FIVE = [(0, 99), (100, 199), (200, 299), (300, 399), (400, 499)]
+LONGER = object_set(9, 250, 380, LOG), object_set(10, 381, 450, LOG)
+LOSER = object_set(9, 300, 399, ((0, 0), (2, 150)))
+LOCAL_END = 500
+Case = tuple[Sequence[ObjectSet], int, int | None, list[tuple[int, int]], list[K], list[K]]
+CASES: dict[str, Case] = {
+    "whole": (ONE, 0, None, FIVE, [], []),
+    "log start within a segment": (ONE, 250, None, FIVE[2:], [], [K.LOG_START_OFFSET] * 2),
+    "whole duplicate": ([*ONE, object_set(9, 200, 299, LOG)], 0, None, FIVE, [K.DUPLICATE_SET], []),
+    "longer of one start": (
+        *([*ONE[:2], object_set(9, 100, 149, LOG)], 0, None),
+        *(FIVE[:2], [K.DUPLICATE_SET], []),
+    ),
+    "after a change of leader": (
+        *([*ONE[:3], *LONGER], 0, None),
+        *([*FIVE[:3], (250, 380), (381, 450)], [], []),
+    ),
+    "one that contains another": (
+        *([*ONE[:2], object_set(9, 50, 250, LOG)], 0, None),
+        *([(0, 99), (50, 250)], [K.DUPLICATE_SET], []),
+    ),
+    "a loser of the same offsets": ([*ONE, LOSER], 0, None, FIVE, [K.OFF_LINEAGE], []),
+    "half": ([*ONE, object_set(9, 200, 0, LOG, half=True)], 0, None, FIVE, [K.INCOMPLETE_SET], []),
+    "half at the end": (
+        *([*ONE[:2], object_set(9, 200, 0, LOG, half=True)], 0, None),
+        *(FIVE[:2], [], [K.NOT_SERVED]),
+    ),
+    "half at the end, and local": (
+        *([*ONE[:2], object_set(9, 200, 0, LOG, half=True)], 0, 200),
+        *(FIVE[:2], [K.INCOMPLETE_SET], []),
+    ),
+    "half above the local log's end": (
+        *([*ONE[:2], object_set(9, LOCAL_END, 0, LOG, half=True)], 0, 200),
+        *(FIVE[:2], [], [K.NOT_SERVED]),
+    ),
+    "hole": ([*ONE[:2], *ONE[3:]], 0, None, FIVE[3:], [], [K.BEFORE_HOLE] * 2),
+    "hole that is local": ([*ONE[:2], *ONE[3:]], 0, 200, FIVE[:2], [], [K.ABOVE_HOLE] * 2),
+    "hole below the local start": ([*ONE[:2], *ONE[3:]], 0, 201, FIVE[3:], [], [K.BEFORE_HOLE] * 2),
+    "nothing": ([object_set(9, 0, 0, LOG, half=True)], 0, None, [], [], [K.NO_CHAIN]),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cases(case: str) -> None:
+    sets, start, local, chain, discarded, left = CASES[case]
+    offsets = None if local is None else LocalOffsets(local, LOCAL_END)
+    choice = choose(sets, lineage_of_sets(sets), log_start_offset=start, local=offsets)
+    assert spans(choice) == chain
+    assert kinds(choice) == (discarded, left)
+
+
+def test_a_half_set_gets_the_offsets_and_epochs_of_the_segment_that_serves_its_start() -> None:
+    sets = [*ONE, object_set(9, 120, 0, LOG, half=True)]
+    ((invented, _),) = choose(sets, lineage_of_sets(sets), log_start_offset=0).discarded
+    assert (invented.start_offset, invented.end_offset) == (120, 199)
+    assert invented.segment_leader_epochs == ((0, 120), (2, 150))
+
+
+def test_a_compacted_segment_ends_where_the_next_one_begins() -> None:
+    first = object_set(1, 0, 90, LOG)
+    compacted = ObjectSet(listed=first.listed, segment=first.segment, lineage=first.lineage, has_gaps=True)
+    sets = [compacted, ONE[1]]
+    choice = choose(sets, lineage_of_sets(sets), log_start_offset=0)
+    assert spans(choice) == [(0, 99), (100, 199)]
+    assert spans(choose([first, ONE[1]], lineage_of_sets(sets), log_start_offset=0)) == [(100, 199)]
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> Pairs:
+    """The leader epochs of a log of 100 offsets."""
+    starts = sorted(draw(st.sets(st.integers(1, 90), max_size=4)))
+    epochs = sorted(draw(st.sets(st.integers(0, 20), min_size=len(starts) + 1, max_size=len(starts) + 1)))
+    return list(zip(epochs, [0, *starts], strict=True))
+
+
+@st.composite
+def tiers(draw: st.DrawFn) -> tuple[Pairs, list[ObjectSet]]:
+    """A log, and what leaders left of it in a tier: their own borders, losers, lost and half sets.
+
+    The last segment is always there: without it the lineage would be another one.
+    """
+    log = draw(logs())
+    cuts = [0, *sorted(draw(st.sets(st.integers(1, 99), max_size=8))), 100]
+    spans = [(a, b - 1, log) for a, b in pairwise(cuts)]
+    last = spans.pop()
+    kept = [span for span in spans if draw(st.integers(0, 5))]
+    for _ in range(draw(st.integers(0, 4))):
+        a = draw(st.integers(0, 98))
+        kept.append((a, draw(st.integers(a, min(a + 30, 98))), log))
+    # A former leader went on in its epoch where a later epoch begins in the log.
+    for epoch, start in log[1:]:
+        if draw(st.booleans()):
+            loser = [pair for pair in log if pair[0] < epoch]
+            a = draw(st.integers(max(start - 20, 0), start))
+            kept.append((a, draw(st.integers(start, min(start + 30, 120))), loser))
+    sets = [object_set(n, a, b, lineage) for n, (a, b, lineage) in enumerate([*kept, last], 1)]
+    halves = [
+        object_set(90 + n, draw(st.integers(0, 99)), 0, log, half=True)
+        for n in range(draw(st.integers(0, 2)))
+    ]
+    return log, draw(st.permutations([*sets, *halves]))
+
+
+def served_after_the_last_hole(sets: Sequence[ObjectSet], lineage: Lineage, log_start: int) -> set[int]:
+    """Offset by offset: what the sets on the lineage serve, from the last hole on."""
+    served: set[int] = set()
+    for each in sets:
+        if (
+            each.segment is not None
+            and agrees(each.segment, lineage)
+            and each.segment.end_offset >= log_start
+        ):
+            served |= set(range(each.segment.start_offset, each.segment.end_offset + 1))
+    end = max(served, default=-1)
+    start = end
+    while start - 1 in served:
+        start -= 1
+    return set(range(start, end + 1)) if served else set()
+
+
+@given(tiers(), st.integers(0, 99))
+def test_the_chain_serves_all_after_the_last_hole_and_every_set_has_one_place(
+    tier: tuple[Pairs, list[ObjectSet]], log_start: int
+) -> None:
+    log, sets = tier
+    truth = Lineage(log)
+    lineage = lineage_of_sets(sets)
+    for each in sets:
+        if each.segment is not None:
+            assert agrees(each.segment, lineage) == agrees(each.segment, truth)
+    choice = choose(sets, lineage, log_start_offset=log_start)
+    offsets = [o for s in choice.chain for o in range(s.start_offset, s.end_offset + 1)]
+    assert set(offsets) == served_after_the_last_hole(sets, truth, log_start)
+    ends = [segment.end_offset for segment in choice.chain]
+    assert ends == sorted(set(ends))
+    starts = [segment.start_offset for segment in choice.chain]
+    assert starts == sorted(set(starts))
+    placed = [
+        *(segment.segment_id for segment in choice.chain),
+        *(segment.segment_id for segment, _ in choice.discarded),
+        *(each.listed.segment_id for each, _ in choice.left),
+    ]
+    assert sorted(placed) == sorted(each.listed.segment_id for each in sets)
+    for segment, reason in choice.discarded:
+        # What is given up for deletion is served by another set, or no set of this log.
+        if reason.kind is K.DUPLICATE_SET:
+            assert set(range(segment.start_offset, segment.end_offset + 1)) <= set(offsets) | set(
+                range(choice.chain[0].start_offset)
+            )
+        if reason.kind is K.INCOMPLETE_SET:
+            assert segment.start_offset in offsets
+        assert segment.end_offset >= segment.start_offset
+        assert segment.segment_leader_epochs
+
+
+@given(tiers())
+def test_the_order_of_the_listing_does_not_matter(tier: tuple[Pairs, list[ObjectSet]]) -> None:
+    _, sets = tier
+    ordered = sorted(sets, key=lambda each: each.listed.segment_id)
+    assert lineage_of_sets(sets) == lineage_of_sets(ordered)
+    choices = [choose(each, lineage_of_sets(each), log_start_offset=0) for each in (sets, ordered)]
+    assert choices[0].chain == choices[1].chain
+
+
+def entries(*pairs: tuple[int, int]) -> tuple[EpochEntry, ...]:
+    return tuple(EpochEntry(*pair) for pair in pairs)
+
+
+def test_lineages_are_merged_downwards() -> None:
+    older = entries((0, 0), (2, 1500), (4, 3000))
+    assert merge_lineage(entries((4, 3960)), [older]).entries == older
+    newest = entries((4, 3960), (6, 4650))
+    assert merge_lineage(newest, [older]).entries == (*older, *newest[1:])
+    assert merge_lineage(newest, [entries((4, 3300)), older[:2]]).entries == entries(
+        *older[:2], (4, 3300), (6, 4650)
+    )
+    assert merge_lineage([], []).entries == ()
+
+
+def test_without_indexes_the_lineage_is_chained_by_epochs() -> None:
+    loser = object_set(9, 300, 399, ((0, 0), (3, 280)))
+    segments = [each.segment for each in [*ONE, loser] if each.segment is not None]
+    assert chain_by_epochs(segments) == LOG

@@ -1,0 +1,158 @@
+"""Where a log starts: what the disks say, whether a broker raised it, and what is refused."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tierctl.errors import UsageError
+from tierctl.model import EpochEntry, LocalLog, ObjectSet, RemoteLogSegmentState
+from tierctl.plan.rebuild.log_start import AskedLogStart
+from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.rebuild.plan import plan_rebuild
+from tierctl.plan.steps import Action
+from tierctl.state.tier import TierState
+
+from tests.plan.rebuild.sets import PARTITION, object_set
+
+LOG = ((0, 0), (2, 150), (4, 300))
+FIVE = [object_set(n + 1, 100 * n, 100 * n + 99, LOG) for n in range(5)]
+TIER, DISK = AskedLogStart.parse("tier"), AskedLogStart.parse("disk")
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    log_start_offset: int
+    local_log_start_offset: int
+    leader_epochs: tuple[EpochEntry, ...]
+    log_end_offset: int = 500
+
+
+def disk(log_start: int, local_start: int, *epochs: tuple[int, int]) -> Disk:
+    return Disk(log_start, local_start, tuple(EpochEntry(*pair) for pair in epochs))
+
+
+WHOLE = ((0, 0), (2, 150), (4, 300))
+
+
+def decided(sets: list[ObjectSet], log: Disk | None, asked: AskedLogStart | None = None) -> PartitionDecision:
+    return decide_partition(PartitionInputs(partition=PARTITION, sets=sets, leader=log), asked)
+
+
+def starts(decision: PartitionDecision) -> list[int]:
+    return [segment.start_offset for segment in decision.choice.chain]
+
+
+CASES: dict[str, tuple[list[ObjectSet], Disk | None, list[int], str | None]] = {
+    "undamaged": (FIVE, disk(0, 400, *WHOLE), [0, 100, 200, 300, 400], None),
+    "log start within a segment": (FIVE, disk(250, 400, (2, 250), (4, 300)), [200, 300, 400], None),
+    "raised to the local start": (FIVE, disk(400, 400, (4, 400)), [], "complete segments from 0 on"),
+    "raised within a segment of another replica": (FIVE, disk(450, 450, (4, 450)), [], "from 0 on"),
+    "raised to a known segment": (FIVE, disk(200, 400, (2, 200), (4, 300)), [], "from 0 on"),
+    "nothing below": (FIVE[2:], disk(200, 400, (2, 200), (4, 300)), [200, 300, 400], None),
+    "a gap below": ([FIVE[0], *FIVE[2:]], disk(200, 400, (2, 200), (4, 300)), [200, 300, 400], None),
+    "a gap above": (FIVE[:3], disk(0, 400, *WHOLE), [], "a gap: the tier ends at offset 299"),
+    "only newer segments": (FIVE[2:], disk(0, 100, *WHOLE), [], "deletes its records below them"),
+    "lost in the middle": ([*FIVE[:2], *FIVE[3:]], disk(0, 400, *WHOLE), [300, 400], None),
+    "lost and local": ([*FIVE[:2], *FIVE[3:]], disk(0, 200, *WHOLE), [0, 100], None),
+    "behind": (FIVE, disk(0, 100, *WHOLE[:2]), [], "the log is behind: its latest leader epoch is 2"),
+    "only the epochs cut, at the local start": (
+        FIVE,
+        disk(0, 400, (4, 400)),
+        [],
+        "is 0, but the leader epochs begin at 400",
+    ),
+    "only the epochs cut, within a segment": (FIVE, disk(0, 450, (4, 450)), [], "segments from 0 on"),
+    "epochs cut higher than the log start": (
+        FIVE,
+        disk(100, 450, (2, 250), (4, 300)),
+        [],
+        "is 100, but the leader epochs begin",
+    ),
+    "epochs cut, nothing below": (FIVE[2:], disk(0, 400, (2, 200), (4, 300)), [200, 300, 400], None),
+    "no brokers": (FIVE, None, [0, 100, 200, 300, 400], None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cases(case: str) -> None:
+    sets, log, chain, refused = CASES[case]
+    decision = decided(sets, log)
+    if refused is None:
+        assert (decision.refused, starts(decision)) == (None, chain)
+    else:
+        assert refused in (decision.refused or "")
+
+
+RAISED = disk(400, 400, (4, 400), (6, 450))
+LATER = object_set(9, 400, 499, ((4, 400), (6, 450)), log_start=400)
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "chain"),
+    [("tier", 0, [0, 100, 200, 300, 400]), ("disk", 400, [400]), ("150", 150, [100, 200, 300, 400]),
+     ("9999", 400, [400])],
+)  # fmt: skip
+def test_what_is_asked_for_decides(asked: str, start: int, chain: list[int]) -> None:
+    sets = [*FIVE[:4], LATER]
+    assert decided(sets, RAISED).is_damaged
+    decision = decided(sets, RAISED, AskedLogStart.parse(asked))
+    assert (decision.refused, decision.start_offset, starts(decision)) == (None, start, chain)
+    assert decision.lineage.entries == ((0, 0), (2, 150), (4, 300), (6, 450))
+
+
+def test_the_tier_remembers_a_log_start_that_was_raised_lawfully_before() -> None:
+    """DeleteRecords to 130, then a copy from 300 on that says so, then the damage."""
+    sets = [*FIVE[1:3], object_set(4, 300, 399, LOG, log_start=130), LATER]
+    assert decided(sets, RAISED, TIER).start_offset == 130
+    assert decided(sets, RAISED, DISK).start_offset == 400
+    without_brokers = [*FIVE[1:3], object_set(4, 300, 399, LOG, log_start=130)]
+    assert decided(without_brokers, None).start_offset == 130
+
+
+def test_a_set_that_is_being_deleted_serves_nothing() -> None:
+    known = {FIVE[4].listed.segment_id: RemoteLogSegmentState.DELETE_SEGMENT_STARTED}
+    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, known=known, leader=disk(0, 400, *WHOLE))
+    decision = decide_partition(inputs)
+    assert starts(decision) == [0, 100, 200, 300]
+
+
+def test_without_the_log_that_decides_nothing_is_decided() -> None:
+    """On a cluster without a leader the tier alone must not decide, as it does where there are no brokers."""
+    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, why_no_log="it has no leader now")
+    found = plan_rebuild(TierState(), [inputs], TIER)
+    assert found.plan.steps == ()
+    assert [each.reason for each in found.refused] == ["it has no leader now"]
+    assert "no leader" in found.plan.skipped[0].reason
+
+
+@pytest.mark.parametrize("text", ["", "teir", "-1", "1e3", "9" * 30])
+def test_mistyped_log_starts(text: str) -> None:
+    with pytest.raises(UsageError, match="expected tier, disk or an offset"):
+        AskedLogStart.parse(text)
+
+
+def local_log(disk: Disk) -> LocalLog:
+    return LocalLog(
+        topic_id_partition=PARTITION,
+        directory=Path(f"/logs/{PARTITION.topic_partition}"),
+        segments=(),
+        leader_epochs=disk.leader_epochs,
+        log_start_offset=disk.log_start_offset,
+        high_watermark=500,
+        last_stable_offset=500,
+        log_end_offset=500,
+    )
+
+
+@pytest.mark.parametrize("log", [disk(400, 400, (4, 400)), disk(0, 0, (4, 400)), disk(400, 400, *WHOLE)])
+def test_both_files_are_put_back_whichever_of_them_is_damaged(log: Disk) -> None:
+    replica = local_log(log)
+    inputs = PartitionInputs(partition=PARTITION, sets=FIVE, leader=replica, replicas=[replica])
+    (step,) = [
+        step
+        for step in plan_rebuild(TierState(), [inputs], TIER).plan.steps
+        if step.action is Action.WRITE_CHECKPOINTS
+    ]
+    assert step.start_offset == 0
+    assert step.details["leader_epoch_checkpoint"] == [list(pair) for pair in WHOLE]
+    assert "raised the log start to 400" in step.reason

@@ -1,0 +1,178 @@
+"""A plan and its explanation never disagree: each segment has either a step or a reason to stay."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+from tierctl.locallog import read_log_dirs, read_topic_configs
+from tierctl.model import LocalLog, Selection, TopicConfig, TopicPartition
+from tierctl.model.configs import CopyLag
+from tierctl.plan.copy.from_logs import plan_copy
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.retention.sweep import plan_retention
+from tierctl.plan.steps import Plan
+from tierctl.state.tier import TierState
+
+from tests.plan.test_properties import MANY, World, chains, histories
+from tests.plan.tier import DAY_MS, NOW_MS, PARTITION, S, advance, local_log, segment, tier
+from tests.state.captures import read_state
+from tests.support.topic_settings import enabled_configs
+
+EVERYTHING = Selection()
+K = ReasonKind
+ACTED_ON = {
+    *(K.ROLLED, K.RETENTION_MS, K.RETENTION_BYTES, K.LOG_START_OFFSET, K.UNREFERENCED_EPOCHS, K.OFF_LINEAGE),
+    K.DELETE_STARTED,
+}
+"""The kinds of steps' reasons."""
+
+
+def check_remote(plan: Plan, state: TierState) -> None:
+    """Every remote segment has a step or a reason, not both, and no reason to stay is one to act."""
+    known = [s.segment_id for part in state for s in part.cache.list_remote_log_segments()]
+    acted = [step.segment_id for step in plan.steps]
+    kept = [each.segment_id for each in plan.kept]
+    assert sorted(known) == sorted([*filter(None, acted), *filter(None, kept)])
+    assert {Reason.of(step.reason).kind for step in plan.steps} <= ACTED_ON
+    assert {each.reason.kind for each in plan.kept} <= {*K} - ACTED_ON | {K.OFF_LINEAGE}
+    check_times(plan)
+
+
+def check_times(plan: Plan) -> None:
+    """The kept segments that will expire have not expired yet."""
+    for each in plan.kept:
+        if each.reason.kind is K.WILL_EXPIRE and each.reason.facts["held_by"] is None:
+            assert each.reason.facts["expires_at_ms"] > NOW_MS
+
+
+def sweep(world: World, *, explained: Selection | None) -> Plan:
+    return plan_retention(
+        world.state,
+        [world.log],
+        {"orders": world.config},
+        now_ms=NOW_MS,
+        log_start_offsets={TopicPartition("orders", 0): world.raised_to},
+        explained=explained,
+    )
+
+
+@MANY
+@given(st.one_of(histories(), chains()))
+def test_every_remote_segment_has_a_step_or_a_reason(world: World) -> None:
+    plan = sweep(world, explained=EVERYTHING)
+    assert plan == sweep(world, explained=None)
+    check_remote(plan, world.state)
+
+
+@MANY
+@given(histories(), st.integers(0, 85), st.integers(0, 85), st.booleans(), st.sampled_from([0, 5, 10**9]))
+def test_every_local_segment_has_a_step_or_a_reason(
+    world: World, stable: int, log_start: int, is_disabled: bool, lag_bytes: int
+) -> None:
+    log = local_log(
+        [0, 10, 25, 40, 60, 80],
+        85,
+        epochs=world.log.leader_epochs,
+        last_stable_offset=stable,
+        log_start_offset=max(log_start, world.log.log_start_offset),
+    )
+    config = TopicConfig(
+        remote_storage_enable=True,
+        is_copy_disabled=is_disabled,
+        copy_lag=CopyLag(ms=DAY_MS, bytes=lag_bytes),
+    )
+    configs = {"orders": config}
+    plan = plan_copy(world.state, [log], configs, now_ms=NOW_MS, explained=EVERYTHING)
+    assert plan == plan_copy(world.state, [log], configs, now_ms=NOW_MS)
+    check_local(plan, [log])
+
+
+def check_local(plan: Plan, logs: list[LocalLog]) -> None:
+    known = {(log.topic_id_partition, s.base_offset) for log in logs for s in log.segments}
+    acted = [(step.topic_id_partition, step.start_offset) for step in plan.steps]
+    kept = [(each.partition, each.start_offset) for each in plan.kept]
+    assert sorted(known) == sorted([*acted, *kept])
+    assert {Reason.of(step.reason).kind for step in plan.steps} <= {K.ROLLED}
+    assert K.ROLLED not in {each.reason.kind for each in plan.kept}
+
+
+def test_captured_tiers_are_explained_whole(capture: Callable[..., Path]) -> None:
+    root = capture("tiered-cluster")
+    for moment in ("before", "after"):
+        state, logs = read_state(root / moment), read_log_dirs([root / moment])
+        for config in (TopicConfig(retention_bytes=2_000_000), TopicConfig(retention_ms=0), TopicConfig()):
+            configs = dict.fromkeys(("orders", "payments", "clicks", "metrics"), config)
+            plan = plan_retention(state, logs, configs, now_ms=NOW_MS, explained=EVERYTHING)
+            check_remote(plan, state)
+
+
+def test_captured_logs_are_explained_whole(capture: Callable[..., Path]) -> None:
+    root = capture("untiered-broker")
+    logs = read_log_dirs([root / "local"])
+    plan = plan_copy(TierState(), logs, enabled_configs(logs), explained=EVERYTHING)
+    check_local(plan, logs)
+    waiting = [each.reason for each in plan.kept if each.reason.kind is K.OPEN_TRANSACTION]
+    # The broker's producer snapshots say the same.
+    assert len(waiting) == 3
+    assert waiting[0].facts["producer_id"] == 1000
+    assert waiting[0].facts["last_stable_offset"] == 3280
+    assert waiting[0].facts["since_ms"] == 1795257348103
+
+
+def test_a_captured_copy_lag_is_explained(capture: Callable[..., Path]) -> None:
+    root = capture("copy-lag", "4.4.0")
+    logs = read_log_dirs([root / "local"])
+    configs = read_topic_configs(root / "topics.properties")
+    plan = plan_copy(
+        TierState(),
+        logs,
+        configs,
+        now_ms=int((root / "looked_at_ms").read_text()),
+        explained=EVERYTHING,
+    )
+    check_local(plan, logs)
+    assert K.COPY_LAG in {each.reason.kind for each in plan.kept}
+
+
+def test_kinds_of_reasons() -> None:
+    """One tier with each answer that retention gives for a segment that stays."""
+    old, young, unset = NOW_MS - 2 * DAY_MS, NOW_MS - DAY_MS // 2, 0
+    state = tier(
+        segment(1, 0, 9, max_timestamp_ms=old),
+        segment(2, 10, 19, max_timestamp_ms=young),
+        segment(3, 20, 29, max_timestamp_ms=young - 1),
+        segment(4, 30, 39, max_timestamp_ms=unset),
+        segment(5, 40, 49, max_timestamp_ms=old),
+        segment(6, 40, 49, (7, 40)),
+    )
+    advance(state, segment(7, 50, 59))
+    advance(state, segment(8, 0, 9), S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED)
+    log = local_log([50], 60, epochs=((0, 0), (8, 50)))
+    config = TopicConfig(retention_ms=DAY_MS)
+    plan = plan_retention(state, [log], {"orders": config}, now_ms=NOW_MS, explained=EVERYTHING)
+    check_remote(plan, state)
+    kinds = {each.segment_id: each.reason.kind for each in plan.kept}
+    ids = [segment(number, 0, 0).segment_id for number in range(2, 8)]
+    assert [kinds[each] for each in ids] == [
+        K.WILL_EXPIRE,
+        K.WILL_EXPIRE,
+        K.STALLED,
+        K.STALLED,
+        K.OFF_LINEAGE,
+        K.COPY_STARTED,
+    ]
+    reasons = {each.segment_id: each.reason for each in plan.kept}
+    assert reasons[ids[0]].facts["expires_at_ms"] == young + DAY_MS + 1
+    assert reasons[ids[1]].facts["held_by"] == ids[0]
+    assert [reasons[each].facts["is_holder"] for each in ids[2:4]] == [True, False]
+    assert plan.kept[0].partition == PARTITION
+
+
+def test_a_topic_that_was_created_again_leaks() -> None:
+    state = tier(segment(1, 0, 9))
+    other = replace(PARTITION, topic_id=segment(9, 0, 0).segment_id)
+    log = local_log([0], 60, partition=other)
+    plan = plan_retention(state, [log], {}, now_ms=NOW_MS, explained=EVERYTHING)
+    assert [each.reason.kind for each in plan.kept] == [K.LEAKED]

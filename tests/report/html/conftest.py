@@ -1,0 +1,5 @@
+"""Fixtures of the tests that open pages."""
+
+from tests.support.browser import browser
+
+__all__ = ["browser"]

@@ -1,0 +1,183 @@
+"""The page in Chromium: drawing, keyboard, screen reader, modes, paper, hostile names, 10,000 partitions."""
+
+import re
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.report.html.pages import HOSTILE, Opened, hostile_rows, opened, partition_row, written
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+SIZES = {"narrow": {"width": 320, "height": 640}, "wide": {"width": 1920, "height": 1080}}
+CONTRAST = """(() => {
+  const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const light = (colour) => {
+    canvas.fillStyle = colour; canvas.fillRect(0, 0, 1, 1);
+    const parts = [...canvas.getImageData(0, 0, 1, 1).data].slice(0, 3).map((each) => each / 255);
+    const [r, g, b] = parts.map((c) => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const contrast = (a, b) => (Math.max(light(a), light(b)) + 0.05) / (Math.min(light(a), light(b)) + 0.05);
+  const style = (element) => getComputedStyle(element);
+  const ground = style(document.body).backgroundColor;
+  return [...document.querySelectorAll(".legend li")].map((each) => {
+    const fill = style(each.querySelector(".item")).fill;
+    const letter = style(each.querySelector(".letter")).fill;
+    const name = each.querySelector(".item").getAttribute("class");
+    return [name, contrast(fill, ground), contrast(fill, letter)];
+  });
+})()"""
+
+
+def violations(page: Any) -> list[str]:
+    """What axe-core finds wrong for WCAG 2.2 A and AA."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
+
+
+def lanes_drawn(found: Opened) -> int:
+    return int(found.page.evaluate("document.querySelectorAll('#lanes td > svg').length"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_a_page_is_accessible(browser: "Browser", scheme: Any, size: str, tmp_path: Path) -> None:
+    rows = [partition_row("orders", number, segments=12) for number in range(50)]
+    with opened(browser, written(tmp_path, rows), color_scheme=scheme, viewport=SIZES[size]) as found:
+        page = found.page
+        page.get_by_role("button", name="Segments of orders-0", exact=True).click()
+        page.locator("summary", has_text="finding").click()
+        assert violations(page) == []
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        weak = [each for each in page.evaluate(CONTRAST) if each[1] < 4.5 or each[2] < 4.5]
+        assert weak == []
+
+
+def test_everything_can_be_done_with_the_keyboard(browser: "Browser", tmp_path: Path) -> None:
+    rows = [
+        partition_row(name, 0, segments=4, topic_number=at) for at, name in enumerate(("ledger", "orders"))
+    ]
+    with opened(browser, written(tmp_path, rows)) as found:
+        page = found.page
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id || location.hash") in {"main", "#main"}
+        reached = set()
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            reached.add(
+                page.evaluate("(document.activeElement.id || document.activeElement.ariaLabel || '')")
+            )
+        assert {"filter", "only", "sort", "size", "Segments of ledger-0", "Segments of orders-0"} <= reached
+        page.locator('input[value="offset"]').focus()
+        page.keyboard.press("ArrowRight")
+        assert page.locator("#axis").inner_text().startswith("All lanes are from")
+        page.locator("#filter").focus()
+        page.keyboard.type("LEDG")
+        page.get_by_text("Partitions 1 to 1 of 1").first.wait_for()
+        page.get_by_role("button", name="Segments of ledger-0", exact=True).press("Space")
+        table = page.get_by_role("region", name="Segments of ledger-0")
+        assert table.get_by_role("row").count() == 1 + 4 + 1
+        assert "expired: brokers may delete it now" in table.inner_text()
+
+
+def test_lanes_say_what_they_show(browser: "Browser", tmp_path: Path) -> None:
+    with opened(browser, written(tmp_path, [partition_row("orders", 0, segments=4)])) as found:
+        picture = found.page.locator("#lanes td > svg")
+        assert picture.get_attribute("aria-label") == "orders-0: tier 1 due (E), 3 current; log 1 active (A)"
+        boxes = picture.locator("rect.item").evaluate_all(
+            "boxes => boxes.map((each) => [each.getAttribute('class'), each.x.baseVal.valueInSpecifiedUnits])"
+        )
+        # Four segments of 1000 offsets each and 500 offsets in the log, of 4500 in all.
+        assert [name for name, _ in boxes] == ["item due", *["item current"] * 3, "item active"]
+        assert [x for _, x in boxes] == pytest.approx([0, 22.222, 44.444, 66.667, 88.889])
+        titles = picture.locator("title").all_text_contents()
+        assert titles[0].startswith(
+            "tier: 1 segment, offsets 0 to 999, 1.0 MiB, leader epoch 0, newest record "
+        )
+        assert titles[-1] == "error: gap: a gap"
+        assert picture.locator("path.mark.error").count() == 1
+        found.page.locator('input[value="time"]').check()
+        found.page.locator("#lanes td > svg").wait_for()
+        assert found.page.locator("#lanes rect.item").count() == 5
+
+
+def test_a_colour_mode_can_be_chosen_and_paper_is_white(browser: "Browser", tmp_path: Path) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    rows = [partition_row("orders", number, segments=3) for number in range(80)]
+    with opened(browser, written(tmp_path, rows), color_scheme="light") as found:
+        page = found.page
+        assert page.evaluate(ground) == "rgb(255, 255, 255)"
+        page.select_option("#theme", "dark")
+        assert page.evaluate(ground) == "rgb(13, 17, 23)"
+        assert lanes_drawn(found) < 80
+        page.emulate_media(media="print")
+        assert page.evaluate(ground) == "rgb(255, 255, 255)"
+        assert page.pdf()[:5] == b"%PDF-"
+        # Lanes that were never visible are on paper, too, and so are closed parts.
+        assert lanes_drawn(found) == 80
+        assert not page.locator("#controls").is_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_hostile_names_stay_text(browser: "Browser", scheme: Any, tmp_path: Path) -> None:
+    with opened(browser, written(tmp_path, hostile_rows()), color_scheme=scheme) as found:
+        page = found.page
+        page.get_by_role("button", name=re.compile("^Segments of")).first.click()
+        assert page.title().startswith("Tier report")
+        assert page.locator("#lanes tr.partition").count() == len(HOSTILE)
+        assert page.evaluate("document.images.length + document.querySelectorAll('b').length") == 0
+        assert page.evaluate("document.scripts.length") == 2
+        text = page.evaluate("document.body.textContent")
+        assert text.count(HOSTILE[0]) >= 5
+        assert "\\u202eevil\\u2066<b>" in text
+        assert not re.search("[\u202e\u2066\u2028\x1b]", text)
+        page.set_viewport_size(SIZES["narrow"])  # type: ignore[arg-type]
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        # An injected script or style is refused by the policy, even one that the page's own script adds.
+        page.evaluate(
+            "document.head.append(Object.assign(document.createElement('style'), "
+            "{textContent: 'body {color: red}'}))"
+        )
+        assert page.evaluate("getComputedStyle(document.body).color") != "rgb(255, 0, 0)"
+        assert "Content Security Policy" in found.said.pop()
+
+
+def test_ten_thousand_partitions_are_usable(browser: "Browser", tmp_path: Path) -> None:
+    rows = [
+        partition_row(f"topic-{number // 100:03}", number % 100, segments=20, topic_number=number // 100)
+        for number in range(10_000)
+    ]
+    file = written(tmp_path, rows)
+    assert file.stat().st_size < 6_000_000
+    began = time.monotonic()
+    with opened(browser, file) as found:
+        page = found.page
+        assert page.locator("#lanes tr.partition").count() == 100
+        # Only lanes near the visible part are drawn.
+        assert 0 < lanes_drawn(found) < 40
+        page.locator("#sort").select_option("expiry")
+        page.locator(".pager .next").first.click()
+        assert "Partitions 101 to 200 of 10,000" in page.locator(".pager .where").first.inner_text()
+        page.locator("#filter").fill("topic-042")
+        page.get_by_text("Partitions 1 to 100 of 100", exact=True).first.wait_for()
+        page.locator("#only").select_option("problems")
+        assert page.locator(".pager .where").first.inner_text() == "No partition matches"
+        page.locator("#filter").fill("")
+        page.get_by_text("Partitions 1 to 2 of 2", exact=True).first.wait_for()
+    assert time.monotonic() - began < 20
+
+
+def test_without_scripts_the_tables_are_there(browser: "Browser", tmp_path: Path) -> None:
+    file = written(tmp_path, [partition_row("orders", 0, segments=4)])
+    with opened(browser, file, java_script_enabled=False) as found:
+        assert found.page.get_by_text("The lanes need scripts").is_visible()
+        for table in ("topics", "ages", "growth-days", "expirations", "finding-kinds"):
+            assert found.page.locator(f"#{table}").is_visible()
+        assert not found.page.locator("#controls").is_visible()

@@ -1,0 +1,240 @@
+"""Every cell of the table of engines: what a command prints and leaves behind is the same on both."""
+
+import re
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.errors import EngineError
+from tierctl.metadata.cache_files.rows import entry_rows
+from tierctl.metadata.state_dir.manifest import MANIFEST
+from tierctl.model.engine import WORK_ON_EXECUTORS, EngineName, engines_of
+from tierctl.spark.executors import cache_files as spark_files
+from tierctl.spark.executors import fold
+from tierctl.spark.executors.transport import Executors
+
+from tests.cli.shell import Ran, tierctl
+from tests.pipeline.tables import rows_of
+from tests.spark.worlds import NOW_MS, copying, deleting, end_of, marking, sweeping, tiered, untiered
+
+Capture = Callable[[str], Path]
+Run = Callable[..., Ran]
+SPARK = ("--engine", "spark", "--master", "local[2]")
+LAST_RUNS = "last-successful-runs.json"
+_TIME_NS = re.compile(rb"\b1[0-9]{18}\b")
+STATE = "state"
+"""A relative path: executors work in another folder."""
+
+
+def reading(*words: object) -> Callable[[Run, Capture, Path], Any]:
+    """Return a scene that runs one command over a captured tier; {} is the folder of the capture."""
+
+    def scene(run: Run, capture: Capture, folder: Path) -> Any:
+        configs = folder / "topics.properties"
+        configs.write_text("clicks.retention.bytes=2097152\norders.remote.storage.enable=true\n")
+        root = capture("tiered-cluster")
+        ran = run(*(str(word).format(root=root, configs=configs) for word in words))
+        assert ran.out.strip()
+        return ran
+
+    return scene
+
+
+_METADATA = "--metadata={root}/before"
+_TIER = (_METADATA, "--remote={root}/before-remote")
+_LOGS = ("--log-dir={root}/before", "--topic-configs={configs}", "--now", NOW_MS, "-o", "json")
+
+
+def copies(run: Run, capture: Capture, folder: Path) -> Any:
+    world = untiered(capture, folder / "world")
+    return end_of(run(*copying(world)), world)
+
+
+def sweeps(run: Run, capture: Capture, folder: Path) -> Any:
+    world = tiered(capture, folder / "world")
+    return end_of(run(*sweeping(world)), world)
+
+
+def deletes(run: Run, capture: Capture, folder: Path) -> Any:
+    world = tiered(capture, folder / "world")
+    return end_of(run(*marking(world)), world), end_of(run(*deleting(world)), world)
+
+
+def applies(run: Run, capture: Capture, folder: Path) -> Any:
+    """Carry out a plan that was made here."""
+    world = tiered(capture, folder / "world")
+    planned = [word for word in sweeping(world) if word != "--apply"]
+    assert tierctl(*planned, "--plan-out", folder / "plan").code == 0
+    inputs = ("--log-dir", world.logs, "--topic-configs", world.logs / "configs")
+    end = end_of(run("apply", folder / "plan", *world.where, *inputs, "-o", "json", "--apply"), world)
+    # The time of the run, by which it decides again.
+    return replace(end, printed=_without("cutoff_ms", end.printed))
+
+
+def _without(name: str, value: Any) -> Any:
+    if isinstance(value, list):
+        return [_without(name, each) for each in value]
+    if isinstance(value, dict):
+        return {key: _without(name, each) for key, each in value.items() if key != name}
+    return value
+
+
+def state_directory(capture: Capture, folder: Path, spoil: bool = True) -> None:
+    """A state directory, of which one cache is damaged, one is missing, and two offsets are too high."""
+    metadata = capture("tiered-cluster") / "after"
+    assert tierctl("cache", "build", "--metadata", metadata, "--state-dir", folder / STATE).code == 0
+    if spoil:
+        first, second, *_ = sorted((folder / STATE).glob("*.rlmcache"))
+        first.write_bytes(first.read_bytes()[:-3])
+        second.unlink()
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    """Return the content of every file, without the times that a manifest has, and without times of runs."""
+    found = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and not path.name.endswith((".lock", LAST_RUNS))
+    }
+    return {name: _TIME_NS.sub(b"0", data) if MANIFEST in name else data for name, data in found.items()}
+
+
+def over_state(*words: object, spoil: bool = True) -> Callable[[Run, Capture, Path], Any]:
+    """Return a scene that runs one command over a state directory, and then returns every byte of that."""
+
+    def scene(run: Run, capture: Capture, folder: Path) -> Any:
+        state_directory(capture, folder, spoil)
+        metadata = capture("tiered-cluster") / "before"
+        ran = run(*(str(word).format(metadata=metadata) for word in words), cwd=folder)
+        assert ran.out.strip()
+        return ran, files_in(folder / STATE)
+
+    return scene
+
+
+def builds(run: Run, capture: Capture, folder: Path) -> Any:
+    where = ("cache", "build", "--metadata", capture("tiered-cluster") / "after", "-o", "json")
+    ran = [run(*where, "--state-dir", STATE, cwd=folder), run(*where, "--out", "flat", cwd=folder)]
+    assert [each.code for each in ran] == [0, 0]
+    return ran, files_in(folder)
+
+
+def writes_tables(run: Run, capture: Capture, folder: Path) -> Any:
+    where = ("--metadata", capture("tiered-cluster") / "before", "--warehouse", folder / "tables")
+    ran = run("pipeline", "run", *where, "--now", NOW_MS, "-o", "json")
+    return ran, rows_of(folder / "tables")
+
+
+SCENES: dict[str, Callable[[Run, Capture, Path], Any]] = {
+    "copy": copies,
+    "sweep": sweeps,
+    "delete": deletes,
+    "apply": applies,
+    "format": reading("format", _METADATA, "--style", "json"),
+    "segments": reading("segments", *_TIER, "-o", "json"),
+    "fetch": reading("fetch", *_TIER, "--topic=payments", "--partition=0", "-o", "jsonl"),
+    "verify": reading("verify", *_TIER, "--deep", *_LOGS),
+    "status": reading("status", *_TIER, *_LOGS),
+    "explain": reading("explain", "orders", 1, *_TIER, *_LOGS),
+    "report": reading("report", *_TIER, *_LOGS, "--show", "growth", "-o", "json"),
+    "cache show": over_state("cache", "show", "--state-dir", STATE, "-o", "json"),
+    "cache verify": over_state("cache", "verify", "--state-dir", STATE, "-o", "json"),
+    "cache build": builds,
+    "cache compact": over_state("cache", "compact", "--state-dir", STATE, "-o", "json", "--apply"),
+    "offsets show": over_state("offsets", "show", "--state-dir", STATE, "-o", "json"),
+    "offsets check": over_state(
+        "offsets", "check", "--state-dir", STATE, "--metadata={metadata}", "-o", "json"
+    ),
+    "offsets repair": over_state(
+        "offsets", "repair", "--state-dir", STATE, "--metadata={metadata}", "-o", "json", "--apply"
+    ),
+    "pipeline run": writes_tables,
+}
+CODES = {"cache show": 7, "cache verify": 7, "cache compact": 7, "offsets check": 7}
+
+
+def test_every_command_has_a_scene() -> None:
+    assert {command for command in WORK_ON_EXECUTORS if EngineName.SPARK in engines_of(command)} == set(
+        SCENES
+    )
+
+
+@pytest.fixture
+def small_inputs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Captures are small: cut them as if they were large."""
+    monkeypatch.setattr(fold, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(spark_files, "LEAST_EVENTS", 1)
+    monkeypatch.setattr(spark_files, "LEAST_BYTES", 1)
+    monkeypatch.setattr(spark_files, "BYTES_PER_JOB", 50_000)
+
+
+@pytest.mark.usefixtures("spark", "small_inputs")
+@pytest.mark.parametrize("command", SCENES)
+def test_both_engines_print_and_write_the_same(
+    command: str, capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs: list[object] = []
+    collect = Executors._collect
+
+    def counted(self: Executors, *args: Any, **more: Any) -> Any:
+        jobs.append(args)
+        return collect(self, *args, **more)
+
+    monkeypatch.setattr(Executors, "_collect", counted)
+    found = []
+    for engine in EngineName:
+        more = SPARK if engine is EngineName.SPARK else ("--engine", "local")
+        codes: list[int] = []
+        # In the same folder: its path is printed.
+        folder = tmp_path / "here"
+        folder.mkdir()
+        found.append(SCENES[command](partial(run_noting, codes, more), capture, folder))
+        shutil.rmtree(folder)
+        assert codes[-1] == CODES.get(command, codes[-1])
+        assert codes[-1] != 1
+        assert bool(jobs) is (engine is EngineName.SPARK), "executors did nothing"
+    assert found[0] == found[1]
+
+
+def run_noting(codes: list[int], more: tuple[str, ...], *words: object, cwd: Path | None = None) -> Ran:
+    ran = tierctl(*words, *more, cwd=cwd)
+    codes.append(ran.code)
+    return ran
+
+
+@pytest.mark.parametrize("command", [name for name, work in WORK_ON_EXECUTORS.items() if work is None])
+def test_the_other_commands_have_no_engine(command: str) -> None:
+    ran = tierctl(*command.split(), "--engine", "spark")
+    assert ran.code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "more_bytes", "message"),
+    [("a.rlmcache", 1, "bytes on an executor"), ("b.rlmcache", 0, "an executor can't read b.rlmcache")],
+)
+def test_executors_of_another_machine(name: str, more_bytes: int, message: str, tmp_path: Path) -> None:
+    """Their file of the same path is another one, or missing."""
+    (tmp_path / "a.rlmcache").write_bytes(b"abc")
+    file = spark_files._File(name, 3 + more_bytes)
+    before = Path.cwd()
+    with pytest.raises(EngineError, match=message) as caught:
+        spark_files._read(entry_rows, str(tmp_path), file)
+    assert "shared file system" in (caught.value.hint or "")
+    assert Path.cwd() == before
+
+
+def test_a_file_that_changed_is_not_replaced(
+    capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if executors had read another file of the same path."""
+    state_directory(capture, tmp_path, spoil=False)
+    before = files_in(tmp_path / STATE)
+    monkeypatch.setattr("tierctl.metadata.cache_files.files.crc32c", lambda _: 7)
+    ran = tierctl("cache", "compact", "--state-dir", tmp_path / STATE, "--apply")
+    assert ran.code == 4
+    assert "is not the file that was read" in ran.err
+    assert files_in(tmp_path / STATE) == before

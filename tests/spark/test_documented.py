@@ -1,0 +1,48 @@
+"""What the README and tierctl-spark(7) show of Spark runs on captured data."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.docs.documents import COMMANDS, DOCUMENTS
+from tests.docs.running import run_all
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+EXAMPLES = [each for document in DOCUMENTS for each in document.blocks("python") if "tierctl.spark" in each]
+
+
+@pytest.fixture
+def names(capture: Callable[[str], Path]) -> Mapping[str, object]:
+    """What stands for the names in documents."""
+    root = capture("tiered-cluster")
+    found = {
+        "/var/lib/kafka/data": "before",
+        "kafka://broker1:9092": "before",
+        "s3://archive/tier": "before-remote",
+    }
+    return {name: root / folder for name, folder in found.items()}
+
+
+def test_command_lines_run(spark: "SparkSession", names: Mapping[str, object], tmp_path: Path) -> None:
+    mine = {each.line: each for each in COMMANDS if each.runs_spark}
+    assert mine
+    run_all(mine.values(), names, tmp_path)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_examples_of_the_data_sources_run(
+    example: str, spark: "SparkSession", names: Mapping[str, object]
+) -> None:
+    for name, real in names.items():
+        example = example.replace(name, str(real))
+    found: dict[str, Any] = {"spark": spark}
+    exec(example, found)
+    tables = [value for value in found.values() if hasattr(value, "schema")]
+    assert len(tables) == 2
+    assert all(table.limit(5).count() == 5 for table in tables)

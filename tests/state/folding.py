@@ -1,0 +1,153 @@
+"""Fold encoded events, and compare states by what they answer."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.model import (
+    MetadataEvent,
+    RemoteLogSegmentMetadata,
+)
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.fold import fold, fold_event
+from tierctl.state.partition_segments import PartitionSegments
+from tierctl.state.tier import PartitionState, TierState
+from tierctl.wire.metadata import decode, decode_column, encode
+
+from tests.state.histories import S
+
+
+def table_of(values: Sequence[bytes | None]) -> pa.Table:
+    return decode_column(pa.array(values, pa.binary()))
+
+
+def folded(
+    values: Sequence[bytes | None],
+    *,
+    chunks: Sequence[int] = (),
+    keep_deleted: bool = False,
+) -> TierState:
+    """The state after values at metadata offsets 0, 1, …, folded in chunks that end at `chunks`."""
+    state = TierState(keep_deleted=keep_deleted)
+    bounds = sorted({0, len(values), *(min(c, len(values)) for c in chunks)})
+    for begin, end in pairwise(bounds):
+        fold(
+            table_of(values[begin:end]),
+            state,
+            metadata_partition=3,
+            metadata_offsets=range(begin, end),
+        )
+    return state
+
+
+def one_by_one(values: Sequence[bytes]) -> TierState:
+    state = TierState()
+    for offset, value in enumerate(values):
+        try:
+            fold_event(decode(value), state, metadata_partition=3, metadata_offset=offset)
+        except CorruptInputError:
+            state.quarantined.append((offset,))  # type: ignore[arg-type]
+    return state
+
+
+def answers_of(cache: RemoteLogMetadataCache) -> dict[str, Any]:
+    """Everything a cache can be asked, in its order."""
+    epochs = cache.leader_epochs()
+    offsets = range(-1, 60)
+    listed: dict[int, Any] = {}
+    for epoch in epochs:
+        try:
+            listed[epoch] = list(cache.list_remote_log_segments(epoch))
+        except RemoteResourceNotFound:
+            listed[epoch] = "RemoteResourceNotFoundException"
+    return {
+        "all": sorted(cache.list_remote_log_segments(), key=lambda m: m.segment_id),
+        "count": len(cache),
+        "listed": listed,
+        "highest": {epoch: cache.highest_offset_for_epoch(epoch) for epoch in epochs},
+        "found": [cache.remote_log_segment_metadata(e, o) for e in epochs for o in offsets],
+        "with_txn_index": [cache.next_segment_with_txn_index(e, o) for e in epochs for o in offsets],
+        "starts": [cache.next_start_offset(e, o) for e in epochs for o in offsets],
+    }
+
+
+def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -> None:
+    """Assert that the columns answer as the objects of a cache do."""
+    known = sorted(cache.list_remote_log_segments(), key=lambda m: m.segment_id)
+    finished = [m for m in known if m.state is S.COPY_SEGMENT_FINISHED]
+
+    def ordered(found: Iterable[RemoteLogSegmentMetadata]) -> list[RemoteLogSegmentMetadata]:
+        return sorted(found, key=lambda m: m.segment_id)
+
+    assert ordered(segments) == known
+    for state in S:
+        assert ordered(segments.in_state(state)) == [m for m in known if m.state is state]
+        assert segments.count_in(state) == sum(m.state is state for m in known)
+    for offset in range(-1, 60, 7):
+        assert ordered(segments.finished_before(offset)) == [m for m in finished if m.start_offset < offset]
+        assert ordered(segments.finished_below(offset)) == [m for m in finished if m.end_offset < offset]
+    for epoch in (*cache.leader_epochs(), 99):
+        below = [m for m in finished if max(e for e, _ in m.segment_leader_epochs) < epoch]
+        assert ordered(segments.finished_of_epochs_below(epoch)) == below
+        assert segments.highest_offset_for_epoch(epoch) == cache.highest_offset_for_epoch(epoch)
+        assert _listed(segments.finished_in_epoch, epoch) == _listed(cache.list_remote_log_segments, epoch)
+    ranges = [(m.start_offset, m.end_offset) for m in finished]
+    starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+    assert segments.finished_range() == ((min(starts), max(ends)) if ranges else None)
+    assert segments.latest_epoch() == max(cache.leader_epochs(), default=-1)
+    assert segments.newest_event_ms() == max((m.event_timestamp_ms for m in known), default=0)
+    newest = segments.newest()
+    assert (None if newest is None else _recency(newest)) == max(map(_recency, finished), default=None)
+
+
+def _listed(
+    listing: Callable[[int], Iterable[RemoteLogSegmentMetadata]], epoch: int
+) -> list[RemoteLogSegmentMetadata] | None:
+    try:
+        return [m for m in listing(epoch) if m.state is S.COPY_SEGMENT_FINISHED]
+    except RemoteResourceNotFound:
+        return None
+
+
+def _recency(segment: RemoteLogSegmentMetadata) -> tuple[int, int, int]:
+    last = max(epoch for epoch, _ in segment.segment_leader_epochs)
+    return last, segment.end_offset, segment.event_timestamp_ms
+
+
+def facts_of(part: PartitionState) -> tuple[Any, ...]:
+    return (
+        part.topic_id_partition,
+        part.metadata_partition,
+        part.delete_state,
+        part.delete_marked_offset,
+        part.lowest_start_offset,
+        part.last_event_offset,
+    )
+
+
+def assert_same(state: TierState, expected: TierState) -> None:
+    assert state.partitions.keys() == expected.partitions.keys()
+    assert state.anomalies == expected.anomalies
+    assert state.anomaly_count == expected.anomaly_count
+    assert len(state.quarantined) == len(expected.quarantined)
+    for key, part in state.partitions.items():
+        assert facts_of(part) == facts_of(expected.partitions[key])
+        assert answers_of(part.cache) == answers_of(expected.partitions[key].cache)
+        assert_answers(part.segments, expected.partitions[key].cache)
+        assert_answers(PartitionSegments.of_cache(part.cache), expected.partitions[key].cache)
+    grouped = list(state.by_metadata_partition())
+    assert sorted(part.topic_id_partition for part in grouped) == sorted(p.topic_id_partition for p in state)
+    for part in state.by_metadata_partition():
+        assert_answers(part.segments, expected.partitions[part.topic_id_partition.key].cache)
+
+
+def values_of(events: Sequence[MetadataEvent]) -> list[bytes]:
+    return [encode(event, "kip405" if event.broker_id is None else "kafka") for event in events]
+
+
+def encodable(event: MetadataEvent) -> bool:
+    """What the KIP's dialect has a place for, and the codec lets pass."""
+    kip405 = event.broker_id is None
+    return not (kip405 and (event.custom_metadata is not None or getattr(event, "txn_index_empty", False)))

@@ -1,0 +1,195 @@
+"""The metadata derived from a tier's objects are those that brokers published, field by field."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
+from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.object_sets import derive_object_sets, list_object_sets
+from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
+from tierctl.wire.metadata import decode
+
+from tests.read.tier import metadata_values
+
+Capture = Callable[..., Path]
+
+KAFKA_TIERS = (
+    ("tiered-cluster", ["before"], "before-remote", 36),
+    ("tiered-cluster", ["after"], "after-remote", 25),
+    ("untiered-broker", ["tiered-metadata"], "tiered-remote", 14),
+    ("delete-across-epoch", ["before"], "before-remote", 65),
+    ("finite-metadata", ["before"], "before-remote", 28),
+    ("unclean-leader", [f"before/broker-{n}" for n in (1, 2, 3)], "before/remote", 30),
+)
+UNUSED = {"broker_id", "event_timestamp_ms", "state", "unknown_tags", "nested_tags"}
+"""Fields that brokers write and do not use."""
+
+
+def derived(folder: Path, **settings: Any) -> list[ObjectSet]:
+    remote = open_tier(TierSpec(folder.as_uri(), **settings))
+    return list(derive_object_sets(remote, list_object_sets(remote), threads=2))
+
+
+def published(*folders: Path) -> dict[Uuid, RemoteLogSegmentMetadata]:
+    events = [decode(value) for folder in folders for _, _, value in metadata_values(folder) if value]
+    return {event.segment_id: event for event in events if isinstance(event, RemoteLogSegmentMetadata)}
+
+
+def wrong_fields(found: ObjectSet, wanted: RemoteLogSegmentMetadata) -> dict[str, tuple[object, object]]:
+    assert found.segment is not None, found.why_incomplete
+    pairs = {f.name: (getattr(found.segment, f.name), getattr(wanted, f.name)) for f in fields(wanted)}
+    return {name: pair for name, pair in pairs.items() if name not in UNUSED and pair[0] != pair[1]}
+
+
+@pytest.mark.parametrize(("name", "metadata", "remote", "count"), KAFKA_TIERS)
+def test_local_tiered_storage(
+    capture: Capture, name: str, metadata: list[str], remote: str, count: int
+) -> None:
+    wanted = published(*(capture(name) / folder for folder in metadata))
+    sets = derived(capture(name) / remote)
+    assert len(sets) == count
+    for each in sets:
+        assert wrong_fields(each, wanted[each.listed.segment_id]) == {}, each.listed
+        assert each.lineage is not None
+        assert not each.has_gaps
+        assert each.segment is not None
+        assert abs(each.segment.event_timestamp_ms - wanted[each.listed.segment_id].event_timestamp_ms) < 2000
+
+
+@pytest.mark.parametrize("name", ["aiven-plain", "aiven-encrypted"])
+def test_aiven(capture: Capture, name: str) -> None:
+    root = capture(name)
+    wanted = published(root / "broker-logs")
+    keys = {"": next(root.glob("keys/*private*"))} if name.endswith("encrypted") else {}
+    sets = derived(root / "bucket", aiven=AivenSettings(private_keys=keys))
+    assert len(sets) == 16
+    for each in sets:
+        event = wanted[each.listed.segment_id]
+        assert wrong_fields(each, event) == {}, each.listed
+        assert each.segment is not None
+        assert each.segment.broker_id == event.broker_id
+        assert each.lineage is not None
+        assert each.lineage[0].start_offset <= event.start_offset
+
+
+def test_an_encrypted_bucket_without_the_key_lacks_only_the_lineages(capture: Capture) -> None:
+    root = capture("aiven-encrypted")
+    wanted = published(root / "broker-logs")
+    for each in derived(root / "bucket"):
+        assert wrong_fields(each, wanted[each.listed.segment_id]) == {}
+        assert each.lineage is None
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+KAFKA_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    **{
+        f"no {suffix}": (suffix, Path.unlink, f"it has no {suffix}")
+        for suffix in (".log", ".index", ".timeindex", ".leader_epoch_checkpoint", ".snapshot")
+    },
+    "log cut": (".log", _cut, "of one that was cut"),
+    "log empty": (".log", lambda p: p.write_bytes(b"") and None, "at least one batch"),
+    "log flipped": (".log", _flip, "CRC"),
+    "snapshot cut": (".snapshot", _cut, "producer snapshot"),
+    "snapshot flipped": (".snapshot", _flip, "producer snapshot"),
+    "epochs cut": (".leader_epoch_checkpoint", _cut, "leader-epoch checkpoint"),
+    "epochs begin later": (
+        ".leader_epoch_checkpoint",
+        lambda p: p.write_bytes(write_leader_epoch_checkpoint([(9, 1 << 40)])) and None,
+        "do not reach down",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", KAFKA_DAMAGE)
+def test_half_sets_of_local_tiered_storage(writable: Callable[[str], Path], damage: str) -> None:
+    suffix, change, reason = KAFKA_DAMAGE[damage]
+    tier = writable("untiered-broker/tiered-remote")
+    victim = sorted(tier.rglob("*.log"))[3].stem
+    change(next(tier.rglob(f"{victim}{suffix}")))
+    sets = derived(tier)
+    half = [each for each in sets if each.segment is None]
+    assert [f"{each.listed.start_offset:020d}-{each.listed.segment_id}" for each in half] == [victim]
+    assert reason in (half[0].why_incomplete or "")
+
+
+def _edit(path: Path, **members: Any) -> None:
+    document = json.loads(path.read_text())
+    document["remoteLogSegmentMetadata"] |= members
+    path.write_text(json.dumps(document))
+
+
+AIVEN_DAMAGE: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "no manifest": (".rsm-manifest", Path.unlink, "it has no .rsm-manifest"),
+    "no log": (".log", Path.unlink, "it has no .log"),
+    "log cut": (".log", _cut, "its manifest says"),
+    "indexes cut": (".indexes", _cut, "its .indexes has"),
+    "manifest cut": (".rsm-manifest", _cut, "manifest"),
+    "another segment's": (".rsm-manifest", lambda p: _edit(p, startOffset=7), "from offset 7"),
+    "no epochs": (".rsm-manifest", lambda p: _edit(p, segmentLeaderEpochs={}), "no leader epochs"),
+    "negative": (".rsm-manifest", lambda p: _edit(p, endOffset=-4), "at least 0"),
+}
+
+
+@pytest.mark.parametrize("damage", AIVEN_DAMAGE)
+def test_half_sets_of_aiven(writable: Callable[[str], Path], damage: str) -> None:
+    suffix, change, reason = AIVEN_DAMAGE[damage]
+    bucket = writable("aiven-plain/bucket")
+    victim = sorted(bucket.rglob("*.log"))[3].stem
+    change(next(bucket.rglob(f"{victim}{suffix}")))
+    half = [each for each in derived(bucket) if each.segment is None]
+    assert len(half) == 1
+    assert reason in (half[0].why_incomplete or "")
+
+
+def test_a_manifest_of_a_plugin_before_kafka_4_says_by_its_indexes_whether_a_transaction_aborted(
+    writable: Callable[[str], Path],
+) -> None:
+    bucket = writable("aiven-plain/bucket")
+    before = {each.listed.segment_id: each.segment for each in derived(bucket)}
+    for path in bucket.rglob("*.rsm-manifest"):
+        document = json.loads(path.read_text())
+        del document["remoteLogSegmentMetadata"]["txnIdxEmpty"]
+        path.write_text(json.dumps(document))
+    after = {each.listed.segment_id: each.segment for each in derived(bucket)}
+    assert after == before
+    assert {segment.txn_index_empty for segment in after.values() if segment} == {True, False}
+
+
+def test_custom_metadata_are_built_as_the_plugin_builds_them(capture: Capture) -> None:
+    tier = capture("aiven-plain") / "bucket"
+    fields_included = frozenset({"REMOTE_SIZE", "OBJECT_KEY"})
+    for each in derived(tier, aiven=AivenSettings(custom_metadata_fields=fields_included)):
+        assert each.segment is not None
+        custom = each.segment.custom_metadata
+        assert custom is not None
+        assert str(each.listed.segment_id).encode() in custom
+
+
+def test_parts_of_a_set_are_listed_whatever_the_topic_is_called(
+    writable: Callable[[str], Path],
+) -> None:
+    tier = writable("untiered-broker/tiered-remote")
+    folder = min((tier / "kafka-tiered-storage").iterdir())
+    topic_id = folder.name[-22:]
+    shutil.move(folder, folder.with_name(f"a-1-22.b_-3-17-{topic_id}"))
+    (folder.parent / f"a-1-22.b_-3-17-{topic_id}" / "notes.txt").write_text("mine")
+    remote = open_tier(TierSpec(tier.as_uri()))
+    named = {(s.partition.topic, s.partition.partition) for s in list_object_sets(remote)}
+    assert ("a-1-22.b_-3", 17) in named
+    every = ObjectPart.LOG | ObjectPart.OFFSET | ObjectPart.TIMESTAMP
+    assert all(each.parts & every == every for each in list_object_sets(remote))

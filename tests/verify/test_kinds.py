@@ -1,0 +1,34 @@
+"""`verify --kind` prints some findings, and never hides that there are others."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.cli.shell import tierctl
+from tests.verify.cases import CASES
+from tests.verify.tiers import NOW_MS, Spoilt
+
+
+def test_only_findings_of_a_kind_are_printed(writable: Callable[[str], Path]) -> None:
+    tier = Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+    for name in ("snapshot gone", "foreign object"):
+        CASES[name].spoil(tier)
+    verify = ("verify", "--metadata", tier.metadata, "--remote", tier.remote, "--now", NOW_MS, "-o", "json")
+    every = tierctl(*verify)
+    kinds = {row["kind"] for row in every.json}
+    assert len(kinds) >= 2
+    for kind in kinds:
+        ran = tierctl(*verify, "--kind", kind)
+        assert ran.json == [row for row in every.json if row["kind"] == kind]
+        assert ran.code == every.code == 3
+        others = len(every.json) - len(ran.json)
+        assert f", and {others} of other kinds that are not printed" in ran.summary
+    assert tierctl(*verify, *(word for kind in kinds for word in ("--kind", kind))).out == every.out
+    none = tierctl(*verify, "--kind", "stuck_delete")
+    assert (none.code, none.json) == (3, [])
+    assert f"no problems, and {len(every.json)} of other kinds" in none.summary
+
+
+def test_an_unknown_kind_is_an_error() -> None:
+    ran = tierctl("verify", "--metadata", "/none", "--kind", "stuck_delet")
+    assert ran.code == 2
+    assert "did you mean stuck_delete?" in ran.err

@@ -1,0 +1,84 @@
+"""Measure what a mutating run did, and what remains to do."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tierctl.apply.outcome import Outcome, Status
+from tierctl.plan.steps import REBUILD, Action, Plan, Step
+from tierctl.report.metrics import Meter, Scope, families
+from tierctl.report.metrics.families import Family
+from tierctl.report.metrics.meter import Labels
+from tierctl.report.metrics.tier import measure_tier
+from tierctl.state.tier import TierState
+
+_COPY = (families.COPY_REQUESTS, families.COPY_ERRORS, families.COPY_BYTES)
+_DELETE = (families.DELETE_REQUESTS, families.DELETE_ERRORS, families.DELETED_BYTES)
+_FAMILIES = {Action.COPY_SEGMENT: _COPY, Action.DELETE_SEGMENT: _DELETE}
+
+
+def measure_mutation(
+    meter: Meter, plan: Plan, outcomes: Sequence[Outcome] | None, state: TierState, scope: Scope
+) -> None:
+    """Measure the run of `plan`: the tier's state, the work done, and the steps that are not done.
+
+    `outcomes` is None if the plan was not carried out.
+    """
+    measure_tier(meter, state)
+    for outcome in outcomes or ():
+        _count(meter, plan.command, outcome)
+    if scope.is_partial or plan.command == REBUILD:
+        return
+    done = {id(outcome.step) for outcome in outcomes or () if outcome.status is Status.DONE}
+    left = [step for step in plan.steps if id(step) not in done]
+    if plan.command == "copy":
+        topics = {part.topic_id_partition.topic for part in state}
+        lag = _Lag(Action.COPY_SEGMENT, families.COPY_LAG_SEGMENTS, families.COPY_LAG_BYTES)
+        lag.measure(meter, left, topics, scope.keeps)
+        return
+    known = {part.topic_id_partition.topic for part in state}
+    # sweep and delete decide for different topics: each leaves the values of the other as they are.
+    is_delete = plan.command == "delete"
+    topics = {part.topic_id_partition.topic for part in state if (part.delete_state is not None) == is_delete}
+    topics = {topic for topic in topics if not scope.keeps((topic,))} | {step.topic for step in plan.steps}
+    lag = _Lag(Action.DELETE_SEGMENT, families.DELETE_LAG_SEGMENTS, families.DELETE_LAG_BYTES)
+    lag.measure(meter, left, topics, lambda labels: labels[0] in known - topics)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lag:
+    """The gauges of the steps with an action that are not done."""
+
+    action: Action
+    segments: Family
+    size_bytes: Family
+
+    def measure(
+        self, meter: Meter, left: Iterable[Step], topics: Iterable[str], keeps: Callable[[Labels], bool]
+    ) -> None:
+        """Set the gauges of `topics` and of the topics of the steps in `left`; `keeps` as in `Gauges`."""
+        counts: dict[Labels, float] = {(topic,): 0 for topic in topics if not keeps((topic,))}
+        sizes_bytes = dict(counts)
+        for step in left:
+            if step.action is self.action:
+                counts[step.topic,] = counts.get((step.topic,), 0) + 1
+                sizes_bytes[step.topic,] = sizes_bytes.get((step.topic,), 0) + _size_bytes(step)
+        meter.set(self.segments, counts, keeps)
+        meter.set(self.size_bytes, sizes_bytes, keeps)
+
+
+def _count(meter: Meter, command: str, outcome: Outcome) -> None:
+    step, is_failed = outcome.step, outcome.status is Status.FAILED
+    if is_failed:
+        meter.count(families.ERRORS, command, type(outcome.error).__name__)
+    # A step that another program has done is in no count.
+    is_own = is_failed or (outcome.status is Status.DONE and outcome.reason is None)
+    if step.action not in _FAMILIES or not is_own:
+        return
+    requests, errors, size = _FAMILIES[step.action]
+    meter.count(requests, step.topic)
+    meter.count(errors, step.topic, by=int(is_failed))
+    meter.count(size, step.topic, by=0 if is_failed else _size_bytes(step))
+
+
+def _size_bytes(step: Step) -> int:
+    return int(step.details.get("segment_size_in_bytes", 0))

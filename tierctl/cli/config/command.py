@@ -1,0 +1,89 @@
+"""`tierctl config`: the settings in force with their origins, and checks of the files that state them."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import click
+
+from tierctl import commands
+from tierctl.cli import options, output_options
+from tierctl.cli.config.options import choice_of_profile, files_to_check, in_force, options_in_force
+from tierctl.cli.declare import add, add_group, argument
+from tierctl.cli.display import Printer, console_of, summarize
+from tierctl.cli.mutation_options import Override
+from tierctl.cli.options import with_options
+from tierctl.cli.request import request_of
+from tierctl.cli.settings.run import RunSettings
+from tierctl.errors import ExitCode, UsageError
+from tierctl.model.settings.problems import SettingProblem
+from tierctl.report import tables
+
+Command = Annotated[
+    list[str] | None,
+    argument(metavar="[COMMAND...]", help="A command of tierctl with its options; default: all commands."),
+]
+
+
+def register(app: click.Group) -> None:
+    """Add `config` and its commands."""
+    group = add_group(app, "config", "Show the settings in force, and check the files that state them.")
+    add(group, "show", show, allow_interspersed_args=False)
+    add(group, "check", check, needs_valid_settings=False)
+
+
+def settings_files(
+    config: options.ServerProperties = None,
+    override: Override = None,
+    command_config: options.CommandConfig = None,
+    topic_configs: options.TopicConfigs = None,
+    kafka_version: options.KafkaVersionOption = None,
+    throttle_copy: options.ThrottleCopy = None,
+    throttle_fetch: options.ThrottleFetch = None,
+) -> None:
+    """Group: files of settings, and the version of the brokers that read them."""
+
+
+@with_options(settings_files, ..., output_options.rows)
+def show(ctx: click.Context, command: Command = None) -> ExitCode:
+    """Print every setting in force, and where its value came from.
+
+    Options of tierctl come from the command line, else from the environment (TIERCTL_...), else from the
+    profile of tierctl.toml, else they have their default. Broker, client and topic settings come from the
+    files of --config, --command-config and --topic-configs, else they have Kafka's default; --override wins.
+    With a COMMAND, the settings are those of its command line. Secrets are hidden in every format.
+    """
+    settings: RunSettings = ctx.obj
+    printer = Printer.of(ctx, tables.SETTINGS)
+    found, typed, request = in_force(ctx, command or [])
+    of_options = [*choice_of_profile(ctx, settings), *options_in_force(found, typed, settings)]
+    rows = commands.show_config(request, of_options, console_of(ctx))
+    printer.show(asdict(row) for row in rows)
+    printer.finish(following="tierctl config check")
+    return ExitCode.OK
+
+
+@with_options(settings_files, ..., output_options.rows)
+def check(ctx: click.Context) -> ExitCode:
+    """Check tierctl.toml, and files of broker, client and topic settings; report every problem in them.
+
+    The files are those of the options, and those that a profile of tierctl.toml names. Exit 0 if nothing is
+    wrong, 2 if a setting is wrong or a file can't be read, and 3 with warnings only. Problems are: unknown
+    names, wrong types and bounds, settings that exclude each other, duplicates, settings that --kafka-version
+    does not have, and files with secrets that every user may read.
+    """
+    settings: RunSettings = ctx.obj
+    printer = Printer.of(ctx, tables.SETTING_PROBLEMS)
+    files = files_to_check(ctx, settings)
+    result = commands.check_config(request_of(commands.ConfigRequest, ctx), files)
+    if not result.files and not result.problems:
+        raise UsageError(
+            "nothing to check: there is no tierctl.toml, and no option names a file",
+            hint="name files: --config server.properties, --topic-configs topics.properties",
+        )
+    printer.show(map(_row, result.problems))
+    summarize(ctx, f"read {', '.join(map(str, result.files)) or 'no file'}: {printer.tally.text}")
+    return result.exit_code
+
+
+def _row(problem: SettingProblem) -> dict[str, Any]:
+    return {name: getattr(problem, name) for name in tables.SETTING_PROBLEMS.by_name}

@@ -1,0 +1,229 @@
+"""The values of options with their origins: what click itself resolves, in its order of precedence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from tierctl import commands
+from tierctl.cli import options
+from tierctl.cli.help.node import settings_key
+from tierctl.cli.request import request_of
+from tierctl.cli.settings.profiles import ProfilesFile
+from tierctl.cli.settings.run import RunSettings
+from tierctl.errors import TierctlError, UsageError
+from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.model.settings.problems import ProblemKind, SettingProblem
+from tierctl.model.settings.secrets import shown
+from tierctl.model.settings.stated import Origin, SettingSource
+
+_FILES = ("config", "command_config", "topic_configs")
+_NOT_LISTED = frozenset({"apply", "config_file", "profile", "help", "version"})
+"""Options without a setting, and those that choose tierctl.toml and its profile."""
+
+
+def named_command(root: click.Command, words: Sequence[str]) -> tuple[click.Command, list[str]]:
+    """Return the command, or the group, that the first of `words` name, and the other words."""
+    command, left = root, list(words)
+    while isinstance(command, click.Group) and left and left[0] in command.commands:
+        command = command.commands[left.pop(0)]
+    return command, left
+
+
+def contexts(ctx: click.Context, command: click.Command | None = None) -> Iterator[click.Context]:
+    """Yield a context of each command below that of `ctx`, or of `command` only; nothing is parsed."""
+    if isinstance(ctx.command, click.Group):
+        for name, child in ctx.command.commands.items():
+            yield from contexts(click.Context(child, parent=ctx, info_name=name), command)
+    elif command is None or ctx.command is command:
+        yield ctx
+
+
+def options_in_force(
+    found: Sequence[click.Context], typed: Mapping[str, Any], settings: RunSettings
+) -> list[commands.OptionValue]:
+    """Return the options of commands that have a value; `typed` has those of the command line by name."""
+    values: dict[tuple[str, str, Origin], commands.OptionValue] = {}
+    having: dict[str, set[str]] = {}
+    by_value: dict[tuple[str, str, Origin], list[str]] = {}
+    for ctx in found:
+        name = ctx.command_path.partition(" ")[2]
+        for param in _options(ctx):
+            key = settings_key(param.opts)
+            having.setdefault(key, set()).add(name)
+            value, source = param.consume_value(ctx, typed)
+            text = _text(value)
+            if text is None:
+                continue
+            origin = _origin(param, key, source, settings)
+            at = (key, text, origin)
+            by_value.setdefault(at, []).append(name)
+            values[at] = commands.OptionValue(
+                key=key.replace("_", "-"), value=text, origin=origin, use=str(getattr(param, "help", ""))
+            )
+    return [
+        commands.OptionValue(
+            key=each.key,
+            value=each.value,
+            origin=each.origin,
+            use=each.use,
+            commands=() if set(by_value[at]) == having[at[0]] else tuple(by_value[at]),
+        )
+        for at, each in sorted(values.items(), key=lambda item: item[0][:2])
+    ]
+
+
+def _options(ctx: click.Context) -> Iterator[click.Option]:
+    params = ctx.command.get_params(ctx)
+    return (each for each in params if isinstance(each, click.Option) and each.name not in _NOT_LISTED)
+
+
+def choice_of_profile(ctx: click.Context, settings: RunSettings) -> list[commands.OptionValue]:
+    """Return the tierctl.toml and the profile in use, which choose the values of the other options."""
+    file = settings.profiles_file
+    if file is None:
+        return []
+    stated = {
+        "config-file": (str(file.path), None),
+        "profile": (
+            file.name_in_use(settings.profile),
+            None if file.chosen is None else file.origin(file.chosen.line),
+        ),
+    }
+    found = []
+    for key, (value, in_file) in stated.items():
+        name = key.replace("-", "_")
+        sources = {each.get_parameter_source(name) for each in (ctx, ctx.find_root())}
+        origin = in_file or Origin(source=SettingSource.DEFAULT)
+        if ParameterSource.COMMANDLINE in sources:
+            origin = Origin(source=SettingSource.OPTION, name=f"--{key}")
+        elif ParameterSource.ENVIRONMENT in sources:
+            origin = Origin(source=SettingSource.ENVIRONMENT, name=f"TIERCTL_{name.upper()}")
+        found.append(commands.OptionValue(key=key, value=value, origin=origin))
+    return found
+
+
+def _origin(param: click.Option, key: str, source: ParameterSource, settings: RunSettings) -> Origin:
+    if source is ParameterSource.COMMANDLINE:
+        return Origin(source=SettingSource.OPTION, name=max(param.opts, key=len))
+    if source is ParameterSource.ENVIRONMENT:
+        return Origin(source=SettingSource.ENVIRONMENT, name=str(param.envvar))
+    in_profile = settings.origin(key) if source is ParameterSource.DEFAULT_MAP else None
+    return in_profile or Origin(source=SettingSource.DEFAULT)
+
+
+def _text(value: Any) -> str | None:
+    """Return the value of an option as text; None for an option without a value, also for click's own."""
+    match value:
+        case () | []:
+            return None
+        case bool():
+            return str(value).lower()
+        case list() | tuple():
+            return ", ".join(str(_text(each)) for each in value)
+        case Enum() if isinstance(value.value, str):
+            return str(value.value)
+        case str() | int() | float() | Path() | KafkaVersion():
+            return str(value)
+    return None
+
+
+def profile_problems(
+    file: ProfilesFile, found: Sequence[click.Context], asked: str | None
+) -> Iterator[SettingProblem]:
+    """Yield every problem of tierctl.toml; `found` are contexts of all commands, whose options it states."""
+    yield from file.problems
+    for problems in file.problems_of.values():
+        yield from problems
+    if file.name_in_use(asked) not in file.profiles and (asked or file.chosen):
+        yield file.missing(file.name_in_use(asked))
+    for profile in file.profiles.values():
+        for key, stated in profile.items():
+            message = _refusal(key, stated.value, found)
+            if message is not None:
+                yield SettingProblem(
+                    kind=ProblemKind.WRONG_VALUE,
+                    file=file.path,
+                    line=stated.line,
+                    setting=key.replace("_", "-"),
+                    message=f"{key.replace('_', '-')}: {message}",
+                    expected=f"a value of --{key.replace('_', '-')}",
+                    found=shown(key, str(stated.value)),
+                    hint=f"see the option --{key.replace('_', '-')} in the help of a command",
+                )
+
+
+def _refusal(key: str, value: Any, found: Sequence[click.Context]) -> str | None:
+    """Return why no command accepts `value` for the option `key`; None if one does."""
+    message = None
+    for ctx in found:
+        for param in _options(ctx):
+            if settings_key(param.opts) != key:
+                continue
+            if isinstance(value, list) and not param.multiple:
+                message = "the option takes one value, not a list"
+                continue
+            try:
+                given = [value] if param.multiple and not isinstance(value, list) else value
+                param.type_cast_value(ctx, given)
+            except click.ClickException as e:
+                message = e.message.replace("\n", " ")
+            except TierctlError as e:
+                message = e.message
+            else:
+                return None
+    return message
+
+
+def in_force(
+    ctx: click.Context, words: Sequence[str]
+) -> tuple[list[click.Context], dict[str, Any], commands.ConfigRequest]:
+    """Return the contexts of the commands that are shown, their typed options, and the request."""
+    root = ctx.find_root()
+    if not words:
+        typed = {name: value for name, value in ctx.params.items() if options.is_typed(ctx, name)}
+        return list(contexts(root)), typed, request_of(commands.ConfigRequest, ctx)
+    command, arguments = named_command(root.command, words)
+    if isinstance(command, click.Group):
+        raise UsageError(
+            f"{' '.join(words[:2])}: no command of tierctl", hint="as in: tierctl config show sweep"
+        )
+    (of_command,) = contexts(root, command)
+    given = command.make_context(str(of_command.info_name), list(arguments), parent=of_command.parent)
+    parsed, _, _ = command.make_parser(of_command).parse_args(list(arguments))
+    return [of_command], parsed, request_of(commands.ConfigRequest, given)
+
+
+def files_to_check(ctx: click.Context, settings: RunSettings) -> commands.FilesToCheck:
+    """Return the files that profiles name, and the problems of tierctl.toml and of the environment."""
+    problems = list(settings.environment_problems())
+    file, error = settings.profiles_file, settings.unreadable
+    named: dict[str, list[Path]] = {name: [] for name in _FILES}
+    if error is not None:
+        problems.append(
+            SettingProblem(
+                kind=ProblemKind.UNREADABLE,
+                file=settings.config_file,
+                message=str(error.message).removeprefix(f"{settings.config_file}: "),
+                expected="a file tierctl.toml that this user may read",
+                found=error.message,
+                hint=error.hint or "correct --config-file, or the rights of the file",
+            )
+        )
+    if file is not None:
+        problems += profile_problems(file, list(contexts(ctx.find_root())), settings.profile)
+        for name, path in _named_files(file.profiles.values()):
+            named[name].append(path)
+    return commands.FilesToCheck(problems=problems, profiles=file.path if file else None, **named)
+
+
+def _named_files(profiles: Any) -> Iterator[tuple[str, Path]]:
+    for profile in profiles:
+        for name in _FILES:
+            if name in profile and isinstance(profile[name].value, str):
+                yield name, Path(profile[name].value)

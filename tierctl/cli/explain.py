@@ -1,0 +1,79 @@
+"""`tierctl explain`: what brokers do next with the segments of a partition, and why."""
+
+from typing import Annotated
+
+import click
+
+from tierctl import commands
+from tierctl.cli import options, output_options
+from tierctl.cli.declare import add, argument, option
+from tierctl.cli.display import Printer, console_of
+from tierctl.cli.help.stored_names import StoredNames
+from tierctl.cli.options import with_options
+from tierctl.cli.request import request_of
+from tierctl.errors import ExitCode
+from tierctl.model.times import parse_time_ms
+from tierctl.report import tables
+
+_FIND = "Which segments"
+
+TopicName = Annotated[
+    str, argument(metavar="TOPIC", help="Name of the topic.", completed_from=StoredNames.TOPICS)
+]
+PartitionNumber = Annotated[int, argument(metavar="PARTITION", help="Number of the partition.")]
+Offset = Annotated[
+    int | None,
+    option("--offset", metavar="N", min=0, help="Only the segments that hold this offset.", panel=_FIND),
+]
+Segment = Annotated[
+    str | None,
+    option("--segment", metavar="ID", help="Only the remote segment of this id.", panel=_FIND),
+]
+Time = Annotated[
+    int | None,
+    option(
+        "--time",
+        metavar="TIME",
+        parser=parse_time_ms,
+        help="Only the first segment of the tier, and of the log, with a record of this time or later; "
+        f"{options.TIME_FORMS}.",
+        panel=_FIND,
+    ),
+]
+
+
+def register(app: click.Group) -> None:
+    """Add `explain`."""
+    add(app, "explain", explain)
+
+
+def _by_id(topic_id: options.TopicIds = None) -> None:
+    """Group: the id of the topic, if several topics have had its name."""
+
+
+@with_options(options.where, options.state, _by_id, ..., output_options.rows, options.engine)
+def explain(
+    ctx: click.Context,
+    topic_name: TopicName,
+    partition_number: PartitionNumber,
+    offset: Offset = None,
+    segment: Segment = None,
+    time_ms: Time = None,
+    topic_configs: options.TopicConfigs = None,
+    kafka_version: options.KafkaVersionOption = None,
+    now_ms: options.Now = None,
+) -> ExitCode:
+    """Explain the next action of brokers for each segment of a partition, and what decides.
+
+    A segment of the log is copied, or waits: until it is rolled, for the end of a transaction, for more
+    replicas, for the copy lag. A segment of the tier is deleted, expires at a time, is held by an older
+    segment, or is out of retention's reach: off the lineage, or of a topic that was deleted. The decisions
+    are those of copy, sweep and delete with the same options. json names, for each reason, Kafka's rule and
+    the settings that decide, each with its value and where it came from.
+    """
+    printer = Printer.of(ctx, tables.EXPLANATIONS)
+    request = request_of(commands.ExplainRequest, ctx, topic=(topic_name,), partition=(partition_number,))
+    explanations = commands.explain(request, console_of(ctx))
+    printer.show([each.row() for each in explanations.rows])
+    printer.finish()
+    return explanations.exit_code

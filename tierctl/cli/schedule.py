@@ -1,0 +1,177 @@
+"""`tierctl schedule`: systemd units and cron lines that run a command of tierctl."""
+
+import re
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+from urllib.parse import urlsplit
+
+import click
+
+import tierctl
+from tierctl.cli.config.options import named_command
+from tierctl.cli.declare import add, argument, option
+from tierctl.cli.display import summarize
+from tierctl.errors import ExitCode, UsageError
+
+_SHARE = Path(tierctl.__file__).parent / "share"
+_WRITTEN_FOLDERS = ("state_dir", "metadata", "remote", "to_metadata", "log_dir", "warehouse")
+_WRITTEN_FILES = ("metrics_file", "log_file", "plan_out")
+
+
+class Every(StrEnum):
+    """How often a command runs, as systemd's OnCalendar names it."""
+
+    HOURLY = "hourly"
+    DAILY = "daily"
+    WEEKLY = "weekly"
+
+
+_CRON_TIMES = {Every.HOURLY: "17 * * * *", Every.DAILY: "17 3 * * *", Every.WEEKLY: "17 3 * * 0"}
+
+Command = Annotated[
+    list[str] | None,
+    argument(metavar="COMMAND...", help="The command of tierctl, with its options."),
+]
+Systemd = Annotated[bool, option("--systemd", help="Print a service and its timer.")]
+Cron = Annotated[bool, option("--cron", help="Print a file for /etc/cron.d.")]
+EveryOption = Annotated[Every, option("--every", help="How often the command runs.")]
+User = Annotated[
+    str, option("--user", metavar="NAME", help="The user who runs it: one who may read the log directories.")
+]
+
+
+def register(app: click.Group) -> None:
+    """Add `schedule`."""
+    add(app, "schedule", schedule, allow_interspersed_args=False)
+
+
+def schedule(
+    ctx: click.Context,
+    command: Command = None,
+    systemd: Systemd = False,
+    cron: Cron = False,
+    every: EveryOption = Every.HOURLY,
+    user: User = "kafka",
+) -> int:
+    """Print systemd units or cron lines that run a command.
+
+    The options of the command are checked, and nothing is installed or run. The units have a sandbox: the
+    command may write only the folders that its options name, which are in ReadWritePaths. Credentials belong
+    into the file of EnvironmentFile, or the profile of tierctl.toml, never into the command.
+
+    The templates, a configuration for logrotate, alert rules and a Grafana dashboard are in share/tierctl of
+    the installation.
+    """
+    if not (systemd or cron):
+        raise UsageError("--systemd or --cron is missing", hint="say what to print: units or cron lines")
+    scheduled = _checked(ctx, command or [])
+    if systemd:
+        click.echo(_units(scheduled, every, user), nl=False)
+    if cron:
+        click.echo(_cron_file(scheduled, every, user), nl=False)
+    summarize(ctx, f"runs {every}: tierctl {shlex.join(scheduled.path)}")
+    return ExitCode.OK
+
+
+class _Scheduled(NamedTuple):
+    """A command line: the words of the command, all words, and the values of its options."""
+
+    path: Sequence[str]
+    words: Sequence[str]
+    params: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The name of its units and of its file in cron.d, where no dot is allowed."""
+        return "-".join(("tierctl", *self.path))
+
+
+def _checked(ctx: click.Context, words: Sequence[str]) -> _Scheduled:
+    """Return the command line; raise UsageError for an unknown command and for wrong options."""
+    root = ctx.find_root()
+    command, arguments = named_command(root.command, words)
+    path = words[: len(words) - len(arguments)]
+    if isinstance(command, click.Group) or command.name == "schedule":
+        what = " ".join(words[:2]) or "nothing"
+        raise UsageError(f"{what}: no command of tierctl", hint="as in: tierctl schedule --cron sweep ...")
+    given = command.make_context(" ".join(path), arguments, parent=root)
+    return _Scheduled(path, words, given.params | given.meta)
+
+
+def _program() -> list[str]:
+    """Return the words that start this tierctl, with whole paths: units and cron have another PATH."""
+    found = shutil.which(sys.argv[0]) or shutil.which("tierctl")
+    if found is not None and Path(found).name == "tierctl":
+        return [str(Path(found).absolute())]
+    return [sys.executable, "-m", "tierctl"]
+
+
+def _units(scheduled: _Scheduled, every: Every, user: str) -> str:
+    service = _replaced(
+        (_SHARE / "systemd" / "tierctl@.service").read_text(),
+        Description=f"tierctl {' '.join(scheduled.path)}",
+        Documentation=f"man:{scheduled.name}(1)",
+        EnvironmentFile=f"-/etc/tierctl/{scheduled.name}.env",
+        ExecStart=" ".join(map(_systemd_word, [*_program(), *scheduled.words])),
+        User=user,
+        ReadWritePaths=" ".join(_systemd_word(f"-{path}") for path in _written(scheduled.params)),
+    )
+    timer = _replaced(
+        (_SHARE / "systemd" / "tierctl@.timer").read_text(),
+        Description=f"Run tierctl {' '.join(scheduled.path)}",
+        OnCalendar=every,
+    )
+    files = ((f"{scheduled.name}.service", service), (f"{scheduled.name}.timer", timer))
+    return "\n".join(f"# /etc/systemd/system/{name}\n{text}" for name, text in files)
+
+
+def _replaced(template: str, **values: str) -> str:
+    """Return the sections of a unit with new values of some settings; comments above them are left out."""
+    lines = template[template.index("[Unit]") :].splitlines()
+    names = [line.partition("=")[0] for line in lines]
+    for name, value in values.items():
+        lines[names.index(name)] = f"{name}={value}"
+    return "\n".join([*lines, ""])
+
+
+def _systemd_word(word: str) -> str:
+    """Return one word of a unit: specifiers and variables are not expanded, blanks do not end it."""
+    text = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return text if re.fullmatch(r"[^\s\"'\\;]+", word) else f'"{text}"'
+
+
+def _written(params: Mapping[str, Any]) -> list[str]:
+    """Return the folders on this machine that a command with these options may write, sorted."""
+    folders = {Path(path) for name in _WRITTEN_FOLDERS for path in _local_paths(params.get(name))}
+    files = {Path(path) for name in _WRITTEN_FILES for path in _local_paths(params.get(name))}
+    return sorted(str(path.absolute()) for path in folders | {file.absolute().parent for file in files})
+
+
+def _local_paths(value: Any) -> list[str]:
+    """Return the paths in the value of an option: local ones, from plain paths and from file URIs."""
+    values = value if isinstance(value, list | tuple) else [] if value is None else [value]
+    parts = [urlsplit(str(each)) for each in values]
+    return [part.path for part in parts if part.scheme in {"", "file"}]
+
+
+def _cron_file(scheduled: _Scheduled, every: Every, user: str) -> str:
+    """Return a file for cron.d; cron takes an unescaped % for the end of the line.
+
+    Findings are rows on stdout, which are not kept, so a line on stderr states the exit code. 6 is a lock,
+    and 9 a plan that has something to do.
+    """
+    template = (_SHARE / "cron" / "tierctl").read_text()
+    settings = [line for line in template.splitlines() if re.match("[A-Z]+=", line)]
+    words, at = list(scheduled.words), len(scheduled.path)
+    if not {"--quiet", "-q"} & set(words):
+        words[at:at] = ["--quiet"]
+    line = shlex.join([*_program(), *words]).replace("%", "\\%")
+    told = f'echo "tierctl {" ".join(scheduled.path)}: exit code $c, see man tierctl-exit-codes" >&2'
+    failed = f"{{ c=$?; [ $c = 6 ] || [ $c = 9 ] || {told}; exit $c; }}"
+    run = f"{_CRON_TIMES[every]} {user} {line} </dev/null >/dev/null || {failed}"
+    return "\n".join([f"# /etc/cron.d/{scheduled.name}", *settings, run, ""])

@@ -1,0 +1,237 @@
+"""Read tierctl.toml, which has named profiles like the contexts of kubectl.
+
+    profile = "staging"            # the profile in use if --profile is not given
+
+    [profiles.staging]
+    metadata = "file:///var/lib/kafka/data"
+    log-dir = ["/var/lib/kafka/data"]
+
+The keys of a profile are option names, with - or _. The command line and the environment override them.
+"""
+
+import difflib
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tierctl.errors import UsageError
+from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
+from tierctl.model.settings.stated import Origin, SettingSource
+from tierctl.wire.files.toml import TomlEntry, TomlProblem, parse_toml
+
+FILE_NAME = "tierctl.toml"
+DEFAULT_PROFILE = "default"
+ONLY_TYPED = "apply"
+"""The option that only the command line may give, so that a plain command never changes anything."""
+_TOP_LEVEL = ("profile", "profiles")
+_TYPES = "text, a number, true, false or a list"
+
+
+class ProfileValue(NamedTuple):
+    """The value of an option in a profile, as text as on the command line, and its line."""
+
+    value: Any
+    line: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProfilesFile:
+    """The profiles in tierctl.toml by name, each with its values by option key, and every problem found.
+
+    `chosen` is the profile that the file's key `profile` names. The problems of `problems_of` concern one
+    profile, those of `problems` the whole file.
+    """
+
+    path: Path
+    chosen: ProfileValue | None
+    profiles: dict[str, dict[str, ProfileValue]]
+    problems: tuple[SettingProblem, ...]
+    problems_of: dict[str, tuple[SettingProblem, ...]]
+
+    def name_in_use(self, asked: str | None) -> str:
+        """Return the name of the profile in use; `asked` is the one that was asked for, if any."""
+        return asked or (DEFAULT_PROFILE if self.chosen is None else str(self.chosen.value))
+
+    def profile(self, asked: str | None) -> dict[str, ProfileValue]:
+        """Return the values of the profile in use.
+
+        Without a choice it is the profile `default`, which may be missing. Raise UsageError for the first
+        problem of the file or of the profile, and for a profile that the file does not have.
+        """
+        name = self.name_in_use(asked)
+        for problem in (*self.problems, *self.problems_of.get(name, ())):
+            raise problem.error
+        if name not in self.profiles and (asked or self.chosen):
+            raise self.missing(name).error
+        return self.profiles.get(name, {})
+
+    def missing(self, name: str) -> SettingProblem:
+        """Return the problem of a profile that the file does not have."""
+        known = ", ".join(sorted(self.profiles)) or "none"
+        return SettingProblem(
+            kind=ProblemKind.WRONG_VALUE,
+            file=self.path,
+            line=None if self.chosen is None else self.chosen.line,
+            setting="profile",
+            message=f"no profile {name!r}",
+            expected=f"one of the profiles there: {known}",
+            found=name,
+            hint=f"profiles there: {known}",
+        )
+
+    def origin(self, line: int) -> Origin:
+        """Return the origin of a value that stands in `line`."""
+        return Origin(source=SettingSource.PROFILE, file=self.path, line=line)
+
+
+def read_profiles(file: Path, option_keys: Collection[str]) -> ProfilesFile:
+    """Read tierctl.toml to its end; `option_keys` are the names that a profile may have, with underscores.
+
+    Raise UsageError if the file can't be read.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as e:
+        raise UsageError(f"{file}: not TOML: {e}") from e
+    except OSError as e:
+        raise UsageError(f"{file}: {e.strerror}") from e
+    parsed = parse_toml(text)
+    reader = _Reader(file, option_keys)
+    for entry in parsed.entries:
+        reader.take(entry)
+    return ProfilesFile(
+        path=file,
+        chosen=reader.chosen,
+        profiles=reader.profiles,
+        problems=(*(_of_toml(file, each) for each in parsed.problems), *reader.problems),
+        problems_of={name: tuple(found) for name, found in reader.problems_of.items()},
+    )
+
+
+def _of_toml(file: Path, problem: TomlProblem) -> SettingProblem:
+    is_repeated = problem.first_line is not None
+    return SettingProblem(
+        kind=ProblemKind.DUPLICATE if is_repeated else ProblemKind.MALFORMED,
+        file=file,
+        line=problem.line,
+        message=problem.message,
+        expected=f"one line, as line {problem.first_line}"
+        if is_repeated
+        else "TOML: key = value, or [table]",
+        found=problem.message.removeprefix("not TOML: "),
+        hint="remove one of them" if is_repeated else 'write texts in quotes: key = "value"',
+    )
+
+
+class _Reader:
+    """Sorts the entries of the file into profiles and problems."""
+
+    def __init__(self, file: Path, option_keys: Collection[str]) -> None:
+        self._file = file
+        self._keys = option_keys
+        self.chosen: ProfileValue | None = None
+        self.profiles: dict[str, dict[str, ProfileValue]] = {}
+        self.problems: list[SettingProblem] = []
+        self.problems_of: dict[str, list[SettingProblem]] = {}
+
+    def take(self, entry: TomlEntry) -> None:
+        """Add one entry of the file."""
+        top, *rest = entry.path
+        if top not in _TOP_LEVEL:
+            self.problems.append(self._misplaced(entry))
+        elif top == "profile":
+            self.chosen = ProfileValue(entry.value, entry.line)
+        elif not rest or (len(rest) == 1 and entry.value != {}):
+            self.problems.append(
+                self._wrong(entry, "'profiles' must be tables", "tables", "write [profiles.NAME]")
+            )
+        else:
+            profile = self.profiles.setdefault(rest[0], {})
+            if len(rest) > 1:
+                found = self._take_value(profile, entry)
+                self.problems_of.setdefault(rest[0], []).extend(found)
+
+    def _take_value(self, profile: dict[str, ProfileValue], entry: TomlEntry) -> Iterator[SettingProblem]:
+        key = entry.path[2].replace("-", "_")
+        text = _text_of({} if len(entry.path) > 3 else entry.value)
+        if key == ONLY_TYPED:
+            yield self._wrong(entry, *not_typed(f"{ONLY_TYPED} = {str(entry.value).lower()}"))
+        elif key not in self._keys:
+            yield self._unknown(entry, key)
+        elif text is None:
+            yield self._wrong(
+                entry, f"{key}: expected {_TYPES}", _TYPES, "write the value as on the command line"
+            )
+        elif key in profile:
+            yield self._repeated(entry, profile[key].line)
+        else:
+            profile[key] = ProfileValue(text, entry.line)
+
+    def _misplaced(self, entry: TomlEntry) -> SettingProblem:
+        nearest = next(iter(difflib.get_close_matches(entry.path[0], _TOP_LEVEL, n=1)), None)
+        return self._problem(
+            entry,
+            ProblemKind.UNKNOWN_SETTING,
+            f"no key {entry.path[0]!r} outside of the profiles",
+            "profile = NAME, and tables [profiles.NAME]",
+            did_you_mean(nearest, "options belong below [profiles.NAME]"),
+        )
+
+    def _unknown(self, entry: TomlEntry, key: str) -> SettingProblem:
+        nearest = next(iter(difflib.get_close_matches(key, self._keys, n=1)), None)
+        return self._problem(
+            entry,
+            ProblemKind.UNKNOWN_SETTING,
+            f"no option {key!r}",
+            "the name of an option of tierctl",
+            did_you_mean(nearest, "see 'tierctl --help' for the options"),
+        )
+
+    def _repeated(self, entry: TomlEntry, first_line: int) -> SettingProblem:
+        return self._problem(
+            entry,
+            ProblemKind.DUPLICATE,
+            f"{entry.path[2]} is stated twice, with - and with _; line {first_line} states it, too",
+            f"only line {first_line}",
+            "remove one of them",
+        )
+
+    def _wrong(self, entry: TomlEntry, message: str, expected: str, hint: str) -> SettingProblem:
+        return self._problem(entry, ProblemKind.WRONG_VALUE, message, expected, hint)
+
+    def _problem(
+        self, entry: TomlEntry, kind: ProblemKind, message: str, expected: str, hint: str
+    ) -> SettingProblem:
+        return SettingProblem(
+            kind=kind,
+            file=self._file,
+            line=entry.line,
+            setting=entry.path[-1],
+            message=message,
+            expected=expected,
+            found=".".join(entry.path),
+            hint=hint,
+        )
+
+
+def not_typed(found: str) -> tuple[str, str, str]:
+    """Return message, expected and hint for a setting that would apply every plan."""
+    return (
+        f"{found}: plans are applied only where the command line says --apply",
+        "no such setting",
+        "remove it, and write --apply into the command or the cron line that is to change something",
+    )
+
+
+def _text_of(value: Any) -> Any:
+    """Return numbers as text, as on the command line, so that click converts both in the same way.
+
+    None for a value of another type.
+    """
+    if isinstance(value, list):
+        items = [_text_of(item) for item in value]
+        return None if None in items else items
+    if isinstance(value, bool):
+        return value
+    return str(value) if isinstance(value, str | int | float) else None

@@ -1,0 +1,219 @@
+"""The settings of one run: the profile in use, the environment, and options that every command has."""
+
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from itertools import pairwise, takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tierctl.cli.settings.profiles import (
+    FILE_NAME,
+    ONLY_TYPED,
+    ProfilesFile,
+    ProfileValue,
+    not_typed,
+    read_profiles,
+)
+from tierctl.errors import UsageError
+from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
+from tierctl.model.settings.stated import Origin
+from tierctl.storage.throttle import Throttle
+
+if TYPE_CHECKING:
+    from tierctl.report.log_file import LogFile, LogFormat
+    from tierctl.report.metrics import Meter
+
+_CHOOSE_PROFILE = frozenset({"profile", "config_file", "verbose", "quiet"})
+_PREFIX = "TIERCTL_"
+
+
+def default_config_files(environ: Mapping[str, str]) -> list[Path]:
+    """Return the paths at which tierctl.toml is searched, in order; without HOME the list is shorter."""
+    home = environ.get("HOME")
+    base = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
+    return [Path(FILE_NAME), *([Path(base) / "tierctl" / FILE_NAME] if base else [])]
+
+
+@dataclass(slots=True)
+class RunSettings:
+    """The settings of one run; tierctl.toml is read when the first value of a profile is asked for.
+
+    `get` raises no error: `require_valid` does, before a command begins, and `config check` reports all.
+    """
+
+    option_names: Collection[str]
+    environ: Mapping[str, str]
+    profile: str | None = None
+    config_file: Path | None = None
+    args: Sequence[str] = ()
+    """The command line."""
+    verbosity: int = 0
+    is_quiet: bool = False
+    command: str = ""
+    """The words of the command, without `tierctl`."""
+    unattended: set[str] = field(default_factory=set)
+    """Names of the options for unattended runs that have a value."""
+    state_dir: Path | None = None
+    """The state directory of the run's request; None without one, and for a run that only plans."""
+    topics: set[str] = field(default_factory=set)
+    """The names of the topics that the run read in the metadata."""
+    profiles: tuple[str, ...] = ()
+    """The names of the profiles in the file that the run read."""
+    metrics_file: Path | None = None
+    meter: "Meter | None" = None
+    """Receives the metrics of the run, if a file for them is named."""
+    log: "LogFile | None" = None
+    log_format: "LogFormat | None" = None
+    lock_timeout_ms: int = 0
+    """How long to wait for a lock that another run holds."""
+    throttle: Throttle = field(default_factory=Throttle)
+    """Holds the limits of bytes per second, and has the times of the waits."""
+    started_s: float = field(default_factory=time.monotonic)
+    _values: dict[str, ProfileValue] | None = field(default=None, init=False)
+    _file: ProfilesFile | None = field(default=None, init=False)
+    _error: UsageError | None = field(default=None, init=False)
+
+    def get(self, option: str) -> Any:
+        """Return the value of an option, by its key, in the profile in use; None if it has none."""
+        found = self._in_profile.get(option)
+        return None if found is None else found.value
+
+    def origin(self, option: str) -> Origin | None:
+        """Return the line of tierctl.toml with the value of an option; None if the profile has none."""
+        found = self._in_profile.get(option)
+        return None if found is None or self._file is None else self._file.origin(found.line)
+
+    @property
+    def profiles_file(self) -> ProfilesFile | None:
+        """The tierctl.toml in use; None without one, and if it can't be read."""
+        _ = self._in_profile
+        return self._file
+
+    @property
+    def unreadable(self) -> UsageError | None:
+        """The error of reading tierctl.toml; None if it was read, or if there is none."""
+        _ = self._in_profile
+        return self._error if self._file is None else None
+
+    def require_valid(self) -> None:
+        """Raise UsageError for a problem in tierctl.toml that concerns this run, or in the environment."""
+        _ = self._in_profile
+        if self._error is not None:
+            raise self._error
+        for problem in self.environment_problems():
+            raise problem.error
+
+    @property
+    def _in_profile(self) -> dict[str, ProfileValue]:
+        if self._values is None:
+            self._values = {}
+            try:
+                self._values = self._load()
+            except UsageError as e:
+                self._error = e
+        return self._values
+
+    def wants_json(self) -> bool:
+        """Return whether the run prints JSON, also for a command line that can't be parsed."""
+        typed = None
+        for before, word in pairwise(["", *takewhile(lambda word: word != "--", self.args)]):
+            if before in {"-o", "--output"}:
+                typed = word
+            elif word.startswith(("--output=", "-o")) and word != "-o":
+                typed = word.removeprefix("--output=").removeprefix("-o")
+        if typed is not None:
+            return typed == "json"
+        given = self.environ.get(f"{_PREFIX}OUTPUT")
+        return bool((given or self.get("output")) == "json")
+
+    def environment_problems(self) -> Iterator[SettingProblem]:
+        """Yield a problem for each variable TIERCTL_… that names no option, or that would apply plans."""
+        variables = {name for name in self.environ if name.startswith(_PREFIX)}
+        typed = _PREFIX + ONLY_TYPED.upper()
+        known = {_PREFIX + name.upper() for name in self.option_names}
+        if typed in variables:
+            message, expected, hint = not_typed(f"{typed} is set")
+            yield SettingProblem(
+                kind=ProblemKind.WRONG_VALUE,
+                setting=typed,
+                message=message,
+                expected=expected,
+                found=typed,
+                hint=hint,
+            )
+        for name in sorted(variables - known - {typed}):
+            nearest = next(iter(get_close_matches(name, known, n=1)), None)
+            yield SettingProblem(
+                kind=ProblemKind.UNKNOWN_SETTING,
+                setting=name,
+                message=f"{name} is set, but names no option",
+                expected="a variable TIERCTL_<OPTION>",
+                found=name,
+                hint=did_you_mean(nearest, "unset it"),
+            )
+
+    @property
+    def file(self) -> Path | None:
+        """The tierctl.toml in use; None if there is none."""
+        return self.config_file or next(filter(Path.is_file, default_config_files(self.environ)), None)
+
+    def _load(self) -> dict[str, ProfileValue]:
+        file = self.file
+        if file is None:
+            if self.profile is not None:
+                raise UsageError(
+                    f"no profile {self.profile!r}: there is no {FILE_NAME}",
+                    hint="name one with --config-file",
+                )
+            return {}
+        self._file = read_profiles(file, self.option_names)
+        self.profiles = tuple(self._file.profiles)
+        return self._file.profile(self.profile)
+
+
+def every(_name: str, _value: Any) -> bool:
+    """Accept every value: click reports wrong ones."""
+    return True
+
+
+class Defaults(Mapping[str, Any]):
+    """The mapping in which click looks up the default of an option, or the defaults of a command in a group.
+
+    `keys` maps parameter names of a command to names in the profile; parameters in `lists` take several
+    values, for which a profile may state one without a list. A value that is not `accepted` counts as not
+    stated. The options of a group itself have no defaults here: they choose the file and the profile.
+    """
+
+    def __init__(
+        self,
+        settings: RunSettings,
+        *,
+        keys: Mapping[str, str],
+        commands: Mapping[str, "Defaults"],
+        lists: Collection[str] = (),
+        accepted: Callable[[str, Any], bool] = every,
+    ) -> None:
+        self._settings = settings
+        self._keys = keys
+        self._commands = commands
+        self._lists = lists
+        self._accepted = accepted
+
+    def __getitem__(self, name: str) -> Any:
+        if self._commands:
+            return self._commands[name]
+        key = self._keys[name]
+        value = None if key in _CHOOSE_PROFILE else self._settings.get(key)
+        if name in self._lists and isinstance(value, str):
+            value = [value]
+        if value is None or not self._accepted(name, value):
+            raise KeyError(name)
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._commands or self._keys)
+
+    def __len__(self) -> int:
+        return len(self._commands or self._keys)

@@ -1,0 +1,91 @@
+"""`tierctl status`: one screen about a tier."""
+
+import sys
+import time
+from enum import StrEnum
+from typing import Annotated
+
+import click
+
+from tierctl import commands
+from tierctl.cli import options, output_options
+from tierctl.cli.declare import add, option
+from tierctl.cli.display import Printer, console_of, display_of, show_tables
+from tierctl.cli.options import OutputFormat, with_options
+from tierctl.cli.request import request_of
+from tierctl.errors import ExitCode
+from tierctl.report import tables
+
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+class Show(StrEnum):
+    """The rows that are printed."""
+
+    TOPICS = "topics"
+    PROBLEMS = "problems"
+    RUNS = "runs"
+
+
+_COLUMNS = {
+    Show.TOPICS: tables.STATUS,
+    Show.PROBLEMS: tables.STATUS_PROBLEMS,
+    Show.RUNS: tables.LAST_RUNS,
+}
+ShowOption = Annotated[
+    Show | None,
+    option(
+        "--show",
+        help="Print only these rows: topics, problems that an operator must act on, or the last successful "
+        "runs in --state-dir. Default: all three as tables; json, jsonl and csv have the topics.",
+        panel=options.SHOW,
+    ),
+]
+Watch = Annotated[
+    float | None,
+    option(
+        "--watch",
+        metavar="SECONDS",
+        min=0.1,
+        help="Print it again after so many seconds, until the command is interrupted.",
+        panel=options.SHOW,
+    ),
+]
+
+
+def register(app: click.Group) -> None:
+    """Add `status`."""
+    add(app, "status", status)
+
+
+@with_options(options.where, options.state, options.selection, ..., output_options.rows, options.engine)
+def status(
+    ctx: click.Context,
+    show: ShowOption = None,
+    watch: Watch = None,
+    topic_configs: options.TopicConfigs = None,
+    kafka_version: options.KafkaVersionOption = None,
+    now_ms: options.Now = None,
+) -> ExitCode:
+    """Show the state of a tier: topics, how far copies are behind, problems, last runs.
+
+    Exit 0 if the tier is healthy, and 3 if an operator must act: on the findings of verify that are more
+    than information. Objects of the tier are not examined; verify does that. The copy lag needs --log-dir
+    and settings that enable the topics: what copy would copy, and what waits for a transaction or a limit.
+    """
+    shown = [show] if show else [Show.TOPICS]
+    if show is None and display_of(ctx).output is OutputFormat.TABLE:
+        shown = [*Show]
+    while True:
+        printers = {each: Printer.of(ctx, _COLUMNS[each]) for each in shown}
+        found = commands.status(request_of(commands.StatusRequest, ctx), console_of(ctx))
+        if watch is not None and sys.stdout.isatty():
+            sys.stdout.write(_CLEAR)
+        rows = {Show.TOPICS: found.topics, Show.PROBLEMS: found.problems, Show.RUNS: found.runs}
+        show_tables([(printer, rows[each]) for each, printer in printers.items()])
+        following = "tierctl verify" if found.problems else None
+        printers[shown[0]].finish(following=following)
+        if watch is None:
+            return found.exit_code
+        sys.stdout.flush()
+        time.sleep(watch)

@@ -1,0 +1,234 @@
+"""Options for runs without an operator, which every command has, and what is written when such a run ends."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from tierctl.cli.declare import option
+from tierctl.cli.help.stored_names import StoredNames, store_names
+from tierctl.cli.settings.run import RunSettings
+from tierctl.errors import ExitCode, LockedError, TierctlError, UsageError
+from tierctl.model.times import duration_text, parse_duration_ms
+from tierctl.report.console import Console
+from tierctl.report.log_file import LogFile, LogFormat
+
+EVERYWHERE = "Everywhere"
+_NOT_STORED = frozenset({"status", "explain", "doctor", "cache show", "offsets show"})
+_FIRST_PAUSE_S = 0.5
+_PAUSE_S_MAX = 30.0
+
+
+def _receiver(ctx: click.Context, name: str, value: object) -> RunSettings | None:
+    """Return the settings that receive the value of an option; None if they keep what they have.
+
+    An option may stand before and after the command's name. What is typed wins over the environment and the
+    profile. The options of a command that `submit` or `schedule` only checks are in `ctx.meta`.
+    """
+    settings = ctx.obj
+    if not isinstance(settings, RunSettings):
+        return None
+    ctx.meta[name] = value
+    command = ctx.command_path.partition(" ")[2]
+    if settings.command not in {"", command}:
+        return None
+    settings.command = command
+    if settings.log is not None:
+        settings.log.command = command
+    source = ctx.get_parameter_source(name)
+    is_typed = source is not None and source.name == "COMMANDLINE"
+    if value is None or (name in settings.unattended and not is_typed):
+        return None
+    settings.unattended.add(name)
+    return settings
+
+
+def _require_folder(option: str, file: Path, hint: str) -> None:
+    folder = file.absolute().parent
+    if not folder.is_dir():
+        raise UsageError(f"{option} {file}: {folder} is no folder", hint=hint)
+
+
+def _set_metrics_file(ctx: click.Context, value: Path | None) -> None:
+    settings = _receiver(ctx, "metrics_file", value)
+    if settings is None or value is None:
+        return
+    hint = "name a file in the folder of node_exporter's --collector.textfile.directory"
+    _require_folder("--metrics-file", value, hint)
+    from tierctl.report.metrics import Meter
+
+    settings.metrics_file, settings.meter = value, Meter()
+
+
+def _set_log_format(ctx: click.Context, value: LogFormat | None) -> None:
+    settings = _receiver(ctx, "log_format", value)
+    if settings is not None and value is not None:
+        settings.log_format = value
+        if settings.log is not None:
+            settings.log.form = value
+
+
+def _set_log_file(ctx: click.Context, value: Path | None) -> None:
+    settings = _receiver(ctx, "log_file", value)
+    if settings is None or value is None:
+        return
+    _require_folder("--log-file", value, "make it first, for the user who runs tierctl")
+    log = LogFile(value.absolute(), settings.log_format or LogFormat.TEXT, settings.command)
+    try:
+        log.open()
+    except OSError as e:
+        raise UsageError(f"--log-file {value}: {e.strerror}") from e
+    settings.log = log
+
+
+def _set_lock_timeout(ctx: click.Context, value: int | None) -> None:
+    settings = _receiver(ctx, "lock_timeout", value)
+    if settings is not None and value is not None:
+        settings.lock_timeout_ms = value
+
+
+MetricsFile = Annotated[
+    Path | None,
+    option(
+        "--metrics-file",
+        metavar="FILE",
+        help="When the run ends, write its metrics to this file for node_exporter's textfile collector, "
+        "which reads names that end in .prom. Metrics of earlier runs stay: counters are added to.",
+        callback=_set_metrics_file,
+        panel=EVERYWHERE,
+    ),
+]
+
+
+LogFileOption = Annotated[
+    Path | None,
+    option(
+        "--log-file",
+        metavar="FILE",
+        help="Append every message of the run to this file, also those that --quiet hides. A file that is "
+        "renamed, as by logrotate, is made again.",
+        callback=_set_log_file,
+        panel=EVERYWHERE,
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat | None,
+    option(
+        "--log-format",
+        help="Messages in --log-file: a line of text each (the default), or a JSON object.",
+        callback=_set_log_format,
+        panel=EVERYWHERE,
+    ),
+]
+LockTimeout = Annotated[
+    int | None,
+    option(
+        "--lock-timeout",
+        metavar="DURATION",
+        parser=parse_duration_ms,
+        help="If another tierctl holds a lock or the lease of the tier, begin again until this time has "
+        "passed, as 90s or 30m; then exit with 6. Default: 0, exit at once.",
+        callback=_set_lock_timeout,
+        panel=EVERYWHERE,
+    ),
+]
+
+
+def until_unlocked(settings: RunSettings, begin: Callable[[], int]) -> int:
+    """Return what `begin` returns, which is called again while other runs hold a lock.
+
+    It decides again each time: the other run may have changed what there is to do. Raise its LockedError
+    once the lock timeout has passed.
+    """
+    pause_s = _FIRST_PAUSE_S
+    while True:
+        try:
+            return begin()
+        except LockedError as e:
+            # The option is known only after `begin` has read the command line.
+            deadline_s = settings.started_s + settings.lock_timeout_ms / 1000
+            if time.monotonic() + pause_s > deadline_s:
+                raise
+            if pause_s == _FIRST_PAUSE_S:
+                limit = duration_text(settings.lock_timeout_ms)
+                console_of_run(settings).say(f"{e.message}; waiting for it, at most {limit}")
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+
+def console_of_run(settings: RunSettings) -> Console:
+    """Return the receiver of messages about the run as a whole."""
+    return Console(is_quiet=settings.is_quiet, is_json=settings.wants_json(), log=settings.log)
+
+
+def record_success(settings: RunSettings, code: int) -> None:
+    """Store in the state directory, if one was named, that the run ended without an error, for `status`.
+
+    A failure is only a warning. Runs that only plan, or only show the state, are not stored.
+    """
+    if settings.state_dir is None or code != ExitCode.OK or settings.command in _NOT_STORED:
+        return
+    from tierctl.metadata.state_dir.last_runs import record_successful_run
+
+    try:
+        record_successful_run(settings.state_dir, settings.command, int(time.time() * 1000))
+    except (OSError, TierctlError) as e:
+        where = f"--state-dir {settings.state_dir}"
+        console_of_run(settings).warn(f"{where}: the end of the run could not be stored: {e}")
+
+
+def record_names(settings: RunSettings) -> None:
+    """Store the names of topics and profiles that the run read, for the shells to complete.
+
+    A run whose home directory is missing, read-only or another user's stores nothing, and says nothing.
+    """
+    for kind, names in ((StoredNames.TOPICS, settings.topics), (StoredNames.PROFILES, settings.profiles)):
+        if names:
+            with suppress(OSError):
+                store_names(kind, names, settings.environ)
+
+
+def record_run(settings: RunSettings, code: int, error: BaseException | None) -> None:
+    """Write the metrics and the last line of the log of a run that ended with `code`, or by `error`.
+
+    A failure is only a warning: it does not change what the run did, nor its exit code.
+    """
+    if isinstance(error, click.exceptions.Exit):
+        return
+    console = console_of_run(settings)
+    if settings.metrics_file is not None and settings.meter is not None:
+        _write_metrics(settings, code, error, console)
+    if settings.log is not None:
+        seconds = round(time.monotonic() - settings.started_s, 3)
+        settings.log.write("info", f"exit code {code}", exit_code=code, seconds=seconds)
+        if settings.log.error is not None:
+            why = settings.log.error
+            console.warn(f"--log-file {settings.log.path}: messages are missing there: {why.strerror or why}")
+
+
+def _write_metrics(settings: RunSettings, code: int, error: BaseException | None, console: Console) -> None:
+    from tierctl.report.metrics.file import write_metrics
+    from tierctl.report.metrics.runs import Run, measure_run, measure_throttle
+
+    assert settings.metrics_file is not None
+    assert settings.meter is not None
+    run = Run(
+        command=settings.command,
+        exit_code=code,
+        error=None if error is None else type(error).__name__,
+        is_applied="--apply" in settings.args,
+        end_s=time.time(),
+        seconds=time.monotonic() - settings.started_s,
+    )
+    measure_run(settings.meter, run)
+    measure_throttle(settings.meter, settings.throttle)
+    try:
+        lost = write_metrics(settings.metrics_file, settings.meter)
+    except (OSError, TierctlError) as e:
+        console.warn(f"--metrics-file {settings.metrics_file} could not be written: {e}")
+    else:
+        if lost is not None:
+            console.warn(f"--metrics-file: {lost}")

@@ -1,0 +1,241 @@
+"""`config show` and `config check`: the settings in force with their origins, and what is wrong in files."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources
+from tierctl.errors import ExitCode, TierctlError
+from tierctl.kafka.client_settings import client_file
+from tierctl.metadata.server_properties import broker_file, manager_settings
+from tierctl.model.configs import BrokerDefaults
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.settings import broker, client, metadata_manager, plugin, topic
+from tierctl.model.settings.kafka_version import LATEST
+from tierctl.model.settings.problems import ProblemKind, SettingProblem
+from tierctl.model.settings.secrets import shown
+from tierctl.model.settings.stated import Origin, SettingSource, StatedSettings
+from tierctl.model.settings.table import Table
+from tierctl.model.severity import Severity
+from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
+
+_OPTION = "option"
+_DEFAULT = Origin(source=SettingSource.DEFAULT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigRequest(Request):
+    """A request for the settings in force, or for a check of the files that state them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionValue:
+    """The value of an option of tierctl as text; `commands` are those with this value, empty for all."""
+
+    key: str
+    value: str
+    origin: Origin
+    commands: tuple[str, ...] = ()
+    use: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingInForce:
+    """One setting in force: its value, without secrets, and where the value came from.
+
+    `scope` is `option`, or the scope of the setting in Kafka. `place` is the file with its line, the variable
+    or the option that states it; None for a default. `use` is what tierctl does with it.
+    """
+
+    scope: str
+    topic: str | None
+    setting: str
+    value: str
+    source: SettingSource
+    place: str | None
+    file: Path | None
+    line: int | None
+    command: str | None
+    use: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettingsCheck:
+    """The problems that a check found; `files` are the files that it read to their ends."""
+
+    problems: tuple[SettingProblem, ...]
+    files: tuple[Path, ...]
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """USAGE for a wrong setting or an unreadable file, PARTIAL for warnings only, otherwise OK."""
+        found = {each.severity for each in self.problems}
+        if Severity.ERROR in found:
+            return ExitCode.USAGE
+        return ExitCode.PARTIAL if Severity.WARNING in found else ExitCode.OK
+
+
+def show_config(
+    request: ConfigRequest, options: Iterable[OptionValue], progress: Progress | None = None
+) -> list[SettingInForce]:
+    """Return every setting in force: `options`, and what the files of the request and Kafka's defaults state.
+
+    Defaults of Kafka are in it for the settings that tierctl acts on. Raise UsageError for a file with which
+    no other command would begin.
+    """
+    with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        settings = resources.broker_settings
+        prefix = broker.STORAGE_MANAGER_PREFIX.value(settings)
+        manager_prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
+        managed = manager_settings(settings)
+        own = settings.only(
+            {
+                name: name
+                for name in settings
+                if name not in metadata_manager.TABLE
+                and not any(each and name.startswith(each) for each in (prefix, manager_prefix))
+            }
+        )
+        of_manager = managed.only(
+            {name: name for name in managed if name not in settings or name in metadata_manager.TABLE}
+        )
+        clients = StatedSettings({}, {})
+        if request.command_config is not None:
+            clients = client_file(request.command_config)
+        rows = [
+            *map(_option, options),
+            *_of_table(broker.TABLE, own),
+            *_of_table(metadata_manager.TABLE, of_manager),
+            *_of_table(plugin.TABLE, settings.below(prefix)),
+            *_of_table(client.TABLE, clients.stripped()),
+        ]
+        for name, config in sorted(resources.topic_configs().items()):
+            values = (
+                config.setting(row.name) for row in topic.TABLE if row.acted_on or row.name in config.stated
+            )
+            rows += [
+                _row(topic.TABLE, each.name, each.value, each.origin or Origin(source=each.source), name)
+                for each in values
+            ]
+        return rows
+
+
+def _option(option: OptionValue) -> SettingInForce:
+    origin = option.origin
+    return SettingInForce(
+        scope=_OPTION,
+        topic=None,
+        setting=option.key,
+        value=shown(option.key, option.value),
+        source=origin.source,
+        place=_place(origin),
+        file=origin.file,
+        line=origin.line,
+        command=", ".join(option.commands) or None,
+        use=option.use,
+    )
+
+
+def _of_table(table: Table, stated: StatedSettings) -> Iterator[SettingInForce]:
+    """Yield the settings in `stated`, and the defaults of those in `table` that tierctl acts on."""
+    for row in table:
+        if row.name in stated:
+            yield _row(table, row.name, stated[row.name], stated.origin(row.name) or _DEFAULT)
+        elif row.acted_on and row.default is not None:
+            yield _row(table, row.name, row.default_text, _DEFAULT)
+    for name in stated:
+        if name not in table:
+            yield _row(table, name, stated[name], stated.origin(name) or _DEFAULT)
+
+
+def _row(table: Table, name: str, value: str, origin: Origin, of_topic: str | None = None) -> SettingInForce:
+    row = table.rows.get(name)
+    return SettingInForce(
+        scope=table.scope,
+        topic=of_topic,
+        setting=name,
+        value=shown(name, value),
+        source=origin.source,
+        place=_place(origin),
+        file=origin.file,
+        line=origin.line,
+        command=None,
+        use="not used by tierctl" if row is None else row.treatment,
+    )
+
+
+def _place(origin: Origin) -> str | None:
+    """Return the place of a value as `file:line`, which editors and compilers use, or its name."""
+    if origin.file is None:
+        return origin.name
+    return str(origin.file) if origin.line is None else f"{origin.file}:{origin.line}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesToCheck:
+    """Files of settings by kind, in addition to those of the request."""
+
+    config: Sequence[Path] = ()
+    command_config: Sequence[Path] = ()
+    topic_configs: Sequence[Path] = ()
+    problems: Sequence[SettingProblem] = field(default=())
+    """Problems that were found in the options, and in tierctl.toml, which is `profiles`."""
+    profiles: Path | None = None
+
+
+def check_config(request: ConfigRequest, files: FilesToCheck) -> SettingsCheck:
+    """Check every file to its end; a file that can't be read is a problem of its own."""
+    version = request.kafka_version or LATEST
+    brokers = BrokerDefaults(version=version)
+    configs = _each(files.config, request.config)
+    problems = list(files.problems)
+    for path in configs:
+        problems += check_broker_file(path, brokers)
+    clients = _each(files.command_config, request.command_config)
+    for path in clients:
+        problems += check_client_file(path, brokers)
+    topics = _each(files.topic_configs, request.topic_configs)
+    defaults = BrokerDefaults(version=version, settings=_readable_broker_file(request.config))
+    enabled = None
+    if request.config is not None and defaults.settings:
+        row = broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE
+        enabled = row.text(defaults.settings).strip().lower() == "true"
+    for path in topics:
+        problems += check_topics_file(path, defaults, is_tiering=enabled)
+    unread = {each.file for each in problems if each.kind is ProblemKind.UNREADABLE and each.line is None}
+    named = (*([files.profiles] if files.profiles else []), *configs, *clients, *topics)
+    return SettingsCheck(
+        problems=tuple(sorted(problems, key=_order)),
+        files=tuple(path for path in named if path not in unread),
+    )
+
+
+def _each(paths: Sequence[Path], own: Path | None) -> list[Path]:
+    """Return the paths without repetitions."""
+    return list(dict.fromkeys((*paths, *([] if own is None else [own]))))
+
+
+def _readable_broker_file(path: Path | None) -> Mapping[str, str]:
+    """Return the settings of a broker whose values are valid; its problems are reported elsewhere."""
+    if path is None:
+        return {}
+    try:
+        stated = broker_file(path).stripped()
+    except TierctlError:
+        return {}
+    return stated.only({name: name for name in stated if _is_valid(name, stated[name])})
+
+
+def _is_valid(name: str, value: str) -> bool:
+    row = broker.TABLE.rows.get(name)
+    try:
+        if row is not None:
+            row.parse(value)
+    except TierctlError:
+        return False
+    return True
+
+
+def _order(problem: SettingProblem) -> tuple[str, int]:
+    return (str(problem.file or ""), problem.line or 0)

@@ -1,0 +1,374 @@
+"""`doctor`: find the conditions under which tiering fails, before it fails; change nothing of a tier.
+
+Each of the functions below makes the checks of one subject, with what the request names; checks for which
+nothing is named are reported as not checked.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources
+from tierctl.doctor import brokers, clocks, log_dirs, metadata_topic, rights, secrets, state_dir, topics
+from tierctl.doctor.brokers import Broker
+from tierctl.doctor.checks import Check
+from tierctl.doctor.examination import Examination, Result, exit_code_of, fault, not_checked, prevented
+from tierctl.doctor.secrets import SecretFile
+from tierctl.doctor.settings_files import check_file
+from tierctl.doctor.store import REFUSALS, examine_store
+from tierctl.doctor.store_probe import probe_store
+from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
+from tierctl.kafka.client_settings import client_file
+from tierctl.locallog import read_topic_configs
+from tierctl.metadata.recent_writers import recent_writers
+from tierctl.metadata.server_properties import broker_file
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.model import TopicConfig, TopicPartition
+from tierctl.model.cluster import TopicFacts
+from tierctl.model.configs import BrokerDefaults
+from tierctl.model.private_keys import private_keys_of
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.selection import admits_topic
+from tierctl.model.settings import broker, topic
+from tierctl.model.settings import metadata_manager as manager
+from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
+from tierctl.model.settings.known import require_bounds
+from tierctl.model.settings.stated import StatedSettings
+from tierctl.storage.retry import object_tier
+from tierctl.storage.stores.registry import store_uri
+from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
+
+if TYPE_CHECKING:
+    from tierctl.kafka.cluster import Cluster
+
+_STORE_CHECKS = tuple(check for check in Check if check.startswith("store_"))
+_CLUSTER_CHECKS = (
+    Check.BROKERS_AGREE,
+    Check.BROKER_VERSION,
+    Check.METADATA_SETTINGS,
+    Check.METADATA_REPLICAS,
+    Check.TOPIC_CONFLICTS,
+    Check.TIERED_TOPICS,
+    Check.CONTROLLER_CLOCK,
+    Check.CLUSTER_RIGHTS,
+    Check.METADATA_RIGHTS,
+    Check.TOPIC_RIGHTS,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DoctorRequest(Request):
+    """A request to check the conditions under which tiering fails."""
+
+    probe_writes: bool = False
+    """Store, replace and delete two objects of tierctl's own in the tier's store."""
+    skip: Sequence[Check] = ()
+    """Checks that are not made."""
+    profile_file: Path | None = None
+    """The tierctl.toml in use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """The results, the worst first; the exit code is PARTIAL if an operator must act."""
+
+    results: tuple[Result, ...]
+    exit_code: ExitCode
+
+
+def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosis:
+    """Return the results of all checks, also of those that were not made.
+
+    Errors of brokers, stores and files become results. UsageError if the request names nothing to check.
+    """
+    _validate(request)
+    run = _Run(request=request, progress=progress or SilentProgress())
+    run.check_settings_files()
+    with run:
+        run.check_cluster()
+        run.check_metadata()
+        run.check_store()
+    run.check_local_files()
+    results = run.examination.complete()
+    return Diagnosis(results=results, exit_code=exit_code_of(results))
+
+
+def _validate(request: DoctorRequest) -> None:
+    """Raise UsageError if the request names nothing to check, or names a tier wrongly."""
+    named = (
+        request.metadata,
+        request.bootstrap_server,
+        request.command_config,
+        request.config,
+        request.remote,
+        request.topic_configs,
+        request.state_dir,
+        request.kafka_version,
+    )
+    if not any(named) and not request.log_dir:
+        raise UsageError(
+            "there is nothing to check",
+            hint="name a cluster (--bootstrap-server), a tier (--remote), or files (--config, "
+            "--topic-configs, --log-dir, --state-dir), here or in a profile of tierctl.toml",
+        )
+    if request.probe_writes and request.remote is None:
+        raise UsageError("--probe-writes needs --remote", hint="name the tier whose store is to be tried")
+    if request.remote is not None:
+        # A mistyped option is an error, not a check that could not be made.
+        store_uri("--remote", request.remote)
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """The checks of one run; `settings` is None without a valid --config."""
+
+    request: DoctorRequest
+    progress: Progress
+    examination: Examination = field(init=False)
+    resources: Resources = field(init=False)
+    settings: StatedSettings | None = None
+    topic_configs: dict[str, TopicConfig] = field(default_factory=dict)
+    is_tiering: bool | None = None
+    """Whether the brokers tier; None if neither a file nor a cluster says so."""
+    _open: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self.examination = Examination(skipped=frozenset(self.request.skip))
+
+    def __enter__(self) -> None:
+        # A file that can't be used is a result already; without it, what needs no file is still checked.
+        config = None if self.settings is None else self.request.config
+        self.resources = Resources(request=replace(self.request, config=config), progress=self.progress)
+        self._open.enter_context(self.resources)
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    # Files of settings
+
+    def check_settings_files(self) -> None:
+        """Check the files of settings that the request names; keep what they state for other checks."""
+        make, request = self.examination.make, self.request
+        if request.config is not None:
+            make([Check.BROKER_FILE], str(request.config), partial(self._of_broker_file, request.config))
+        if request.topic_configs is not None:
+            make(
+                [Check.TOPIC_FILE],
+                str(request.topic_configs),
+                partial(self._of_topics, request.topic_configs),
+            )
+        if request.command_config is not None:
+            make(
+                [Check.CLIENT_FILE],
+                str(request.command_config),
+                partial(self._of_client, request.command_config),
+            )
+        if self.settings is not None and request.config is not None:
+            own, source = self.settings, str(request.config)
+            names = self.topic_configs.keys() - {METADATA_TOPIC}
+            make([Check.CUSTOM_METADATA], source, lambda: brokers.check_custom_metadata(source, own, names))
+        if request.kafka_version is not None:
+            version = request.kafka_version
+            make([Check.BROKER_VERSION], "", lambda: brokers.check_version(version, is_tiering=None))
+
+    @property
+    def _defaults(self) -> BrokerDefaults:
+        """The version and the settings of the brokers by which settings in files are judged."""
+        return BrokerDefaults(version=self.request.kafka_version or LATEST, settings=self.settings or {})
+
+    def _of_broker_file(self, file: Path) -> Iterator[Result]:
+        yield from check_file(Check.BROKER_FILE, file, check_broker_file(file, self._defaults))
+        found = broker_file(file)
+        require_bounds(found, str(file))
+        self.settings, self.is_tiering = found, brokers.is_tiering(found)
+
+    def _of_client(self, file: Path) -> Iterator[Result]:
+        yield from check_file(Check.CLIENT_FILE, file, check_client_file(file, self._defaults))
+
+    def _of_topics(self, file: Path) -> Iterator[Result]:
+        problems = check_topics_file(file, self._defaults, is_tiering=self.is_tiering)
+        yield from check_file(Check.TOPIC_FILE, file, problems)
+        self.topic_configs = read_topic_configs(file, self._defaults)
+        own = self.topic_configs.get(METADATA_TOPIC)
+        if own is not None:
+            stated = {name: each.value for name, each in own.stated.items()}
+            yield from metadata_topic.check_settings(stated, None)
+
+    # The cluster
+
+    def check_cluster(self) -> None:
+        """Check the brokers, the topics and the rights of the cluster that the request names."""
+        self.examination.make(_CLUSTER_CHECKS, self._cluster_name, self._of_cluster)
+
+    @property
+    def _cluster_name(self) -> str:
+        return self.request.bootstrap_server or self.request.metadata or ""
+
+    def _of_cluster(self) -> Iterator[Result]:
+        cluster = self.resources.cluster
+        if cluster is None:
+            return
+        self.progress.detail(f"cluster: {cluster.cluster_id()}")
+        make, where = self.examination.make, self._cluster_name
+        version = cluster.kafka_version()
+        found = [Broker(name=name, settings=own) for name, own in cluster.broker_settings().items()]
+        readable = [each.settings for each in found if not isinstance(each.settings, TierctlError)]
+        if readable:
+            self.is_tiering = any(map(brokers.is_tiering, readable))
+        make([Check.BROKER_CONFLICTS], where, lambda: brokers.check_conflicts(found, version))
+        make([Check.BROKERS_AGREE], where, lambda: brokers.check_agreement(found))
+        if self.request.kafka_version is None:
+            tiering = self.is_tiering
+            make([Check.BROKER_VERSION], where, lambda: brokers.check_version(version, is_tiering=tiering))
+        clock_ms = self.request.clock_ms
+        make(
+            [Check.CONTROLLER_CLOCK],
+            where,
+            lambda: clocks.check_controller(cluster.controller_clock, clock_ms),
+        )
+        yield from self._of_topics_there(cluster, version)
+
+    def _of_topics_there(self, cluster: Cluster, version: KafkaVersion) -> Iterator[Result]:
+        """Yield the results about the topics of the cluster, the metadata topic apart."""
+        there = cluster.topics()
+        own = there.pop(METADATA_TOPIC, None)
+        self.examination.make(
+            [Check.CLUSTER_RIGHTS], "", lambda: rights.check_cluster(cluster.cluster_operations())
+        )
+        yield from self._of_metadata_topic(cluster, own)
+        named = {name for name, each in there.items() if not each.is_internal}
+        chosen = {name for name in named if admits_topic(self.request.topic, name)}
+        if self.request.topic and not chosen:
+            raise NotFoundError(f"the cluster has no topic {', '.join(self.request.topic)}")
+        with self.progress.bar("reading the settings of topics", unit="objects", total=len(chosen)):
+            settings = cluster.topic_settings(chosen)
+        yield from topics.check_conflicts(settings, version)
+        if self.is_tiering is not None:
+            yield from topics.check_tiered(settings, is_tiering=self.is_tiering)
+        tiered = {
+            name for name, each in settings.items() if isinstance(each, dict) and topics.is_tiered(each)
+        }
+        yield from rights.check_topics(cluster.operations(tiered or chosen))
+
+    def _of_metadata_topic(self, cluster: Cluster, facts: TopicFacts | None) -> Iterator[Result]:
+        if facts is None:
+            yield from metadata_topic.missing(self.is_tiering)
+            reason = f"{METADATA_TOPIC} does not exist"
+            for check in (Check.METADATA_REPLICAS, Check.METADATA_RIGHTS):
+                yield not_checked(check, METADATA_TOPIC, reason)
+            return
+        yield from rights.check_metadata_topic(cluster.operations([METADATA_TOPIC])[METADATA_TOPIC])
+        settings = cluster.topic_settings([METADATA_TOPIC])[METADATA_TOPIC]
+        if isinstance(settings, TierctlError):
+            yield prevented(Check.METADATA_SETTINGS, METADATA_TOPIC, settings)
+            yield prevented(Check.METADATA_REPLICAS, METADATA_TOPIC, settings)
+            return
+        replicas = metadata_topic.fewest_replicas(facts.partitions)
+        yield from metadata_topic.check_settings(settings, replicas)
+        yield from metadata_topic.check_replicas(facts, topic.MIN_INSYNC_REPLICAS.value(settings))
+
+    # The metadata topic's events
+
+    def check_metadata(self) -> None:
+        """Check the number of metadata partitions, and the times of their newest events."""
+        if self.request.metadata is not None:
+            checks = (Check.METADATA_PARTITIONS, Check.EVENT_CLOCK)
+            self.examination.make(checks, self.request.metadata, self._of_metadata)
+
+    def _of_metadata(self) -> Iterator[Result]:
+        try:
+            read = self.resources.metadata_topic(complete=False, quiet=True)
+        except NotFoundError as e:
+            for check in (Check.METADATA_PARTITIONS, Check.EVENT_CLOCK):
+                yield not_checked(check, self.request.metadata or "", e.message)
+            return
+        expected = self._expected_partitions()
+        if expected is not None:
+            yield from metadata_topic.check_partitions(read.partition_count, expected)
+        now_ms = self.request.clock_ms()
+        begins, ends = read.beginning_offsets(), read.end_offsets()
+        latest: dict[int, int] = {}
+        with self.progress.bar("reading the newest events", unit="tasks", total=len(ends)) as advance:
+            for number, end in sorted(ends.items()):
+                for writer, at_ms in recent_writers(read, number, begins[number], end, now_ms).items():
+                    latest[writer] = max(at_ms, latest.get(writer, at_ms))
+                advance(1)
+        yield from clocks.check_events(latest, now_ms)
+
+    def _expected_partitions(self) -> int | None:
+        """Return the number of metadata partitions that --config states, None if it states none."""
+        settings: Mapping[str, str] = self.settings or {}
+        prefix = broker.METADATA_MANAGER_PREFIX.value(settings)
+        name = manager.TOPIC_PARTITIONS.name
+        own = {name: settings[f"{prefix}{name}"]} if f"{prefix}{name}" in settings else {}
+        return manager.TOPIC_PARTITIONS.given(own, str(self.request.config))
+
+    # The store
+
+    def check_store(self) -> None:
+        """Check the store of the tier."""
+        remote, clock_ms = self.request.remote, self.request.clock_ms
+        if remote is None:
+            return
+        try:
+            tier = object_tier(self.resources.remote)
+        except REFUSALS as e:
+            error, hint = e, e.hint
+            refused = fault(Check.STORE_LIST, remote, e.message, fix=hint)
+            self.examination.make([Check.STORE_LIST], remote, lambda: [refused])
+            self.examination.make(_STORE_CHECKS[1:], remote, lambda: _raise(error))
+        except TierctlError as e:
+            failure = e
+            self.examination.make(_STORE_CHECKS, remote, lambda: _raise(failure))
+        else:
+            if tier is not None:
+                is_probed = self.request.probe_writes
+                examine_store(self.examination, tier, clock_ms, is_probed=is_probed)
+                if is_probed:
+                    probe_store(self.examination, tier, clock_ms)
+
+    # Local files
+
+    def check_local_files(self) -> None:
+        """Check the state directory, the log directories, and files with secrets."""
+        make, folder = self.examination.make, self.request.state_dir
+        if folder is not None:
+            make([Check.STATE_DIR_ACCESS], str(folder), lambda: state_dir.check_access(folder))
+            make([Check.STATE_DIR_SPACE], str(folder), lambda: state_dir.check_space(folder))
+        select = self._selects
+        for each in self.request.log_dir:
+            checks = (Check.LOG_DIR_ACCESS, Check.LOG_SNAPSHOTS)
+            make(checks, str(each), partial(log_dirs.check_log_dir, each, select))
+        files = list(self._secret_files())
+        if files:
+            make([Check.SECRETS], "", lambda: secrets.check_secrets(files))
+
+    def _selects(self, partition: TopicPartition) -> bool:
+        return admits_topic(self.request.topic, partition.topic)
+
+    def _secret_files(self) -> Iterator[SecretFile]:
+        request = self.request
+        if request.command_config is not None and request.command_config.exists():
+            yield from secrets.settings_files(request.command_config, client_file(request.command_config))
+        if request.config is not None and request.config.exists():
+            yield from secrets.settings_files(request.config, broker_file(request.config))
+        for file in private_keys_of(request.aiven_private_key).values():
+            yield SecretFile(file, "a private key")
+        if request.profile_file is not None:
+            yield secrets.profile_file(request.profile_file)
+        if (request.remote or "").startswith("s3:"):
+            named = os.environ.get("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials")
+            file = Path(named).expanduser()
+            if file.is_file():
+                yield SecretFile(file, "the keys of AWS clients")
+
+
+def _raise(error: TierctlError) -> Iterator[Result]:
+    raise error

@@ -1,0 +1,237 @@
+"""`explain`: the next action that a broker takes for each segment of a partition, and the reason."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from tierctl.commands.copy import CopyRequest, explained
+from tierctl.commands.insight.requests import request_as
+from tierctl.commands.mutation import Mutation, mutation
+from tierctl.commands.request import Request
+from tierctl.commands.sweep import SweepRequest, decide
+from tierctl.errors import ExitCode, NotFoundError, UsageError
+from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
+from tierctl.model.configs import SettingValue
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.plan.partition_deletes import plan_removal
+from tierctl.plan.reasons import Reason
+from tierctl.plan.steps import Plan
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.state.tier import TierState
+
+
+class Location(StrEnum):
+    """Where a segment is."""
+
+    LOCAL = "local"
+    TIER = "tier"
+
+
+class NextAction(StrEnum):
+    """What brokers do next with a segment."""
+
+    COPY = "copy"
+    DELETE = "delete"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainRequest(Request):
+    """A request to explain the segments of one partition: `topic` and `partition` have one value each."""
+
+    offset: int | None = None
+    """Explain only the segments that hold this offset."""
+    segment: str | None = None
+    """Explain only the remote segment of this id."""
+    time_ms: int | None = None
+    """Explain only the first segment with a record of this time or later, of the tier and of the log."""
+
+    def validate(self) -> None:
+        """Raise UsageError unless one partition is named, and at most one of its segments."""
+        if len(self.topic) != 1 or len(self.partition) != 1:
+            raise UsageError("explain takes one topic and one partition", hint="as explain orders 0")
+        if sum(each is not None for each in (self.offset, self.segment, self.time_ms)) > 1:
+            raise UsageError("--offset, --segment and --time each choose a segment", hint="give one of them")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The next action of brokers for one segment, and the reason.
+
+    `segment_id` and `state` are None for a segment of the log, and `end_offset` for its active one.
+    `settings` are the settings that decide.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    location: Location
+    segment_id: Uuid | None
+    start_offset: int
+    end_offset: int | None
+    segment_size_in_bytes: int
+    max_timestamp_ms: int
+    state: str | None
+    action: NextAction
+    reason: Reason
+    settings: tuple[SettingValue, ...]
+
+    def holds(self, offset: int) -> bool:
+        """Return whether `offset` is one of the segment, or for the active segment one after its start."""
+        return self.start_offset <= offset and (self.end_offset is None or offset <= self.end_offset)
+
+    def row(self) -> dict[str, Any]:
+        """Return the explanation as a row of `report.tables.EXPLANATIONS`."""
+        reason, settings = self.reason, self.settings
+        stated = [f"{each.name}={each.value} ({each.source})" for each in settings]
+        more = {
+            "next_action": self.action,
+            "reason_kind": reason.kind,
+            "reason": str(reason),
+            "decided_by": "; ".join([reason.rule, *stated]),
+            "rule": reason.rule,
+            "settings": [
+                {"name": each.name, "value": each.value, "source": each.source} for each in settings
+            ],
+            "expires_at_ms": reason.facts.get("expires_at_ms"),
+            "facts": [{"name": name, "value": value} for name, value in reason.facts.items()],
+        }
+        names = (column.name for column in tables.EXPLANATIONS.all)
+        return {name: more[name] if name in more else getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanations(TableResult):
+    """The explanations of a partition's segments by start offset, those of the tier first."""
+
+    rows: tuple[Explanation, ...]
+    exit_code: ExitCode
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return tables.EXPLANATIONS, [each.row() for each in self.rows]
+
+
+def explain(request: ExplainRequest, progress: Progress | None = None) -> Explanations:
+    """Explain the segments of one partition: those of the tier, and those of the log directories.
+
+    The decisions are those of `copy`, `sweep` and `delete` for the same request. Raises NotFoundError for an
+    unknown partition and for a segment that does not exist, and the errors of the metadata and the cluster.
+    """
+    request.validate()
+    copying = request_as(CopyRequest, request)
+    with mutation(copying, progress or SilentProgress()) as run:
+        deletes = decide(run, request_as(SweepRequest, request), with_kept=True).plan
+        state = run.metadata.state
+        copies = explained(run, copying, state)
+        removal = run.narrowed(plan_removal(state))
+        if not request.log_dir:
+            run.progress.note("without --log-dir only the segments of the tier are explained")
+        rows = [*_remote_rows(run, state, (removal, deletes)), *_local_rows(run.read_logs(), copies)]
+        is_damaged = run.histories.report(state)
+    chosen = _chosen(sorted(rows, key=_order), request)
+    return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else ExitCode.OK)
+
+
+def _remote_rows(run: Mutation, state: TierState, plans: Sequence[Plan]) -> Iterator[Explanation]:
+    """Yield a row per selected remote segment; the first of `plans` that knows a segment decides."""
+    verdicts: dict[Uuid | None, tuple[NextAction, Reason]] = {}
+    for plan in plans:
+        for step in plan.steps:
+            verdicts.setdefault(step.segment_id, (NextAction.DELETE, Reason.of(step.reason)))
+        for kept in plan.kept:
+            verdicts.setdefault(kept.segment_id, (NextAction.NONE, kept.reason))
+    configs = plans[-1].basis.configs
+    for part in state:
+        if part.topic_id_partition not in run.resources.selection:
+            continue
+        undecided = _undecided(plans, part.topic_id_partition)
+        for segment in part.cache.list_remote_log_segments():
+            action, reason = verdicts.get(segment.segment_id, (NextAction.NONE, undecided))
+            yield _remote_row(segment, action, reason, configs)
+
+
+def _undecided(plans: Sequence[Plan], partition: TopicIdPartition) -> Reason:
+    """Return the reason for the segments that no plan mentions, from what the plans say of the partition."""
+    skips = [skip for plan in plans for skip in plan.skipped if skip.topic_id_partition == partition]
+    return Reason.of("; ".join(skip.reason for skip in skips) or "nothing is known of the partition")
+
+
+def _remote_row(
+    segment: RemoteLogSegmentMetadata, action: NextAction, reason: Reason, configs: Mapping[str, TopicConfig]
+) -> Explanation:
+    return Explanation(
+        topic=segment.topic,
+        topic_id=segment.topic_id,
+        partition=segment.partition,
+        location=Location.TIER,
+        segment_id=segment.segment_id,
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        segment_size_in_bytes=segment.segment_size_in_bytes,
+        max_timestamp_ms=segment.max_timestamp_ms,
+        state=segment.state,
+        action=action,
+        reason=reason,
+        settings=_settings(reason, configs.get(segment.topic)),
+    )
+
+
+def _local_rows(logs: Iterable[LocalLog], plan: Plan) -> Iterator[Explanation]:
+    """Yield a row per segment of the logs that `plan` copies or keeps."""
+    by_offset = {
+        (step.topic_id_partition, step.start_offset): (NextAction.COPY, Reason.of(step.reason))
+        for step in plan.steps
+    }
+    by_offset |= {(kept.partition, kept.start_offset): (NextAction.NONE, kept.reason) for kept in plan.kept}
+    segments = {(log.topic_id_partition, s.base_offset): s for log in logs for s in log.segments}
+    for (partition, start_offset), (action, reason) in by_offset.items():
+        segment = segments[partition, start_offset or 0]
+        following = segment.next_base_offset
+        yield Explanation(
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            location=Location.LOCAL,
+            segment_id=None,
+            start_offset=segment.base_offset,
+            end_offset=None if following is None else following - 1,
+            segment_size_in_bytes=segment.size_bytes,
+            max_timestamp_ms=segment.max_timestamp_ms,
+            state=None,
+            action=action,
+            reason=reason,
+            settings=_settings(reason, plan.basis.configs.get(partition.topic)),
+        )
+
+
+def _settings(reason: Reason, config: TopicConfig | None) -> tuple[SettingValue, ...]:
+    known = TopicConfig() if config is None else config
+    return tuple(known.setting(name) for name in reason.settings)
+
+
+def _order(row: Explanation) -> tuple[str, bool, int, int]:
+    return (row.topic_id, row.location is Location.LOCAL, row.start_offset, row.max_timestamp_ms)
+
+
+def _chosen(rows: Sequence[Explanation], request: ExplainRequest) -> tuple[Explanation, ...]:
+    """Return the rows that the request chooses; NotFoundError if it names a segment that does not exist."""
+    if request.segment is not None:
+        return _found([row for row in rows if row.segment_id == request.segment], f"id {request.segment}")
+    if request.offset is not None:
+        holding = [row for row in rows if row.holds(request.offset)]
+        return _found(holding, f"offset {request.offset}")
+    if request.time_ms is not None:
+        late = [row for row in rows if row.max_timestamp_ms >= request.time_ms]
+        first = {(row.topic_id, row.location): row for row in reversed(late)}
+        chosen = [row for row in late if first[row.topic_id, row.location] is row]
+        return _found(chosen, "a record of that time or later")
+    return tuple(rows)
+
+
+def _found(rows: Sequence[Explanation], what: str) -> tuple[Explanation, ...]:
+    if not rows:
+        raise NotFoundError(f"no segment of the partition has {what}", hint="leave the option out to see all")
+    return tuple(rows)

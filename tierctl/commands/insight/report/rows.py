@@ -1,0 +1,86 @@
+"""The request of `report`, and the rows of its result."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.commands.insight.explain import Location
+from tierctl.commands.request import Request
+from tierctl.errors import ExitCode
+from tierctl.model import Uuid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportRequest(Request):
+    """A request for the report of a tier."""
+
+    html: Path | None = None
+    """File to which the page is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgeSize:
+    """The segments of one topic id in the tier, or in the log directories, whose newest record has one age.
+
+    Segments of the tier count if they are finished. `oldest_ms` and `newest_ms` are the lowest and the
+    highest of the largest timestamps; None if no segment has one.
+    """
+
+    topic: str
+    topic_id: Uuid
+    location: Location
+    age: str
+    segments: int
+    log_bytes: int
+    oldest_ms: int | None
+    newest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayGrowth:
+    """What one day (UTC) brings to the tier for one topic id.
+
+    Copies and deletions are those that the metadata topic has events of. `expiring` counts the segments that
+    retention.ms deletes on that day; those that may be deleted already count for the day of the report.
+    """
+
+    day: str
+    topic: str
+    topic_id: Uuid
+    copied_segments: int
+    copied_bytes: int
+    deleted_segments: int
+    deleted_bytes: int
+    expiring_segments: int
+    expiring_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expiration:
+    """A segment of the tier that brokers delete next; from `due_ms` on they may."""
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    segment_id: Uuid
+    start_offset: int
+    end_offset: int
+    segment_size_in_bytes: int
+    max_timestamp_ms: int
+    due_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The report of a tier; `page` is the file that was written, with `page_bytes` bytes.
+
+    The exit code is that of `verify`: PARTIAL if an operator must act, CORRUPT for damaged bytes or records.
+    """
+
+    sizes: tuple[AgeSize, ...]
+    growth: tuple[DayGrowth, ...]
+    expirations: tuple[Expiration, ...]
+    examined: str
+    partitions: int
+    page: Path | None
+    page_bytes: int
+    exit_code: ExitCode

@@ -1,0 +1,14 @@
+"""Requests of other commands with what one request names."""
+
+from dataclasses import fields
+from typing import Any, TypeVar
+
+from tierctl.commands.request import Request
+
+R = TypeVar("R", bound=Request)
+
+
+def request_as(kind: type[R], request: Request) -> R:
+    """Return the request of class `kind` with what `request` names; its own fields have their defaults."""
+    values: dict[str, Any] = {each.name: getattr(request, each.name) for each in fields(Request)}
+    return kind(**values)

@@ -1,0 +1,235 @@
+"""`status`: one screen about a tier: what it has, how far copies are behind, and what an operator must do."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from tierctl.commands.copy import CopyRequest, explained
+from tierctl.commands.insight.requests import request_as
+from tierctl.commands.mutation import Mutation, mutation
+from tierctl.commands.request import Request
+from tierctl.commands.verify import VerifyRequest, verify
+from tierctl.errors import ExitCode
+from tierctl.metadata.state_dir.last_runs import last_successful_runs
+from tierctl.model import LocalLog, LocalSegment, RemoteLogSegmentState, Uuid
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.severity import Severity
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.steps import Plan
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.state.sizes import sizes_by_group
+from tierctl.state.tier import PartitionState, TierState
+from tierctl.verify.findings import Finding, FindingKind
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+WAITING = frozenset(
+    {
+        ReasonKind.OPEN_TRANSACTION,
+        ReasonKind.NOT_REPLICATED,
+        ReasonKind.COPY_LAG,
+        ReasonKind.NOT_COPYABLE,
+    }
+)
+"""Why rolled segments of an enabled topic are not in the tier yet."""
+_TopicKey = tuple[str, Uuid]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StatusRequest(Request):
+    """A request for the status of a tier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicStatus:
+    """What the tier has of one topic id, and what its log directories still have to copy.
+
+    Offsets are the lowest and the highest of all partitions, and times the largest timestamps of the oldest
+    and of the newest segment; None without a finished segment. The lag counts rolled segments that are not in
+    the tier; None if no log directory has the topic. `problems` counts the findings of verify that are more
+    than information.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partitions: int
+    segments: int
+    log_bytes: int
+    first_offset_in_tier: int | None
+    first_record_ms: int | None
+    last_offset_in_tier: int | None
+    last_record_ms: int | None
+    lag_segments: int | None
+    lag_bytes: int | None
+    lag_since_ms: int | None
+    dangling_copies: int
+    stuck_deletes: int
+    problems: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """The findings of one kind that an operator must act on: how many, the first, and what repairs them."""
+
+    kind: FindingKind
+    severity: Severity
+    findings: int
+    message: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRun:
+    """The last successful run of a command."""
+
+    command: str
+    ended_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status(TableResult):
+    """The status of a tier; the exit code is PARTIAL if an operator must act."""
+
+    topics: tuple[TopicStatus, ...]
+    problems: tuple[Problem, ...]
+    runs: tuple[LastRun, ...]
+    exit_code: ExitCode
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`: those of the topics."""
+        return tables.STATUS, self.topics
+
+
+def status(request: StatusRequest, progress: Progress | None = None) -> Status:
+    """Return the status of the selected topics, of the tier's metadata, and of tierctl's own runs.
+
+    Problems are those findings of `verify`, without the tier's objects, that are more than information. The
+    copy lag is what `copy` would copy, or says that it waits for, of the log directories. Raises
+    NotFoundError if the selection does not exist, and the errors of the metadata and the cluster.
+    """
+    copying = request_as(CopyRequest, request)
+    with mutation(copying, progress or SilentProgress()) as run:
+        state = run.metadata.refresh()
+        run.resolve_selection(part.topic_id_partition for part in state)
+        topics = TopicSums(run, state)
+        if request.log_dir:
+            topics.add_lag(explained(run, copying, state), run.read_logs())
+    findings = _findings(request)
+    topics.add_findings(findings)
+    runs = last_successful_runs(request.state_dir) if request.state_dir else {}
+    return Status(
+        topics=topics.rows(),
+        problems=tuple(_problems(findings)),
+        runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
+        exit_code=ExitCode.PARTIAL if findings else ExitCode.OK,
+    )
+
+
+def _findings(request: StatusRequest) -> list[Finding]:
+    """Return the findings of `verify` that are more than information; objects are not examined."""
+    asked = replace(request_as(VerifyRequest, request), remote=None)
+    with verify(asked) as found:
+        return [finding for finding in found if finding.severity is not Severity.INFO]
+
+
+def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
+    by_kind: dict[FindingKind, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        by_kind[finding.kind].append(finding)
+    for kind, found in by_kind.items():
+        repair = kind.row.repair
+        yield Problem(
+            kind=kind,
+            severity=kind.row.severity,
+            findings=len(found),
+            message=found[0].message,
+            hint=found[0].hint if repair is None else f"tierctl {repair}",
+        )
+
+
+@dataclass(slots=True)
+class _Topic:
+    """The sums of one topic id."""
+
+    parts: list[PartitionState] = field(default_factory=list)
+    segments: int = 0
+    log_bytes: int = 0
+    extents: list[tuple[int, int, int, int]] = field(default_factory=list)
+    pending: list[LocalSegment] | None = None
+    found: Counter[FindingKind] = field(default_factory=Counter)
+
+    def row(self, topic: str, topic_id: Uuid) -> TopicStatus:
+        """Return the sums as a row."""
+        starts, ends, first_ms, last_ms = ([each[at] for each in self.extents] for at in range(4))
+        pending = self.pending
+        return TopicStatus(
+            topic=topic,
+            topic_id=topic_id,
+            partitions=len(self.parts),
+            segments=self.segments,
+            log_bytes=self.log_bytes,
+            first_offset_in_tier=min(starts, default=None),
+            first_record_ms=min(first_ms, default=None),
+            last_offset_in_tier=max(ends, default=None),
+            last_record_ms=max(last_ms, default=None),
+            lag_segments=None if pending is None else len(pending),
+            lag_bytes=None if pending is None else sum(s.size_bytes for s in pending),
+            lag_since_ms=min((s.max_timestamp_ms for s in pending or ()), default=None),
+            dangling_copies=self.found[FindingKind.DANGLING_COPY],
+            stuck_deletes=self.found[FindingKind.STUCK_DELETE],
+            problems=self.found.total(),
+        )
+
+
+class TopicSums:
+    """The sums of the selected topic ids that have segments in the tier, with lag and findings."""
+
+    def __init__(self, run: Mutation, state: TierState) -> None:
+        self._topics: dict[_TopicKey, _Topic] = defaultdict(_Topic)
+        for part in state:
+            partition = part.topic_id_partition
+            if partition not in run.resources.selection or not part.segment_count:
+                continue
+            topic = self._topics[partition.topic, partition.topic_id]
+            topic.parts.append(part)
+            segments = part.segments
+            offsets, times_ms = segments.finished_range(), segments.finished_times_ms()
+            if offsets is not None and times_ms is not None:
+                topic.extents.append((*offsets, *times_ms))
+        topics = self._topics.values()
+        members = [(number, part) for number, topic in enumerate(topics) for part in topic.parts]
+        sizes = sizes_by_group(state, members, len(topics))
+        for number, topic in enumerate(topics):
+            topic.segments, topic.log_bytes = sizes.of(number, _FINISHED)
+
+    def add_lag(self, plan: Plan, logs: Sequence[LocalLog]) -> None:
+        """Add the rolled segments that `plan` copies, or that wait, to the topics of `logs`."""
+        segments = {(log.topic_id_partition, s.base_offset): s for log in logs for s in log.segments}
+        pending = {(step.topic_id_partition, step.start_offset) for step in plan.steps}
+        pending |= {(each.partition, each.start_offset) for each in plan.kept if each.reason.kind in WAITING}
+        left_out = {
+            skip.topic_id_partition
+            for skip in plan.skipped
+            if skip.segment_id is None and Reason.of(skip.reason).kind not in WAITING
+        }
+        for partition in {each.partition for each in plan.kept} - left_out:
+            topic = self._topics[partition.topic, partition.topic_id]
+            topic.pending = topic.pending or []
+        for key in pending:
+            segment = segments.get((key[0], key[1] or 0))
+            found = self._topics[key[0].topic, key[0].topic_id].pending
+            if segment is not None and found is not None:
+                found.append(segment)
+
+    def add_findings(self, findings: Iterable[Finding]) -> None:
+        """Count `findings` for their topics."""
+        for finding in findings:
+            if finding.topic_id is None:
+                continue
+            topic = self._topics.get((finding.topic or "", finding.topic_id))
+            if topic is not None:
+                topic.found[finding.kind] += 1
+
+    def rows(self) -> tuple[TopicStatus, ...]:
+        """Return the row of each topic id, by topic name."""
+        return tuple(each.row(*key) for key, each in sorted(self._topics.items()))

@@ -1,0 +1,110 @@
+"""After a rebuild: check that brokers serve what was published, and say what the operator does next."""
+
+import time
+from collections.abc import Sequence
+
+from tierctl.apply.outcome import Outcome, Status
+from tierctl.commands.mutation import Mutation
+from tierctl.commands.running_cluster import RunningCluster
+from tierctl.errors import MetadataError, TierctlError
+from tierctl.model import TopicIdPartition
+from tierctl.model.settings import topic
+from tierctl.plan.steps import Action, Step
+
+_WAIT_S = 60
+_PAUSE_S = 0.5
+_RESTART = (
+    "the brokers' consumer skips events at offsets that it remembers of an older metadata topic: restart the "
+    "brokers with copying still disabled, then run this command again"
+)
+
+
+def conclude_rebuild(run: Mutation, outcomes: Sequence[Outcome]) -> None:
+    """Check the published segments with their leaders, if the topic is on a cluster; say what is next.
+
+    Raises the errors of `require_served`.
+    """
+    steps = [outcome.step for outcome in outcomes if outcome.status is Status.DONE]
+    if not steps or len(steps) < len(outcomes):
+        return
+    if run.cluster is None or not run.resources.is_on_cluster:
+        if run.request.log_dir:
+            run.progress.say(
+                "start the brokers, then check: tierctl verify --metadata kafka://..., and a scan and seeks "
+                "by a consumer"
+            )
+        return
+    count = require_served(run.cluster, steps)
+    topics = ", ".join(sorted({step.topic for step in steps}))
+    run.progress.say(f"leaders serve the first published segment of each of {count} partitions")
+    run.progress.say(
+        f"now take back on {topics}: {topic.COPY_DISABLE.name}=false, and the former "
+        f"{topic.LOCAL_RETENTION_MS.name} and {topic.LOCAL_RETENTION_BYTES.name}"
+    )
+
+
+def _first_published(steps: Sequence[Step]) -> dict[TopicIdPartition, Step]:
+    found: dict[TopicIdPartition, Step] = {}
+    for step in steps:
+        if step.action is Action.PUBLISH_SEGMENT:
+            found.setdefault(step.topic_id_partition, step)
+    return found
+
+
+def require_served(cluster: RunningCluster, steps: Sequence[Step]) -> int:
+    """Return the number of partitions once each leader serves the first segment that was published.
+
+    Brokers read the events late. Raises MetadataError if a leader serves no record of the segment within a
+    minute, and immediately if its log start is above the segment: then the leader deletes the segment.
+    """
+    deadline = time.monotonic() + _WAIT_S
+    waiting = _first_published(steps)
+    count = len(waiting)
+    problem = ""
+    while waiting:
+        for partition, step in list(waiting.items()):
+            log_start: int | None = None
+            try:
+                log_start = _log_start(cluster, partition)
+                if log_start is not None and _serves(cluster, step, log_start):
+                    del waiting[partition]
+            except TierctlError as e:
+                problem = e.message
+            _require_not_above(step, log_start)
+        if waiting and time.monotonic() > deadline:
+            names = ", ".join(str(each.topic_partition) for each in waiting)
+            raise MetadataError(
+                f"the events are published, but the leaders of {names} do not serve them yet"
+                f"{f' ({problem})' if problem else ''}",
+                hint=_RESTART,
+            )
+        if waiting:
+            time.sleep(_PAUSE_S)
+    return count
+
+
+def _log_start(cluster: RunningCluster, partition: TopicIdPartition) -> int | None:
+    """Return the log start offset that the leader reports; None without a leader."""
+    return next((log.log_start_offset for log in cluster.cluster.logs([partition])), None)
+
+
+def _serves(cluster: RunningCluster, step: Step, log_start: int) -> bool:
+    # The log may start within the segment, after a DeleteRecords.
+    at = max(step.start_offset or 0, log_start)
+    if at > (step.end_offset or 0):
+        return False
+    partition = step.topic_id_partition.topic_partition
+    return cluster.cluster.batch_bytes(partition, at, at + 1, bytes_max=0) > 0
+
+
+def _require_not_above(step: Step, log_start: int | None) -> None:
+    """Raise MetadataError if the log starts above the segment, which was not so when it was published."""
+    if log_start is not None and log_start > (step.end_offset or 0):
+        partition = step.topic_id_partition.topic_partition
+        raise MetadataError(
+            f"the log start of {partition} rose to {log_start}, above its first "
+            f"published segment ({step.start_offset} to {step.end_offset}): its leader deletes that segment",
+            hint="keep copying disabled, and look for deletions: 'Deleted remote log segment' and "
+            "'Incremented log start offset' in the log of the leader, and DELETE_SEGMENT_STARTED in tierctl "
+            "segments; retention or DeleteRecords may have done it, too",
+        )

@@ -1,0 +1,105 @@
+"""The state of a tier from its objects alone, in memory: to read records without a metadata topic."""
+
+from collections.abc import Iterator, Sequence
+
+from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS
+from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
+from tierctl.commands.resources import Resources
+from tierctl.errors import CorruptInputError
+from tierctl.model import (
+    LocalLog,
+    MetadataEvent,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentMetadataUpdate,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tierctl.plan.preconditions import newest_replicas
+from tierctl.plan.reasons import ReasonKind
+from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.state.fold import fold_event
+from tierctl.state.tier import TierState
+from tierctl.storage.object_sets import by_partition
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+
+
+def read_rebuilt(resources: Resources) -> TierState:
+    """Derive the state of the selected partitions from the objects of the tier; resolve the selection.
+
+    It has the chain of segments of each partition that `rebuild` would publish; log directories, if any are
+    given, decide as they do there. Holes, incomplete sets that no log is known to have the records of, and
+    partitions that `rebuild` would refuse go to `resources.problems`.
+    """
+    listed = listed_sets(resources.remote, resources.progress)
+    selection = resources.resolve_selection(each.partition for each in listed)
+    chosen = [each for each in listed if each.partition in selection]
+    sets = derived_sets(resources.remote, chosen, resources.progress, threads=THREADS)
+    state = TierState()
+    for event in _events(resources, sets, resources.logs_if_given()):
+        # Nothing depends on the number of metadata partitions: all events are in one.
+        offset = state.read.get(0, 0)
+        fold_event(event, state, metadata_partition=0, metadata_offset=offset)
+        state.read[0] = offset + 1
+    return state
+
+
+def _events(
+    resources: Resources, sets: Sequence[ObjectSet], logs: Sequence[LocalLog]
+) -> Iterator[MetadataEvent]:
+    leaders = newest_replicas(logs)
+    for partition, own in by_partition(sets).items():
+        leader = leaders.get(partition.key)
+        decision = decide_partition(PartitionInputs(partition=partition, sets=own, leader=leader))
+        for problem in _problems(partition, decision, has_log=leader is not None):
+            resources.problems.report(problem)
+        if decision.refused is not None:
+            continue
+        for segment in decision.choice.chain:
+            yield segment
+            yield _finished(segment)
+
+
+def _problems(
+    partition: TopicIdPartition, decision: PartitionDecision, *, has_log: bool
+) -> Iterator[CorruptInputError]:
+    """Yield an error for all offsets that the tier has or had, and that are not read."""
+    if decision.refused is not None:
+        yield CorruptInputError(
+            f"{partition}: not read from the tier",
+            expected="a tier and logs that are one log",
+            found=decision.refused,
+            hint="without --log-dir, the tier alone decides" if has_log else None,
+        )
+        return
+    hole = decision.choice.hole
+    if hole is not None:
+        yield CorruptInputError(
+            f"{partition}: segments below offset {decision.choice.first_offset} are left out",
+            expected="segments without a hole",
+            found=f"no segment has offsets {hole.first} to {hole.last}",
+        )
+    for each, reason in decision.choice.left:
+        # Without a log, the first segment that can be read is the log start: one below it may be damaged.
+        is_below_log = has_log and reason.kind is ReasonKind.LOG_START_OFFSET
+        if each.segment is None and reason.kind is not ReasonKind.ABOVE_HOLE and not is_below_log:
+            yield CorruptInputError(
+                f"{partition}: segment {each.listed.segment_id} is not read",
+                expected="a complete set of objects",
+                found=str(each.why_incomplete),
+                hint="its objects are damaged, half copied or half deleted: see tierctl verify",
+            )
+
+
+def _finished(segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadataUpdate:
+    return RemoteLogSegmentMetadataUpdate(
+        topic=segment.topic,
+        topic_id=segment.topic_id,
+        partition=segment.partition,
+        segment_id=segment.segment_id,
+        broker_id=NOT_A_BROKER_ID,
+        event_timestamp_ms=segment.event_timestamp_ms,
+        state=_FINISHED,
+        custom_metadata=segment.custom_metadata,
+    )

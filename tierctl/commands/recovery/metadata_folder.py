@@ -1,0 +1,77 @@
+"""How a rebuild writes a metadata topic in a folder: its id, and its replicas in other log directories."""
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources
+from tierctl.errors import RemoteTierMissing, SafetyRefusal
+from tierctl.locallog import list_partitions
+from tierctl.metadata.server_properties import ServerSettings
+from tierctl.metadata.topic import METADATA_TOPIC, topic_location
+from tierctl.metadata.topic.folder import partitions_in
+from tierctl.metadata.topic.folder_writer import FolderSettings
+from tierctl.storage.identity import read_identity
+from tierctl.wire.files.meta_properties import META_PROPERTIES
+
+
+def folder_of(metadata: str | None) -> Path | None:
+    """Return the folder that `metadata` names; None for another location."""
+    location = None if metadata is None else topic_location("--metadata", metadata)
+    if location is None or location.is_on_cluster or location.is_in_store:
+        return None
+    return location.path
+
+
+def is_of_a_broker(folder: Path) -> bool:
+    """Return whether `folder` is a log directory, not a folder that tierctl made for the metadata topic."""
+    return folder.is_dir() and ((folder / META_PROPERTIES).exists() or bool(list_partitions([folder])))
+
+
+def folder_settings(request: MutationRequest, resources: Resources) -> FolderSettings:
+    """Return the settings for the folder of `metadata`.
+
+    The topic of a broker has replicas in the other log directories. A new topic gets the id that the identity
+    of the tier names, if it has one: the tier then belongs to the new topic, without a change of the tier.
+    Raises SafetyRefusal if a broker's folder lacks partitions of the topic.
+    """
+    folder = folder_of(request.metadata)
+    if folder is None or is_of_a_broker(folder):
+        if folder is not None:
+            _require_all_partitions(folder, request)
+        return FolderSettings(replicas=tuple(request.log_dir))
+    settings = FolderSettings()
+    with suppress(RemoteTierMissing):
+        identity = read_identity(resources.remote)
+        topic_id = None if identity is None else identity.cluster.metadata_topic_id
+        if topic_id is not None:
+            settings = replace(settings, new_topic_id=lambda: topic_id)
+    return settings
+
+
+def _require_all_partitions(folder: Path, request: MutationRequest) -> None:
+    """Raise SafetyRefusal if `folder` has fewer metadata partitions than the brokers use.
+
+    The number of partitions decides which events each has (RemoteLogMetadataTopicPartitioner): with another
+    number, brokers do not find the events.
+    """
+    own = partitions_in(folder)
+    for other in request.log_dir:
+        missing = sorted(set(partitions_in(other)) - set(own)) if other.is_dir() else []
+        if missing:
+            raise SafetyRefusal(
+                f"{other} has {METADATA_TOPIC}-{missing[0]}, which {folder} lacks: the number of metadata "
+                "partitions is unknown, and it decides which events each has",
+                hint="name a log directory with all partitions of the metadata topic as --metadata, or start "
+                "the brokers with copying disabled and use --metadata kafka://host:port",
+            )
+    if request.config is None:
+        return
+    stated = ServerSettings.read(request.config).expected_partitions
+    if stated not in {None, len(own)}:
+        raise SafetyRefusal(
+            f"{METADATA_TOPIC} in {folder} has {len(own)} partitions, {request.config} states {stated}",
+            hint="brokers look for events in as many partitions as the topic has: if it was made again with "
+            "too few, add partitions before its events are published",
+        )

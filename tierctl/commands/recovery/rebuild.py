@@ -1,0 +1,209 @@
+"""`rebuild`: publish the metadata of segments whose objects are in the tier, after the metadata were lost."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tierctl.apply.run import RunOptions
+from tierctl.commands.mutation import Mutation
+from tierctl.commands.planner import Planner
+from tierctl.commands.plans import Decision, MutationResult
+from tierctl.commands.recovery.afterwards import conclude_rebuild
+from tierctl.commands.recovery.copying import require_copying_disabled
+from tierctl.commands.recovery.logs import DecidingLogs
+from tierctl.commands.recovery.metadata_folder import folder_of, folder_settings, is_of_a_broker
+from tierctl.commands.recovery.publishing_fence import PublishingFence
+from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
+from tierctl.commands.request import MutationRequest
+from tierctl.errors import SafetyRefusal, UsageError
+from tierctl.locallog import ensure_stopped, list_partitions
+from tierctl.metadata.topic import METADATA_TOPIC
+from tierctl.metadata.topic.folder import partitions_in
+from tierctl.model import (
+    LocalLog,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+)
+from tierctl.model.progress import Progress
+from tierctl.plan.basis import Basis
+from tierctl.plan.preconditions import CurrentTopics
+from tierctl.plan.rebuild.log_start import AskedLogStart
+from tierctl.plan.rebuild.partition import PartitionInputs
+from tierctl.plan.rebuild.plan import RebuildPlan, Refused, plan_rebuild
+from tierctl.plan.steps import REBUILD, Plan, Skip
+from tierctl.state.tier import TierState
+from tierctl.storage.object_sets import by_partition
+
+_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+_SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildRequest(MutationRequest):
+    """A request to publish the metadata that are lost, from the objects of the tier."""
+
+    log_start: str | None = None
+    """Log start of partitions whose log start brokers may have raised: `tier`, `disk`, or an offset."""
+
+    @property
+    def is_on_cluster(self) -> bool:
+        """Whether the metadata topic is on a cluster."""
+        return (self.metadata or "").startswith("kafka:")
+
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`."""
+        asked = None if self.log_start is None else AskedLogStart.parse(self.log_start)
+        if self.is_on_cluster and asked is not None and asked.choice != "disk":
+            raise UsageError(
+                "--log-start puts checkpoint files of stopped brokers back, not those of a running cluster",
+                hint="stop the brokers, and name their directories with --log-dir and --metadata file://…",
+            )
+        folder = folder_of(self.metadata)
+        if folder is None or not is_of_a_broker(folder):
+            return
+        if not partitions_in(folder):
+            raise SafetyRefusal(
+                f"{folder} is a broker's log directory and has no partition of {METADATA_TOPIC}",
+                hint="only the broker can make them, with the topic's id: disable copying on the topics, "
+                "start the brokers, and use --metadata kafka://...; to read the tier only, name a new folder",
+            )
+        if not self.log_dir and self.bootstrap_server is None:
+            raise UsageError(
+                f"--log-dir is missing: {folder} is a broker's log directory",
+                hint="name the log directories of all replicas: they show where each log starts, and whether "
+                "a broker has raised a log start since the metadata were lost",
+            )
+
+
+def rebuild(request: RebuildRequest, progress: Progress | None = None) -> MutationResult:
+    """Plan the events that publish the tier's segments again, and with `apply` publish them.
+
+    No object of the tier is written or deleted, and none of tierctl's own. Raises SafetyRefusal if the log
+    start of a partition may have been raised by a broker without metadata, or if a broker runs on a log
+    directory; NotFoundError for a tier without segments; and the errors of the tier and the metadata.
+    """
+    return PLANNER.run(request, progress)
+
+
+def _decide(run: Mutation, request: RebuildRequest) -> Decision:
+    state = run.metadata.refresh()
+    listed = listed_sets(run.remote, run.progress)
+    logs = run.read_logs()
+    in_tier = {each.partition for each in listed}
+    selection = run.resolve_selection(in_tier, (part.topic_id_partition for part in state))
+    chosen = sorted(partition for partition in in_tier if partition in selection)
+    deleted = _deleted(run, chosen)
+    wanted = set(chosen) - deleted.keys()
+    deciding = DecidingLogs.of(run, sorted(wanted), logs)
+    sets = derived_sets(
+        run.remote,
+        [each for each in listed if each.partition in wanted],
+        run.progress,
+        threads=request.threads,
+        finished=list(_finished(state, wanted)) if deciding.leaders else (),
+    )
+    inputs = _inputs(state, sets, deciding, logs)
+    asked = None if request.log_start is None else AskedLogStart.parse(request.log_start)
+    found = plan_rebuild(state, inputs, asked)
+    skipped = (*(Skip.of(partition, reason) for partition, reason in deleted.items()), *found.plan.skipped)
+    starts = {partition: log.log_start_offset for partition, log in deciding.leaders.items()}
+    plan = replace(found.plan, skipped=skipped, basis=Basis(log_starts=starts))
+    return Decision(
+        plan=run.narrowed(plan),
+        options=lambda: _options(run, request, starts),
+        check=lambda plan: _check(run, request, plan, found),
+        conclude=lambda outcomes: conclude_rebuild(run, outcomes),
+    )
+
+
+PLANNER = Planner(
+    command=REBUILD,
+    request=RebuildRequest,
+    decide=_decide,
+    options=("log_start",),
+    logs_decide=True,
+    writes_logs=True,
+    may_be_new=True,
+    changes_tier=False,
+    folder=folder_settings,
+)
+
+
+def _deleted(run: Mutation, partitions: Collection[TopicIdPartition]) -> dict[TopicIdPartition, str]:
+    """Return the partitions whose topic id does not exist any more, and how that is known."""
+    if run.cluster is not None:
+        current = run.cluster.current_topics({partition.topic for partition in partitions})
+        reasons = {partition: current.why_not_current(partition) for partition in partitions}
+    elif run.request.log_dir:
+        there = {partition.topic_id for partition in list_partitions(run.request.log_dir)}
+        current = CurrentTopics({})
+        reason = "no log directory has a partition of this topic id: it was deleted, and sweep removes leaks"
+        reasons = {partition: None if partition.topic_id in there else reason for partition in partitions}
+    else:
+        return {}
+    return {partition: reason for partition, reason in reasons.items() if reason is not None}
+
+
+def _finished(
+    state: TierState, partitions: Collection[TopicIdPartition]
+) -> Iterator[RemoteLogSegmentMetadata]:
+    for part in state:
+        if part.topic_id_partition in partitions:
+            yield from (s for s in part.cache.list_remote_log_segments() if s.state is _FINISHED)
+
+
+def _inputs(
+    state: TierState,
+    sets: Sequence[ObjectSet],
+    deciding: DecidingLogs,
+    logs: Sequence[LocalLog],
+) -> Iterator[PartitionInputs]:
+    for partition, own in by_partition(sets).items():
+        part = state.partition(partition)
+        known = () if part is None else part.cache.list_remote_log_segments()
+        yield PartitionInputs(
+            partition=partition,
+            sets=own,
+            known={segment.segment_id: segment.state for segment in known},
+            leader=deciding.leaders.get(partition),
+            why_no_log=deciding.missing.get(partition),
+            replicas=[log for log in logs if log.topic_id_partition == partition],
+        )
+
+
+def _options(
+    run: Mutation, request: RebuildRequest, log_starts: Mapping[TopicIdPartition, int]
+) -> RunOptions:
+    """Return the options of a rebuild; beside running brokers with a fence."""
+    if run.cluster is None or not request.is_on_cluster:
+        return RunOptions()
+    return RunOptions(fence=PublishingFence(run.cluster, log_starts))
+
+
+def _check(run: Mutation, request: RebuildRequest, plan: Plan, found: RebuildPlan) -> None:
+    """Raise SafetyRefusal if the plan may not be carried out."""
+    refused = [each for each in found.refused if each.partition in run.resources.selection]
+    if refused:
+        raise _refusal(refused)
+    if run.unreadable:
+        names = ", ".join(map(str, sorted(run.unreadable)))
+        raise SafetyRefusal(f"the logs of {names} can't be read, so their log starts are unknown")
+    if request.is_on_cluster and run.cluster is not None:
+        require_copying_disabled(run.cluster, {step.topic for step in plan.steps})
+    for folder in request.log_dir:
+        ensure_stopped(Path(folder))
+
+
+def _refusal(refused: Sequence[Refused]) -> SafetyRefusal:
+    shown = "; ".join(f"{each.partition.topic_partition}: {each.reason}" for each in refused[:_SHOWN_MAX])
+    more = len(refused) - _SHOWN_MAX
+    damaged = any(each.is_damaged for each in refused)
+    hint = (
+        "if brokers ran since the metadata were lost: --log-start tier puts the log start back; if retention "
+        "or DeleteRecords raised it: --log-start disk leaves the segments below it out"
+        if damaged
+        else "leave these partitions out with --topic and --partition"
+    )
+    return SafetyRefusal(f"{shown}{f'; and {more} more partitions' if more > 0 else ''}", hint=hint)

@@ -1,0 +1,60 @@
+"""Read the sets of objects of a tier: list them, and derive the metadata of those that are selected."""
+
+from collections.abc import Collection, Sequence
+
+from tierctl.errors import NotFoundError
+from tierctl.model import ListedSet, ObjectSet, RemoteLogSegmentMetadata, Uuid
+from tierctl.model.progress import Progress
+from tierctl.plan.tier_identity import WRONG_TIER
+from tierctl.storage import RemoteStorageManager
+from tierctl.storage.identity import tier_name
+from tierctl.storage.object_sets import derive_object_sets, list_object_sets
+
+
+def listed_sets(remote: RemoteStorageManager, progress: Progress) -> list[ListedSet]:
+    """Return every set of objects in the tier; NotFoundError if there is none."""
+    with progress.bar("listing the tier", unit="objects") as advance:
+        found = list_object_sets(remote, advance)
+    if not found:
+        raise NotFoundError(f"{tier_name(remote)} has no object of a segment", hint=WRONG_TIER)
+    return found
+
+
+def derived_sets(
+    remote: RemoteStorageManager,
+    listed: Sequence[ListedSet],
+    progress: Progress,
+    *,
+    threads: int,
+    finished: Collection[RemoteLogSegmentMetadata] = (),
+) -> list[ObjectSet]:
+    """Return the sets with their metadata, in the order of `listed`.
+
+    Those of `finished` segments are not read: their metadata are known. Reports how many sets have a
+    leader-epoch index that can't be read without a key.
+    """
+    # The objects of a topic may have been copied under another topic id: segment ids alone are not unique.
+    known = {(segment.topic_id_partition.key, segment.segment_id): segment for segment in finished}
+    unknown = [each for each in listed if _key(each) not in known]
+    found = {_key(each.listed): each for each in _read(remote, unknown, progress, threads)}
+    sealed = sum(each.segment is not None and each.lineage is None for each in found.values())
+    if sealed:
+        progress.note(
+            f"{sealed} sets are encrypted and no --aiven-private-key is given: their lineage is taken from "
+            "the leader epochs of the segments alone, and the log start from the first segment"
+        )
+    return [
+        ObjectSet(listed=each, segment=known[_key(each)]) if _key(each) in known else found[_key(each)]
+        for each in listed
+    ]
+
+
+def _key(listed: ListedSet) -> tuple[tuple[Uuid, int], Uuid]:
+    return (listed.partition.key, listed.segment_id)
+
+
+def _read(
+    remote: RemoteStorageManager, listed: Sequence[ListedSet], progress: Progress, threads: int
+) -> list[ObjectSet]:
+    with progress.bar("reading segments", unit="segments", total=len(listed)) as advance:
+        return list(derive_object_sets(remote, listed, threads=threads, advance=advance))

@@ -1,0 +1,283 @@
+"""The table of checks: everything that `doctor` examines.
+
+A new check is a row here and the code that examines it, in the module of its subject:
+
+settings_files  --config, --command-config and --topic-configs
+brokers         settings and versions of brokers
+metadata_topic  the metadata topic: replication, retention, compaction
+topics          settings of topics
+clocks          clocks of brokers and of the store, beside the clock of this machine
+rights          what the cluster allows the login
+store           what the tier's store supports and does by itself
+store_probe     the same, by writing objects of tierctl's own
+state_dir       the state directory
+secrets         files with passwords and keys
+log_dirs        brokers' log directories
+"""
+
+from enum import StrEnum
+from typing import Self
+
+from tierctl.doctor.result import Outcome, Row
+
+_CLUSTER = "--bootstrap-server, or --metadata kafka://..."
+_REMOTE = "--remote"
+_PROBE = "--remote and --probe-writes"
+
+
+class Check(StrEnum):
+    """The table: one member per check, which is equal to its name in the output."""
+
+    row: Row
+
+    def __new__(cls, row: Row) -> Self:
+        check = str.__new__(cls, row.name)
+        check._value_ = row.name
+        check.row = row
+        return check
+
+    BROKER_FILE = Row(
+        "broker_file",
+        Outcome.PROBLEM,
+        needs="--config",
+        why="A broker ignores a setting that it does not know, and does not start with a value that it "
+        "refuses.",
+        fix="correct the line",
+    )
+    CLIENT_FILE = Row(
+        "client_file",
+        Outcome.PROBLEM,
+        needs="--command-config",
+        why="With a wrong setting tierctl can't connect to the cluster, or not as it is meant to.",
+        fix="correct the line",
+    )
+    TOPIC_FILE = Row(
+        "topic_file",
+        Outcome.PROBLEM,
+        needs="--topic-configs",
+        why="Kafka refuses these settings, and tierctl decides nothing by them.",
+        fix="correct the line",
+    )
+    BROKER_CONFLICTS = Row(
+        "broker_conflicts",
+        Outcome.PROBLEM,
+        needs=_CLUSTER,
+        why="Settings that are valid one by one may exclude each other, or damage the metadata topic.",
+        fix="see CONFLICTS",
+    )
+    BROKERS_AGREE = Row(
+        "brokers_agree",
+        Outcome.PROBLEM,
+        needs=_CLUSTER,
+        why="A partition is tiered as its leader's broker is set, so its treatment changes with the leader; "
+        "a leader without tiering serves no record of the tier.",
+        fix="give all brokers the same value, and restart them one by one",
+    )
+    BROKER_VERSION = Row(
+        "broker_version",
+        Outcome.PROBLEM,
+        needs=f"--kafka-version, or {_CLUSTER}",
+        why="Some releases of Kafka delete segments that have not expired.",
+        fix="upgrade the brokers to a release with the fix",
+    )
+    CUSTOM_METADATA = Row(
+        "custom_metadata",
+        Outcome.PROBLEM,
+        needs="--config with settings of Aiven's plugin, and --topic-configs or a cluster",
+        why="If the custom metadata of a segment exceed remote.log.metadata.custom.metadata.max.bytes, the "
+        "broker deletes the copy and stops copying the partition (KIP-917).",
+        fix="raise the limit, or leave OBJECT_KEY and OBJECT_PREFIX out of custom.metadata.fields.include",
+    )
+    METADATA_SETTINGS = Row(
+        "metadata_settings",
+        Outcome.PROBLEM,
+        needs=f"{_CLUSTER}, or --topic-configs with settings of the metadata topic",
+        why="The events of the metadata topic are all that brokers know of the tier: a topic that loses "
+        "events loses segments.",
+        fix="see CONFLICTS",
+    )
+    METADATA_REPLICAS = Row(
+        "metadata_replicas",
+        Outcome.PROBLEM,
+        needs=_CLUSTER,
+        why="While a partition of the metadata topic can't be written, nothing of its user partitions is "
+        "copied or deleted.",
+        fix="bring the missing brokers back, or reassign the partitions to others",
+    )
+    METADATA_PARTITIONS = Row(
+        "metadata_partitions",
+        Outcome.PROBLEM,
+        needs="--metadata, and --config with remote.log.metadata.topic.num.partitions",
+        why="The metadata partition of a user partition follows from the number of partitions: with another "
+        "number, brokers look for segments in the wrong partition and find none.",
+        fix="set the number that the topic has; never add partitions to it",
+    )
+    TOPIC_CONFLICTS = Row(
+        "topic_conflicts",
+        Outcome.PROBLEM,
+        needs=_CLUSTER,
+        why="Settings of a topic that are valid one by one may exclude each other, or defeat its tiering.",
+        fix="see CONFLICTS",
+    )
+    TIERED_TOPICS = Row(
+        "tiered_topics",
+        Outcome.PROBLEM,
+        needs=_CLUSTER,
+        why="Brokers with remote.log.storage.system.enable=false do not start while a topic has "
+        "remote.storage.enable=true, and read nothing from its tier.",
+        fix="set remote.log.storage.system.enable=true, or end the tiering of the topics first",
+    )
+    CONTROLLER_CLOCK = Row(
+        "controller_clock",
+        Outcome.PROBLEM,
+        needs=_CLUSTER,
+        why="Retention and the age of unfinished copies are decided by the clock of the machine that "
+        "decides. With another time, tierctl deletes what brokers keep.",
+        fix="synchronize the clocks (NTP) before anything is deleted",
+    )
+    EVENT_CLOCK = Row(
+        "event_clock",
+        Outcome.PROBLEM,
+        needs="--metadata",
+        why="Events with a time in the future show that the clock of a broker, or of this machine, is wrong.",
+        fix="synchronize the clocks (NTP) before anything is deleted",
+    )
+    STORE_CLOCK = Row(
+        "store_clock",
+        Outcome.PROBLEM,
+        needs="--remote s3://..., or --remote and --probe-writes",
+        why="The store's clock decides whether another run's lease has ended, and how old orphaned objects "
+        "are; S3 refuses requests whose time differs by 15 minutes.",
+        fix="synchronize the clock of this machine (NTP)",
+    )
+    CLUSTER_RIGHTS = Row(
+        "cluster_rights",
+        Outcome.WARNING,
+        needs=_CLUSTER,
+        why="Without the right, tierctl can't see whether brokers tier themselves, and then refuses to "
+        "change anything.",
+        fix="grant the right with kafka-acls",
+    )
+    METADATA_RIGHTS = Row(
+        "metadata_rights",
+        Outcome.PROBLEM,
+        needs=_CLUSTER,
+        why="Every command reads the metadata topic; copy, sweep and delete write to it.",
+        fix="grant the right with kafka-acls",
+    )
+    TOPIC_RIGHTS = Row(
+        "topic_rights",
+        Outcome.WARNING,
+        needs=_CLUSTER,
+        why="Retention needs the settings and offsets of a topic, and raises its log start before it "
+        "deletes.",
+        fix="grant the right with kafka-acls",
+    )
+    STORE_LIST = Row(
+        "store_list",
+        Outcome.PROBLEM,
+        needs=_REMOTE,
+        why="Without listing, tierctl can't prove that objects exist, or that deleted ones are gone.",
+        fix="correct --remote, or grant the right to list (S3: s3:ListBucket)",
+    )
+    STORE_READ = Row(
+        "store_read",
+        Outcome.PROBLEM,
+        needs=_REMOTE,
+        why="Consumers of old records, fetch and verify --deep read objects.",
+        fix="grant the right to read (S3: s3:GetObject; also kms:Decrypt if the bucket encrypts by KMS)",
+    )
+    STORE_WRITE = Row(
+        "store_write",
+        Outcome.PROBLEM,
+        needs=_PROBE,
+        why="copy stores objects, and every run that changes a tier first writes its lease.",
+        fix="grant the right to write (S3: s3:PutObject, s3:AbortMultipartUpload), or free space",
+    )
+    STORE_DELETE = Row(
+        "store_delete",
+        Outcome.PROBLEM,
+        needs=_PROBE,
+        why="Segments whose objects can't be deleted stay, and are paid for, for ever.",
+        fix="grant the right to delete (S3: s3:DeleteObject), and look for an object lock or bucket policy",
+    )
+    STORE_CONDITIONS = Row(
+        "store_conditions",
+        Outcome.PROBLEM,
+        needs=_PROBE,
+        why="If a store ignores the conditions of a write, two runs can hold the lease, and one copy can "
+        "overwrite another's object.",
+        fix="use a store, or a newer release of it, with If-None-Match and If-Match for PutObject",
+    )
+    STORE_LEASE = Row(
+        "store_lease",
+        Outcome.PROBLEM,
+        needs=_REMOTE,
+        why="Without a lease nothing keeps two runs, on two machines, from changing the tier at the same "
+        "time.",
+        fix="run tierctl on one machine only and with --no-lease, or use a store with a lease: file, s3, "
+        "hdfs",
+    )
+    STORE_VERSIONING = Row(
+        "store_versioning",
+        Outcome.WARNING,
+        needs="--remote s3://...",
+        why="In a bucket with versions, a deleted segment stays as a noncurrent version and is paid for.",
+        fix="add a lifecycle rule that expires noncurrent versions, or suspend versioning",
+    )
+    STORE_LIFECYCLE = Row(
+        "store_lifecycle",
+        Outcome.PROBLEM,
+        needs="--remote s3://...",
+        why="The store deletes or archives objects that brokers still list: consumers then get errors, and "
+        "the records are lost.",
+        fix="remove the rule, or restrict it to a prefix without the tier; retention belongs to Kafka",
+    )
+    STORE_UPLOADS = Row(
+        "store_uploads",
+        Outcome.WARNING,
+        needs="--remote s3://...",
+        why="The parts of an upload that was never completed are in no listing of objects and are paid for "
+        "until it is aborted.",
+        fix="add a lifecycle rule AbortIncompleteMultipartUpload, or abort them (aws s3api "
+        "abort-multipart-upload)",
+    )
+    STATE_DIR_ACCESS = Row(
+        "state_dir_access",
+        Outcome.PROBLEM,
+        needs="--state-dir",
+        why="tierctl decides deletions from the caches in the state directory: it must be able to write "
+        "them, and nobody else may.",
+        fix="give the directory and its files to the user who runs tierctl, with mode 0700",
+    )
+    STATE_DIR_SPACE = Row(
+        "state_dir_space",
+        Outcome.WARNING,
+        needs="--state-dir",
+        why="A run writes each cache a second time before it removes the old one; on a full disk it fails, "
+        "and the next run reads the whole metadata topic again.",
+        fix="free space, or move the directory to a larger disk",
+    )
+    SECRETS = Row(
+        "secrets",
+        Outcome.PROBLEM,
+        needs="a file with settings or keys: --command-config, --config, --aiven-private-key, tierctl.toml",
+        why="Whoever reads a password or a private key can act as tierctl, or decrypt the tier; whoever can "
+        "write the file chooses where tierctl deletes.",
+        fix="chown the file to the user who runs tierctl, and chmod it to 0600",
+    )
+    LOG_DIR_ACCESS = Row(
+        "log_dir_access",
+        Outcome.PROBLEM,
+        needs="--log-dir",
+        why="copy reads the segments of the log directories; what it can't read is not copied.",
+        fix="run tierctl as a user who may read the log directories of Kafka",
+    )
+    LOG_SNAPSHOTS = Row(
+        "log_snapshots",
+        Outcome.PROBLEM,
+        needs="--log-dir",
+        why="Neither brokers nor tierctl copy a segment without the producer snapshot at its end; it stops "
+        "all later segments of the partition (segments written before Kafka 2.8 may have none).",
+        fix="wait until retention has deleted the segment, or move its log start behind it by DeleteRecords",
+    )

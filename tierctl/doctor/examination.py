@@ -1,0 +1,134 @@
+"""Make checks one after the other, so that an error of one does not keep the others from being made."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from tierctl.doctor.checks import Check
+from tierctl.doctor.result import Outcome
+from tierctl.errors import ExitCode, RemoteStorageError, TierctlError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """The outcome of one check for one subject: a broker, a topic, a file, a store.
+
+    `found` states the facts, or why nothing was checked. `why` and `fix` are None if there is nothing to do.
+    `error` is the exit code of the error that prevented a check which was asked for.
+    """
+
+    outcome: Outcome
+    check: Check
+    subject: str
+    found: str
+    why: str | None = None
+    fix: str | None = None
+    error: ExitCode | None = None
+
+
+def ok(check: Check, subject: str, found: str) -> Result:
+    """Return the result of a check that found no fault."""
+    return Result(outcome=Outcome.OK, check=check, subject=subject, found=found)
+
+
+def fault(
+    check: Check,
+    subject: str,
+    found: str,
+    *,
+    outcome: Outcome | None = None,
+    why: str | None = None,
+    fix: str | None = None,
+) -> Result:
+    """Return the result of a check that found a fault; the defaults are those of the table."""
+    row = check.row
+    return Result(
+        outcome=row.worst if outcome is None else outcome,
+        check=check,
+        subject=subject,
+        found=found,
+        why=row.why if why is None else why,
+        fix=row.fix if fix is None else fix,
+    )
+
+
+def not_checked(check: Check, subject: str, reason: str) -> Result:
+    """Return the result of a check that does not apply, or that nobody asked for."""
+    return Result(outcome=Outcome.NOT_CHECKED, check=check, subject=subject, found=reason)
+
+
+def prevented(check: Check, subject: str, error: TierctlError | OSError) -> Result:
+    """Return the result of a check that was asked for and could not be made."""
+    if isinstance(error, OSError):
+        where = error.filename or subject
+        error = RemoteStorageError(f"{where}: {error.strerror or error}")
+    return Result(
+        outcome=Outcome.NOT_CHECKED,
+        check=check,
+        subject=subject,
+        found=error.message,
+        why=check.row.why,
+        fix=error.hint,
+        error=ExitCode(error.exit_code),
+    )
+
+
+@dataclass(slots=True)
+class Examination:
+    """The results of the checks made so far; checks in `skipped` are not made."""
+
+    skipped: Collection[Check] = ()
+    results: list[Result] = field(default_factory=list)
+
+    def make(self, checks: Sequence[Check], subject: str, examine: Callable[[], Iterable[Result]]) -> None:
+        """Add the results of `examine`, which makes `checks` of one subject.
+
+        If it raises a TierctlError or OSError, those of `checks` without a result become prevented.
+        """
+        if set(checks) <= set(self.skipped):
+            return
+        first = len(self.results)
+        try:
+            for result in examine():
+                self._add(result)
+        except (TierctlError, OSError) as e:
+            # `examine` may make other checks of this examination.
+            made = {result.check for result in self.results[first:]}
+            for check in checks:
+                if check not in made:
+                    self._add(prevented(check, subject, e))
+
+    def _add(self, result: Result) -> None:
+        if result.check not in self.skipped:
+            self.results.append(result)
+
+    def complete(self) -> tuple[Result, ...]:
+        """Return the results, the worst first, with one of each check that was not made."""
+        made = {result.check for result in self.results}
+        missing = [
+            not_checked(
+                check, "", "skipped (--skip)" if check in self.skipped else f"needs {check.row.needs}"
+            )
+            for check in Check
+            if check not in made
+        ]
+        outcomes, checks = list(Outcome), list(Check)
+        return tuple(
+            sorted(
+                [*self.results, *missing],
+                key=lambda each: (outcomes.index(each.outcome), each.error is None, checks.index(each.check)),
+            )
+        )
+
+
+def exit_code_of(results: Sequence[Result]) -> ExitCode:
+    """Return the exit code of a run with these results.
+
+    PARTIAL if an operator must act: on a fault, or because a check that was asked for could not be made. If
+    no check at all could be made, the code of the first error.
+    """
+    errors = [result.error for result in results if result.error is not None]
+    outcomes = {result.outcome for result in results}
+    if errors and outcomes == {Outcome.NOT_CHECKED}:
+        return errors[0]
+    is_bad = bool(errors) or not outcomes.isdisjoint({Outcome.PROBLEM, Outcome.WARNING})
+    return ExitCode.PARTIAL if is_bad else ExitCode.OK

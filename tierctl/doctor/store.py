@@ -1,0 +1,215 @@
+"""Check what a tier's store allows, supports and does by itself, without writing to it."""
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tierctl.doctor.checks import Check
+from tierctl.doctor.clocks import check_clock, read_clock
+from tierctl.doctor.examination import Examination, Result, fault, not_checked, ok
+from tierctl.doctor.result import Outcome
+from tierctl.errors import AuthenticationError, NotFoundError, RemoteTierMissing
+from tierctl.model.times import iso_utc
+from tierctl.report.summary import counted
+from tierctl.storage.stores.base import ConditionalStore, ObjectStore
+from tierctl.storage.stores.inspection import Bucket, InspectableStore, LifecycleRule, Versioning
+from tierctl.storage.stores.local import LocalStore
+from tierctl.storage.tier import ObjectTier
+
+_DAY_MS = 24 * 60 * 60 * 1000
+_ARCHIVES = frozenset({"GLACIER", "DEEP_ARCHIVE"})
+"""Storage classes whose objects can't be read before they are restored."""
+_PROBE = "only writing shows it: add --probe-writes"
+_UNKNOWN = "the store does not implement the question"
+REFUSALS = (AuthenticationError, NotFoundError, RemoteTierMissing)
+
+
+def examine_store(
+    examination: Examination, tier: ObjectTier, clock_ms: Callable[[], int], *, is_probed: bool
+) -> None:
+    """Make the checks of a store that read only; those that only writing can make, unless `is_probed`."""
+    store, subject = tier.store, tier.store.name_of("")
+    examination.make([Check.STORE_LIST], subject, lambda: check_list(store))
+    examination.make([Check.STORE_READ], subject, lambda: check_read(tier, is_probed=is_probed))
+    examination.make([Check.STORE_LEASE], subject, lambda: check_lease(store, is_probed=is_probed))
+    if not is_probed:
+        examination.make([Check.STORE_WRITE, Check.STORE_DELETE], subject, lambda: check_write_access(store))
+        unknown = not_checked(Check.STORE_CONDITIONS, subject, _PROBE)
+        examination.make([Check.STORE_CONDITIONS], subject, lambda: [unknown])
+    if isinstance(store, InspectableStore):
+        bucket = store.bucket
+        examination.make([Check.STORE_CLOCK], subject, lambda: _clock(bucket, subject, clock_ms))
+        examination.make([Check.STORE_VERSIONING], subject, lambda: check_versioning(bucket, subject))
+        examination.make([Check.STORE_LIFECYCLE], subject, lambda: check_lifecycle(bucket, subject))
+        examination.make([Check.STORE_UPLOADS], subject, lambda: check_uploads(bucket, subject, clock_ms()))
+        return
+    what = "a folder" if isinstance(store, LocalStore) else "this kind of store"
+    unreported = (Check.STORE_VERSIONING, Check.STORE_LIFECYCLE, Check.STORE_UPLOADS)
+    none = [not_checked(check, subject, f"{what} does not report it") for check in unreported]
+    examination.make(unreported, subject, lambda: none)
+
+
+def check_list(store: ObjectStore) -> Iterator[Result]:
+    """Yield the result of listing the top folder of the store."""
+    subject = store.name_of("")
+    try:
+        found = store.list_folder("")
+    except REFUSALS as e:
+        yield fault(Check.STORE_LIST, subject, e.message, fix=e.hint)
+        return
+    names = f"{counted(len(found.folders), 'folder')} and {counted(len(found.objects), 'object')}"
+    yield ok(Check.STORE_LIST, subject, f"listed the top folder: {names}")
+
+
+def check_read(tier: ObjectTier, *, is_probed: bool) -> Iterator[Result]:
+    """Yield the result of reading the first byte of the first object in the tier.
+
+    Of a tier without objects nothing is yielded if it is probed: the probe reads the object that it writes.
+    """
+    subject = tier.store.name_of("")
+    key = next((each.key for each in tier.list_objects() if each.problem is None and each.size_bytes), None)
+    if key is None and is_probed:
+        return
+    if key is None:
+        yield not_checked(Check.STORE_READ, subject, f"the tier has no object to read; {_PROBE}")
+        return
+    try:
+        with tier.store.open(key, 0, 1) as stream:
+            stream.read()
+    except REFUSALS as e:
+        yield fault(Check.STORE_READ, tier.store.name_of(key), e.message, fix=e.hint)
+        return
+    yield ok(Check.STORE_READ, subject, f"read the first byte of {key}")
+
+
+def check_write_access(store: ObjectStore) -> Iterator[Result]:
+    """Yield what can be said of writing and deleting without doing it: of a folder, what its mode says."""
+    subject = store.name_of("")
+    for check in (Check.STORE_WRITE, Check.STORE_DELETE):
+        if not isinstance(store, LocalStore):
+            yield not_checked(check, subject, _PROBE)
+        elif not store.root.is_dir():
+            yield not_checked(check, subject, "the folder does not exist; the first copy makes it")
+        elif refused := _not_writable(store.root):
+            yield fault(
+                check, subject, f"{refused} can't be written by this user", fix="see its owner and mode"
+            )
+        else:
+            yield ok(check, subject, "by their modes, the folder and those in it can be written")
+
+
+def _not_writable(root: Path) -> Path | None:
+    """Return the first folder that can't be written of `root` and two levels below; None if all can be."""
+    folders = [root, *(each for each in sorted(root.glob("*/")) if each.is_dir())]
+    folders += [each for folder in folders[1:] for each in sorted(folder.glob("*/")) if each.is_dir()]
+    return next((each for each in folders if not os.access(each, os.W_OK | os.X_OK)), None)
+
+
+def check_lease(store: ObjectStore, *, is_probed: bool) -> Iterator[Result]:
+    """Yield the result about leases; the lease of an object store depends on its conditional writes."""
+    subject = store.name_of("")
+    if isinstance(store, LocalStore):
+        yield from _lock_of_folder(store.root)
+    elif not isinstance(store, ConditionalStore):
+        yield fault(Check.STORE_LEASE, subject, "tierctl has no lease for this kind of store")
+    elif not is_probed:
+        yield not_checked(Check.STORE_LEASE, subject, f"it needs conditional writes; {_PROBE}")
+
+
+def _lock_of_folder(root: Path) -> Iterator[Result]:
+    """Yield whether the file system has locks; another folder than the tier's is locked, for a moment."""
+    folder = _beside(root)
+    if folder is None:
+        yield not_checked(Check.STORE_LEASE, str(root), "there is no folder in it whose lock can be tried")
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        pass
+    except OSError as e:
+        found = f"{folder} can't be locked: {e.strerror or errno.errorcode[e.errno or 0]}"
+        yield fault(Check.STORE_LEASE, str(root), found)
+        return
+    finally:
+        os.close(fd)
+    yield ok(Check.STORE_LEASE, str(root), "its file system has locks")
+
+
+def _beside(root: Path) -> Path | None:
+    """Return a folder in `root` on the same file system; the lock of `root` itself belongs to the lease."""
+    with suppress(OSError):
+        device = root.stat().st_dev
+        return next(
+            (each for each in sorted(root.iterdir()) if each.is_dir() and each.stat().st_dev == device), None
+        )
+    return None
+
+
+def _clock(bucket: Bucket, subject: str, clock_ms: Callable[[], int]) -> Iterator[Result]:
+    return check_clock(Check.STORE_CLOCK, subject, read_clock(bucket.clock_ms, clock_ms, unit_ms=1000))
+
+
+def check_versioning(bucket: Bucket, subject: str) -> Iterator[Result]:
+    """Yield the result about versions of deleted objects, which a lifecycle rule may remove."""
+    versioning = bucket.versioning()
+    if versioning is None:
+        yield not_checked(Check.STORE_VERSIONING, subject, _UNKNOWN)
+        return
+    if versioning is not Versioning.ENABLED:
+        yield ok(Check.STORE_VERSIONING, subject, f"versioning is {versioning}")
+        return
+    rules = bucket.lifecycle_rules() or ()
+    removing = [
+        each for each in _covering(rules, bucket.folder) if each.expires_noncurrent and not each.is_filtered
+    ]
+    if removing:
+        found = f"versioning is enabled, and rule {removing[0].name} removes noncurrent versions"
+        yield ok(Check.STORE_VERSIONING, subject, found)
+    else:
+        found = "versioning is enabled, and no lifecycle rule removes noncurrent versions"
+        yield fault(Check.STORE_VERSIONING, subject, found)
+
+
+def check_lifecycle(bucket: Bucket, subject: str) -> Iterator[Result]:
+    """Yield the results about rules that delete or archive objects of the tier."""
+    all_rules = bucket.lifecycle_rules()
+    if all_rules is None:
+        yield not_checked(Check.STORE_LIFECYCLE, subject, _UNKNOWN)
+        return
+    rules = _covering(all_rules, bucket.folder)
+    is_good = True
+    for rule in rules:
+        archives = sorted(_ARCHIVES.intersection(rule.transitions))
+        does = [f"deletes objects after {rule.expires_after}"] if rule.expires_after else []
+        does += [f"moves objects to {', '.join(archives)}"] if archives else []
+        if does:
+            is_good = False
+            limits = ", if they have certain tags or sizes" if rule.is_filtered else ""
+            found = f"rule {rule.name} of prefix {rule.prefix!r} {' and '.join(does)}{limits}"
+            outcome = Outcome.WARNING if rule.is_filtered else Outcome.PROBLEM
+            yield fault(Check.STORE_LIFECYCLE, subject, found, outcome=outcome)
+    if is_good:
+        found = f"{counted(len(rules), 'rule')} for the tier's folder; none deletes or archives objects"
+        yield ok(Check.STORE_LIFECYCLE, subject, found)
+
+
+def _covering(rules: Sequence[LifecycleRule], folder: str) -> list[LifecycleRule]:
+    """Return the rules whose prefix has objects of `folder`."""
+    return [each for each in rules if folder.startswith(each.prefix) or each.prefix.startswith(folder)]
+
+
+def check_uploads(bucket: Bucket, subject: str, now_ms: int) -> Iterator[Result]:
+    """Yield the result about unfinished uploads; those of the last day may be under way."""
+    begun = [(each.begun_ms, each.key) for each in bucket.unfinished_uploads()]
+    old = sorted(each for each in begun if each[0] < now_ms - _DAY_MS)
+    if old:
+        at_ms, key = old[0]
+        found = f"{counted(len(old), 'unfinished upload')}, the oldest of {iso_utc(at_ms)} to {key}"
+        yield fault(Check.STORE_UPLOADS, subject, found)
+    else:
+        found = f"{counted(len(begun), 'unfinished upload')}, none older than a day"
+        yield ok(Check.STORE_UPLOADS, subject, found)

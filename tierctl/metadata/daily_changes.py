@@ -1,0 +1,140 @@
+"""What the events of the whole metadata topic say of each day: the bytes that were copied, and deleted."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from tierctl.metadata.deleted_segments import record_chunks
+from tierctl.metadata.topic.base import MetadataTopic
+from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.model.progress import Advance, no_op
+from tierctl.state.fold.event_columns import ADD, UPDATE, EventColumns, event_columns
+from tierctl.state.segments.columns import STATES
+from tierctl.state.segments.ids import SegmentIds
+from tierctl.wire.metadata import decode_column
+
+DAY_MS = 24 * 60 * 60 * 1000
+DAY_MAX = 2_932_896
+"""9999-12-31: a later timestamp of a damaged or hostile event counts for this day."""
+_S = RemoteLogSegmentState
+_COPIED, _DELETED = STATES.index(_S.COPY_SEGMENT_FINISHED), STATES.index(_S.DELETE_SEGMENT_FINISHED)
+
+Day = tuple[str, Uuid, int]
+"""Topic, topic id, and the day as a number of days since 1970-01-01 UTC."""
+
+
+@dataclass(slots=True)
+class DayChanges:
+    """The segments of one topic id whose copy, or whose deletion, was finished on one day."""
+
+    copied_segments: int = 0
+    copied_bytes: int = 0
+    deleted_segments: int = 0
+    deleted_bytes: int = 0
+
+
+@dataclass(slots=True)
+class DailyChanges:
+    """The changes by topic id and day; `unknown_segments` counts segments whose first event is gone.
+
+    The sizes of such segments are not known, and they count for no day.
+    """
+
+    days: dict[Day, DayChanges] = field(default_factory=lambda: defaultdict(DayChanges))
+    unknown_segments: int = 0
+
+
+def read_daily_changes(
+    topic: MetadataTopic,
+    end_offsets: Mapping[int, int],
+    selects: Callable[[TopicIdPartition], bool],
+    advance: Advance = no_op,
+) -> DailyChanges:
+    """Return the changes of the user partitions that `selects` accepts, by the events before `end_offsets`.
+
+    Reads the whole topic even if a state directory exists, and skips records that cannot be read. The day is
+    that of the event's timestamp, in UTC; of a state that several events of a segment have, the first counts.
+    `advance` receives numbers of events read.
+    """
+    found = DailyChanges()
+    known: dict[int, _Segments] = {}
+    for chunk in record_chunks(topic, end_offsets):
+        if chunk.partition not in known:
+            known = {chunk.partition: _Segments()}
+        _add(found, known[chunk.partition], event_columns(decode_column(chunk.values)), selects)
+        advance(len(chunk.offsets))
+    return found
+
+
+class _Segments:
+    """The sizes of the segments of one metadata partition, and the states that were counted."""
+
+    def __init__(self) -> None:
+        self.ids = SegmentIds()
+        self.sizes = np.empty(0, np.int64)
+        self.counted = {code: np.empty(0, np.bool_) for code in (_COPIED, _DELETED)}
+
+    def add(self, events: EventColumns) -> None:
+        """Add the segments that ADD events of the chunk name first."""
+        rows = np.flatnonzero(events.kinds == ADD)
+        rows = rows[self.ids.find_many(events.ids[rows]) < 0]
+        _, firsts = np.unique(events.ids[rows], axis=0, return_index=True)
+        rows = rows[firsts]
+        self.ids.extend(events.ids[rows], np.ones(len(rows), dtype=bool))
+        self.sizes = np.concatenate([self.sizes, events.sizes[rows]])
+        for code, counted in self.counted.items():
+            self.counted[code] = np.concatenate([counted, np.zeros(len(rows), np.bool_)])
+
+    def first_in(
+        self, code: int, events: EventColumns
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], int]:
+        """Return the rows of events that first bring a segment to state `code`, and the segments' sizes.
+
+        The third value is the number of events whose segment is not known.
+        """
+        rows = np.flatnonzero((events.kinds == UPDATE) & (events.states == code))
+        at = self.ids.find_many(events.ids[rows])
+        unknown = int(np.count_nonzero(at < 0))
+        rows, at = rows[at >= 0], at[at >= 0]
+        new = ~self.counted[code][at]
+        rows, at = rows[new], at[new]
+        at, firsts = np.unique(at, return_index=True)
+        self.counted[code][at] = True
+        return rows[firsts], self.sizes[at], unknown
+
+
+def _add(
+    found: DailyChanges,
+    segments: _Segments,
+    events: EventColumns,
+    selects: Callable[[TopicIdPartition], bool],
+) -> None:
+    segments.add(events)
+    firsts = events.first_rows()
+    topics: list[tuple[str, Uuid] | None] = [None] * len(firsts)
+    for owner in np.flatnonzero(firsts >= 0).tolist():
+        partition = events.partition(int(firsts[owner]))
+        topics[owner] = (partition.topic, partition.topic_id) if selects(partition) else None
+    for code in (_COPIED, _DELETED):
+        rows, sizes, unknown = segments.first_in(code, events)
+        found.unknown_segments += unknown
+        days = np.clip(events.event_timestamps[rows] // DAY_MS, 0, DAY_MAX)
+        keys, which = np.unique((events.owners[rows] << 32) + days, return_inverse=True)
+        counts, sums = np.bincount(which, minlength=len(keys)), np.zeros(len(keys), np.int64)
+        np.add.at(sums, which, sizes)
+        for key, count, size_bytes in zip(keys.tolist(), counts.tolist(), sums.tolist(), strict=True):
+            named = topics[key >> 32]
+            if named is not None:
+                _count(found.days[*named, key & 0xFFFF_FFFF], code, count, size_bytes)
+
+
+def _count(day: DayChanges, code: int, segments: int, size_bytes: int) -> None:
+    if code == _COPIED:
+        day.copied_segments += segments
+        day.copied_bytes += size_bytes
+    else:
+        day.deleted_segments += segments
+        day.deleted_bytes += size_bytes

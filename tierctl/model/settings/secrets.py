@@ -1,0 +1,40 @@
+"""Which settings hold secrets, and how their values are shown."""
+
+import re
+
+from tierctl.model.settings.registry import SETTINGS
+from tierctl.model.settings.table import Type
+
+HIDDEN = "[hidden]"
+"""What is shown in place of a secret, as Kafka's own tools show it."""
+_SECRET_NAME = re.compile(
+    r"passw(or)?d|secret|credential|token(?!\.endpoint)|jaas\.config|access[._-]?key|api[._-]?key|account[._-]?key"
+    r"|connection[._-]?string|\bsas\b|private\.key(?!\.file)|keystore\.(key|certificate)|truststore\.cert",
+    re.IGNORECASE,
+)
+_PASSWORDS = tuple(row.name for row in SETTINGS if row.type is Type.PASSWORD)
+_USER_INFO = re.compile(r"(?<=://)[^/@\s,]*@")
+_ASSIGNED = re.compile(r"([^\s=]+)=(.*)", re.DOTALL)
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a setting holds a secret, also with the prefix of a listener, a client or a plugin."""
+    return name.endswith(_PASSWORDS) or _SECRET_NAME.search(name) is not None
+
+
+def shown(name: str, value: str) -> str:
+    """Return the value of a setting as it may be printed, without secrets.
+
+    Users and passwords in URIs, and values of secret settings in NAME=VALUE, are hidden as well.
+    """
+    if value and is_secret(name):
+        return HIDDEN
+    assigned = _ASSIGNED.fullmatch(value)
+    if assigned is not None and is_secret(assigned[1]):
+        return f"{assigned[1]}={HIDDEN}"
+    return _USER_INFO.sub(f"{HIDDEN}@", value)
+
+
+def holds_secret(name: str, value: str) -> bool:
+    """Return whether a line of a file states a secret itself, not a reference to a config provider."""
+    return "${" not in value and shown(name, value) != value

@@ -1,0 +1,258 @@
+"""Facts of the user partitions of a metadata partition in columns, many user partitions at a time.
+
+User partitions with a regular history are read from the columns of the metadata partition, in groups of about
+GROUP_ROWS segments. A user partition with an irregular history has a cache of its own, and is a group.
+"""
+
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tierctl.read.partitions import ReadablePartition
+from tierctl.read.replicas import lineage_from_segments
+from tierctl.state.cache import RemoteLogMetadataCache
+from tierctl.state.lineage import segments_in_lineage
+from tierctl.state.live_segments import LiveSegments, is_plainly_in_order
+from tierctl.state.segments.arrays import view
+from tierctl.state.segments.columns import FINISHED, WAS_FINISHED
+from tierctl.state.segments.epoch_index import EpochIndex
+from tierctl.state.segments.epoch_runs import epoch_runs
+from tierctl.state.table import SegmentTable
+from tierctl.state.tier import PartitionState, TierState
+from tierctl.verify.events import check_partition_delete
+from tierctl.verify.findings import Finding
+from tierctl.verify.partition import check_partition
+from tierctl.verify.segments import unfinished_finding
+from tierctl.verify.topics import Removals
+
+GROUP_ROWS: Final = 1 << 17
+
+BLOCK_PARTITIONS: Final = 1024
+"""User partitions whose rows of `partitions` and `anomalies` are in one file, which is replaced whole."""
+
+Int64s = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+
+
+class EpochFacts(NamedTuple):
+    """A number of each leader epoch of each user partition, ordered by user partition and epoch."""
+
+    owners: Int64s
+    epochs: Int64s
+    values: Int64s
+
+
+def _nothing(_error: object) -> None:
+    """Report no index problems: the check reads no index."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionGroup:
+    """User partitions that follow each other in the tables, and their segments that are not deleted.
+
+    `owners[i]` is the index in `parts` of the user partition of segment i, ascending. `cache` is that of the
+    only user partition if its history is irregular, otherwise None.
+    """
+
+    parts: Sequence[PartitionState]
+    live: LiveSegments
+    owners: Int64s
+    cache: RemoteLogMetadataCache | None = None
+
+    def counts(self, chosen: Bools) -> Int64s:
+        """Return the number of chosen segments of each user partition."""
+        return np.bincount(self.owners[chosen], minlength=len(self.parts))
+
+    def sums(self, values: Int64s) -> Int64s:
+        """Return the sum of the values, one of each segment, of each user partition."""
+        bounds = np.searchsorted(self.owners, np.arange(len(self.parts) + 1))
+        totals: Int64s = np.diff(np.concatenate([[0], np.cumsum(values)])[bounds])
+        return totals
+
+    def highest(self, values: Int64s, chosen: Bools) -> list[int | None]:
+        """Return the highest value of the chosen segments of each user partition; None without any."""
+        return _highest(self.owners[chosen], values[chosen], len(self.parts))
+
+    def in_order(self) -> Bools:
+        """Return of each user partition whether comparing its segments with each other finds no problem."""
+        if self.cache is not None:
+            return np.array([is_plainly_in_order(self.cache)])
+        return self.live.plainly_in_order(self.live.epoch_pairs(), self.owners, len(self.parts))
+
+    def log_starts(self, in_order: Bools) -> list[int | None]:
+        """Return the lowest readable offset of each user partition in its current lineage; None without."""
+        negated = self.highest(-self.live.column("starts"), self.live.states == FINISHED)
+        lowest = [None if each is None else -each for each in negated]
+        for at in np.flatnonzero(~in_order).tolist():
+            lowest[at] = _log_start(self.parts[at].cache)
+        return lowest
+
+    def highest_by_epoch(self) -> EpochFacts:
+        """Return the highest offset that was ever copied, in deleted segments as well."""
+        if self.cache is not None:
+            found = [(e, i.highest_offset) for e, i in _indexes(self.cache) if i.highest_offset is not None]
+            return _of_one(found)
+        runs = epoch_runs(self.live.columns, self.live.rows)
+        copied = np.repeat((self.live.column("flags") & WAS_FINISHED) != 0, runs.counts)
+        owners = np.repeat(self.owners, runs.counts)[copied]
+        former = np.array(list(self._former()), np.int64).reshape(-1, 3)
+        owners = np.concatenate([owners, former[:, 0]])
+        epochs = np.concatenate([runs.epochs[copied], former[:, 1]])
+        highest = np.concatenate([runs.ends[copied], former[:, 2]])
+        order = np.lexsort((highest, epochs, owners))
+        owners, epochs, highest = owners[order], epochs[order], highest[order]
+        last = np.append((np.diff(owners) != 0) | (np.diff(epochs) != 0), True)[: len(owners)]
+        return EpochFacts(owners[last], epochs[last], highest[last])
+
+    def _former(self) -> Iterator[tuple[int, int, int]]:
+        """Yield the user partition, leader epoch and highest offset of what deleted segments leave behind."""
+        for at, part in enumerate(self.parts):
+            for epoch, facts in part.table.former.get(part.number, {}).items():
+                if facts.highest_offset is not None:
+                    yield at, epoch, facts.highest_offset
+
+    def sizes_by_epoch(self) -> EpochFacts:
+        """Return the bytes of all segments that are listed for the epoch, which are more than 0."""
+        if self.cache is not None:
+            sizes = [(epoch, _size_of(index, self.cache)) for epoch, index in _indexes(self.cache)]
+            return _of_one([(epoch, size) for epoch, size in sizes if size])
+        runs = epoch_runs(self.live.columns, self.live.rows)
+        owners = np.repeat(self.owners, runs.counts)
+        own_bytes = np.repeat(self.live.column("sizes").astype(np.int64), runs.counts)
+        order = np.lexsort((runs.epochs, owners))
+        owners, epochs, own_bytes = owners[order], runs.epochs[order], own_bytes[order]
+        first = np.flatnonzero(np.append(True, (np.diff(owners) != 0) | (np.diff(epochs) != 0)))
+        first = first[: len(owners)]
+        totals = np.add.reduceat(own_bytes, first) if len(first) else own_bytes
+        chosen = first[totals != 0]
+        return EpochFacts(owners[chosen], epochs[chosen], totals[totals != 0])
+
+    def findings(self, in_order: Bools, now_ms: int) -> Iterator[Finding]:
+        """Yield the findings of each user partition that need only metadata."""
+        unfinished = np.flatnonzero(self.live.states != FINISHED)
+        bounds = np.searchsorted(self.owners[unfinished], np.arange(len(self.parts) + 1)).tolist()
+        rows = self.live.rows[unfinished].tolist()
+        for at, (part, (first, end)) in enumerate(zip(self.parts, pairwise(bounds), strict=True)):
+            removals = list(check_partition_delete(part))
+            yield from removals
+            found = self._segment_findings(part, rows[first:end], bool(in_order[at]), now_ms)
+            yield from Removals.of(removals).applied(found)
+
+    def _segment_findings(
+        self, part: PartitionState, unfinished: Sequence[int], in_order: bool, now_ms: int
+    ) -> Iterator[Finding]:
+        whose = part.topic_id_partition
+        if not in_order:
+            readable = ReadablePartition(whose, part.cache, ())
+            yield from check_partition(readable, None, _nothing, now_ms=now_ms)
+            return
+        segments = [self.live.columns.metadata(row) for row in unfinished]
+        for segment in sorted(segments, key=lambda s: (s.start_offset, s.end_offset)):
+            yield unfinished_finding(whose, segment, now_ms)
+
+
+def groups_of(
+    state: TierState, metadata_partition: int, blocks: Container[int]
+) -> Iterator[tuple[int, PartitionGroup]]:
+    """Yield the user partitions of the blocks in groups, each with its block, by block.
+
+    Those of a block are ordered by topic name, topic id and number.
+    """
+    table = state.table(metadata_partition)
+    parts = [part for part in state if part.table is table and block_of(part) in blocks]
+    parts.sort(key=block_of)
+    rows, bounds = _sorted_rows(table, parts)
+    for first, end in _spans(parts, bounds):
+        own = parts[first:end]
+        cache = table.irregular.get(own[0].number)
+        if cache is None:
+            live = LiveSegments(table.columns, rows[bounds[first] : bounds[end]])
+        else:
+            live = LiveSegments.of(cache)
+        counts = np.diff(bounds[first : end + 1]) if cache is None else [len(live)]
+        yield block_of(own[0]), PartitionGroup(own, live, np.repeat(np.arange(len(own)), counts), cache)
+
+
+def block_of(part: PartitionState) -> int:
+    """Return the number of the block of a user partition; it never changes."""
+    return part.number // BLOCK_PARTITIONS
+
+
+def changed_blocks(state: TierState, metadata_partition: int, since_offset: int) -> set[int]:
+    """Return the blocks with a user partition whose rows may differ from those at `since_offset`.
+
+    These have an event since, or an unfinished segment, whose finding depends on the time. Those with an
+    irregular history are few, and are not examined.
+    """
+    table = state.table(metadata_partition)
+    is_changed = (view(table.last_event_offsets) >= since_offset) | (view(table.waiting) > 0)
+    is_changed[list(table.irregular)] = True
+    return set((np.flatnonzero(is_changed) // BLOCK_PARTITIONS).tolist())
+
+
+def _spans(parts: Sequence[PartitionState], bounds: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the range of user partitions of each group; `bounds` say where the rows of each begin."""
+    first = 0
+    for at, part in enumerate(parts):
+        is_alone = part.number in part.table.irregular
+        if first < at and (is_alone or block_of(part) != block_of(parts[first])):
+            yield first, at
+            first = at
+        if is_alone or bounds[at + 1] - bounds[first] >= GROUP_ROWS:
+            yield first, at + 1
+            first = at + 1
+    if first < len(parts):
+        yield first, len(parts)
+
+
+def _sorted_rows(table: SegmentTable, parts: Sequence[PartitionState]) -> tuple[Int64s, list[int]]:
+    """Return the live rows of `parts` in their order, and where those of each part begin."""
+    others = len(parts)
+    ranks = np.full(len(table.numbers), others, np.int32)
+    ranks[[part.number for part in parts]] = np.arange(len(parts))
+    rows = table.columns.live_rows()
+    own = ranks[view(table.columns.owners)[rows]]
+    if others < len(table.numbers):
+        rows, own = rows[own < others], own[own < others]
+    ends = np.cumsum(np.bincount(own, minlength=len(parts)))
+    return rows[np.argsort(own, kind="stable")], [0, *ends.tolist()]
+
+
+def _highest(owners: Int64s, values: Int64s, partitions: int) -> list[int | None]:
+    """Return the highest value of each of the user partitions, None without any; `owners` are ascending."""
+    first = np.flatnonzero(np.append(True, np.diff(owners) != 0))[: len(owners)]
+    found: list[Any] = [None] * partitions
+    highest = np.maximum.reduceat(values, first) if len(first) else values
+    for owner, value in zip(owners[first].tolist(), highest.tolist(), strict=True):
+        found[owner] = value
+    return found
+
+
+def highest_of(facts: EpochFacts, partitions: int) -> list[int | None]:
+    """Return the highest value of all leader epochs of each of the user partitions; None without any."""
+    return _highest(facts.owners, facts.values, partitions)
+
+
+def _of_one(found: Sequence[tuple[int, int]]) -> EpochFacts:
+    """Return the facts of one user partition from (epoch, value), ordered by epoch."""
+    epochs, values = np.array(found, np.int64).reshape(-1, 2).T
+    return EpochFacts(np.zeros(len(found), np.int64), epochs, values)
+
+
+def _indexes(cache: RemoteLogMetadataCache) -> list[tuple[int, EpochIndex]]:
+    return sorted(cache.parts.epochs.items())
+
+
+def _size_of(index: EpochIndex, cache: RemoteLogMetadataCache) -> int:
+    rows = np.concatenate([index.readable(), np.fromiter(index.unreferenced, dtype=np.int64)])
+    return int(view(cache.columns.sizes)[rows].astype(np.int64).sum()) if len(rows) else 0
+
+
+def _log_start(cache: RemoteLogMetadataCache) -> int | None:
+    lineage = lineage_from_segments(cache.list_remote_log_segments())
+    first = next(segments_in_lineage(cache, lineage), None)
+    return None if first is None else first.from_offset

@@ -1,0 +1,252 @@
+"""Commits over all tables of a warehouse, although a transaction of Delta changes one table only.
+
+1. Tasks store files, which no table refers to yet.
+2. The commit is made: one transaction of the `state` table, with number N as its transaction id, replaces the
+   rows of the changed metadata partitions. A row has the processed offset and the names of all files.
+3. The tables follow, each by one transaction with the number N: `events` gets the files of the commit, and
+   the files of the other tables become those that the rows name.
+
+A run that is killed before step 2 leaves files to which nothing refers, and `vacuum` deletes them. After a
+run that is killed later, the next run first repeats step 3 for the tables that lack commit N. It neither
+reads events for that nor writes files, so that each event is in `events` once.
+
+Of two runs that make commit N at the same time, Delta lets one pass step 2, and the other ends with
+LockedError before it has changed a table.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+
+from tierctl.errors import CorruptInputError, LockedError, RemoteStorageError, SafetyRefusal, UsageError
+from tierctl.pipeline.warehouse.delta import LakeTable, TablePlace
+from tierctl.pipeline.warehouse.layout import (
+    EVENTS,
+    REPLACED,
+    STATE,
+    STATE_SCHEMA,
+    TABLES,
+    Commit,
+    Effect,
+    PartState,
+    TableFile,
+    no_op,
+)
+from tierctl.pipeline.warehouse.open import Warehouse
+
+COMPACT_EVERY: Final = 16
+"""After so many commits, small files of `events` are combined and unused files are deleted."""
+
+_SMALL_FILE_BYTES, _LARGE_FILE_BYTES = 8 << 20, 128 << 20
+_ATTEMPTS: Final = 3
+_FORMER_MARKER: Final = "_warehouse.json"
+_STATE_COLUMNS: Final = tuple(name for name in STATE_SCHEMA.names if not name.startswith("snapshot"))
+
+
+class Commits:
+    """The commits of a warehouse that this run holds; `effect` is called with a label before each change."""
+
+    def __init__(
+        self, warehouse: Warehouse, schemas: Mapping[str, pa.Schema], effect: Effect = no_op
+    ) -> None:
+        self._warehouse = warehouse
+        self._effect = effect
+        place = TablePlace(warehouse.tables_uri, warehouse.table_options, warehouse.synced)
+        self._state = LakeTable(place, STATE, STATE_SCHEMA)
+        self._tables = {name: LakeTable(place, name, schemas[name]) for name in TABLES}
+
+    def begin(self) -> None:
+        """Open the tables; create those that do not exist.
+
+        Raise UsageError if the location has other content, or a warehouse of an earlier format.
+        """
+        if not self._state.refresh():
+            self._require_free()
+            # `state` first: it marks a location whose other tables are still to be created.
+            self._create(self._state)
+        for table in self._tables.values():
+            if not table.refresh():
+                self._create(table)
+
+    def _create(self, table: LakeTable) -> None:
+        self._effect(f"warehouse.create.{table.name}")
+        table.create()
+        table.refresh()
+
+    def _require_free(self) -> None:
+        keys = list(self._warehouse.keys(""))
+        if _FORMER_MARKER in keys:
+            raise UsageError(
+                "--warehouse has the tables of an earlier version of tierctl, which are no Delta tables",
+                hint="rebuild them: `tierctl pipeline run --metadata URI --warehouse NEW_FOLDER` reads the "
+                "whole metadata topic; then delete the old folder",
+            )
+        others = [key for key in keys if not key.startswith(f"{STATE}/_delta_log/")]
+        if others:
+            raise UsageError(
+                f"--warehouse holds something else: {others[0]}", hint="name a new folder, or a warehouse"
+            )
+
+    def latest(self) -> Commit:
+        """Return the last commit; its number is 0 before the first."""
+        try:
+            rows = self._state.rows(_STATE_COLUMNS)
+            parts = {int(row["metadata_partition"]): PartState.of_row(row) for row in rows}
+        except (KeyError, TypeError, pa.ArrowException) as e:
+            raise CorruptInputError(
+                "state table",
+                expected="rows of this version",
+                found=f"{type(e).__name__}: {e}",
+                source=STATE,
+                hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
+            ) from e
+        return Commit(number=self._state.number(), parts=parts)
+
+    def commit(self, commit: Commit, before: Commit) -> None:
+        """Make `commit`, which follows `before`; raise LockedError if another run made it."""
+        adds = self._state_files(commit)
+        kept = {part.path for part in commit.parts.values()}
+        removes = sorted({part.path for part in before.parts.values()} - kept)
+        self._require_held()
+        self._effect("warehouse.commit")
+        try:
+            self._state.commit(commit.number, adds, removes)
+        except LockedError:
+            # If the response of the store was lost, the repeated request meets this run's own commit.
+            self._state.refresh()
+            if not adds or not self._state.paths().issuperset(file.path for file in adds):
+                raise
+        self.finish(commit)
+        # No reader needs the former folded state, which is the largest part of a commit.
+        self._effect("warehouse.clean")
+        self._warehouse.delete([f"{STATE}/{path}" for path in removes])
+
+    def _state_files(self, commit: Commit) -> list[TableFile]:
+        """Return the files of the rows of `state` that the commit changes."""
+        names = [part.path for part in commit.parts.values() if part.batch == commit.number]
+        sizes = self._warehouse.sizes_bytes([f"{STATE}/{name}" for name in names]) if names else {}
+        missing = sorted({f"{STATE}/{name}" for name in names} - sizes.keys())
+        if missing:
+            raise _missing(missing)
+        return [
+            TableFile(
+                table=STATE, path=name, size_bytes=sizes[f"{STATE}/{name}"], rows=1, stats='{"numRecords":1}'
+            )
+            for name in names
+        ]
+
+    def finish(self, commit: Commit) -> None:
+        """Let the tables follow the commit, as far as they have not; a repeated call changes nothing."""
+        for name, table in self._tables.items():
+            if table.number() < commit.number:
+                self._follow(name, table, commit)
+
+    def _follow(self, name: str, table: LakeTable, commit: Commit) -> None:
+        files = {file.path: file for file in commit.files(name)}
+        for attempt in range(1, _ATTEMPTS + 1):
+            present = table.paths()
+            adds = [file for path, file in files.items() if path not in present]
+            removes = [] if name == EVENTS else sorted(present - files.keys())
+            if not adds and not removes:
+                return
+            missing = self._missing_files(adds)
+            if missing and name in REPLACED:
+                # `lost` names their metadata partitions, whose files the next step writes anew.
+                return
+            if missing:
+                raise _missing(missing)
+            self._require_held()
+            self._effect(f"warehouse.follow.{name}")
+            try:
+                table.commit(commit.number, adds, removes)
+            except LockedError:
+                # Another program may compact the table at the same time, which changes no row.
+                table.refresh()
+                if table.number() < commit.number and attempt == _ATTEMPTS:
+                    raise
+            if table.number() >= commit.number:
+                return
+
+    def _missing_files(self, files: list[TableFile]) -> list[str]:
+        keys = sorted(file.key for file in files)
+        return sorted(set(keys) - self._warehouse.sizes_bytes(keys).keys()) if keys else []
+
+    def require_stored(self, commit: Commit) -> None:
+        """Raise RemoteStorageError if this process does not see the files that tasks stored for a commit."""
+        parts = [part for part in commit.parts.values() if part.batch == commit.number]
+        stored = f"-{commit.number}-"
+        missing = self._missing_files([f for part in parts for f in part.files if stored in f.path])
+        if missing:
+            raise _missing(missing)
+
+    def refresh(self, commit: Commit) -> None:
+        """Read the newest version of all tables; raise LockedError if `commit` is no longer the last one."""
+        for table in (self._state, *self._tables.values()):
+            table.refresh()
+        if self._state.number() != commit.number:
+            raise LockedError(
+                f"another pipeline made commit {self._state.number()} of this warehouse",
+                hint="wait for it to end, then run again",
+            )
+
+    def lost(self, commit: Commit) -> set[int]:
+        """Return the metadata partitions of which a table lacks a file: another program changed it."""
+        lost: set[int] = set()
+        for name in REPLACED:
+            present = self._tables[name].paths()
+            lost |= {n for n, part in commit.parts.items() if {f.path for f in part.files_of(name)} - present}
+        return lost
+
+    def history(self, metadata_partition: int) -> tuple[str, ...]:
+        """Return the keys of the files of `events` that may have events of the metadata partition."""
+        paths = self._tables[EVENTS].paths_of(metadata_partition)
+        return tuple(f"{EVENTS}/{path}" for path in paths)
+
+    def maintain(self, number: int) -> None:
+        """Combine small files of `events`, and delete unused files of all tables, in every 16th commit.
+
+        Files grow in two sizes, so that an event is rewritten only a few times.
+        """
+        if number % COMPACT_EVERY:
+            return
+        is_large = number % (COMPACT_EVERY * COMPACT_EVERY) == 0
+        self._require_held()
+        self._effect("warehouse.compact")
+        self._tables[EVENTS].compact(_LARGE_FILE_BYTES if is_large else _SMALL_FILE_BYTES)
+        self._effect("warehouse.vacuum")
+        for table in self._tables.values():
+            table.vacuum()
+        self._state.vacuum(0)
+
+    def _require_held(self) -> None:
+        if self._warehouse.is_lost():
+            raise LockedError(
+                "the lease on this warehouse is lost: nothing more is written",
+                hint="another pipeline may have it now; run again once it has ended",
+            )
+
+
+def require_same_topic(commit: Commit, topic_id: str | None, metadata_partitions: int) -> None:
+    """Raise SafetyRefusal if the commit is of another metadata topic, or of another number of partitions."""
+    part = next(iter(commit.parts.values()), None)
+    if part is None:
+        return
+    if part.topic_id is not None and topic_id not in {None, part.topic_id}:
+        raise SafetyRefusal(
+            f"the warehouse is of metadata topic {part.topic_id}, not {topic_id}",
+            hint="use another --warehouse",
+        )
+    if part.metadata_partitions != metadata_partitions:
+        raise SafetyRefusal(
+            f"the metadata topic has {metadata_partitions} partitions, "
+            f"but had {part.metadata_partitions} when the warehouse was made",
+            hint="earlier events are in partitions where lookups no longer find them; use a new --warehouse",
+        )
+
+
+def _missing(keys: list[str]) -> RemoteStorageError:
+    return RemoteStorageError(
+        f"{len(keys)} files that tasks stored are not in the warehouse, {keys[0]} for one",
+        hint="executors must reach --warehouse under the same name: a shared folder, or s3://",
+    )

@@ -1,0 +1,147 @@
+"""The tables of a warehouse, and the `state` table: what a commit says about each metadata partition.
+
+    events/ segments/ partitions/ anomalies/    Delta tables; each has one version per commit that changes it
+    state/                                      a Delta table with one row per metadata partition
+
+A row of `state` has the processed offset, the folded state, and the files of the metadata partition in the
+other tables. A task writes each row to a file of its own, which it names in the row.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+EVENTS: Final = "events"
+STATE: Final = "state"
+REPLACED: Final = ("segments", "partitions", "anomalies")
+"""The tables in which a commit replaces the files of the metadata partitions that it changes."""
+
+TABLES: Final = (EVENTS, *REPLACED)
+"""The tables for readers, in the order in which a commit reaches them."""
+
+NO_BLOCK: Final = -1
+
+Effect = Callable[[str], None]
+"""Receives a label before each change of a warehouse."""
+
+_FILE: Final = pa.struct(
+    [
+        ("table", pa.string()),
+        ("path", pa.string()),
+        ("size_bytes", pa.int64()),
+        ("rows", pa.int64()),
+        ("stats", pa.string()),
+        ("block", pa.int32()),
+        ("first_ms", pa.int64()),
+        ("checksum", pa.int64()),
+    ]
+)
+
+STATE_SCHEMA: Final = pa.schema(
+    [
+        ("metadata_partition", pa.int32()),
+        ("end_offset", pa.int64()),
+        ("batch", pa.int64()),
+        ("committed_ms", pa.int64()),
+        ("due_ms", pa.int64()),
+        ("cut_at", pa.int64()),
+        ("topic_id", pa.string()),
+        ("metadata_partitions", pa.int32()),
+        ("tierctl", pa.string()),
+        ("path", pa.string()),
+        ("files", pa.list_(pa.field("element", _FILE))),
+        ("snapshot_crc32c", pa.int64()),
+        ("snapshot", pa.binary()),
+    ]
+)
+"""The columns of the `state` table.
+
+`end_offset` is the next offset to read; `batch` is the number of the commit that last changed the row.
+`path` is the file of the row, and `files` are the files of the metadata partition in the other tables; of
+`events` only those of this commit. `snapshot` is the folded state in the format of `tierctl.state.snapshot`.
+"""
+
+_PART_COLUMNS: Final = ("end_offset", "batch", "due_ms", "cut_at", "topic_id", "metadata_partitions", "path")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableFile:
+    """A Parquet file of a table; `path` is relative to the table's folder.
+
+    `stats` are Delta's statistics as JSON. `block` is the number of the group of user partitions whose rows
+    are in the file, or NO_BLOCK. A file of `segments` has the rows with a max timestamp of at least
+    `first_ms`, up to the next file's, and `checksum` of their contents.
+    """
+
+    table: str
+    path: str
+    size_bytes: int
+    rows: int
+    stats: str
+    block: int = NO_BLOCK
+    first_ms: int = 0
+    checksum: int = 0
+
+    @property
+    def key(self) -> str:
+        """Return the key of the file in the warehouse."""
+        return f"{self.table}/{self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartState:
+    """The state of a metadata partition in a commit: a row of the `state` table without the snapshot.
+
+    `due_ms` is the time at which rows of tables change without a new event, or None. `cut_at` is the log's
+    end when it was found below `end_offset`, otherwise None.
+    """
+
+    end_offset: int
+    batch: int
+    path: str
+    files: tuple[TableFile, ...]
+    topic_id: str | None
+    metadata_partitions: int
+    due_ms: int | None = None
+    cut_at: int | None = None
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> Self:
+        """Return the state in a row of STATE_SCHEMA; raise KeyError or TypeError for another mapping."""
+        files = tuple(TableFile(**file) for file in row["files"])
+        return cls(files=files, **{name: row[name] for name in _PART_COLUMNS})
+
+    def row(self) -> dict[str, Any]:
+        """Return the columns of STATE_SCHEMA that this object has."""
+        files = [asdict(file) for file in self.files]
+        return {"files": files, **{name: getattr(self, name) for name in _PART_COLUMNS}}
+
+    def files_of(self, table: str) -> tuple[TableFile, ...]:
+        """Return the files of one table."""
+        return tuple(file for file in self.files if file.table == table)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """A commit: its number, 0 before the first, and the state of every metadata partition."""
+
+    number: int = 0
+    parts: Mapping[int, PartState] = field(default_factory=dict)
+
+    def files(self, table: str) -> list[TableFile]:
+        """Return the files of a table in this commit; of `events` only those that the commit adds."""
+        parts: Iterable[PartState] = self.parts.values()
+        if table == EVENTS:
+            parts = [part for part in parts if part.batch == self.number]
+        return [file for part in parts for file in part.files_of(table)]
+
+
+def no_op(_label: str) -> None:
+    """Do nothing: used when no test observes the changes of the warehouse."""
+
+
+def file_name(metadata_partition: int, number: int, attempt: str, part: int) -> str:
+    """Return the name of a file of one attempt at commit `number`; no other attempt uses it."""
+    return f"part-{metadata_partition:05d}-{number}-{attempt}-{part}.parquet"

@@ -1,0 +1,304 @@
+"""Reasons of decisions as data: kind, Kafka's rule, settings and numbers; their text is made here."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from tierctl.model.settings import topic
+from tierctl.model.times import iso_utc
+
+
+class ReasonKind(StrEnum):
+    """What decides about a segment."""
+
+    ROLLED = "rolled"
+    NOT_ROLLED = "not_rolled"
+    OPEN_TRANSACTION = "open_transaction"
+    NOT_REPLICATED = "not_replicated"
+    COPY_LAG = "copy_lag"
+    COPIED = "copied"
+    NOT_COPYABLE = "not_copyable"
+    RETENTION_MS = "retention_ms"
+    RETENTION_BYTES = "retention_bytes"
+    LOG_START_OFFSET = "log_start_offset"
+    UNREFERENCED_EPOCHS = "unreferenced_epochs"
+    OFF_LINEAGE = "off_lineage"
+    DELETE_STARTED = "delete_started"
+    TOPIC_DELETED = "topic_deleted"
+    WILL_EXPIRE = "will_expire"
+    BEHIND_OLDER = "behind_older"
+    STALLED = "stalled"
+    NO_LIMIT_REACHED = "no_limit_reached"
+    BEHIND_HOLE = "behind_hole"
+    COPY_STARTED = "copy_started"
+    LEAKED = "leaked"
+    NOT_TIERED = "not_tiered"
+    COPY_DISABLED = "copy_disabled"
+    ON_LINEAGE = "on_lineage"
+    DUPLICATE_SET = "duplicate_set"
+    INCOMPLETE_SET = "incomplete_set"
+    BEFORE_HOLE = "before_hole"
+    ABOVE_HOLE = "above_hole"
+    NOT_SERVED = "not_served"
+    NO_CHAIN = "no_chain"
+    ALREADY_KNOWN = "already_known"
+    LOG_START_DAMAGED = "log_start_damaged"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """What is the same for every reason of a kind: Kafka's rule, the settings, and how its text is made."""
+
+    rule: str
+    text: Callable[[Mapping[str, Any]], str]
+    settings: tuple[str, ...] = ()
+
+
+class Reason(str):
+    """The reason of a decision: its text, made from `kind` and `facts` (JSON values by name).
+
+    It is a string so that plans can be saved and compared as they are printed; a reason that was read from a
+    saved plan is the text alone.
+    """
+
+    __slots__ = ("facts", "kind")
+    kind: ReasonKind
+    facts: Mapping[str, Any]
+
+    def __new__(cls, kind: ReasonKind, **facts: Any) -> Self:
+        """Return the reason of `kind`; `facts` are those that the text of the kind names."""
+        made = super().__new__(cls, _ROWS[kind].text(facts))
+        made.kind, made.facts = kind, facts
+        return made
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return `text` if it is a reason, otherwise the reason that nothing is decided because of `text`."""
+        return text if isinstance(text, cls) else cls(ReasonKind.UNDECIDED, detail=text)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[ReasonKind, dict[str, Any]]]:
+        return _made, (self.kind, dict(self.facts))
+
+    @property
+    def rule(self) -> str:
+        """The part of Kafka, or of tierctl, that decides so."""
+        return _ROWS[self.kind].rule
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """Names of the topic settings that decide; none where no setting matters."""
+        return _ROWS[self.kind].settings
+
+
+def _made(kind: ReasonKind, facts: dict[str, Any]) -> Reason:
+    return Reason(kind, **facts)
+
+
+def _format(template: str) -> Callable[[Mapping[str, Any]], str]:
+    return template.format_map
+
+
+def _open_transaction(facts: Mapping[str, Any]) -> str:
+    producer, since_ms = facts.get("producer_id"), facts.get("since_ms")
+    by = "" if producer is None else f" by producer {producer}"
+    since = "" if since_ms is None else f" since {iso_utc(since_ms)}"
+    return (
+        f"{_waiting(facts)}: a transaction is open{by}{since} at the last stable offset "
+        f"{facts['last_stable_offset']}; run again once the transaction has ended"
+    )
+
+
+def _not_replicated(facts: Mapping[str, Any]) -> str:
+    return (
+        f"{_waiting(facts)}: the last stable offset is the high watermark {facts['high_watermark']}; run "
+        "again once more replicas have the records"
+    )
+
+
+def _waiting(facts: Mapping[str, Any]) -> str:
+    count = facts["segments"]
+    segments = "1 segment" if count == 1 else f"{count} segments"
+    return f"{segments} (from offset {facts['from_offset']}) not copied yet"
+
+
+def _copy_lag(facts: Mapping[str, Any]) -> str:
+    limits = []
+    if facts["lag_ms"] is not None:
+        age_ms, lag_ms = facts["age_ms"], facts["lag_ms"]
+        limits.append(f"its newest record is {age_ms} of {lag_ms} ms old ({topic.COPY_LAG_MS.name})")
+    if facts["lag_bytes"] is not None:
+        following, lag_bytes = facts["following_bytes"], facts["lag_bytes"]
+        limits.append(f"{following} of {lag_bytes} bytes follow it ({topic.COPY_LAG_BYTES.name})")
+    waiting = " and ".join(limits) or "both copy lags are unlimited, so no segment is ever copied"
+    return f"segments from offset {facts['from_offset']} on are not copied yet: {waiting}"
+
+
+def _will_expire(facts: Mapping[str, Any]) -> str:
+    held = facts.get("held_by")
+    text = f"expires at {iso_utc(facts['expires_at_ms'])}: "
+    if held is not None:
+        own = iso_utc(facts["own_expiry_ms"])
+        return f"{text}its own time is {own}, but the older segment {held} goes first"
+    return (
+        f"{text}its newest record is of {iso_utc(facts['max_timestamp_ms'])}, "
+        f"{topic.RETENTION_MS.name} is {facts['retention_ms']}{_size_part(facts)}"
+    )
+
+
+def _size_part(facts: Mapping[str, Any]) -> str:
+    limit = facts.get("retention_bytes")
+    if limit is None:
+        return ""
+    excess = facts["excess_bytes"]
+    size = facts["segment_size_in_bytes"]
+    return (
+        f"; the log has {excess} bytes above {topic.RETENTION_BYTES.name} {limit}, the segment {size} bytes"
+    )
+
+
+def _no_limit(facts: Mapping[str, Any]) -> str:
+    if facts.get("retention_bytes") is None:
+        return f"neither {topic.RETENTION_MS.name} nor {topic.RETENTION_BYTES.name} limits the topic"
+    return f"stays until the log grows{_size_part(facts)}"
+
+
+def _stalled(facts: Mapping[str, Any]) -> str:
+    kind = "in the future" if facts["is_in_future"] else "no time"
+    what = f"segment {facts['held_by']} from offset {facts['held_by_offset']}"
+    whose = "its" if facts.get("is_holder") else f"held by {what}: its"
+    return (
+        f"{whose} largest timestamp {facts['timestamp_ms']} is {kind}, so neither "
+        f"{'it' if facts.get('is_holder') else 'that segment'} nor any behind it expires by "
+        f"{topic.RETENTION_MS.name}"
+    )
+
+
+_COPY = "RLMCopyTask"
+_CANDIDATES = "RLMCopyTask, candidate segments"
+_EXPIRE = "RLMExpirationTask"
+_BY_TIME = "RLMExpirationTask, by retention time"
+_BY_SIZE = "RLMExpirationTask, by retention size"
+_OF_LINEAGE = "RemoteLogManager: the segments of the log's leader epochs"
+_CONTIGUOUS = "RemoteLogManager: readers go from segment to segment"
+_LIMITS = (topic.RETENTION_MS.name, topic.RETENTION_BYTES.name)
+_K = ReasonKind
+_ROWS: dict[ReasonKind, _Row] = {
+    _K.ROLLED: _Row(
+        rule=_COPY,
+        text=_format("rolled, below the last stable offset {last_stable_offset}"),
+        settings=(topic.REMOTE_STORAGE_ENABLE.name,),
+    ),
+    _K.NOT_ROLLED: _Row(
+        rule=_CANDIDATES,
+        text=_format("the active segment is not rolled yet: {size_bytes} bytes"),
+        settings=(topic.SEGMENT_BYTES.name, topic.SEGMENT_MS.name),
+    ),
+    _K.OPEN_TRANSACTION: _Row(rule=_CANDIDATES, text=_open_transaction),
+    _K.NOT_REPLICATED: _Row(rule=_CANDIDATES, text=_not_replicated),
+    _K.COPY_LAG: _Row(
+        rule=_CANDIDATES, text=_copy_lag, settings=(topic.COPY_LAG_MS.name, topic.COPY_LAG_BYTES.name)
+    ),
+    _K.COPIED: _Row(rule=_COPY, text=_format("below offset {from_offset}, from which on brokers copy")),
+    _K.NOT_COPYABLE: _Row(rule=_COPY, text=_format("{detail}; nothing from {from_offset} on is copied")),
+    _K.RETENTION_MS: _Row(
+        rule=_BY_TIME,
+        text=_format(f"{topic.RETENTION_MS.name} {{retention_ms}}"),
+        settings=(topic.RETENTION_MS.name,),
+    ),
+    _K.RETENTION_BYTES: _Row(
+        rule=_BY_SIZE,
+        text=_format(f"{topic.RETENTION_BYTES.name} {{retention_bytes}}"),
+        settings=(topic.RETENTION_BYTES.name,),
+    ),
+    _K.LOG_START_OFFSET: _Row(
+        rule="RLMExpirationTask, by log start offset",
+        text=_format("below the log start offset {log_start_offset}"),
+    ),
+    _K.UNREFERENCED_EPOCHS: _Row(
+        rule="RLMExpirationTask, by truncated leader epochs",
+        text=_format(
+            "of unreferenced epochs: its epochs are older than {earliest_epoch}, the log's earliest"
+        ),
+    ),
+    _K.OFF_LINEAGE: _Row(
+        rule="RLMExpirationTask, within leader epochs",
+        text=_format("off the lineage: its epochs {detail}"),
+    ),
+    _K.DELETE_STARTED: _Row(rule=_EXPIRE, text=_format("resume of DELETE_SEGMENT_STARTED")),
+    _K.TOPIC_DELETED: _Row(rule="RemotePartitionRemover (KIP-405)", text=_format("its partition is deleted")),
+    _K.WILL_EXPIRE: _Row(rule=_BY_TIME, text=_will_expire, settings=_LIMITS),
+    _K.BEHIND_OLDER: _Row(
+        rule=_EXPIRE,
+        text=_format("behind segment {held_by}, which stays until the log grows: segments go oldest first"),
+        settings=_LIMITS,
+    ),
+    _K.STALLED: _Row(rule=_BY_TIME, text=_stalled, settings=(topic.RETENTION_MS.name,)),
+    _K.NO_LIMIT_REACHED: _Row(rule=_EXPIRE, text=_no_limit, settings=_LIMITS),
+    _K.BEHIND_HOLE: _Row(
+        rule="tierctl: a run ends at a hole",
+        text=_format(
+            "the tier has a hole {hole}: nothing beyond it expires in this run; to delete more, raise "
+            "the log start above the hole (--log-start-offset)"
+        ),
+    ),
+    _K.COPY_STARTED: _Row(
+        rule="RemoteLogMetadataCache: only finished copies count",
+        text=_format(
+            "its copy was begun by broker {broker_id} at {begun} and not finished: it runs still, or it is "
+            "dangling (copy --clean-dangling deletes it 24 hours later)"
+        ),
+    ),
+    _K.LEAKED: _Row(rule="RemoteLogManager: only partitions of the broker", text=_format("{detail}")),
+    _K.NOT_TIERED: _Row(
+        rule="UnifiedLog.isRemoteLogEnabled",
+        text=_format("{detail}"),
+        settings=(topic.REMOTE_STORAGE_ENABLE.name, topic.CLEANUP_POLICY.name),
+    ),
+    _K.COPY_DISABLED: _Row(
+        rule="RLMCopyTask (KIP-950)",
+        text=_format(f"{topic.COPY_DISABLE.name}=true"),
+        settings=(topic.COPY_DISABLE.name,),
+    ),
+    _K.ON_LINEAGE: _Row(rule=_OF_LINEAGE, text=_format("serves offsets {first} to {last} of the log")),
+    _K.DUPLICATE_SET: _Row(
+        rule="RemoteLogLeaderEpochState: one segment per offset",
+        text=_format("segment {kept} serves its offsets"),
+    ),
+    _K.INCOMPLETE_SET: _Row(
+        rule="RLMCopyTask: a copy counts when it has finished", text=_format("incomplete: {detail}")
+    ),
+    _K.BEFORE_HOLE: _Row(
+        rule=_CONTIGUOUS,
+        text=_format("below a hole: no set has offsets {first} to {last}, which no reader can pass"),
+    ),
+    _K.ABOVE_HOLE: _Row(
+        rule=_CONTIGUOUS,
+        text=_format(
+            "above a hole: no set has offsets {first} to {last}; the local log has, and brokers copy it from "
+            "{first} on again"
+        ),
+    ),
+    _K.NOT_SERVED: _Row(
+        rule="tierctl: nothing is given up that may be the only copy",
+        text=_format(
+            "incomplete: {detail}; no other set and no given log has offset {start_offset}, so it may be the "
+            "only copy: nothing is published about it"
+        ),
+    ),
+    _K.NO_CHAIN: _Row(rule=_OF_LINEAGE, text=_format("no complete set serves this log; this one: {detail}")),
+    _K.ALREADY_KNOWN: _Row(
+        rule="RemoteLogMetadataCache: states only rise", text=_format("the metadata have it as {state}")
+    ),
+    _K.LOG_START_DAMAGED: _Row(
+        rule="RLMCopyTask: the log start follows the segments that the metadata have",
+        text=_format(
+            "a broker that knew no segments raised the log start to {raised}; it is put back to {offset}"
+        ),
+    ),
+    _K.UNDECIDED: _Row(rule="tierctl: incomplete data decide nothing", text=_format("{detail}")),
+}
+
+RESUMED = Reason(ReasonKind.DELETE_STARTED)
+"""The reason of every step that finishes a deletion that was begun."""

@@ -1,0 +1,135 @@
+"""Decide where a log starts whose metadata were lost, and whether a broker has raised its start since.
+
+A broker that becomes leader and knows no remote segment takes the start of its local log for the log start
+offset, and cuts its leader-epoch checkpoint there; one that knows only the newer segments takes the start of
+the first of them (RLMCopyTask, UnifiedLog.maybeIncrementLogStartOffset). If the older segments are published
+then, the broker deletes them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from tierctl.errors import UsageError
+from tierctl.model import EpochEntry, ObjectSet, RemoteLogSegmentMetadata
+
+TIER, DISK = "tier", "disk"
+
+
+class Log(Protocol):
+    """What a LocalLog and a ClusterLog have of one replica of a partition."""
+
+    @property
+    def leader_epochs(self) -> tuple[EpochEntry, ...]:
+        """The leader-epoch checkpoint."""
+        ...
+
+    @property
+    def log_start_offset(self) -> int:
+        """The log start offset."""
+        ...
+
+    @property
+    def local_log_start_offset(self) -> int:
+        """The base offset of the first local segment."""
+        ...
+
+    @property
+    def log_end_offset(self) -> int:
+        """The next offset to be written, or the high watermark."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AskedLogStart:
+    """The log start to use where brokers raised it: `tier`, `disk`, or an offset."""
+
+    choice: str | int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return what an operator typed; UsageError for another word or a negative offset."""
+        if text in {TIER, DISK}:
+            return cls(text)
+        if text.isascii() and text.isdigit() and int(text) < 1 << 63:
+            return cls(int(text))
+        raise UsageError(
+            f"--log-start {text}: expected {TIER}, {DISK} or an offset",
+            hint=f"{TIER}: as the newest segment's objects say; {DISK}: as the checkpoint files say",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogStart:
+    """The log start to publish for; `raised_from` is the lower one that the tier still has the sets of.
+
+    It is None unless the log start may have been raised by a broker without metadata. `checkpoint` is the log
+    start in log-start-offset-checkpoint if it is lower than `offset`, the first leader epoch's start.
+    """
+
+    offset: int
+    raised_from: int | None = None
+    checkpoint: int | None = None
+
+
+def replica_start(log: Log) -> int:
+    """Return the log start offset of a replica, or the start of its first leader epoch if that is higher.
+
+    Brokers write a cut leader-epoch checkpoint at once, and log-start-offset-checkpoint every minute
+    (log.flush.start.offset.checkpoint.interval.ms). A leader deletes remote segments that end below either.
+    """
+    return max([log.log_start_offset, *(entry.start_offset for entry in log.leader_epochs[:1])])
+
+
+def find_log_start(
+    chain_of: Sequence[Sequence[RemoteLogSegmentMetadata]], sets: Sequence[ObjectSet], logs: Sequence[Log]
+) -> LogStart:
+    """Return the log start of a partition by its replicas' `logs`, or by the tier without any.
+
+    `chain_of` are the gapless chains of the sets that agree with the lineage. A log start that lies on the
+    border of two segments, or where the local log begins, with whole segments below it that join it, may
+    have been raised wrongly: it looks as after a retention whose objects are not deleted yet. The same is
+    true of leader epochs that begin above the log start.
+    """
+    if not logs:
+        first = chain_of[0][0].start_offset if chain_of else 0
+        return LogStart(max(first, _told_by_tier(sets)))
+    offset = max(map(replica_start, logs))
+    stated = max(log.log_start_offset for log in logs)
+    checkpoint = stated if stated < offset else None
+    below = next((c for c in chain_of if c[0].end_offset < offset <= c[-1].end_offset + 1), None)
+    if below is None:
+        return LogStart(offset)
+    borders = {segment.end_offset + 1 for segment in below} | {log.local_log_start_offset for log in logs}
+    if offset not in borders and checkpoint is None:
+        return LogStart(offset)
+    raised_from = max(below[0].start_offset, _told_by_tier(sets, below=offset))
+    return LogStart(offset, raised_from=raised_from, checkpoint=checkpoint)
+
+
+def _told_by_tier(sets: Sequence[ObjectSet], below: int | None = None) -> int:
+    """Return the log start at the time of the newest copy, by its leader-epoch index; 0 if it is unknown.
+
+    Indexes that begin at `below` or higher are left out: they were copied after the log start was raised.
+    """
+    newest = (-1, -1, 0)
+    for each in sets:
+        if each.segment is None or not each.lineage:
+            continue
+        start = each.lineage[0].start_offset
+        if below is None or start < below:
+            newest = max(newest, (each.segment.segment_leader_epochs[-1][0], each.segment.end_offset, start))
+    return newest[2]
+
+
+def decided_start(found: LogStart, asked: AskedLogStart | None) -> int | None:
+    """Return the log start that is published for; None if it may be damaged and nothing was asked for."""
+    if found.raised_from is None:
+        return found.offset
+    if asked is None:
+        return None
+    if asked.choice == TIER:
+        return found.raised_from
+    if isinstance(asked.choice, int):
+        return min(max(asked.choice, found.raised_from), found.offset)
+    return found.offset

@@ -1,0 +1,132 @@
+"""Decide what is published about one partition: its lineage, its log start, and the choice of its sets."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tierctl.model import LocalLog, ObjectSet, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.plan.rebuild.choice import Choice, LocalOffsets, chains, choose
+from tierctl.plan.rebuild.lineage import agrees, lineage_of_sets
+from tierctl.plan.rebuild.log_start import AskedLogStart, Log, LogStart, decided_start, find_log_start
+from tierctl.state.lineage import Lineage
+
+_S = RemoteLogSegmentState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionInputs:
+    """What is known of one partition.
+
+    `sets` are its sets of objects, `known` the states of its segments in the metadata that are left.
+    `leader` is the log that decides: the newest replica's, or the leader's on a cluster; None without
+    brokers. `replicas` are the logs of all replicas in log directories. `why_no_log` is the reason if there
+    are brokers and the log that decides is missing: then nothing may be published.
+    """
+
+    partition: TopicIdPartition
+    sets: Sequence[ObjectSet]
+    known: Mapping[Uuid, RemoteLogSegmentState] = field(default_factory=dict)
+    leader: Log | None = None
+    replicas: Sequence[LocalLog] = ()
+    why_no_log: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionDecision:
+    """What is published about a partition, or with `refused` why nothing may be.
+
+    `log_start` is the start of the log as it was found, `start_offset` the one that is published for.
+    """
+
+    choice: Choice
+    lineage: Lineage
+    log_start: LogStart
+    start_offset: int
+    refused: str | None = None
+    is_damaged: bool = False
+
+
+def decide_partition(inputs: PartitionInputs, asked: AskedLogStart | None = None) -> PartitionDecision:
+    """Return what is published about one partition.
+
+    A partition is refused if a broker may have raised its log start and `asked` is None, if the local log
+    does not join the tier, if publishing would make the leader delete records that only it has, and if the
+    log that decides is missing.
+    """
+    usable = [each for each in inputs.sets if inputs.known.get(each.listed.segment_id) not in _GOING]
+    leader = () if inputs.leader is None else inputs.leader.leader_epochs
+    lineage = lineage_of_sets(usable, leader)
+    good = [each for each in usable if each.segment is not None and agrees(each.segment, lineage)]
+    finished = {key for key, state in inputs.known.items() if state is _S.COPY_SEGMENT_FINISHED}
+    logs: Collection[Log] = inputs.replicas or ([] if inputs.leader is None else [inputs.leader])
+    found = find_log_start(chains(good, finished), good, list(logs))
+    start = decided_start(found, asked)
+    if start is None:
+        return PartitionDecision(
+            choice=Choice(),
+            lineage=lineage,
+            log_start=found,
+            start_offset=found.offset,
+            refused=_damage(found),
+            is_damaged=True,
+        )
+    log = inputs.leader
+    local = None if log is None else LocalOffsets(log.local_log_start_offset, log.log_end_offset)
+    choice = choose(usable, lineage, log_start_offset=start, local=local, known=finished)
+    return PartitionDecision(
+        choice=choice,
+        lineage=lineage,
+        log_start=found,
+        start_offset=start,
+        refused=inputs.why_no_log or _behind(inputs) or _apart(choice, start, local),
+        is_damaged=found.raised_from is not None,
+    )
+
+
+_GOING = {_S.DELETE_SEGMENT_STARTED, _S.DELETE_SEGMENT_FINISHED}
+"""States of segments that nobody reads any more."""
+
+
+def _damage(found: LogStart) -> str:
+    start = f"the log start is {found.offset}"
+    if found.checkpoint is not None:
+        start = f"the log start is {found.checkpoint}, but the leader epochs begin at {found.offset}"
+    return (
+        f"{start}, and complete segments from {found.raised_from} on, which join it, "
+        "are still in the tier: a broker that knew no segments may have raised it, or retention did and the "
+        "objects are not deleted yet"
+    )
+
+
+def _behind(inputs: PartitionInputs) -> str | None:
+    """Return why the leader's log can't judge the sets; None if it can."""
+    if inputs.leader is None:
+        return None
+    latest = inputs.leader.leader_epochs[-1].epoch if inputs.leader.leader_epochs else -1
+    newest = max(
+        (each.segment.segment_leader_epochs[-1][0] for each in inputs.sets if each.segment), default=-1
+    )
+    if newest <= latest:
+        return None
+    return (
+        f"the log is behind: its latest leader epoch is {latest}, the tier has epoch {newest}; name the log "
+        "directories of all replicas"
+    )
+
+
+def _apart(choice: Choice, start_offset: int, local: LocalOffsets | None) -> str | None:
+    """Return why chain and local log are not one log; None if they are, or without one of them."""
+    first, following = choice.first_offset, choice.next_offset
+    if first is None or following is None or local is None:
+        return None
+    if following < local.start:
+        return (
+            f"a gap: the tier ends at offset {following - 1} and the local log begins at "
+            f"{local.start}, so the records between are lost and readers would stall there"
+        )
+    if max(start_offset, local.start) < first:
+        return (
+            f"the tier begins at offset {first} and the local log has records from "
+            f"{max(start_offset, local.start)} on: a leader that learns of these segments deletes its "
+            "records below them"
+        )
+    return None

@@ -1,0 +1,186 @@
+"""The plan of a rebuild: steps that publish segments, and that put checkpoint files back before them."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tierctl.model import LocalLog, RemoteLogSegmentMetadata, RemoteLogSegmentState, TopicIdPartition, Uuid
+from tierctl.plan.preconditions import INTERNAL_TOPICS
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.rebuild.choice import Choice
+from tierctl.plan.rebuild.lineage import merge_lineage
+from tierctl.plan.rebuild.log_start import AskedLogStart, replica_start
+from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
+from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, Action, Plan, Skip, Step
+from tierctl.state.tier import TierState
+
+_K = ReasonKind
+_S = RemoteLogSegmentState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A partition about which nothing may be published, and why; `is_damaged` if --log-start decides it."""
+
+    partition: TopicIdPartition
+    reason: str
+    is_damaged: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildPlan:
+    """The plan, and the partitions that forbid to carry it out."""
+
+    plan: Plan
+    refused: tuple[Refused, ...]
+
+
+def plan_rebuild(
+    state: TierState, partitions: Iterable[PartitionInputs], asked: AskedLogStart | None = None
+) -> RebuildPlan:
+    """Return the steps that publish the lost metadata of `partitions`.
+
+    `state` are the metadata that are left. Per partition, the steps of checkpoint files come first, then the
+    chain in order of offsets, then the sets that are published as being deleted.
+    """
+    steps: list[Step] = []
+    skipped: list[Skip] = []
+    refused: list[Refused] = []
+    for inputs in partitions:
+        partition = inputs.partition
+        reason = _why_not(state, partition)
+        if reason is not None:
+            skipped.append(Skip.of(partition, reason))
+            continue
+        decision = decide_partition(inputs, asked)
+        if decision.refused is not None:
+            skipped.append(Skip.of(partition, decision.refused))
+            refused.append(
+                Refused(
+                    partition=partition,
+                    reason=decision.refused,
+                    is_damaged=decision.is_damaged and asked is None,
+                )
+            )
+            continue
+        steps += _steps(inputs, decision)
+        skipped += _skips(inputs, decision.choice)
+    plan = Plan(command=REBUILD, steps=tuple(steps), read=dict(state.read), skipped=tuple(skipped))
+    return RebuildPlan(plan=plan, refused=tuple(refused))
+
+
+def _why_not(state: TierState, partition: TopicIdPartition) -> str | None:
+    if partition.topic in INTERNAL_TOPICS:
+        return "internal topics are never tiered"
+    part = state.partition(partition)
+    if part is None:
+        return None
+    if part.delete_state is not None:
+        return f"the partition is being deleted ({part.delete_state})"
+    if state.is_damaged(part.metadata_partition):
+        return f"metadata partition {part.metadata_partition} has records that could not be understood"
+    return None
+
+
+def _steps(inputs: PartitionInputs, decision: PartitionDecision) -> Iterator[Step]:
+    published = [
+        _publish_step(segment, inputs.known, decision)
+        for segment in decision.choice.chain
+        if inputs.known.get(segment.segment_id) is not _S.COPY_SEGMENT_FINISHED
+    ]
+    discarded = [
+        _segment_step(Action.DISCARD_SEGMENT, segment, reason, _DISCARDED, decision)
+        for segment, reason in decision.choice.discarded
+        if segment.segment_id not in inputs.known
+    ]
+    if decision.start_offset < decision.log_start.offset:
+        yield from _checkpoint_steps(inputs.partition, inputs.replicas, decision)
+    yield from published
+    yield from discarded
+
+
+_PUBLISHED = (_S.COPY_SEGMENT_STARTED, _S.COPY_SEGMENT_FINISHED)
+_DISCARDED = (_S.COPY_SEGMENT_STARTED, _S.DELETE_SEGMENT_STARTED)
+
+
+def _publish_step(
+    segment: RemoteLogSegmentMetadata,
+    known: Mapping[Uuid, RemoteLogSegmentState],
+    decision: PartitionDecision,
+) -> Step:
+    reason = Reason(_K.ON_LINEAGE, first=segment.start_offset, last=segment.end_offset)
+    states = _PUBLISHED[1:] if known.get(segment.segment_id) is _S.COPY_SEGMENT_STARTED else _PUBLISHED
+    return _segment_step(Action.PUBLISH_SEGMENT, segment, reason, states, decision)
+
+
+def _segment_step(
+    action: Action,
+    segment: RemoteLogSegmentMetadata,
+    reason: Reason,
+    states: Sequence[RemoteLogSegmentState],
+    decision: PartitionDecision,
+) -> Step:
+    custom = segment.custom_metadata
+    return Step(
+        action=action,
+        reason=reason,
+        topic=segment.topic,
+        topic_id=segment.topic_id,
+        partition=segment.partition,
+        segment_id=segment.segment_id,
+        start_offset=segment.start_offset,
+        end_offset=segment.end_offset,
+        details={
+            "states": ",".join(states),
+            "max_timestamp_ms": segment.max_timestamp_ms,
+            "segment_size_in_bytes": segment.segment_size_in_bytes,
+            "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],
+            "custom_metadata": None if custom is None else custom.hex(),
+            "txn_index_empty": segment.txn_index_empty,
+            LINEAGE_EPOCH: decision.lineage.entries[-1].epoch,
+        },
+    )
+
+
+def _checkpoint_steps(
+    partition: TopicIdPartition, replicas: Sequence[LocalLog], decision: PartitionDecision
+) -> Iterator[Step]:
+    """Yield a step per replica whose log start or first leader epoch is too high.
+
+    Each step has both files: a leader deletes the published segments that end below either.
+    """
+    for log in replicas:
+        raised = replica_start(log)
+        if raised <= decision.start_offset:
+            continue
+        lineage = merge_lineage(log.leader_epochs, [decision.lineage.entries])
+        entries = lineage.truncate_from_start(decision.start_offset).entries
+        yield Step(
+            action=Action.WRITE_CHECKPOINTS,
+            reason=Reason(_K.LOG_START_DAMAGED, raised=raised, offset=decision.start_offset),
+            topic=partition.topic,
+            topic_id=partition.topic_id,
+            partition=partition.partition,
+            start_offset=decision.start_offset,
+            details={
+                LOG_DIR: str(log.directory.parent),
+                "leader_epoch_checkpoint": [list(entry) for entry in entries],
+                "raised_log_start_offset": raised,
+            },
+        )
+
+
+def _skips(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
+    """Yield the sets about which nothing is published; not those that the metadata have as they should."""
+    partition = inputs.partition
+    for each, reason in choice.left:
+        yield Skip.of(partition, reason, each.listed.segment_id)
+    for segment, _ in choice.discarded:
+        state = inputs.known.get(segment.segment_id)
+        if state is not None:
+            yield Skip.of(partition, Reason(_K.ALREADY_KNOWN, state=str(state)), segment.segment_id)
+    if choice.hole is not None:
+        yield Skip.of(
+            partition,
+            f"no set has offsets {choice.hole.first} to {choice.hole.last}: these records are lost, and the "
+            f"log begins at {choice.first_offset}",
+        )

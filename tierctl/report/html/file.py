@@ -1,0 +1,66 @@
+"""The file of the page: replaced as a whole, and only if it is a page of an earlier run."""
+
+import os
+from pathlib import Path
+
+from tierctl.errors import UsageError
+from tierctl.files import exclusive, write_durably
+from tierctl.report.html.content import PageContent
+from tierctl.report.html.page import GENERATOR, page_chunks
+
+_HEAD_BYTES = 4096
+_LOCK_TIMEOUT_S = 10.0
+
+
+def require_replaceable(path: Path) -> None:
+    """Raise UsageError unless `path` can be written and is new, empty, or a page that tierctl wrote.
+
+    Called before the work, so that a typing error does not cost a run, nor a file that is no report.
+    """
+    folder = path.absolute().parent
+    try:
+        if path.is_dir():
+            raise UsageError(f"--html {path} is a folder", hint=f"name a file in it, as {path / 'tier.html'}")
+        if not folder.is_dir():
+            raise UsageError(
+                f"--html {path}: the folder {folder} does not exist", hint="make it, or name another"
+            )
+        if path.exists():
+            _require_page(path)
+    except OSError as e:
+        raise UsageError(f"--html {path}: {e.strerror}", hint="name a file that this user may write") from e
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(
+            f"--html {path}: this user may not write in {folder}",
+            hint="the page replaces the file by a rename, which needs the right to write in its folder",
+        )
+
+
+def _require_page(path: Path) -> None:
+    if not path.is_file():
+        raise UsageError(f"--html {path} is not a regular file", hint="name a file that the page replaces")
+    with path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    if head and GENERATOR.encode() not in head:
+        raise UsageError(
+            f"--html {path} is a file that tierctl report did not write: it is not replaced",
+            hint="name another file, or remove this one",
+        )
+
+
+def write_page(path: Path, content: PageContent) -> int:
+    """Replace `path` by the page, atomically and durably; return its size in bytes.
+
+    Raise UsageError if it can't be written or has become another file, and LockedError if another run writes
+    it for more than ten seconds.
+    """
+    chunks = [chunk.encode("utf-8", "backslashreplace") for chunk in page_chunks(content)]
+    # A name in a web server's folder may be a link to the file.
+    target = path.resolve()
+    try:
+        with exclusive(target.parent, f".{target.name}.lock", timeout_s=_LOCK_TIMEOUT_S):
+            require_replaceable(target)
+            write_durably(target, chunks)
+    except OSError as e:
+        raise UsageError(f"--html {path}: {e.strerror}") from e
+    return sum(map(len, chunks))

@@ -1,0 +1,82 @@
+"""Merge the metrics of a run into a file of Prometheus text, and replace the file by a rename."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from prometheus_client import Metric, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tierctl.files import exclusive, write_durably
+from tierctl.report.metrics.families import FAMILIES, Family
+from tierctl.report.metrics.meter import Labels, Meter
+
+_LOCK_TIMEOUT_S = 10.0
+_TOTAL = "_total"
+"""End of the names of counters, which `prometheus_client` leaves out of the names of families."""
+
+_Values = dict[Family, dict[Labels, float]]
+
+
+@dataclass(slots=True)
+class _Content:
+    """The metrics in a file: tierctl's, and those that this version does not know."""
+
+    values: _Values = field(default_factory=dict)
+    others: list[Metric] = field(default_factory=list)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield each metric, as a registry of `prometheus_client` does."""
+        for family, values in sorted(self.values.items(), key=lambda item: item[0].name):
+            metric = Metric(family.name.removesuffix(_TOTAL), family.help, family.kind)
+            for labels, value in sorted(values.items()):
+                metric.add_sample(family.name, dict(zip(family.labels, labels, strict=True)), value)
+            yield metric
+        yield from self.others
+
+
+def write_metrics(path: Path, meter: Meter) -> str | None:
+    """Merge `meter` into the metrics of earlier runs in `path`; return a message if these were lost.
+
+    Counters are added to, and gauges replaced. Runs that write at the same time wait for each other. Raise
+    OSError if the file can't be read or written, and LockedError after ten seconds.
+    """
+    path = path.absolute()
+    with exclusive(path.parent, f".{path.name}.lock", timeout_s=_LOCK_TIMEOUT_S):
+        lost = None
+        try:
+            content = _parsed(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            content = _Content()
+        except ValueError as e:
+            content, lost = (
+                _Content(),
+                f"{path} is no Prometheus text ({e}): the metrics of earlier runs are gone",
+            )
+        _merge(content.values, meter)
+        write_durably(path, [generate_latest(content)])
+    return lost
+
+
+def _parsed(text: str) -> _Content:
+    content = _Content()
+    for metric in text_string_to_metric_families(text):
+        family = FAMILIES.get(metric.name) or FAMILIES.get(metric.name + _TOTAL)
+        if family is None:
+            content.others.append(metric)
+            continue
+        values = content.values.setdefault(family, {})
+        for sample in metric.samples:
+            if sample.labels.keys() == set(family.labels):
+                values[tuple(sample.labels[name] for name in family.labels)] = sample.value
+    return content
+
+
+def _merge(values: _Values, meter: Meter) -> None:
+    for family, counts in meter.counts.items():
+        known = values.setdefault(family, {})
+        for labels, amount in counts.items():
+            known[labels] = known.get(labels, 0) + amount
+    for family, gauges in meter.gauges.items():
+        kept = {labels: v for labels, v in values.get(family, {}).items() if gauges.keeps(labels)}
+        values[family] = kept | gauges.values

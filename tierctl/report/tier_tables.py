@@ -1,0 +1,69 @@
+"""The rows that `report` prints, as `tables` describes those of other commands."""
+
+from tierctl.report.columns import Columns
+from tierctl.report.fields import columns
+
+REPORT_SIZES = Columns(
+    name="report-sizes",
+    title="Sizes by topic and age",
+    commands="report",
+    noun="row",
+    word="location",
+    size="log_bytes",
+    all=columns("topic topic_id location age segments log_bytes oldest_ms? newest_ms?"),
+    at_terminal={
+        "topic": 0,
+        "topic_id": 5,
+        "location": 0,
+        "age": 0,
+        "segments": 2,
+        "log_bytes": 0,
+        "oldest_ms": 3,
+        "newest_ms": 4,
+    },
+)
+REPORT_GROWTH = Columns(
+    name="report-growth",
+    title="Growth by day",
+    commands="report --show growth",
+    noun="row",
+    all=columns(
+        "day topic topic_id copied_segments copied_bytes deleted_segments deleted_bytes expiring_segments "
+        "expiring_bytes"
+    ),
+    at_terminal={
+        "day": 0,
+        "topic": 0,
+        "topic_id": 5,
+        "copied_segments": 3,
+        "copied_bytes": 1,
+        "deleted_segments": 4,
+        "deleted_bytes": 1,
+        "expiring_segments": 4,
+        "expiring_bytes": 2,
+    },
+)
+REPORT_EXPIRATIONS = Columns(
+    name="report-expirations",
+    title="Next expirations",
+    commands="report --show expirations",
+    noun="segment",
+    size="segment_size_in_bytes",
+    all=columns(
+        "topic topic_id partition segment_id start_offset end_offset segment_size_in_bytes max_timestamp_ms "
+        "due_ms"
+    ),
+    at_terminal={
+        "due_ms": 0,
+        "topic": 0,
+        "partition": 0,
+        "start_offset": 1,
+        "end_offset": 2,
+        "segment_size_in_bytes": 1,
+        "max_timestamp_ms": 3,
+        "segment_id": 4,
+        "topic_id": 5,
+    },
+)
+
+TIER_TABLES = (REPORT_SIZES, REPORT_GROWTH, REPORT_EXPIRATIONS)

@@ -1,0 +1,89 @@
+"""Derive a segment's metadata from its log and its leader-epoch index, where no manifest has them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tierctl.errors import CorruptInputError
+from tierctl.storage.stores.base import ObjectStore
+from tierctl.wire.batches.head_columns import HeadColumns
+from tierctl.wire.batches.segment_file import scan_windows
+
+_WINDOW_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class LogFacts:
+    """The last offset (inclusive) and largest timestamp of a whole log; -1 without a timestamp.
+
+    `has_gaps` says that offsets between the first and the last one have no record.
+    """
+
+    end_offset: int
+    max_timestamp_ms: int
+    has_gaps: bool
+
+
+class _StoredLog:
+    """The log object as LogBytes: one request of the store for each range."""
+
+    def __init__(self, store: ObjectStore, key: str, size_bytes: int) -> None:
+        self._store, self._key = store, key
+        self.size_bytes = size_bytes
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        end = min(position + size_bytes, self.size_bytes)
+        if position >= end:
+            return b""
+        with self._store.open(self._key, position, end) as stream:
+            return stream.read(end - position)
+
+    def close(self) -> None:
+        """Implement `LogBytes.close`; nothing is open between reads."""
+
+
+def read_log_facts(store: ObjectStore, key: str, size_bytes: int, start_offset: int) -> LogFacts:
+    """Read the log object `key` whole, and check every batch with its CRC.
+
+    The last offset is the last batch's, control batches included; the largest timestamp is that of all
+    batches. Raise CorruptInputError if the log is empty, does not begin at `start_offset`, or does not parse
+    to its last byte.
+    """
+    end_offset, latest_ms, has_gaps = -1, -1, False
+    for heads in _heads(store, key, size_bytes, start_offset):
+        bases, following = heads.base_offsets, heads.next_offsets
+        if end_offset < 0 and bases[0] != start_offset:
+            raise CorruptInputError(
+                "log", expected=f"a first batch at offset {start_offset}", found=f"{bases[0]}", source=key
+            )
+        previous = np.concatenate([[bases[0] if end_offset < 0 else end_offset + 1], following[:-1]])
+        has_gaps |= bool((bases != previous).any()) or _lacks_records(heads)
+        end_offset = int(following[-1]) - 1
+        latest_ms = max(latest_ms, int(heads.fields["max_timestamp_ms"].max()))
+    if end_offset < 0:
+        raise CorruptInputError("log", expected="at least one batch", found="none", source=key)
+    return LogFacts(end_offset, latest_ms, has_gaps)
+
+
+def _heads(store: ObjectStore, key: str, size_bytes: int, start_offset: int) -> Iterator[HeadColumns]:
+    log = _StoredLog(store, key, size_bytes)
+    for window in scan_windows(log, 0, start_offset, window_bytes=_WINDOW_BYTES):
+        heads = window.heads
+        if heads.bad:
+            raise heads.bad[0].error.within(key, base=window.position)
+        if heads.torn is not None:
+            raise CorruptInputError(
+                "log",
+                expected="a whole batch",
+                found=f"{heads.torn.size_bytes} bytes of one that was cut",
+                at=window.position + heads.torn.position,
+                source=key,
+            )
+        if len(heads):
+            yield heads
+
+
+def _lacks_records(heads: HeadColumns) -> bool:
+    """Return whether a batch has fewer records than offsets: compaction keeps a batch's offsets."""
+    return bool((heads.fields["record_count"] != heads.fields["last_offset_delta"] + 1).any())

@@ -1,0 +1,164 @@
+"""Long listings in spans of keys: threads list several spans at once, and the pages are yielded by key.
+
+A page has 1,000 objects and names the next page, so that one thread waits for the server most of the time. A
+span is all keys after one boundary up to the next. The boundaries are names of folders, but every key is in
+exactly one span whatever the boundaries are: a folder that is created or deleted meanwhile, or that the
+server did not name, makes spans longer and leaves no key out.
+
+obstore, which also lists fast, cannot replace this: it changes or refuses keys with an empty or a relative
+part (`a//b`, `a/`, `a/../b`), and a key that is missing from a listing counts as a missing object.
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import chain, islice, pairwise
+from typing import Any, Final, Generic, TypeVar
+
+from tierctl.errors import RemoteStorageError
+from tierctl.storage.stores.s3.bulk import PAGE_MAX
+
+SPANS_AT_ONCE: Final = 8
+PAGES_AHEAD: Final = 8
+"""Pages of each span that wait in memory to be used."""
+PAGES_PER_SPAN: Final = 8
+"""Estimated; a span costs half a page more, which the server lists beyond its end."""
+
+Page = TypeVar("Page")
+Objects = Sequence[Mapping[str, Any]]
+"""Consecutive objects of a listing: `Key`, `Size` and `LastModified` of each."""
+Paginate = Callable[..., Iterable[Any]]
+"""`paginate` of boto3's paginator of list_objects_v2."""
+
+
+class _NotInOrderError(RemoteStorageError):
+    """A page has other keys than those after the key that the request named, by key."""
+
+
+def object_pages(paginate: Paginate, bucket: str, prefix: str) -> Iterator[Objects]:
+    """Yield every object whose key begins with `prefix`, in pages by key.
+
+    A server that ignores where a listing shall begin, or that does not list by key, is asked for one page
+    after the other, in its own order. Raise RemoteStorageError if it lists by key at first and later not.
+    """
+    listing = _Listing(paginate, bucket, prefix)
+    pages = listing.pages("")
+    first = next(pages, ())
+    yield first
+    keys = [each["Key"] for each in first]
+    others = in_order(iter([pages]))
+    if len(keys) == PAGE_MAX and _is_by_key("", keys) and (bounds := listing.folders_after(keys)):
+        in_spans = in_order(listing.span(*span) for span in pairwise([keys[-1], *bounds, None]))
+        # The first page shows whether the server begins where it is asked to.
+        with suppress(_NotInOrderError):
+            others = chain([next(in_spans, ())], in_spans)
+    yield from others
+
+
+class _Listing:
+    """Requests for the keys of a bucket that begin with a prefix."""
+
+    def __init__(self, paginate: Paginate, bucket: str, prefix: str) -> None:
+        self._paginate = paginate
+        self._bucket = bucket
+        self._prefix = prefix
+
+    def pages(self, after: str) -> Iterator[Objects]:
+        """Yield the pages of all keys after the key `after`; "" is the beginning of the listing."""
+        begin: Any = {"StartAfter": after} if after else {}
+        for page in self._paginated(self._prefix, begin):
+            yield page.get("Contents", ())
+
+    def span(self, after: str | None, last: str | None) -> Iterator[Objects]:
+        """Yield the pages of the keys after `after` to `last` inclusive, or to the end if that is None.
+
+        Raise `_NotInOrderError` if the server does not return the keys after `after` in their order.
+        """
+        after = after or ""
+        for page in self.pages(after):
+            keys = [each["Key"] for each in page]
+            if not _is_by_key(after, keys):
+                raise _NotInOrderError(
+                    f"listing s3://{self._bucket}/{self._prefix}: the server did not list the keys after "
+                    f"{after!r} in their order",
+                    hint="run the command again; if the error stays, the server does not list as S3 does",
+                )
+            count = len(keys) if last is None else bisect_right(keys, last)
+            yield page[:count]
+            if count < len(keys):
+                return
+            after = keys[-1] if keys else after
+
+    def folders_after(self, keys: Sequence[str]) -> list[str]:
+        """Return boundaries between the keys after the last of `keys`, which are a first page of the listing.
+
+        They are names of folders, sorted, so far apart that spans have about PAGES_PER_SPAN pages if the
+        other folders are as large as those of `keys`.
+        """
+        last = keys[-1]
+        parents = [last[: at + 1] for at in range(len(self._prefix), len(last)) if last[at] == "/"]
+        # The folder of the last key is not one of them: its objects have names of their own.
+        levels = [self._prefix, *parents][:-1]
+        found = {each for level in levels for each in self._folders_in(level, last) if each > last}
+        folder_count = len({key.rpartition("/")[0] for key in keys})
+        step = PAGES_PER_SPAN * folder_count
+        return sorted(found)[::step]
+
+    def _folders_in(self, prefix: str, after: str) -> Iterator[str]:
+        for page in self._paginated(prefix, {"StartAfter": after, "Delimiter": "/"}):
+            folders = page.get("CommonPrefixes", ())
+            yield from (each["Prefix"] for each in folders)
+            if len(folders) < len(page.get("Contents", ())):
+                # This page and probably the next ones list mostly objects.
+                return
+
+    def _paginated(self, prefix: str, more: Any) -> Iterator[Any]:
+        return iter(self._paginate(Bucket=self._bucket, Prefix=prefix, **more))
+
+
+def _is_by_key(after: str, keys: Sequence[str]) -> bool:
+    """Return whether each key comes after the one before it, and the first one after `after`."""
+    return all(a < b for a, b in pairwise(chain((after,), keys)))
+
+
+class _Ahead(Generic[Page]):
+    """The pages of one span; a thread fetches one of them at a time, and PAGES_AHEAD wait to be used."""
+
+    def __init__(self, threads: ThreadPoolExecutor, pages: Iterator[Page]) -> None:
+        self._threads = threads
+        self._pages = pages
+        self._fetched: deque[Future[Page | None]] = deque()
+
+    def fetch(self) -> None:
+        """Begin to fetch the next page, unless the last one is not complete, or enough pages wait."""
+        if self._fetched:
+            last = self._fetched[-1]
+            if (
+                len(self._fetched) > PAGES_AHEAD
+                or not last.done()
+                or last.exception()
+                or last.result() is None
+            ):
+                return
+        self._fetched.append(self._threads.submit(next, self._pages, None))
+
+    def take(self) -> Page | None:
+        """Return the next page when it is complete, None after the last; raise the error of its request."""
+        return self._fetched.popleft().result()
+
+
+def in_order(spans: Iterator[Iterator[Page]]) -> Iterator[Page]:
+    """Yield the pages of one span after the other, while threads fetch those of the next spans."""
+    with ThreadPoolExecutor(SPANS_AT_ONCE, thread_name_prefix="tierctl-listing") as threads:
+        window = deque(_Ahead(threads, pages) for pages in islice(spans, SPANS_AT_ONCE))
+        while window:
+            for each in window:
+                each.fetch()
+            page = window[0].take()
+            if page is not None:
+                yield page
+                continue
+            window.popleft()
+            window.extend(_Ahead(threads, pages) for pages in islice(spans, 1))

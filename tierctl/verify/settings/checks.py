@@ -1,0 +1,245 @@
+"""Check a broker's server.properties, a file of topic settings and a client's properties."""
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+
+from tierctl.errors import TierctlError
+from tierctl.kafka.client_settings import ClientSettings
+from tierctl.locallog.topic_configs import split_topic_setting, unknown_topic_setting
+from tierctl.metadata.server_properties import ServerSettings
+from tierctl.model.configs import BrokerDefaults
+from tierctl.model.conflicts import Conflict, broker_conflicts, topic_conflicts
+from tierctl.model.ids import is_legal_topic_name
+from tierctl.model.settings import broker, client, metadata_manager, plugin, topic
+from tierctl.model.settings.known import unknown_names
+from tierctl.model.settings.problems import ProblemKind, SettingProblem, did_you_mean
+from tierctl.model.settings.stated import SettingSource, StatedSettings
+from tierctl.model.settings.table import Table
+from tierctl.model.severity import Severity
+from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.verify.settings.files import PropertiesFile, check_secret_file, read_to_end
+
+
+def check_broker_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingProblem]:
+    """Yield every problem in a broker's server.properties, for brokers of the version of `brokers`."""
+    file = read_to_end(path, SettingSource.BROKER_FILE)
+    yield from file.problems
+    settings = file.settings
+    for name, nearest in unknown_names(settings):
+        yield file.problem(
+            ProblemKind.UNKNOWN_SETTING,
+            name,
+            f'no Kafka from 3.9 to 4.4 has the setting "{name}"',
+            expected="the name of a broker's setting",
+            found=name,
+            hint=did_you_mean(nearest, "remove it: brokers ignore it"),
+            severity=Severity.WARNING,
+        )
+    found = list(_rows(file, broker.TABLE, "", brokers))
+    manager_prefix = broker.METADATA_MANAGER_PREFIX.text(settings)
+    for prefix in dict.fromkeys(("", manager_prefix)):
+        found += _rows(file, metadata_manager.TABLE, prefix, brokers)
+    found += _rows(file, plugin.TABLE, broker.STORAGE_MANAGER_PREFIX.text(settings), brokers)
+    yield from found
+    yield from _superseded(file)
+    yield from _key_files(file, plugin.KEY_PAIR_PREFIX, plugin.PRIVATE_KEY_SUFFIX, "a private key")
+    if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
+        stated_by = BrokerDefaults(settings=settings).stated_by
+        by_topic_setting = {row.name: stated_by(row.name) for row in topic.TABLE}
+        yield from _contradictions(file, broker_conflicts(settings, brokers.version), by_topic_setting)
+        yield from _refused(file, lambda: ServerSettings.from_properties(settings, str(path)))
+        yield from _refused(file, lambda: AivenSettings.from_settings(settings))
+
+
+def check_client_file(path: Path, brokers: BrokerDefaults) -> Iterator[SettingProblem]:
+    """Yield every problem in a client's .properties, the key stores that it names included."""
+    file = read_to_end(path, SettingSource.CLIENT_FILE)
+    yield from file.problems
+    for name in file.settings:
+        if name not in client.TABLE:
+            nearest = next(iter(get_close_matches(name, client.UNDERSTOOD, n=1, cutoff=0.8)), None)
+            yield file.problem(
+                ProblemKind.UNKNOWN_SETTING,
+                name,
+                f"tierctl does not use {name}",
+                expected="a client's setting that tierctl uses",
+                found=name,
+                hint=did_you_mean(nearest, "nothing is to do if other clients need it"),
+                severity=Severity.INFO if nearest is None else Severity.WARNING,
+            )
+    found = list(_rows(file, client.TABLE, "", brokers))
+    yield from found
+    yield from _key_files(file, client.SSL_KEYSTORE_LOCATION.name, "", "a private key")
+    if not any(each.kind is ProblemKind.WRONG_VALUE for each in found):
+        yield from _refused(file, lambda: ClientSettings.from_properties(file.settings, str(path)))
+
+
+def check_topics_file(
+    path: Path, brokers: BrokerDefaults, *, is_tiering: bool | None
+) -> Iterator[SettingProblem]:
+    """Yield every problem in a file of topic settings, with the defaults of `brokers`.
+
+    `is_tiering` is whether the brokers have remote.log.storage.system.enable; None if that is not known.
+    """
+    file = read_to_end(path, SettingSource.FILE)
+    yield from file.problems
+    topics: dict[str, dict[str, str]] = {}
+    for key in file.settings:
+        name, setting = split_topic_setting(key)
+        if setting is None:
+            error = unknown_topic_setting("", key)
+            yield file.problem(
+                ProblemKind.UNKNOWN_SETTING,
+                key,
+                error.message.removeprefix(": "),
+                expected="TOPIC.SETTING=VALUE",
+                found=key,
+                hint=str(error.hint),
+            )
+        elif not is_legal_topic_name(name):
+            yield file.problem(
+                ProblemKind.WRONG_VALUE,
+                key,
+                f"{name!r} is no topic name",
+                expected="TOPIC.SETTING=VALUE",
+                found=name,
+                hint="letters, digits, dots, - and _; at most 249",
+            )
+        else:
+            topics.setdefault(name, {})[key] = setting
+    for name, keys in topics.items():
+        yield from _check_topic(file, name, keys, brokers, is_tiering=is_tiering)
+
+
+def _check_topic(
+    file: PropertiesFile,
+    name: str,
+    keys: Mapping[str, str],
+    brokers: BrokerDefaults,
+    *,
+    is_tiering: bool | None,
+) -> Iterator[SettingProblem]:
+    """Yield the problems of one topic; `keys` are its settings by their keys in the file."""
+    is_wrong = False
+    for key, setting in keys.items():
+        row = topic.TABLE.rows[setting]
+        wrong = file.wrong_value(key, row)
+        if wrong is not None:
+            is_wrong = True
+            yield wrong
+        elif (unknown := file.not_in_version(key, row, brokers)) is not None:
+            yield unknown
+    if is_wrong:
+        return
+    own = file.settings.only(keys)
+    is_tiered = topic.REMOTE_STORAGE_ENABLE.given(own)
+    by_setting = {setting: key for key, setting in keys.items()}
+    yield from _contradictions(file, _conflicts(own, brokers, is_tiered=is_tiered), by_setting, name)
+    if is_tiered and is_tiering is False:
+        yield file.problem(
+            ProblemKind.CONTRADICTION,
+            f"{name}.{topic.REMOTE_STORAGE_ENABLE.name}",
+            f"topic {name} is to be tiered, but --config has remote.log.storage.system.enable=false",
+            expected="remote.log.storage.system.enable=true",
+            found="false",
+            hint="brokers refuse it: enable tiering there, or do not tier the topic",
+        )
+
+
+def _conflicts(own: StatedSettings, brokers: BrokerDefaults, *, is_tiered: bool | None) -> Iterator[Conflict]:
+    """Yield the conflicts in the settings that a topic states.
+
+    If they do not say whether the topic is tiered, only those that a tiered topic would have are in it.
+    """
+    enable = topic.REMOTE_STORAGE_ENABLE.name
+    in_force = brokers.in_force(own) | ({enable: "true"} if is_tiered is None else {})
+    for found in topic_conflicts(in_force, brokers.version):
+        if is_tiered or (
+            found.kind.row.is_refused and enable not in found.names and own.keys() & {*found.names}
+        ):
+            yield found
+
+
+def _rows(
+    file: PropertiesFile, table: Table, prefix: str, brokers: BrokerDefaults
+) -> Iterator[SettingProblem]:
+    """Yield the problems of the settings of `table`, whose names have `prefix` in the file."""
+    for row in table:
+        key = prefix + row.name
+        if key in file.settings:
+            problem = file.wrong_value(key, row) or file.not_in_version(key, row, brokers)
+            if problem is not None:
+                yield problem
+
+
+def _contradictions(
+    file: PropertiesFile,
+    conflicts: Iterator[Conflict],
+    keys: Mapping[str, str] | None = None,
+    of_topic: str | None = None,
+) -> Iterator[SettingProblem]:
+    """Yield a problem for each conflict; `keys` are the keys in the file by the name of a setting.
+
+    Its line is that of the first setting that the file states, or the topic's first line if all of them are
+    defaults.
+    """
+    for found in conflicts:
+        names = [(keys or {}).get(name, name) for name in found.names]
+        stated = [name for name in names if name in file.settings] or (
+            list((keys or {}).values()) if of_topic else names
+        )
+        of = "" if of_topic is None else f"topic {of_topic}: "
+        yield file.problem(
+            ProblemKind.CONTRADICTION,
+            stated[0],
+            f"{of}{found.found}: {found.kind.row.meaning}",
+            expected=found.kind.row.fix,
+            found=found.found,
+            hint=found.kind.row.fix,
+            severity=found.kind.row.severity,
+        )
+
+
+def _superseded(file: PropertiesFile) -> Iterator[SettingProblem]:
+    """Yield a problem for each of log.retention.ms, .minutes and .hours that has no effect beside another."""
+    rows = (broker.LOG_RETENTION_MS, broker.LOG_RETENTION_MINUTES, broker.LOG_RETENTION_HOURS)
+    stated = [row.name for row in rows if row.name in file.settings]
+    for name in stated[1:]:
+        yield file.problem(
+            ProblemKind.CONTRADICTION,
+            name,
+            f"{name} has no effect beside {stated[0]}",
+            expected=f"one of {', '.join(row.name for row in rows)}",
+            found=", ".join(stated),
+            hint="remove the line that is not meant",
+            severity=Severity.WARNING,
+        )
+
+
+def _key_files(file: PropertiesFile, begin: str, end: str, what: str) -> Iterator[SettingProblem]:
+    """Yield the problems of the files that settings with this `begin` and `end` in their names name."""
+    for key, value in file.settings.items():
+        if begin in key and key.endswith(end) and value and "${" not in value:
+            named_by = file.problem(ProblemKind.UNREADABLE, key, "", expected="", found="", hint="")
+            yield from check_secret_file(Path(value), named_by, what)
+
+
+def _refused(file: PropertiesFile, read: Callable[[], object]) -> Iterator[SettingProblem]:
+    """Yield the error with which the commands that read these settings end, if there is one."""
+    try:
+        read()
+    except TierctlError as e:
+        message = e.message.removeprefix(f"{file.path}: ")
+        named = min((name for name in file.settings if name in message), key=message.index, default=None)
+        origin = None if named is None else file.settings.origin(named)
+        yield SettingProblem(
+            kind=ProblemKind.REFUSED,
+            file=file.path,
+            line=origin.line if origin else None,
+            setting=named,
+            message=message,
+            expected="settings that tierctl accepts together",
+            found=message,
+            hint=e.hint or "correct the setting",
+        )
