@@ -119,7 +119,8 @@ class Records:
         events = self.events
         ids, topics, numbers = (as_array(events.column(n)) for n in ("topic_id", "topic", "partition"))
         columns = pa.table([ids.storage, topics.cast(pa.string()), numbers], names=["id", "topic", "number"])
-        distinct = columns.group_by(columns.column_names).aggregate([]).drop_null()
+        # One thread: a page has too few rows for more.
+        distinct = columns.group_by(columns.column_names, use_threads=False).aggregate([]).drop_null()
         return frozenset(
             TopicIdPartition(Uuid.from_bytes(row["id"]), row["topic"], row["number"])
             for row in distinct.to_pylist()
