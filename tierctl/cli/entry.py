@@ -8,6 +8,7 @@ import gc
 import os
 import sys
 import threading
+from contextlib import suppress
 from typing import Never
 
 from tierctl import __version__
@@ -42,7 +43,9 @@ def _end(code: int) -> Never:
     """
     threading._shutdown()  # type: ignore[attr-defined]  # noqa: SLF001
     atexit._run_exitfuncs()  # noqa: SLF001
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError):
+            stream.flush()
     os._exit(code)
 
 

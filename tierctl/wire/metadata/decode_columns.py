@@ -64,7 +64,8 @@ def decode_column(
 def _pieces(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
     """Yield the column as arrays of bounded size, so that 32-bit offsets suffice for the columns of each."""
     chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    chunked = chunked.cast(pa.large_binary())
+    if chunked.type != pa.large_binary():
+        chunked = chunked.cast(pa.large_binary())
     for start in range(0, len(chunked), _PIECE_ROWS):
         piece = chunked.slice(start, _PIECE_ROWS)
         yield from _of_bounded_bytes(piece.combine_chunks() if piece.num_chunks != 1 else piece.chunk(0))
@@ -84,10 +85,16 @@ def _decode_piece(piece: pa.Array, known: KnownLayouts, columns: Sequence[str]) 
     _, offsets_buffer, data_buffer = piece.buffers()
     offsets = np.frombuffer(offsets_buffer, "i8")[piece.offset : piece.offset + len(piece) + 1]
     data = np.frombuffer(data_buffer or b"", "u1")
-    rows = np.flatnonzero(piece.is_valid().to_numpy(zero_copy_only=False))
+    rows = _valid_rows(piece)
     for length, same in _by_length(np.diff(offsets), rows):
         _LengthGroup(table, data, offsets[:-1], length, known).decode(same)
     return table.table()
+
+
+def _valid_rows(piece: pa.Array) -> Rows:
+    if piece.null_count:
+        return np.flatnonzero(piece.is_valid().to_numpy(zero_copy_only=False))
+    return np.arange(len(piece))
 
 
 def _by_length(lengths: NdArray, rows: Rows) -> Iterator[tuple[int, Rows]]:

@@ -187,7 +187,8 @@ class EventTableBuilder:
         index = FLAG_COLUMNS.index(name)
         values = self._by_kind([k.flags[index] for k in self._kinds], "i1")
         is_given = self._by_kind([k.flags[index] != NULL for k in self._kinds], "?")
-        return pa.array(values == 1, pa.bool_(), mask=~is_given)
+        buffers = [_bitmap(is_given), _bits(values == 1)]
+        return pa.Array.from_buffers(pa.bool_(), self._rows, buffers)
 
     def _items(self, name: str) -> tuple[NdArray, NdArray, NdArray]:
         """Return the offsets, the items and the validity of a variable column."""
@@ -210,7 +211,8 @@ class EventTableBuilder:
         offsets, items, is_given = self._items(name)
         width = len(ARRAY_COLUMNS[name].element.fields)
         elements = np.arange(0, len(items) + 1, width, dtype="i4")
-        inner = pa.ListArray.from_arrays(pa.array(elements), pa.array(items))
+        item_kind = pa.from_numpy_dtype(items.dtype)
+        inner = pa.ListArray.from_arrays(_from_numpy(pa.int32(), elements), _from_numpy(item_kind, items))
         buffers = [_bitmap(is_given), pa.py_buffer((offsets // width).astype("i4"))]
         return pa.Array.from_buffers(kind, self._rows, buffers, children=[inner])
 
@@ -243,9 +245,14 @@ def gather(items: NdArray, starts: NdArray, width: int) -> NdArray:
     return rows
 
 
-def _bitmap(is_given: NdArray) -> pa.Buffer | None:
-    return None if is_given.all() else pa.py_buffer(np.packbits(is_given, bitorder="little"))
+def _bits(flags: NdArray) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
 
 
-def _from_numpy(kind: pa.DataType, values: NdArray, is_given: NdArray) -> pa.Array:
+def _bitmap(is_given: NdArray | None) -> pa.Buffer | None:
+    return None if is_given is None or is_given.all() else _bits(is_given)
+
+
+def _from_numpy(kind: pa.DataType, values: NdArray, is_given: NdArray | None = None) -> pa.Array:
+    """Return the array of `values`; pa.array does the same, but first imports numpy.ma, which takes 10 ms."""
     return pa.Array.from_buffers(kind, len(values), [_bitmap(is_given), pa.py_buffer(values)])
