@@ -18,11 +18,12 @@ def late():
 kept = Dismantled()
 atexit.register(print, "handler")
 threading.Thread(target=late).start()
-entry._answer = lambda args: 3
+entry.answer = lambda args: 3
 entry.main()
 """
 
 
 def test_a_process_waits_for_its_threads_and_handlers_and_is_not_dismantled() -> None:
-    done = subprocess.run([sys.executable, "-c", _ENDS], capture_output=True, text=True, check=False, timeout=60)
+    command = [sys.executable, "-c", _ENDS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (3, "thread\nhandler\n", "")

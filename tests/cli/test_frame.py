@@ -45,11 +45,9 @@ def test_help_is_the_same_with_and_without_click(words: list[str], width: str) -
     with (
         mock.patch.dict(os.environ, env, clear=True),
         contextlib.redirect_stdout(io.StringIO()) as printed,
-        mock.patch.object(sys, "argv", ["tierctl", *words]),
-        pytest.raises(SystemExit) as ended,
     ):
-        entry.main()
-    assert (ended.value.code, printed.getvalue()) == (ran.code, ran.out)
+        code = entry.answer(words)
+    assert (code, printed.getvalue()) == (ran.code, ran.out)
 
 
 @pytest.mark.parametrize(

@@ -21,19 +21,24 @@ _GARBAGE_AFTER = 200_000
 
 
 def main() -> Never:
-    """Run the command line of the process and exit with its code."""
+    """Run the command line of the process and end the process with its code."""
+    _end(answer(sys.argv[1:]))
+
+
+def answer(args: list[str]) -> int:
+    """Run a command line with the process's streams and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         # A character that the locale can't encode must not end a run.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _answer(sys.argv[1:])
+        code = _answer_at_once(args)
         if code is None:
-            code = _run(sys.argv[1:])
+            code = _run(args)
         sys.stdout.flush()
     except BrokenPipeError:
-        code = PIPE_CLOSED
-    _end(code)
+        return PIPE_CLOSED
+    return code
 
 
 def _end(code: int) -> Never:
@@ -60,7 +65,7 @@ def _run(args: list[str]) -> int:
     return run(args)
 
 
-def _answer(args: list[str]) -> int | None:
+def _answer_at_once(args: list[str]) -> int | None:
     """Print version, help or completions; return None if the command line asks for none of them."""
     if _COMPLETE in os.environ:
         from tierctl.cli.help.completion import complete
