@@ -97,6 +97,7 @@ complete -c tierctl -n '__tierctl_at explain' -l time -x -d 'Only the first segm
 complete -c tierctl -n '__tierctl_at explain' -l topic-configs -r -F -d 'Topic settings as properties: <topic>.retention.bytes=... They never override the settings of a topic on a cluster.'
 complete -c tierctl -n '__tierctl_at explain' -l kafka-version -x -d 'Decide, and print, as brokers of this version do: 3.6 to 4.4. Default: the version of the cluster, otherwise 4.4.'
 complete -c tierctl -n '__tierctl_at explain' -l now -x -d 'Decide as of this time; as 2026-11-21T12:00:00Z, -2h, 3d (ago), +1d, or milliseconds since 1970. Default: the clock.'
+complete -c tierctl -n '__tierctl_at explain' -l custom-metadata-max-bytes -x -d 'KIP-917\'s limit; a segment with more stops its partition. Default: the setting, else 128.'
 complete -c tierctl -n '__tierctl_at explain' -l output -s o -x -a 'table json jsonl csv' -d 'Format of the rows on stdout.'
 complete -c tierctl -n '__tierctl_at explain' -l columns -x -d 'Print these columns, in this order, in every format. Without it a terminal shows those that fit, the most important ones first.'
 complete -c tierctl -n '__tierctl_at explain' -l sort -x -d 'Sort the rows by these columns; - before a name: in descending order.'

@@ -10,6 +10,7 @@ from tierctl.errors import CorruptInputError
 from tests.apply.conftest import Ran
 from tests.apply.worlds import World
 
+LIMIT = "remote.log.metadata.custom.metadata.max.bytes"
 FIELDS = "REMOTE_SIZE,OBJECT_KEY,OBJECT_PREFIX"
 
 
@@ -44,6 +45,37 @@ def test_a_breach_is_remembered_until_the_limit_or_the_layout_changes(copy: Call
     done = copy("--custom-metadata-max-bytes", 500, "--apply")
     assert (done.code, {outcome["status"] for outcome in done.json["outcomes"]}) == (0, {"done"})
     assert copy(*limit, "--apply").code == 0
+
+
+def test_explain_and_status_know_the_breach(
+    beginning: World, tierctl: Callable[..., Ran], tmp_path: Path
+) -> None:
+    here = beginning.clone(tmp_path / "world")
+    server, topics = tmp_path / "server.properties", tmp_path / "topics.properties"
+    server.write_text(f"rsm.config.custom.metadata.fields.include={FIELDS}\n{LIMIT}=20\n")
+    topics.write_text("bills.remote.storage.enable=true\n")
+    where = ("--metadata", here.metadata, "--config", server, "--log-dir", here.logs)
+    where = (*where, "--topic-configs", topics, "--state-dir", here.state_dir, "-o", "json")
+    tier = ("--remote", here.remote, "--layout", "aiven")
+    before = tierctl("status", *where).json
+    assert tierctl("copy", *where, *tier, "--topic", "bills", "--apply").code == 8
+    again = tierctl("copy", *where, *tier, "--topic", "bills")
+    (skip,) = again.json["skipped"]
+    assert again.json["steps"] == []
+    for named in ((), tier):
+        found = tierctl("explain", "bills", 0, *where, *named).json
+        assert {row["reason"] for row in found if row["reason_kind"] != "not_rolled"} == {skip["reason"]}
+    row = tierctl("explain", "bills", 0, *where, "--offset", 0).json[0]
+    assert (row["next_action"], row["rule"]) == ("none", "RLMCopyTask, limit of custom metadata (KIP-917)")
+    assert row["settings"] == [{"name": LIMIT, "value": "20", "source": "broker settings file"}]
+    assert {"name": "limit_bytes", "value": 20} in row["facts"]
+    # What waits is behind, as before; with another limit, or other fields, it is copied.
+    assert tierctl("status", *where).json[0]["lag_segments"] == before[0]["lag_segments"]
+    others = tmp_path / "other.properties"
+    others.write_text(server.read_text().replace(FIELDS, "REMOTE_SIZE"))
+    for changed in (("--custom-metadata-max-bytes", 500), (*tier, "--config", others)):
+        (row,) = tierctl("explain", "bills", 0, *where, *changed, "--offset", 0).json
+        assert row["next_action"] == "copy"
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"breaches": [{"topic_id": 1}]}', '{"breaches": 3}'])

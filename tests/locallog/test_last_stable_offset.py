@@ -1,7 +1,9 @@
 """The last stable offset, against a reading of whole logs that knows neither snapshots nor indexes."""
 
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tierctl.errors import TierctlError
-from tierctl.locallog import read_log_dirs
+from tierctl.locallog import read_log_dirs, with_open_transaction
 from tierctl.locallog.producer_state import OpenTransactions
-from tierctl.model import LocalLog
+from tierctl.model import LocalLog, OpenTransaction
 from tierctl.wire.batches.record_batch import ControlType, Record, encode_batch, scan
 from tierctl.wire.files.indexes import TransactionIndex
 from tierctl.wire.files.producer_snapshot import ProducerEntry
@@ -177,3 +179,18 @@ def test_damage_to_any_file_is_named_or_harmless(tmp_path: Path) -> None:
                     assert log.log_end_offset <= whole.log_end_offset or path.suffix == ".log", path
         path.write_bytes(data)
     assert _read(tmp_path) == whole
+
+
+def test_the_transaction_at_a_leaders_last_stable_offset(tmp_path: Path) -> None:
+    """The checkpoint of a running broker is older than its log: only the leader knows the offsets."""
+    batches = [batch(0, 5), _encode(5, "data", 3), batch(6)]
+    folder = write_log(tmp_path, [batches], high_watermark=2)
+    (log,) = read_log_dirs([tmp_path])
+    assert with_open_transaction(log) is log
+    ahead = replace(log, high_watermark=7, last_stable_offset=5)
+    found = with_open_transaction(ahead)
+    assert found.open_transaction == OpenTransaction(producer_id=3, since_ms=TIME_MS + 5)
+    assert with_open_transaction(found) is found
+    assert with_open_transaction(replace(ahead, last_stable_offset=6)).open_transaction is None
+    shutil.rmtree(folder)
+    assert with_open_transaction(ahead).open_transaction is None

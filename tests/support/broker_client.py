@@ -158,14 +158,18 @@ class StockClient(ABC):
         size: int = 1000,
         seed: int = 1,
         batch: int = 50,
+        timestamp_ms: int = 0,
         **settings: Any,
     ) -> None:
-        """Produce `count` records of about `size` random bytes, which no codec makes smaller."""
+        """Produce `count` records of about `size` random bytes, which no codec makes smaller.
+
+        They have the time of the clock, unless `timestamp_ms` is another one.
+        """
         from confluent_kafka import Producer
 
         config = {"linger.ms": 5, "batch.num.messages": batch, **dotted(settings)}
         producer = Producer({"bootstrap.servers": self.bootstrap, "log_level": 0, **config})
-        _send(producer, topic, partition, _values(count, size, seed))
+        _send(producer, topic, partition, _values(count, size, seed), timestamp_ms)
         assert producer.flush(CLIENT_TIMEOUT_S) == 0
 
     @contextmanager
@@ -272,11 +276,12 @@ def _values(count: int, size: int, seed: int) -> Iterator[bytes]:
         yield source.randbytes(size)
 
 
-def _send(producer: Any, topic: str, partition: int, values: Iterator[bytes]) -> None:
+def _send(producer: Any, topic: str, partition: int, values: Iterator[bytes], timestamp_ms: int = 0) -> None:
     for number, value in enumerate(values):
+        key = b"k%d" % (number % 10)
         while True:
             try:
-                producer.produce(topic, value=value, key=b"k%d" % (number % 10), partition=partition)
+                producer.produce(topic, value, key, partition, timestamp=timestamp_ms)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -5,6 +5,7 @@ from typing import Annotated
 import click
 
 from tierctl import commands
+from tierctl.cli import mutation_options as own
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import Printer, console_of
@@ -62,11 +63,13 @@ def explain(
     topic_configs: options.TopicConfigs = None,
     kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,
+    custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
 ) -> ExitCode:
     """Explain the next action of brokers for each segment of a partition, and what decides.
 
     A segment of the log is copied, or waits: until it is rolled, for the end of a transaction, for more
-    replicas, for the copy lag. A segment of the tier is deleted, expires at a time, is held by an older
+    replicas, for the copy lag; or an earlier run with this --state-dir found its custom metadata to be over
+    KIP-917's limit. A segment of the tier is deleted, expires at a time, is held by an older
     segment, or is out of retention's reach: off the lineage, or of a topic that was deleted. The decisions
     are those of copy, sweep and delete with the same options. json names, for each reason, Kafka's rule and
     the settings that decide, each with its value and where it came from.

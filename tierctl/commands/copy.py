@@ -9,6 +9,7 @@ from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, place_of
 from tierctl.commands.source_tier import SourceTier, TierToTierRequest, source_tier
 from tierctl.errors import UsageError
+from tierctl.locallog import with_open_transaction
 from tierctl.model import LocalLog, RemoteLogSegmentState, Selection, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.progress import Progress
 from tierctl.model.settings import topic
@@ -110,7 +111,8 @@ def explained(run: Mutation, request: CopyRequest, state: TierState) -> Plan:
     logs = run.read_logs()
     run.histories.examine(state, lambda: logs, local_suffices=False)
     inputs = _inputs(run, request, state, logs)
-    return run.narrowed(_plan(run, request, state, inputs, explained=run.resources.selection))
+    plan = run.narrowed(_plan(run, request, state, inputs, explained=run.resources.selection))
+    return run.without_breaches(plan, request.custom_metadata_max_bytes)
 
 
 def _led(run: Mutation, logs: Sequence[LocalLog]) -> set[TopicIdPartition]:
@@ -162,7 +164,7 @@ def _inputs(run: Mutation, request: CopyRequest, state: TierState, logs: Sequenc
         copyable, refused = leaders.sources(logs)
         inputs = replace(
             inputs,
-            logs=copyable,
+            logs=[with_open_transaction(log) for log in copyable],
             stated={**in_file, **leaders.configs},
             configs={**inputs.configs, **leaders.configs},
             refused=refused,

@@ -127,17 +127,19 @@ class Mutation:
         return RunOptions(sources=sources, custom_metadata_max_bytes=max_bytes, fence=self.check_fence)
 
     def _custom_metadata_limit(self, asked_bytes: int | None) -> int:
-        if asked_bytes is not None:
-            return asked_bytes
-        return broker.CUSTOM_METADATA_MAX_BYTES.value(self.resources.broker_settings)
+        stated = broker.CUSTOM_METADATA_MAX_BYTES.value(self.resources.broker_settings)
+        return stated if asked_bytes is None else asked_bytes
 
     def without_breaches(self, plan: Plan, custom_metadata_max_bytes: int | None) -> Plan:
-        """Return a copy's plan without the segments that breached KIP-917's limit in an earlier run."""
-        if self.journal is None:
+        """Return a copy's plan without the segments that breached KIP-917's limit in an earlier run.
+
+        Without a tier in the request its layout is unknown, and is taken to be the same as then.
+        """
+        if self.journal is None or not (breaches := self.journal.custom_metadata_breaches()):
             return plan
         limit_bytes = self._custom_metadata_limit(custom_metadata_max_bytes)
-        breaches = self.journal.custom_metadata_breaches()
-        kept = without_breaches(plan, breaches, limit_bytes=limit_bytes, layout=self._custom_metadata_layout)
+        layout = None if self.request.remote is None else self._custom_metadata_layout
+        kept = without_breaches(plan, breaches, limit_bytes=limit_bytes, layout=layout)
         self._is_held_back = len(kept.steps) < len(plan.steps)
         return kept
 

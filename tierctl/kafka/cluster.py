@@ -313,7 +313,7 @@ def _source(entry: Any) -> SettingSource:
     if entry.is_default:
         return SettingSource.DEFAULT
     is_own = entry.source == sdk.confluent_admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return SettingSource.CLUSTER if is_own else SettingSource.BROKER_DEFAULT
+    return SettingSource.TOPIC if is_own else SettingSource.BROKER_DEFAULT
 
 
 def _topic(found: Any) -> TopicFacts:

@@ -9,7 +9,7 @@ from tierctl.lazy import exports
 
 if TYPE_CHECKING:
     from tierctl.locallog.folders import FolderKind, LeftOutFolder, left_out_folders
-    from tierctl.locallog.loading import list_partitions, read_log_dirs
+    from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
     from tierctl.locallog.locks import ensure_stopped, is_locked
     from tierctl.locallog.topic_configs import read_topic_configs
     from tierctl.locallog.topic_ids import read_log_dir_facts
@@ -17,7 +17,7 @@ else:
     __getattr__ = exports(
         __name__,
         folders=("FolderKind", "LeftOutFolder", "left_out_folders"),
-        loading=("list_partitions", "read_log_dirs"),
+        loading=("list_partitions", "read_log_dirs", "with_open_transaction"),
         locks=("ensure_stopped", "is_locked"),
         topic_configs=("read_topic_configs",),
         topic_ids=("read_log_dir_facts",),
@@ -33,4 +33,5 @@ __all__ = [
     "read_log_dir_facts",
     "read_log_dirs",
     "read_topic_configs",
+    "with_open_transaction",
 ]

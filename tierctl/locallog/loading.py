@@ -6,7 +6,7 @@ file is changed.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
@@ -183,6 +183,20 @@ def read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) 
         return _read_log(partition, folder, checkpoints)
     except OSError as error:
         raise _unreadable(folder, error) from error
+
+
+def with_open_transaction(log: LocalLog) -> LocalLog:
+    """Return `log` with the transaction that is open at its last stable offset, which came from its leader.
+
+    The log is returned as it is if the transaction is known, or if a running broker deletes the files.
+    """
+    if log.open_transaction is not None or log.last_stable_offset >= log.high_watermark:
+        return log
+    with suppress(FileNotFoundError):
+        segments = list_segments(log.directory)
+        opened = open_transaction_at(segments, log.last_stable_offset, log.high_watermark)
+        return replace(log, open_transaction=opened)
+    return log
 
 
 def _unreadable(path: Path, error: OSError) -> NotFoundError:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from tierctl.model.settings import topic
+from tierctl.model.settings import broker, topic
 from tierctl.model.times import iso_utc
 
 
@@ -18,6 +18,7 @@ class ReasonKind(StrEnum):
     NOT_REPLICATED = "not_replicated"
     COPY_LAG = "copy_lag"
     COPIED = "copied"
+    CUSTOM_METADATA = "custom_metadata"
     NOT_COPYABLE = "not_copyable"
     RETENTION_MS = "retention_ms"
     RETENTION_BYTES = "retention_bytes"
@@ -88,7 +89,7 @@ class Reason(str):
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """Names of the topic settings that decide; none where no setting matters."""
+        """Names of the settings that decide, of topics or brokers; none where no setting matters."""
         return _ROWS[self.kind].settings
 
 
@@ -201,6 +202,15 @@ _ROWS: dict[ReasonKind, _Row] = {
         rule=_CANDIDATES, text=_copy_lag, settings=(topic.COPY_LAG_MS.name, topic.COPY_LAG_BYTES.name)
     ),
     _K.COPIED: _Row(rule=_COPY, text=_format("below offset {from_offset}, from which on brokers copy")),
+    _K.CUSTOM_METADATA: _Row(
+        rule=f"{_COPY}, limit of custom metadata (KIP-917)",
+        text=_format(
+            "the segment from offset {from_offset} had {size_bytes} bytes of custom metadata in an earlier "
+            f"run, more than {broker.CUSTOM_METADATA_MAX_BYTES.name}={{limit_bytes}}: it is not uploaded "
+            "again until the limit or the layout changes"
+        ),
+        settings=(broker.CUSTOM_METADATA_MAX_BYTES.name,),
+    ),
     _K.NOT_COPYABLE: _Row(rule=_COPY, text=_format("{detail}; nothing from {from_offset} on is copied")),
     _K.RETENTION_MS: _Row(
         rule=_BY_TIME,

@@ -1,7 +1,7 @@
 """`explain`: the next action that a broker takes for each segment of a partition, and the reason."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +14,8 @@ from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, TopicConfig, TopicIdPartition, Uuid
 from tierctl.model.configs import SettingValue
 from tierctl.model.progress import Progress, SilentProgress
+from tierctl.model.settings import broker, topic
+from tierctl.model.settings.stated import SettingSource, StatedSettings
 from tierctl.plan.partition_deletes import plan_removal
 from tierctl.plan.reasons import Reason
 from tierctl.plan.steps import Plan
@@ -47,6 +49,8 @@ class ExplainRequest(Request):
     """Explain only the remote segment of this id."""
     time_ms: int | None = None
     """Explain only the first segment with a record of this time or later, of the tier and of the log."""
+    custom_metadata_max_bytes: int | None = None
+    """KIP-917's limit of the copies, as in `CopyRequest`."""
 
     def validate(self) -> None:
         """Raise UsageError unless one partition is named, and at most one of its segments."""
@@ -121,7 +125,9 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
     unknown partition and for a segment that does not exist, and the errors of the metadata and the cluster.
     """
     request.validate()
-    copying = request_as(CopyRequest, request)
+    copying = replace(
+        request_as(CopyRequest, request), custom_metadata_max_bytes=request.custom_metadata_max_bytes
+    )
     with mutation(copying, progress or SilentProgress()) as run:
         deletes = decide(run, request_as(SweepRequest, request), with_kept=True).plan
         state = run.metadata.state
@@ -129,7 +135,10 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
         removal = run.narrowed(plan_removal(state))
         if not request.log_dir:
             run.progress.note("without --log-dir only the segments of the tier are explained")
-        rows = [*_remote_rows(run, state, (removal, deletes)), *_local_rows(run.read_logs(), copies)]
+        rows = [
+            *_remote_rows(run, state, (removal, deletes)),
+            *_local_rows(run.read_logs(), copies, _Settings(copies.basis.configs, run, copying)),
+        ]
         is_damaged = run.histories.report(state)
     chosen = _chosen(sorted(rows, key=_order), request)
     return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else ExitCode.OK)
@@ -143,14 +152,14 @@ def _remote_rows(run: Mutation, state: TierState, plans: Sequence[Plan]) -> Iter
             verdicts.setdefault(step.segment_id, (NextAction.DELETE, Reason.of(step.reason)))
         for kept in plan.kept:
             verdicts.setdefault(kept.segment_id, (NextAction.NONE, kept.reason))
-    configs = plans[-1].basis.configs
+    settings = _Settings(plans[-1].basis.configs)
     for part in state:
         if part.topic_id_partition not in run.resources.selection:
             continue
         undecided = _undecided(plans, part.topic_id_partition)
         for segment in part.cache.list_remote_log_segments():
             action, reason = verdicts.get(segment.segment_id, (NextAction.NONE, undecided))
-            yield _remote_row(segment, action, reason, configs)
+            yield _remote_row(segment, action, reason, settings)
 
 
 def _undecided(plans: Sequence[Plan], partition: TopicIdPartition) -> Reason:
@@ -160,7 +169,7 @@ def _undecided(plans: Sequence[Plan], partition: TopicIdPartition) -> Reason:
 
 
 def _remote_row(
-    segment: RemoteLogSegmentMetadata, action: NextAction, reason: Reason, configs: Mapping[str, TopicConfig]
+    segment: RemoteLogSegmentMetadata, action: NextAction, reason: Reason, settings: "_Settings"
 ) -> Explanation:
     return Explanation(
         topic=segment.topic,
@@ -175,11 +184,11 @@ def _remote_row(
         state=segment.state,
         action=action,
         reason=reason,
-        settings=_settings(reason, configs.get(segment.topic)),
+        settings=settings.of(reason, segment.topic),
     )
 
 
-def _local_rows(logs: Iterable[LocalLog], plan: Plan) -> Iterator[Explanation]:
+def _local_rows(logs: Iterable[LocalLog], plan: Plan, settings: "_Settings") -> Iterator[Explanation]:
     """Yield a row per segment of the logs that `plan` copies or keeps."""
     by_offset = {
         (step.topic_id_partition, step.start_offset): (NextAction.COPY, Reason.of(step.reason))
@@ -203,13 +212,35 @@ def _local_rows(logs: Iterable[LocalLog], plan: Plan) -> Iterator[Explanation]:
             state=None,
             action=action,
             reason=reason,
-            settings=_settings(reason, plan.basis.configs.get(partition.topic)),
+            settings=settings.of(reason, partition.topic),
         )
 
 
-def _settings(reason: Reason, config: TopicConfig | None) -> tuple[SettingValue, ...]:
-    known = TopicConfig() if config is None else config
-    return tuple(known.setting(name) for name in reason.settings)
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The settings in force: of topics by name, and for reasons of copies those of the broker, of `run`."""
+
+    configs: Mapping[str, TopicConfig]
+    run: Mutation | None = None
+    copying: CopyRequest = field(default_factory=CopyRequest)
+
+    def of(self, reason: Reason, of_topic: str) -> tuple[SettingValue, ...]:
+        """Return the settings that decide `reason` for a topic, each with its value and source."""
+        config = self.configs.get(of_topic, TopicConfig())
+        return tuple(
+            config.setting(name) if name in topic.TABLE else self._of_broker(name) for name in reason.settings
+        )
+
+    def _of_broker(self, name: str) -> SettingValue:
+        asked = self.copying.custom_metadata_max_bytes
+        if asked is not None and name == broker.CUSTOM_METADATA_MAX_BYTES.name:
+            return SettingValue(name=name, value=str(asked), source=SettingSource.OPTION)
+        stated = StatedSettings({}, {}) if self.run is None else self.run.resources.broker_settings
+        origin = stated.origin(name)
+        source = SettingSource.DEFAULT if origin is None else origin.source
+        return SettingValue(
+            name=name, value=broker.TABLE.rows[name].text(stated), source=source, origin=origin
+        )
 
 
 def _order(row: Explanation) -> tuple[str, bool, int, int]:

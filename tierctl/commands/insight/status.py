@@ -29,6 +29,7 @@ WAITING = frozenset(
         ReasonKind.NOT_REPLICATED,
         ReasonKind.COPY_LAG,
         ReasonKind.NOT_COPYABLE,
+        ReasonKind.CUSTOM_METADATA,
     }
 )
 """Why rolled segments of an enabled topic are not in the tier yet."""

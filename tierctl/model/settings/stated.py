@@ -21,7 +21,8 @@ class SettingSource(StrEnum):
     FILE = "topic settings file"
     BROKER_FILE = "broker settings file"
     CLIENT_FILE = "client settings file"
-    CLUSTER = "cluster"
+    TOPIC = "topic"
+    """The topic itself, on the cluster (DYNAMIC_TOPIC_CONFIG)."""
     NOT_STATED = "not stated"
     """No place states the setting: tierctl assumes a value other than Kafka's default."""
 

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from tierctl.model import Uuid
-from tierctl.model.settings import broker
-from tierctl.plan.steps import Action, Plan, Skip, Step
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.steps import Action, Kept, Plan, Skip, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,19 +22,29 @@ class CustomMetadataBreach:
     limit_bytes: int
     layout: str
 
+    @property
+    def reason(self) -> Reason:
+        """Why the segment, and those after it, are not copied."""
+        return Reason(
+            ReasonKind.CUSTOM_METADATA,
+            from_offset=self.start_offset,
+            size_bytes=self.size_bytes,
+            limit_bytes=self.limit_bytes,
+        )
+
 
 def without_breaches(
-    plan: Plan, breaches: Collection[CustomMetadataBreach], *, limit_bytes: int, layout: str
+    plan: Plan, breaches: Collection[CustomMetadataBreach], *, limit_bytes: int, layout: str | None
 ) -> Plan:
     """Return `plan` without the copies from the offset of each breach on, and with the reasons.
 
-    Copying of the partition stops there, as a broker's does. A breach of another limit or of another layout
-    does not count any more.
+    Copying of the partition stops there, as a broker's does; these segments are in `kept`. A breach of
+    another limit or of another layout does not count any more; with None for `layout`, every layout counts.
     """
     held = {
         (breach.topic_id, breach.partition): breach
         for breach in sorted(breaches, key=lambda each: -each.start_offset)
-        if (breach.limit_bytes, breach.layout) == (limit_bytes, layout)
+        if breach.limit_bytes == limit_bytes and layout in {None, breach.layout}
     }
 
     def breach_of(step: Step) -> CustomMetadataBreach | None:
@@ -42,15 +52,18 @@ def without_breaches(
         is_held = step.action is Action.COPY_SEGMENT and breach is not None
         return breach if is_held and breach and (step.start_offset or 0) >= breach.start_offset else None
 
-    refused = {step.topic_id_partition: breach for step in plan.steps if (breach := breach_of(step))}
-    skips = [
-        Skip.of(
-            partition,
-            f"the segment from offset {breach.start_offset} had {breach.size_bytes} bytes of custom metadata "
-            f"in an earlier run, more than {broker.CUSTOM_METADATA_MAX_BYTES.name}={breach.limit_bytes}: it "
-            "is not uploaded again until the limit or the layout changes",
+    refused = [(step, breach) for step in plan.steps if (breach := breach_of(step))]
+    reasons = {step.topic_id_partition: breach.reason for step, breach in refused}
+    skips = [Skip.of(partition, reason) for partition, reason in reasons.items()]
+    kept = [
+        Kept(
+            partition=step.topic_id_partition,
+            segment_id=None,
+            start_offset=step.start_offset or 0,
+            end_offset=step.end_offset,
+            reason=breach.reason,
         )
-        for partition, breach in refused.items()
+        for step, breach in refused
     ]
     steps = tuple(step for step in plan.steps if breach_of(step) is None)
-    return replace(plan, steps=steps, skipped=(*plan.skipped, *skips))
+    return replace(plan, steps=steps, skipped=(*plan.skipped, *skips), kept=(*plan.kept, *kept))

@@ -1,0 +1,165 @@
+"""`explain` beside a broker that tiers: its answer for each segment, and what the broker then does."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.live.commands import base_offsets, rows, tierctl, where
+from tests.support.broker import Broker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+KEPT = {"tiered": True, "local_retention_bytes": "-2"}
+"""The log directory keeps what is in the tier."""
+DAY_MS = 86_400_000
+RETENTION_MS = 20_000
+_Row = dict[str, Any]
+
+
+def explained(broker: Broker, topic: str, *more: object) -> list[_Row]:
+    own = (*where(broker), "--log-dir", broker.log_dir)
+    return rows("explain", topic, 0, *own, *more)
+
+
+def starts(found: list[_Row], *, location: str, kind: str | None = None) -> list[int]:
+    """Start offsets of the segments in that location, with that kind of reason."""
+    own = [row for row in found if row["location"] == location]
+    return [row["start_offset"] for row in own if kind in {None, row["reason_kind"]}]
+
+
+def facts(row: _Row) -> _Row:
+    return {fact["name"]: fact["value"] for fact in row["facts"]}
+
+
+def test_an_open_transaction(broker: Broker) -> None:
+    topic = "explained-open"
+    broker.create_topic(topic, **KEPT)
+    broker.produce(topic, 2500)
+    with broker.transaction(topic, 2500, transactional_id=topic) as producer:
+        broker.await_idle()
+        found = explained(broker, topic)
+        in_tier = base_offsets(broker, topic)
+        waiting = starts(found, location="local", kind="open_transaction")
+        assert starts(found, location="tier") == in_tier
+        assert starts(found, location="local", kind="copied") == in_tier
+        assert len(waiting) >= 2
+        first = next(row for row in found if row["start_offset"] == waiting[0])
+        seen = facts(first)
+        # Kafka's own tool names the same producer, and the offset from which on its transaction is open.
+        named = ("describe-producers", "--topic", topic, "--partition", "0")
+        header, values = broker.tool("org.apache.kafka.tools.TransactionsCommand", *named).splitlines()
+        kafkas = dict(zip(header.split(), values.split(), strict=True))
+        assert seen["producer_id"] == int(kafkas["ProducerId"])
+        assert seen["last_stable_offset"] == int(kafkas["CurrentTransactionStartOffset"]) == 2500
+        assert f"a transaction is open by producer {kafkas['ProducerId']} since 20" in first["reason"]
+        assert first["rule"] == "RLMCopyTask, candidate segments"
+        (active,) = [row for row in found if row["reason_kind"] == "not_rolled"]
+        assert [s["name"] for s in active["settings"]] == ["segment.bytes", "segment.ms"]
+        assert active["settings"][0] == {"name": "segment.bytes", "value": "1048576", "source": "topic"}
+        producer.commit_transaction(30)
+    broker.wait_for("the copies", lambda: base_offsets(broker, topic) == [*in_tier, *waiting])
+    later = explained(broker, topic)
+    assert starts(later, location="local", kind="copied") == [*in_tier, *waiting]
+    assert starts(later, location="local", kind="not_rolled") == [active["start_offset"]]
+
+
+def test_a_copy_lag(broker: Broker) -> None:
+    topic = "explained-lag"
+    lag = {"remote_copy_lag_ms": "-1", "remote_copy_lag_bytes": "2500000", "retention_ms": "-1"}
+    has_lag = broker.release.number >= (4, 4)
+    broker.create_topic(topic, **KEPT, **(lag if has_lag else {}))
+    broker.produce(topic, 5500)
+    broker.await_idle()
+    found = explained(broker, topic)
+    in_tier = base_offsets(broker, topic)
+    waiting = starts(found, location="local", kind="copy_lag")
+    assert starts(found, location="tier") == starts(found, location="local", kind="copied") == in_tier
+    assert bool(waiting) == has_lag
+    if not has_lag:
+        return
+    first = next(row for row in found if row["location"] == "local" and row["start_offset"] == waiting[0])
+    assert {"name": "remote.copy.lag.bytes", "value": "2500000", "source": "topic"} in first["settings"]
+    assert facts(first)["following_bytes"] < facts(first)["lag_bytes"] == 2_500_000
+    broker.alter_topic(topic, remote_copy_lag_bytes="0", remote_copy_lag_ms="0")
+    broker.wait_for("the copies", lambda: base_offsets(broker, topic) == [*in_tier, *waiting])
+    assert starts(explained(broker, topic), location="local", kind="copied") == [*in_tier, *waiting]
+
+
+def test_retention_by_time_and_a_segment_that_holds_others(broker: Broker) -> None:
+    expiring, held = "explained-expiring", "explained-held"
+    future_ms = time.time_ns() // 1_000_000 + DAY_MS
+    for topic in (expiring, held):
+        broker.create_topic(topic, **KEPT, retention_ms="-1", message_timestamp_after_max_ms=str(2 * DAY_MS))
+    broker.produce(held, 600, timestamp_ms=future_ms)
+    for topic in (expiring, held):
+        broker.produce(topic, 3500)
+    broker.await_idle()
+    for topic in (held, expiring):
+        broker.alter_topic(topic, retention_ms=str(RETENTION_MS))
+    expected = [row for row in explained(broker, expiring) if row["location"] == "tier"]
+    stalled = [row for row in explained(broker, held) if row["location"] == "tier"]
+    in_tier = base_offsets(broker, held)
+    assert {row["reason_kind"] for row in expected} == {"will_expire"}
+    assert {row["reason_kind"] for row in stalled} == {"stalled"}
+    assert [row["start_offset"] for row in stalled] == in_tier
+    holder = stalled[0]
+    assert facts(holder)["timestamp_ms"] == future_ms
+    assert {facts(row)["held_by"] for row in stalled} == {holder["segment_id"]}
+    assert [row["next_action"] for row in stalled] == ["none"] * len(in_tier)
+    setting = {"name": "retention.ms", "value": str(RETENTION_MS), "source": "topic"}
+    assert all(setting in row["settings"] for row in (*expected, *stalled))
+    first_ms = expected[0]["expires_at_ms"]
+    assert first_ms == expected[0]["max_timestamp_ms"] + RETENTION_MS + 1
+    for now_ms, action in ((first_ms - 1, "none"), (first_ms, "delete")):
+        one = explained(broker, expiring, "--now", now_ms, "--segment", expected[0]["segment_id"])
+        assert [row["next_action"] for row in one] == [action]
+
+    ids = {row["segment_id"] for row in expected}
+    broker.wait_for("the expiry", lambda: not ids & set(_listed(broker, expiring)))
+    begun = _deletes_begun(broker, expiring)
+    assert [each for each in begun if each in ids] == [row["segment_id"] for row in expected], "oldest first"
+    for row in expected:
+        assert begun[row["segment_id"]] >= row["expires_at_ms"]
+    assert base_offsets(broker, held)[: len(in_tier)] == in_tier
+    assert not _deletes_begun(broker, held)
+
+
+def test_retention_by_size(broker: Broker, tmp_path: Path) -> None:
+    """Decided from the broker's files for a limit that the broker gets afterwards."""
+    topic, limit = "explained-size", "2200000"
+    broker.create_topic(topic, **KEPT, retention_ms="-1")
+    broker.produce(topic, 5500)
+    broker.await_idle()
+    assert {row["next_action"] for row in explained(broker, topic)} == {"none"}
+    configs = tmp_path / "topics.properties"
+    configs.write_text(
+        f"{topic}.remote.storage.enable=true\n{topic}.retention.ms=-1\n{topic}.retention.bytes={limit}\n"
+    )
+    own = ("--metadata", broker.log_dir, "--log-dir", broker.log_dir, "--topic-configs", configs)
+    found = [row for row in rows("explain", topic, 0, *own) if row["location"] == "tier"]
+    deleted = [row for row in found if row["next_action"] == "delete"]
+    assert 0 < len(deleted) < len(found)
+    assert {row["reason_kind"] for row in deleted} == {"retention_bytes"}
+    broker.alter_topic(topic, retention_bytes=limit)
+    left = [row["start_offset"] for row in found if row not in deleted]
+    broker.wait_for("the deletes", lambda: base_offsets(broker, topic) == left)
+    broker.await_idle()
+    assert base_offsets(broker, topic) == left
+    after = [row for row in explained(broker, topic) if row["location"] == "tier"]
+    assert [row["start_offset"] for row in after] == left
+    assert [row["reason_kind"] for row in after] == ["no_limit_reached", "behind_older"]
+
+
+def _listed(broker: Broker, topic: str) -> list[str]:
+    ran = tierctl("segments", *where(broker)[:2], "--topic", topic, "--output", "jsonl")
+    return [json.loads(line)["segment_id"] for line in ran.lines]
+
+
+def _deletes_begun(broker: Broker, topic: str) -> dict[str, int]:
+    """When the broker began to delete each segment, by id, in the order of the events."""
+    named = ("--topic", topic, "--state", "DELETE_SEGMENT_STARTED", "--output", "jsonl")
+    ran = tierctl("format", *where(broker)[:2], *named)
+    found = [json.loads(line) for line in ran.lines]
+    return {each["segment_id"]: each["event_timestamp_ms"] for each in found}
