@@ -144,6 +144,33 @@ def explain(request: ExplainRequest, progress: Progress | None = None) -> Explan
     return Explanations(rows=chosen, exit_code=ExitCode.CORRUPT if is_damaged else ExitCode.OK)
 
 
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The settings in force: of topics by name, and for reasons of copies those of the broker, of `run`."""
+
+    configs: Mapping[str, TopicConfig]
+    run: Mutation | None = None
+    copying: CopyRequest = field(default_factory=CopyRequest)
+
+    def of(self, reason: Reason, of_topic: str) -> tuple[SettingValue, ...]:
+        """Return the settings that decide `reason` for a topic, each with its value and source."""
+        config = self.configs.get(of_topic, TopicConfig())
+        return tuple(
+            config.setting(name) if name in topic.TABLE else self._of_broker(name) for name in reason.settings
+        )
+
+    def _of_broker(self, name: str) -> SettingValue:
+        asked = self.copying.custom_metadata_max_bytes
+        if asked is not None and name == broker.CUSTOM_METADATA_MAX_BYTES.name:
+            return SettingValue(name=name, value=str(asked), source=SettingSource.OPTION)
+        stated = StatedSettings({}, {}) if self.run is None else self.run.resources.broker_settings
+        origin = stated.origin(name)
+        source = SettingSource.DEFAULT if origin is None else origin.source
+        return SettingValue(
+            name=name, value=broker.TABLE.rows[name].text(stated), source=source, origin=origin
+        )
+
+
 def _remote_rows(run: Mutation, state: TierState, plans: Sequence[Plan]) -> Iterator[Explanation]:
     """Yield a row per selected remote segment; the first of `plans` that knows a segment decides."""
     verdicts: dict[Uuid | None, tuple[NextAction, Reason]] = {}
@@ -169,7 +196,7 @@ def _undecided(plans: Sequence[Plan], partition: TopicIdPartition) -> Reason:
 
 
 def _remote_row(
-    segment: RemoteLogSegmentMetadata, action: NextAction, reason: Reason, settings: "_Settings"
+    segment: RemoteLogSegmentMetadata, action: NextAction, reason: Reason, settings: _Settings
 ) -> Explanation:
     return Explanation(
         topic=segment.topic,
@@ -188,7 +215,7 @@ def _remote_row(
     )
 
 
-def _local_rows(logs: Iterable[LocalLog], plan: Plan, settings: "_Settings") -> Iterator[Explanation]:
+def _local_rows(logs: Iterable[LocalLog], plan: Plan, settings: _Settings) -> Iterator[Explanation]:
     """Yield a row per segment of the logs that `plan` copies or keeps."""
     by_offset = {
         (step.topic_id_partition, step.start_offset): (NextAction.COPY, Reason.of(step.reason))
@@ -213,33 +240,6 @@ def _local_rows(logs: Iterable[LocalLog], plan: Plan, settings: "_Settings") -> 
             action=action,
             reason=reason,
             settings=settings.of(reason, partition.topic),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Settings:
-    """The settings in force: of topics by name, and for reasons of copies those of the broker, of `run`."""
-
-    configs: Mapping[str, TopicConfig]
-    run: Mutation | None = None
-    copying: CopyRequest = field(default_factory=CopyRequest)
-
-    def of(self, reason: Reason, of_topic: str) -> tuple[SettingValue, ...]:
-        """Return the settings that decide `reason` for a topic, each with its value and source."""
-        config = self.configs.get(of_topic, TopicConfig())
-        return tuple(
-            config.setting(name) if name in topic.TABLE else self._of_broker(name) for name in reason.settings
-        )
-
-    def _of_broker(self, name: str) -> SettingValue:
-        asked = self.copying.custom_metadata_max_bytes
-        if asked is not None and name == broker.CUSTOM_METADATA_MAX_BYTES.name:
-            return SettingValue(name=name, value=str(asked), source=SettingSource.OPTION)
-        stated = StatedSettings({}, {}) if self.run is None else self.run.resources.broker_settings
-        origin = stated.origin(name)
-        source = SettingSource.DEFAULT if origin is None else origin.source
-        return SettingValue(
-            name=name, value=broker.TABLE.rows[name].text(stated), source=source, origin=origin
         )
 
 
