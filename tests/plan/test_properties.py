@@ -134,6 +134,7 @@ def reference(world: World) -> set[str]:
     Deletions that were begun are finished. A finished segment wholly below the log start goes. From there
     on, oldest first, a segment goes when its largest timestamp is older than retention.ms, or when without
     it the log still has retention.bytes; the first one that stays, or that data are missing before, ends it.
+    An unfinished copy wholly below the log start goes, once a segment behind it was copied.
     """
     finished = [s for s in world.segments if s.state is S.COPY_SEGMENT_FINISHED]
     gone = {s.segment_id for s in world.segments if s.state is S.DELETE_SEGMENT_STARTED}
@@ -154,7 +155,9 @@ def reference(world: World) -> set[str]:
             break
         held -= s.segment_size_in_bytes
         gone.add(s.segment_id)
-    return gone
+    log_start = max(world.log_start, *(s.end_offset + 1 for s in live if s.segment_id in gone), 0)
+    begun = (s for s in world.segments if s.state is S.COPY_SEGMENT_STARTED)
+    return gone | {s.segment_id for s in begun if s.end_offset < log_start and s.end_offset < copied}
 
 
 def planned(plan: Plan) -> list[str]:
@@ -244,14 +247,26 @@ def test_retention_never(world: World) -> None:
     assert not set(ids) & {s.segment_id for s in world.others}, "another topic of the same name"
     for step in plan.steps:
         s = by_id[step.segment_id or ""]
-        assert s.state in {S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED}
         if s.state is S.DELETE_SEGMENT_STARTED:
             continue
+        if s.state is S.COPY_SEGMENT_STARTED:
+            _check_unfinished(world, step, s)
+            continue
+        assert s.state is S.COPY_SEGMENT_FINISHED
         assert s.end_offset < world.log.log_end_offset
         assert _is_of_known_lineage(s, world.log) or _is_unreferenced(s, step, world.log), "off the lineage"
         _check_breach(world, step.details, s)
     _check_prefix(world, plan, by_id)
     _check_size(world, plan, by_id)
+
+
+def _check_unfinished(world: World, step: Step, s: RemoteLogSegmentMetadata) -> None:
+    """It lies below the log start, of no epoch above that of the log start, and a later copy got further."""
+    log_start = max(step.details.get("new_log_start_offset", 0), world.log_start)
+    assert s.end_offset < log_start
+    assert max(e for e, _ in s.segment_leader_epochs) <= (epoch_at(world.log.leader_epochs, log_start) or 0)
+    later = world.segments[world.segments.index(s) + 1 :]
+    assert any(t.state is not S.COPY_SEGMENT_STARTED and t.end_offset >= s.end_offset for t in later)
 
 
 def _is_of_known_lineage(s: RemoteLogSegmentMetadata, log: LocalLog) -> bool:

@@ -93,6 +93,13 @@ def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -
         assert ordered(segments.finished_of_epochs_below(epoch)) == below
         assert segments.highest_offset_for_epoch(epoch) == cache.highest_offset_for_epoch(epoch)
         assert _listed(segments.finished_in_epoch, epoch) == _listed(cache.list_remote_log_segments, epoch)
+    for at, begun in enumerate(arrived := list(segments)):
+        last = max(e for e, _ in begun.segment_leader_epochs)
+        highest = cache.highest_offset_for_epoch(last)
+        is_copied = highest is not None and highest >= begun.end_offset
+        before = [m for m in arrived[:at] if m.state is S.COPY_SEGMENT_FINISHED]
+        wanted = is_copied and not any(_end_in(m, last) >= begun.end_offset for m in before)
+        assert segments.has_copied_since(begun.segment_id, begun.end_offset, [last]) == wanted
     ranges = [(m.start_offset, m.end_offset) for m in finished]
     starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
     assert segments.finished_range() == ((min(starts), max(ends)) if ranges else None)
@@ -100,6 +107,13 @@ def assert_answers(segments: PartitionSegments, cache: RemoteLogMetadataCache) -
     assert segments.newest_event_ms() == max((m.event_timestamp_ms for m in known), default=0)
     newest = segments.newest()
     assert (None if newest is None else _recency(newest)) == max(map(_recency, finished), default=None)
+
+
+def _end_in(segment: RemoteLogSegmentMetadata, epoch: int) -> int:
+    """The last offset of `epoch` in a segment; -1 if it has none."""
+    starts = sorted(dict(segment.segment_leader_epochs).items())
+    ends = [start - 1 for _, start in starts[1:]] + [segment.end_offset]
+    return next((end for (each, _), end in zip(starts, ends, strict=True) if each == epoch), -1)
 
 
 def _listed(

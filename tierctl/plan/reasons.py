@@ -33,6 +33,7 @@ class ReasonKind(StrEnum):
     NO_LIMIT_REACHED = "no_limit_reached"
     BEHIND_HOLE = "behind_hole"
     COPY_STARTED = "copy_started"
+    COPY_MAY_RUN = "copy_may_run"
     LEAKED = "leaked"
     NOT_TIERED = "not_tiered"
     COPY_DISABLED = "copy_disabled"
@@ -99,6 +100,15 @@ def _made(kind: ReasonKind, facts: dict[str, Any]) -> Reason:
 
 def _format(template: str) -> Callable[[Mapping[str, Any]], str]:
     return template.format_map
+
+
+def _deleted_copy(template: str) -> Callable[[Mapping[str, Any]], str]:
+    """Return the text of a deletion, which says so if the copy of the segment was never finished."""
+
+    def text(facts: Mapping[str, Any]) -> str:
+        return ("unfinished copy " if facts.get("is_unfinished") else "") + template.format_map(facts)
+
+    return text
 
 
 def _open_transaction(facts: Mapping[str, Any]) -> str:
@@ -224,11 +234,11 @@ _ROWS: dict[ReasonKind, _Row] = {
     ),
     _K.LOG_START_OFFSET: _Row(
         rule="RLMExpirationTask, by log start offset",
-        text=_format("below the log start offset {log_start_offset}"),
+        text=_deleted_copy("below the log start offset {log_start_offset}"),
     ),
     _K.UNREFERENCED_EPOCHS: _Row(
         rule="RLMExpirationTask, by truncated leader epochs",
-        text=_format(
+        text=_deleted_copy(
             "of unreferenced epochs: its epochs are older than {earliest_epoch}, the log's earliest"
         ),
     ),
@@ -257,7 +267,15 @@ _ROWS: dict[ReasonKind, _Row] = {
         rule="RemoteLogMetadataCache: only finished copies count",
         text=_format(
             "its copy was begun by broker {broker_id} at {begun} and not finished: it runs still, or it is "
-            "dangling (copy --clean-dangling deletes it 24 hours later)"
+            "dangling (copy --clean-dangling deletes it 24 hours later, and sweep once it lies below the log "
+            "start)"
+        ),
+    ),
+    _K.COPY_MAY_RUN: _Row(
+        rule="RLMExpirationTask: segments that are being copied stay",
+        text=_format(
+            "the log does not need it, but its copy, begun by broker {broker_id} at {begun}, may still run: "
+            "sweep deletes it once a later copy has reached offset {end_offset}, or 24 hours after that time"
         ),
     ),
     _K.LEAKED: _Row(rule="RemoteLogManager: only partitions of the broker", text=_format("{detail}")),

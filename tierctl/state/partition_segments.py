@@ -1,13 +1,13 @@
 """The segments of one user partition, asked about without an object per segment."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 
-from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.state.live_segments import LiveSegments
 from tierctl.state.rebuilt_cache import FormerEpoch
@@ -118,6 +118,19 @@ class PartitionSegments:
         former = self._former.get(epoch, FormerEpoch()).highest_offset
         known = [] if former is None else [former]
         return max([*known, *([int(ends.max())] if len(ends) else [])], default=None)
+
+    def has_copied_since(self, begun: Uuid, offset: int, epochs: Collection[int]) -> bool:
+        """Return whether `offset` or a later one was copied, in one of `epochs`, since `begun` arrived.
+
+        `begun` is the id of one of these segments. The copy may be deleted by now. Return False if a finished
+        segment that arrived before `begun` has such an offset: the order of deleted segments is not known.
+        """
+        highest = map(self.highest_offset_for_epoch, epochs)
+        if not any(each is not None and each >= offset for each in highest):
+            return False
+        arrived = np.flatnonzero(self._rows == self._columns.ids.find(begun.bytes))[0]
+        has_offset = np.isin(self._runs.epochs, list(epochs)) & (self._runs.ends >= offset)
+        return not (self._owners[has_offset & self._is_finished[self._owners]] < arrived).any()
 
     def latest_epoch(self) -> int:
         """Return the highest leader epoch that a segment, deleted ones included, named; -1 without any."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+DAY_MS = 24 * 60 * 60 * 1000
 Epochs = list[tuple[int, int]]
 """(epoch, start offset), ascending: a leader-epoch checkpoint."""
 
@@ -32,7 +33,7 @@ class Segment:
 
 @dataclass(slots=True)
 class Remote:
-    """A copied segment; `epochs` begin at its start."""
+    """A copied segment; `epochs` begin at its start. `begun_ms` is when its copy began."""
 
     number: int
     start: int
@@ -41,6 +42,7 @@ class Remote:
     max_timestamp_ms: int
     epochs: Epochs
     state: State
+    begun_ms: int
 
 
 @dataclass(slots=True)
@@ -82,7 +84,7 @@ class KipBroker:
             self.rolled.append(self.active)
             self.active = Segment(self.log_end, self.active.end, 0, -1)
 
-    def copy(self, *, fails: bool = False) -> None:
+    def copy(self, *, fails: bool = False, begun_ms: int = 1) -> None:
         """RLMCopyTask: copy the first segment above the highest copied offset; `fails` leaves it STARTED."""
         copied = self.highest_copied()
         from_offset = max(copied + 1, self.log_start)
@@ -98,6 +100,7 @@ class KipBroker:
                     segment.max_timestamp_ms,
                     epochs,
                     State.STARTED,
+                    begun_ms,
                 )
                 self.remote.append(remote)
                 self.events.append((number, State.STARTED))
@@ -223,6 +226,7 @@ class KipBroker:
         Bytes below the log start do not count toward the limit, other than in Kafka: what it allows stays.
         Of offsets that two segments hold, only one copy counts, and the shorter segment goes with the longer.
         Segments that brokers do not list neither count nor expire; they go below the log start.
+        Unfinished copies go below the log start, unless they may still run: see `has_ended`.
         """
         gone = {r.number for r in self.remote if r.state is State.DELETING}
         finished = [r for r in self.remote if r.state is State.FINISHED]
@@ -240,7 +244,23 @@ class KipBroker:
         gone |= {r.number for r in own if r.end < log_start}
         first = self.checkpoint[0][0]
         unreferenced = (r for r in finished if all(epoch < first for epoch, _ in r.epochs))
-        return gone | {r.number for r in unreferenced if r.end < log_start}
+        gone |= {r.number for r in unreferenced if r.end < log_start}
+        first = cut_from_start(self.checkpoint, log_start)[0][0]
+        begun = (r for r in self.remote if r.state is State.STARTED and r.end < log_start)
+        cut_off = (r for r in begun if all(epoch <= first for epoch, _ in r.epochs))
+        return gone | {r.number for r in cut_off if self.has_ended(r, now_ms)}
+
+    def has_ended(self, begun: Remote, now_ms: int) -> bool:
+        """Whether an unfinished copy certainly runs no longer: a day has passed, or its leader went on.
+
+        The leader, or the next one, went on if it has since copied the offset at which the segment ends, or
+        a later one, in the segment's last epoch or in a later one that the log still has.
+        """
+        last = begun.epochs[-1][0]
+        known = {last} | {epoch for epoch, _ in self.checkpoint if epoch > last}
+        since = [r for r in self.remote[begun.number + 1 :] if r.state is not State.STARTED]
+        ends = [epoch_end(r, epoch) for r in since for epoch in known]
+        return now_ms - begun.begun_ms > DAY_MS or any(end is not None and end >= begun.end for end in ends)
 
     def _excess_bytes(self, live: Iterable[Remote]) -> int:
         copied = self.highest_copied()

@@ -31,12 +31,15 @@ def produced(draw: st.DrawFn) -> Callable[[KipBroker], None]:
 
 @st.composite
 def tiered(draw: st.DrawFn) -> Callable[[KipBroker], None]:
-    """A segment is filled, rolled and mostly copied: what happens most."""
-    fill, copies = draw(produced()), draw(st.integers(0, 2))
+    """A segment is filled, rolled and mostly copied, at times in the second try: what happens most."""
+    fill, copies, cut_off = draw(produced()), draw(st.integers(0, 2)), draw(st.integers(0, 5)) == 0
 
     def do(broker: KipBroker) -> None:
         fill(broker)
         broker.roll()
+        if cut_off:
+            broker.copy(fails=True, begun_ms=NOW_MS)
+            broker.elect()
         for _ in range(copies):
             broker.copy()
 
@@ -51,7 +54,9 @@ def happenings(*, unclean: bool) -> st.SearchStrategy[Callable[[KipBroker], None
         produced(),
         st.just(KipBroker.roll),
         st.just(KipBroker.copy),
-        st.just(lambda broker: broker.copy(fails=True)),
+        st.sampled_from([NOW_MS, NOW_MS - DAY_MS - 1]).map(
+            lambda at_ms: lambda broker: broker.copy(fails=True, begun_ms=at_ms)
+        ),
         st.just(KipBroker.drop_local),
         share.map(lambda at: lambda broker: broker.delete_records(_offset(broker, at))),
         st.just(KipBroker.elect),
@@ -79,6 +84,7 @@ def state_of(broker: KipBroker) -> TierState:
             *remote.epochs,
             size=remote.size_bytes,
             max_timestamp_ms=remote.max_timestamp_ms,
+            event_timestamp_ms=remote.begun_ms,
         )
         advance(state, metadata, *([] if to is State.STARTED else [STATES[to]]))
     return state

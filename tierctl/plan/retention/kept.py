@@ -1,6 +1,6 @@
 """The segments that retention leaves in the tier, each with its reason: for `explain`."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.model.times import iso_utc
@@ -13,17 +13,20 @@ from tierctl.state.partition_segments import PartitionSegments
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
-def kept_of(view: PartitionView, expiry: Expiry, steps: Collection[Step]) -> Iterator[Kept]:
+def kept_of(
+    view: PartitionView, expiry: Expiry, steps: Collection[Step], unfinished: Mapping[Uuid, Reason]
+) -> Iterator[Kept]:
     """Yield each segment of a partition that has no step in `steps` and whose deletion was not begun.
 
-    `expiry` is what retention decided of the partition, and `steps` are all its deletes.
+    `expiry` is what retention decided of the partition, and `steps` are all its deletes. `unfinished` has the
+    reasons, by segment id, of the unfinished copies below the log start.
     """
     deleted = {step.segment_id for step in steps}
     live = [segment for segment in view.iter_live() if segment.segment_id not in deleted]
     reasons = dict(zip((s.segment_id for s in live), expiry.limits.why_kept(live), strict=True))
     for segment in _standing(view.segments, deleted):
         if segment.state is _STARTED:
-            reason = _why_not_finished(segment)
+            reason = unfinished.get(segment.segment_id) or _why_not_finished(segment)
         elif segment.segment_id not in reasons:
             reason = _why_off_lineage(view, segment)
         else:

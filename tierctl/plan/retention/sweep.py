@@ -20,6 +20,7 @@ from tierctl.plan.retention.breaches import expire, resume_deletions
 from tierctl.plan.retention.kept import kept_of, undecided
 from tierctl.plan.retention.leaders import ClusterViews
 from tierctl.plan.retention.partition_view import PartitionView, view_of_log, view_of_tier
+from tierctl.plan.retention.unfinished_copies import unfinished_copies
 from tierctl.plan.retention.unreferenced_epochs import unreferenced_epoch_steps
 from tierctl.plan.steps import Kept, Plan, Skip, Step
 from tierctl.state.tier import PartitionState, TierState
@@ -84,7 +85,7 @@ def plan_retention(
     index; retention.bytes deletes nothing of them. With `cluster`, its leaders replace `logs` and `lineages`.
 
     Segments wholly below the log start whose epochs are all older than the checkpoint's first entry are
-    deleted, too. `unreferenced_epochs` also deletes such segments that end above the log start; `off_lineage`
+    deleted, too, and so are unfinished copies wholly below the log start. `unreferenced_epochs` also deletes such segments that end above the log start; `off_lineage`
     deletes both, and the segments that diverged, once the log start has passed their epochs. A step that
     moves the log start has the detail `new_log_start_offset`; the log start moves before the deletion.
     The plan has the segments without a step of the partitions in `explained`. With `on_kept`, that function
@@ -214,7 +215,10 @@ def _why_no_lineage(view: PartitionView) -> str | None:
 
 
 def _expired(inputs: _Inputs, view: PartitionView, decisions: _Decisions) -> tuple[list[Step], Sequence[str]]:
-    """Return the steps of retention, and notes; add the segments without a step to `decisions`, if asked."""
+    """Return the steps of retention, and notes.
+
+    Add to `decisions` the unfinished copies that stay and, if asked, every segment without a step.
+    """
     config = inputs.configs.get(view.partition.topic)
     try:
         expiry = expire(view, config or TopicConfig(), inputs.now_ms)
@@ -231,8 +235,17 @@ def _expired(inputs: _Inputs, view: PartitionView, decisions: _Decisions) -> tup
         off_lineage=inputs.off_lineage,
         unreferenced_epochs=inputs.unreferenced_epochs,
     )
+    unfinished = unfinished_copies(
+        view,
+        expiry.log_start_offset,
+        inputs.now_ms,
+        unreferenced_epochs=inputs.unreferenced_epochs or inputs.off_lineage,
+    )
+    steps += unfinished.steps
+    for segment_id, reason in unfinished.kept.items():
+        decisions.skipped.append(Skip.of(view.partition, reason, segment_id))
     if inputs.explains(view.partition):
-        decisions.kept += kept_of(view, expiry, steps)
+        decisions.kept += kept_of(view, expiry, steps, unfinished.kept)
     notes = list(expiry.notes)
     if config is None:
         notes.append("no settings are known for this topic, so no segment expires by time or size")

@@ -1,0 +1,114 @@
+"""Deletes of unfinished copies that the log no longer needs: copies that ended in COPY_SEGMENT_STARTED."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.model.times import iso_utc
+from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN
+from tierctl.plan.reasons import Reason, ReasonKind
+from tierctl.plan.retention.partition_view import PartitionView
+from tierctl.plan.steps import Step, delete_step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedCopies:
+    """The deletes of a partition's unfinished copies; `kept` has the reason of each that may still run."""
+
+    steps: tuple[Step, ...]
+    kept: Mapping[Uuid, Reason]
+
+
+def unfinished_copies(
+    view: PartitionView, log_start_offset: int, now_ms: int, *, unreferenced_epochs: bool = False
+) -> UnfinishedCopies:
+    """Return what is decided of the copies that were begun and lie wholly below `log_start_offset`.
+
+    A copy that a broker's end cuts off stays COPY_SEGMENT_STARTED. Brokers delete it with the finished
+    segments, because `RemoteLogMetadataManager.listRemoteLogSegments(partition, epoch)` also lists the
+    segments in COPY_SEGMENT_STARTED and DELETE_SEGMENT_STARTED
+    (RemoteLogLeaderEpochState.listAllRemoteLogSegments), and
+    RLMExpirationTask.cleanupExpiredRemoteLogSegments filters none of them out (3.9 to 4.4):
+
+    - Of the checkpoint's epochs, RemoteLogRetentionHandler.isSegmentBreachByLogStartOffset deletes a segment
+      that ends below the log start, unless one of its epochs is above the checkpoint's first, or the broker
+      is copying it (`segmentIdsBeingCopied`). Deletions that were begun are repeated.
+    - Of older epochs, deleteLogSegmentsDueToLeaderEpochCacheTruncation deletes each segment in any state whose
+      epochs are all older than the checkpoint's first entry.
+
+    `breaches.resume_deletions` repeats begun deletions. `unreferenced_epochs` also deletes copies of older
+    epochs that end above the log start. A copy that may still run has a reason in `kept` instead of a step.
+    """
+    earliest = view.lineage.truncate_from_start(log_start_offset).earliest
+    steps: list[Step] = []
+    kept: dict[Uuid, Reason] = {}
+    if earliest is None:
+        return UnfinishedCopies(steps=(), kept=kept)
+    for segment, reason in _below(view, log_start_offset, earliest, unreferenced_epochs=unreferenced_epochs):
+        if not _has_ended(view, segment, now_ms):
+            kept[segment.segment_id] = _why_kept(segment)
+            continue
+        facts = {"breach": reason.kind.value, **reason.facts, **view.decided_in}
+        if log_start_offset > view.known_log_start_offset:
+            # Until the log starts there, its leader may copy the segment again.
+            facts["new_log_start_offset"] = log_start_offset
+        steps.append(delete_step(segment, reason, **facts))
+    steps.sort(key=lambda step: (step.start_offset or 0, step.segment_id or ""))
+    return UnfinishedCopies(steps=tuple(steps), kept=kept)
+
+
+def _below(
+    view: PartitionView, log_start_offset: int, earliest: EpochEntry, *, unreferenced_epochs: bool
+) -> Iterator[tuple[RemoteLogSegmentMetadata, Reason]]:
+    """Yield the unfinished copies that a broker deletes if it does not write them, each with the reason."""
+    for segment in view.segments.in_state(RemoteLogSegmentState.COPY_SEGMENT_STARTED):
+        newest = _newest_epoch(segment)
+        is_below = segment.end_offset < log_start_offset
+        if newest < earliest.epoch and (is_below or unreferenced_epochs):
+            yield (
+                segment,
+                Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest.epoch, is_unfinished=True),
+            )
+        elif newest == earliest.epoch and is_below:
+            yield (
+                segment,
+                Reason(ReasonKind.LOG_START_OFFSET, log_start_offset=log_start_offset, is_unfinished=True),
+            )
+
+
+def _has_ended(view: PartitionView, segment: RemoteLogSegmentMetadata, now_ms: int) -> bool:
+    """Return whether the copy of `segment` runs no longer.
+
+    That its epochs have left the checkpoint does not show it: RLMCopyTask lists its candidates once, and
+    copies them even if DeleteRecords removes their epochs meanwhile. A broker knows its own copies; tierctl
+    does not, so it needs one of two facts:
+
+    - A later copy finished at or above the segment's end, in its newest epoch or a later one of the log.
+      RLMCopyTask begins a copy only above every copied offset of its lineage, and copies one segment after
+      the other: at the copy's begin no such offset was copied, and its writer, or the next leader, has gone
+      on. Deleting the later copy does not lower the highest copied offset.
+    - The copy was begun over 24 hours ago, as for `copy --clean-dangling`.
+
+    A leader that was deposed may not have noticed; what it still uploads is below the log start, no reader
+    is served it, and its COPY_SEGMENT_FINISHED is rejected after DELETE_SEGMENT_STARTED. Copies by tierctl
+    are excluded by the lease, and tiering brokers by the fence, when the step is applied.
+    """
+    begun_ms = segment.event_timestamp_ms
+    if begun_ms > 0 and now_ms - begun_ms > DANGLING_AGE_MS_MIN:
+        return True
+    newest = _newest_epoch(segment)
+    later = (entry.epoch for entry in view.lineage.entries if entry.epoch > newest)
+    return view.segments.has_copied_since(segment.segment_id, segment.end_offset, (newest, *later))
+
+
+def _newest_epoch(segment: RemoteLogSegmentMetadata) -> int:
+    return max(epoch for epoch, _ in segment.segment_leader_epochs)
+
+
+def _why_kept(segment: RemoteLogSegmentMetadata) -> Reason:
+    return Reason(
+        ReasonKind.COPY_MAY_RUN,
+        broker_id=segment.broker_id,
+        begun=iso_utc(segment.event_timestamp_ms),
+        end_offset=segment.end_offset,
+    )
