@@ -370,7 +370,7 @@ complete -c tierctl -n '__tierctl_at copy' -l topic-configs -r -F -d 'Topic sett
 complete -c tierctl -n '__tierctl_at copy' -l kafka-version -x -d 'Decide, and print, as brokers of this version do: 3.6 to 4.4. Default: the version of the cluster, otherwise 4.4.'
 complete -c tierctl -n '__tierctl_at copy' -l assume-enabled -d 'With --topic: copy these topics although their settings do not state remote.storage.enable. A stated false, and a compacted topic, are refused all the same.'
 complete -c tierctl -n '__tierctl_at copy' -l now -x -d 'Decide as of this time; as 2026-11-21T12:00:00Z, -2h, 3d (ago), +1d, or milliseconds since 1970. Default: the clock.'
-complete -c tierctl -n '__tierctl_at copy' -l clean-dangling -d 'Also delete the objects of copies that began over 24 hours ago and never finished.'
+complete -c tierctl -n '__tierctl_at copy' -l clean-dangling -d 'Also delete the objects of copies that began over 24 hours ago and never finished. Those below the log start are deleted by sweep, too.'
 complete -c tierctl -n '__tierctl_at copy' -l create-metadata-topic -d 'Create __remote_log_metadata if the cluster has none, with --config\'s remote.log.metadata.topic.* settings (50 partitions, 3 replicas).'
 complete -c tierctl -n '__tierctl_at copy' -l custom-metadata-max-bytes -x -d 'KIP-917\'s limit; a segment with more stops its partition. Default: the setting, else 128.'
 complete -c tierctl -n '__tierctl_at copy' -l output -s o -x -a 'table json jsonl csv' -d 'Format of the rows on stdout.'

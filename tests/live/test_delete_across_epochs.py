@@ -1,45 +1,85 @@
 """DeleteRecords moves log starts across leader epochs: sweep plans what the broker then deletes."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.live.commands import objects, plan, where
+from tests.live.commands import plan, rows, where
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-DELETED_BEFORE = {"within": 500, "second": 1700, "third": 3200, "all": -1}
+DELETED_BEFORE = {"within": 500, "second": 1700, "behind": 2700, "third": 3200, "all": -1}
 """DeleteRecords by topic; -1 is the high watermark. Epochs have 1500 records, segments about 1000."""
+CUT_OFF_EPOCHS = 2
 TASKS = "remote.log.manager.task.interval.ms"
 
 
-@pytest.fixture
-def broker(brokers: Brokers) -> Iterator[Broker]:
-    """A broker that tiered topics of three leader epochs, and whose tasks now wait for an hour."""
+@pytest.fixture(params=["idle", "copying"])
+def broker(request: pytest.FixtureRequest, brokers: Brokers) -> Iterator[Broker]:
+    """A broker that tiered topics of three leader epochs, and whose tasks now wait for an hour.
+
+    Each epoch ends with a restart of an idle broker, or with kill -9 of one that copies of each topic.
+    """
     made = brokers.own()
     for topic in DELETED_BEFORE:
         made.create_topic(topic, tiered=True, local_retention_bytes="-2")
-    for epoch in range(3):
-        if epoch:
-            # A copy that a restart cuts off stays COPY_SEGMENT_STARTED. A broker (seen: 3.9.1) deletes it
-            # with its epochs; sweep leaves it to `copy --clean-dangling`.
+    for _ in range(CUT_OFF_EPOCHS):
+        if request.param == "copying":
+            cut_off_copies(made)
+        else:
+            fill(made)
             made.await_idle()
             made.restart()
-        for topic in DELETED_BEFORE:
-            made.produce(topic, 1500, seed=epoch)
+    fill(made)
     made.await_idle()
     made.settings[TASKS] = "3600000"
     made.restart()
+    started = [row for row in segments(made) if row["state"] == "COPY_SEGMENT_STARTED"]
+    assert len(started) == (CUT_OFF_EPOCHS * len(DELETED_BEFORE) if request.param == "copying" else 0)
     yield made
     made.stop()
 
 
-def segment_ids(broker: Broker, topic: str) -> set[str]:
-    """Of the segments in the tier."""
-    return {name.rsplit("/", 1)[1][21:43] for name in objects(broker, topic) if name.endswith(".log")}
+def fill(broker: Broker) -> None:
+    for topic in DELETED_BEFORE:
+        broker.produce(topic, 1500)
+
+
+def cut_off_copies(broker: Broker) -> None:
+    """Let the broker hang in the copy of a segment of each topic; kill it there, and start it again.
+
+    It copies the file by its name, and waits for a writer where that is a named pipe.
+    """
+    known = len(segments(broker))
+    active = [max((broker.log_dir / f"{topic}-0").glob("*.log")) for topic in DELETED_BEFORE]
+    for log in active:
+        log.rename(log.with_suffix(".kept"))
+        os.mkfifo(log)
+    fill(broker)
+    broker.wait_for(
+        "a copy of each topic to begin", lambda: len(segments(broker)) == known + len(DELETED_BEFORE)
+    )
+    broker.stop(kill=True)
+    for log in active:
+        log.with_suffix(".kept").replace(log)
+    broker.start()
+    broker.await_idle()
+
+
+def segments(broker: Broker) -> list[dict[str, Any]]:
+    return rows("segments", *where(broker)[:2])
+
+
+def segment_ids(broker: Broker) -> dict[str, set[str]]:
+    """The segments that are not deleted, by topic."""
+    found: dict[str, set[str]] = {topic: set() for topic in DELETED_BEFORE}
+    for row in segments(broker):
+        found[row["topic"]].add(row["segment_id"])
+    return found
 
 
 def planned(*where: object) -> dict[str, set[str]]:
@@ -52,11 +92,12 @@ def planned(*where: object) -> dict[str, set[str]]:
 
 
 def test_sweep_plans_what_the_broker_deletes(broker: Broker, tmp_path: Path) -> None:
-    before = {topic: segment_ids(broker, topic) for topic in DELETED_BEFORE}
+    before = segment_ids(broker)
     assert all(len(found) >= 4 for found in before.values()), before
     for topic, offset in DELETED_BEFORE.items():
         broker.delete_records(topic, 0, offset)
     beside = planned(*where(broker))
+    assert segment_ids(broker) == before, "the tasks did wait"
     broker.stop()
     settings = tmp_path / "topics.properties"
     settings.write_text("".join(f"{topic}.remote.storage.enable=true\n" for topic in DELETED_BEFORE))
@@ -64,13 +105,13 @@ def test_sweep_plans_what_the_broker_deletes(broker: Broker, tmp_path: Path) -> 
         *("--metadata", broker.log_dir, "--remote", broker.remote_dir, "--log-dir", broker.log_dir),
         *("--topic-configs", settings),
     )
-    assert {topic: segment_ids(broker, topic) for topic in DELETED_BEFORE} == before, "the tasks did wait"
 
     broker.settings[TASKS] = "500"
     broker.start()
-    broker.wait_for("the broker to delete a whole topic's segments", lambda: not segment_ids(broker, "all"))
+    broker.wait_for("the broker to delete a whole topic's segments", lambda: not segment_ids(broker)["all"])
     broker.await_idle()
-    deleted = {topic: found - segment_ids(broker, topic) for topic, found in before.items()}
+    left = segment_ids(broker)
+    deleted = {topic: found - left[topic] for topic, found in before.items()}
     # Where a segment ends depends on the producer's batches, and so does their number.
     assert not deleted["within"]
     assert 1 <= len(deleted["second"]) < len(deleted["third"])

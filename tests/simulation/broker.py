@@ -81,7 +81,10 @@ class ModelBroker:
         )
 
     def expire(self, log: ModelLog, config: TopicConfig, *, crash: bool = False) -> None:
-        """Delete the segments that breach a limit, oldest first; `crash` ends after the event."""
+        """Delete the segments that breach a limit, oldest first; `crash` ends after the event.
+
+        Copies that were cut off go with them once they lie below the log start, of no later epoch.
+        """
         known = self.truth.segments_of(log.partition.key)
         doomed = [k.metadata for k in known if k.state is _S.DELETE_SEGMENT_STARTED and k.was_finished]
         start = log.log_start_offset
@@ -94,6 +97,10 @@ class ModelBroker:
             start = max(start, segment.end_offset + 1)
             doomed.append(segment)
         self.raise_log_start(log, start)
+        begun = [k.metadata for k in known if k.state is _S.COPY_SEGMENT_STARTED]
+        doomed += [
+            s for s in begun if s.end_offset < start and s.segment_leader_epochs[-1][0] <= log.epochs[0].epoch
+        ]
         for segment in doomed:
             self._update(segment, _S.DELETE_SEGMENT_STARTED)
             if crash:

@@ -134,7 +134,8 @@ CleanDangling = Annotated[
     bool,
     option(
         "--clean-dangling",
-        help="Also delete the objects of copies that began over 24 hours ago and never finished.",
+        help="Also delete the objects of copies that began over 24 hours ago and never finished. Those below "
+        "the log start are deleted by sweep, too.",
         panel=DECIDE,
     ),
 ]

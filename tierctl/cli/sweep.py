@@ -32,10 +32,12 @@ def sweep(
     """Delete from the tier what retention and the log start offset say, as a broker would.
 
     The oldest segments of each partition's lineage, up to the first that nothing says; deletions that were
-    begun are resumed. Beside a cluster whose brokers don't tier, settings, lineages and log starts are its
-    leaders', and log starts are raised there first (DeleteRecords). Else settings come from
-    --topic-configs: what they don't say is unlimited. Without a partition's --log-dir its lineage is then
-    read from the newest remote segment, and retention.bytes deletes nothing.
+    begun are resumed. So go copies that were cut off, wholly below the log start, once a later copy got
+    further or 24 hours have passed; until then they may still run, and a note says so. Beside a cluster
+    whose brokers don't tier, settings, lineages and log starts are its leaders', and log starts are raised
+    there first (DeleteRecords). Else settings come from --topic-configs: what they don't say is unlimited.
+    Without a partition's --log-dir its lineage is then read from the newest remote segment, and
+    retention.bytes deletes nothing.
 
     A --now that is more than five minutes ahead of the clock only plans: --apply exits with code 4.
     """

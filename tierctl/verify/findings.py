@@ -102,7 +102,7 @@ class FindingKind(StrEnum):
         "dangling_copy",
         Severity.WARNING,
         "A copy was started and not finished; information while less than a day old.",
-        "copy --clean-dangling deletes the objects that it left",
+        "copy --clean-dangling deletes the objects that it left, and sweep those below the log start",
         repair="copy --clean-dangling",
     )
     STUCK_DELETE = Row(

@@ -85,11 +85,12 @@ def plan_retention(
     index; retention.bytes deletes nothing of them. With `cluster`, its leaders replace `logs` and `lineages`.
 
     Segments wholly below the log start whose epochs are all older than the checkpoint's first entry are
-    deleted, too, and so are unfinished copies wholly below the log start. `unreferenced_epochs` also deletes such segments that end above the log start; `off_lineage`
-    deletes both, and the segments that diverged, once the log start has passed their epochs. A step that
-    moves the log start has the detail `new_log_start_offset`; the log start moves before the deletion.
-    The plan has the segments without a step of the partitions in `explained`. With `on_kept`, that function
-    receives them instead, partition by partition: a tier has millions.
+    deleted, too, and so are unfinished copies wholly below the log start. `unreferenced_epochs` also
+    deletes such segments that end above the log start; `off_lineage` deletes both, and the segments that
+    diverged, once the log start has passed their epochs. A step that moves the log start has the detail
+    `new_log_start_offset`; the log start moves before the deletion. The plan has the segments without a
+    step of the partitions in `explained`. With `on_kept`, that function receives them instead, partition by
+    partition: a tier has millions.
 
     SafetyRefusal if the clock is more than five minutes behind the newest event. UsageError for a log start
     of an unknown partition or above the high watermark.

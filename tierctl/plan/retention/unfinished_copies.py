@@ -33,8 +33,8 @@ def unfinished_copies(
     - Of the checkpoint's epochs, RemoteLogRetentionHandler.isSegmentBreachByLogStartOffset deletes a segment
       that ends below the log start, unless one of its epochs is above the checkpoint's first, or the broker
       is copying it (`segmentIdsBeingCopied`). Deletions that were begun are repeated.
-    - Of older epochs, deleteLogSegmentsDueToLeaderEpochCacheTruncation deletes each segment in any state whose
-      epochs are all older than the checkpoint's first entry.
+    - Of older epochs, deleteLogSegmentsDueToLeaderEpochCacheTruncation deletes each segment, in any state,
+      whose epochs are all older than the checkpoint's first entry.
 
     `breaches.resume_deletions` repeats begun deletions. `unreferenced_epochs` also deletes copies of older
     epochs that end above the log start. A copy that may still run has a reason in `kept` instead of a step.

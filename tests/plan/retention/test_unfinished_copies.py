@@ -1,0 +1,73 @@
+"""Copies that were cut off: deleted below the log start, as brokers do, once they certainly run no longer."""
+
+from typing import Any
+
+import pytest
+from tierctl.model import Selection
+from tierctl.plan.reasons import ReasonKind
+from tierctl.plan.retention.sweep import plan_retention
+
+from tests.plan.retention.test_sweep import numbers
+from tests.plan.tier import DAY_MS, NOW_MS, S, advance, local_log, segment, tier
+
+YOUNG_MS = NOW_MS - DAY_MS
+RECOPIED = segment(2, 0, 99)
+EPOCHS = ((0, 0), (2, 150), (4, 300))
+CUT_AT_200 = ((2, 200), (4, 300))
+
+
+@pytest.mark.parametrize(
+    ("begun_ms", "later", "log", "options", "wanted"),
+    [
+        # Copied again: of a removed epoch, of the first one, and above the log start.
+        (YOUNG_MS, RECOPIED, (200, CUT_AT_200), {}, {1, 2}),
+        (YOUNG_MS, RECOPIED, (120, ((0, 120), *EPOCHS[1:])), {}, {1, 2}),
+        (YOUNG_MS, RECOPIED, (99, ((0, 99), *EPOCHS[1:])), {}, set()),
+        # The log start passed it before it was copied again: a later epoch was copied since.
+        (YOUNG_MS, segment(2, 200, 299, (2, 200)), (200, CUT_AT_200), {}, {1}),
+        # A copy that ends below it may be older, or of another leader.
+        (YOUNG_MS, segment(2, 0, 98), (200, CUT_AT_200), {}, {2}),
+        # Nothing was copied since: after 24 hours.
+        (YOUNG_MS, None, (200, CUT_AT_200), {}, set()),
+        (YOUNG_MS - 1, None, (200, CUT_AT_200), {}, {1}),
+        # An event without a time has no age.
+        (0, None, (200, CUT_AT_200), {}, set()),
+        # Above the log start only when asked for, as finished segments.
+        (YOUNG_MS, RECOPIED, (50, ((2, 50), (4, 300))), {}, set()),
+        (YOUNG_MS, RECOPIED, (50, ((2, 50), (4, 300))), {"unreferenced_epochs": True}, {1, 2}),
+    ],
+)
+def test_copies_that_were_cut_off(
+    begun_ms: int, later: Any, log: tuple[int, Any], options: dict[str, bool], wanted: set[int]
+) -> None:
+    state = tier()
+    advance(state, segment(1, 0, 99, event_timestamp_ms=begun_ms))
+    if later is not None:
+        advance(state, later, S.COPY_SEGMENT_FINISHED)
+    log_start, epochs = log
+    logs = [local_log([400], 450, epochs=epochs, log_start_offset=log_start)]
+    plan = plan_retention(state, logs, {}, now_ms=NOW_MS, explained=Selection(), **options)
+    assert set(numbers(plan)) == wanted
+    # What sweep prints of a copy that may run is what explain says.
+    said = {skip.segment_id: skip.reason for skip in plan.skipped if skip.segment_id}
+    kept = {k.segment_id: k.reason for k in plan.kept if k.reason.kind is ReasonKind.COPY_MAY_RUN}
+    assert said == kept
+    assert bool(said) == (1 not in wanted and log_start > 99)
+
+
+def test_evidence_outlives_the_deletion_of_the_later_copy() -> None:
+    state = tier()
+    advance(state, segment(1, 0, 99))
+    advance(state, RECOPIED, S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+    log = local_log([400], 450, epochs=CUT_AT_200, log_start_offset=200)
+    plan = plan_retention(state, [log], {}, now_ms=NOW_MS)
+    assert numbers(plan) == [1]
+    assert plan.steps[0].reason.startswith("unfinished copy of unreferenced epochs")
+
+
+def test_a_copy_that_began_after_every_other_one_may_run() -> None:
+    state = tier(RECOPIED)
+    advance(state, segment(1, 0, 99))
+    log = local_log([400], 450, epochs=CUT_AT_200, log_start_offset=200)
+    plan = plan_retention(state, [log], {}, now_ms=NOW_MS)
+    assert numbers(plan) == [2]
