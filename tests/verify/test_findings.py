@@ -18,7 +18,7 @@ def test_every_kind_has_a_meaning_and_advice(kind: FindingKind) -> None:
     assert kind.row.meaning.endswith(".")
     assert kind.row.meaning[0].isupper()
     assert len(kind.row.advice) > 15
-    assert kind.row.repair is None or kind.row.repair.split()[0] in COMMANDS
+    assert kind.row.command is None or kind.row.command.split()[0] in COMMANDS
     assert pickle.loads(pickle.dumps(kind)) is kind
 
 

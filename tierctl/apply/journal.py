@@ -1,7 +1,7 @@
-"""The files of a run in the state directory: raised log start offsets, and segments over KIP-917's limit."""
+"""Files of a run in the state directory: log starts, KIP-917 breaches, and sightings of orphans."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,9 @@ LOG_STARTS = "log-start-offset-checkpoint"
 
 CUSTOM_METADATA_BREACHES = "custom-metadata-breaches.json"
 """Segments whose custom metadata exceeded KIP-917's limit, one for each partition."""
+
+ORPHAN_SIGHTINGS = "orphan-sightings.json"
+"""The time at which each orphan was seen first, by partition and segment id."""
 
 _Key = tuple[Uuid, int]
 
@@ -82,6 +85,49 @@ class Journal:
         kept = {(each.topic_id, each.partition): each for each in every}
         data = json.dumps({"breaches": [asdict(each) for each in kept.values()]}, indent=1).encode() + b"\n"
         replace_durably(self._folder / CUSTOM_METADATA_BREACHES, data, fs=self._fs)
+
+    def orphan_sightings(self) -> dict[_Key, dict[Uuid, int]]:
+        """Return when each orphan was first seen, by partition; CorruptInputError for a damaged file."""
+        path = self._folder / ORPHAN_SIGHTINGS
+        try:
+            return {
+                (Uuid.parse(each["topic_id"]), int(each["partition"])): {
+                    Uuid.parse(segment_id): int(at_ms) for segment_id, at_ms in each["first_seen_ms"].items()
+                }
+                for each in json.loads(path.read_bytes())["partitions"]
+            }
+        except FileNotFoundError:
+            return {}
+        except (ValueError, KeyError, TypeError, AttributeError, UsageError) as e:
+            raise CorruptInputError(
+                "sightings of orphans",
+                expected="the times by partition and segment id",
+                found=str(e),
+                source=str(path),
+                hint="delete the file: orphans must then be seen twice again before they are deleted",
+            ) from None
+
+    def record_sightings(self, seen: Mapping[_Key, Collection[Uuid]], now_ms: int) -> dict[Uuid, int]:
+        """Record the orphans of each partition in `seen` at `now_ms`; return when each was first seen.
+
+        The sightings of other orphans of these partitions are forgotten; durable on return.
+        """
+        before = self.orphan_sightings()
+        after = dict(before)
+        for key, ids in seen.items():
+            known = before.get(key, {})
+            after[key] = {
+                segment_id: min(known.get(segment_id, now_ms), now_ms) for segment_id in sorted(ids)
+            }
+        after = {key: times for key, times in after.items() if times}
+        if after != before:
+            partitions = [
+                {"topic_id": topic_id, "partition": partition, "first_seen_ms": times}
+                for (topic_id, partition), times in sorted(after.items())
+            ]
+            data = json.dumps({"partitions": partitions}, indent=1).encode() + b"\n"
+            replace_durably(self._folder / ORPHAN_SIGHTINGS, data, fs=self._fs)
+        return {segment_id: at for key in seen for segment_id, at in after.get(key, {}).items()}
 
 
 def _breach(fields: dict[str, Any]) -> CustomMetadataBreach:

@@ -28,6 +28,7 @@ Label = Literal[
     "rebuild.epochs.write",
     "rebuild.log_starts.write",
     "rebuild.segments.publish",
+    "repair.orphans.publish",
 ]
 
 LABELS: tuple[Label, ...] = get_args(Label)

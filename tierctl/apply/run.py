@@ -22,6 +22,7 @@ from tierctl.errors import MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.plan.recheck import Dropped, recheck
 from tierctl.plan.steps import LINEAGE_EPOCH, REBUILD, Action, Plan, Step
+from tierctl.state.tier import TierState
 
 _Key = tuple[Uuid, int]
 
@@ -94,6 +95,8 @@ class _Run:
             self._attempt([step, *removed[step.topic_id_partition.key]], self._remove)
         for wave in self._context.waves(self._steps(Action.COPY_SEGMENT)):
             self._attempt(wave, self._copy)
+        for wave in self._context.delete_waves(self._steps(Action.PUBLISH_SEGMENT)):
+            self._attempt(wave, self._publish)
         self._raise_requested_log_starts()
         self._delete([step for step in deletes if step.topic_id_partition.key not in removed])
         return [self._outcomes[id(step)] for step in self._plan.steps]
@@ -201,13 +204,25 @@ class _Run:
             self._options.fence({step.topic_id_partition for step in wave})
             dropped, kept = self._recheck(wave)
             self._record(dropped)
-            state = self._context.metadata.state
+            state = self._introduced(kept)
             segments = [segment for step in kept if (segment := find_segment(step, state)) is not None]
             refused = why_not_deletable(segments, self._context)
             starts = new_log_starts([step for step in kept if step.segment_id not in refused])
             raise_log_starts(starts, self._options.raise_log_starts)
             waiting.append(kept)
             yield Wave(segments=segments, refused=refused)
+
+    def _introduced(self, steps: Sequence[Step]) -> TierState:
+        """Return the state once the metadata have every segment of `steps`, those of orphans included.
+
+        Orphans are published as being deleted: a crash leaves deletions that every run resumes.
+        """
+        metadata = self._context.metadata
+        orphans = [step for step in steps if find_segment(step, metadata.state) is None]
+        if not orphans:
+            return metadata.state
+        publish_segments(orphans, self._context, "repair.orphans.publish")
+        return metadata.refresh()
 
     def _recheck(self, steps: Sequence[Step]) -> tuple[list[Outcome], list[Step]]:
         """Read the metadata to their end; return the outcomes of dropped steps, and the remaining steps."""

@@ -15,7 +15,9 @@ from tierctl.cli.mutation_options import HOW
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
+from tierctl.model.times import parse_duration_ms
 from tierctl.report import tables
+from tierctl.report.plans import plan_summary
 
 if TYPE_CHECKING:
     from tierctl.commands.verify import Findings
@@ -57,8 +59,30 @@ StateDir = Annotated[
     option(
         "--state-dir",
         metavar="DIR",
-        help="The state directory of sweep: the log starts that it raised apply to --log-dir.",
+        help="The state directory of sweep: the log starts that it raised apply to --log-dir. With "
+        "--plan-out it keeps when each orphan was first seen.",
         panel=options.WHERE,
+    ),
+]
+
+PlanOut = Annotated[
+    Path | None,
+    option(
+        "--plan-out",
+        metavar="FILE",
+        help="Write the plan of the repairs as JSON, for 'tierctl apply'.",
+        panel=options.APPLY,
+    ),
+]
+OrphanAge = Annotated[
+    int | None,
+    option(
+        "--orphan-age",
+        metavar="DURATION",
+        parser=parse_duration_ms,
+        help="With --plan-out: delete objects of no live segment only if they are older, at least 24h. "
+        "Default: 7d.",
+        panel=options.DECIDE,
     ),
 ]
 
@@ -83,18 +107,24 @@ def verify(
     deep: IsDeep = False,
     threads: Threads = THREADS,
     state_dir: StateDir = None,
+    plan_out: PlanOut = None,
+    orphan_age_ms: OrphanAge = None,
     kind: Kinds = None,
     topic_configs: options.TopicConfigs = None,
     kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,
 ) -> ExitCode:
-    """Compare metadata, store and log directories; report problems, repair nothing.
+    """Compare metadata, store and log directories; report problems, and plan repairs with --plan-out.
 
     Exit 0 if there are no findings but information, 3 with findings, 7 if something is corrupt or the
     metadata topic lost events that matter. The metadata topic is read whole; a --state-dir that read it
     before has the events that it lost since. Objects that no metadata record names are searched in all of
     --remote. What a cluster's leaders report takes precedence over --log-dir. With --engine spark, executors
     list the store's folders and examine segments; with --deep they must be able to read --log-dir, too.
+
+    With --plan-out, tierctl apply carries the repairs out; tierctl-findings(7) states what is repaired and
+    how. A finding without a repair is reported with the reason. Give --log-dir of all replicas or a cluster:
+    the log decides which objects are needed.
     """
     printer = Printer.of(ctx, tables.FINDINGS)
     kinds = commands.finding_kinds(kind or ())
@@ -104,7 +134,9 @@ def verify(
     text = f"{findings.examined}: {printer.tally.text}"
     if hidden:
         text += f", and {len(hidden)} of other kinds that are not printed"
-    summarize(ctx, text, following=_following(findings, deep=deep))
+    if findings.plan is not None:
+        text += f"; {plan_summary(findings.plan.steps, plan_out)[0]}"
+    summarize(ctx, text, following=_following(findings, plan_out, deep=deep))
     return findings.exit_code
 
 
@@ -117,8 +149,10 @@ def _of_kinds(findings: Iterable[Any], kinds: Collection[Any], hidden: list[Any]
             yield finding
 
 
-def _following(findings: "Findings", *, deep: bool) -> str | None:
+def _following(findings: "Findings", plan_out: Path | None, *, deep: bool) -> str | None:
     """Return the command that repairs a finding, or without any the one that examines more."""
+    if findings.plan is not None:
+        return f"tierctl apply {plan_out}" if findings.plan.steps else None
     if findings.repairs:
         return f"tierctl {findings.repairs[0]}"
     is_clean = findings.exit_code is ExitCode.OK and findings.examined.objects

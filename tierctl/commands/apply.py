@@ -12,6 +12,7 @@ from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, read_plan
 from tierctl.commands.recovery.rebuild import PLANNER as REBUILD
+from tierctl.commands.recovery.repair import PLANNER as REPAIR
 from tierctl.commands.source_tier import TierToTierRequest
 from tierctl.commands.sweep import PLANNER as SWEEP
 from tierctl.errors import NotFoundError, UsageError
@@ -25,7 +26,7 @@ from tierctl.plan.saved import SavedPlan
 from tierctl.state.tier import TierState
 
 _PLANNERS: Mapping[str, Planner[Any]] = {
-    planner.command: planner for planner in (COPY, SWEEP, DELETE, REBUILD)
+    planner.command: planner for planner in (COPY, SWEEP, DELETE, REBUILD, REPAIR)
 }
 """The planner of every command whose plans can be saved."""
 

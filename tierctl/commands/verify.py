@@ -12,8 +12,10 @@ from typing import Any
 from tierctl.apply.defaults import THREADS
 from tierctl.commands.histories import Histories
 from tierctl.commands.local_logs import read_local_logs, with_raised_log_starts
+from tierctl.commands.plans import MutationResult
+from tierctl.commands.recovery.repair_plan import with_repairs
 from tierctl.commands.request import Request
-from tierctl.commands.resources import Resources
+from tierctl.commands.resources import Resources, required
 from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.locallog import list_partitions
@@ -21,6 +23,7 @@ from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segme
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, Selection, TopicIdPartition
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
+from tierctl.plan.steps import Plan
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.metrics import Meter, families
@@ -46,6 +49,10 @@ class VerifyRequest(Request):
     """Fetch every segment and check the bytes of its log and its indexes."""
     threads: int = THREADS
     """Segments that `deep` fetches at the same time on the local engine."""
+    plan_out: Path | None = None
+    """File to which the plan of the repairs is written as JSON."""
+    orphan_age_ms: int | None = None
+    """The age in milliseconds above which the plan deletes objects of no live segment; default 7 days."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,11 +80,23 @@ class Examined:
 class Findings(Stream[Finding], TableResult):
     """Findings, what was examined for them, and the commands that repair them."""
 
-    def __init__(self, items: Generator[Finding, None, ExitCode], examined: Examined, repairs: list[str]):
+    def __init__(
+        self,
+        items: Generator[Finding, None, ExitCode],
+        examined: Examined,
+        repairs: list[str],
+        planned: list[MutationResult],
+    ) -> None:
         super().__init__(items)
         self.examined = examined
         self.repairs = repairs
         """Commands of tierctl that plan the repair of a finding, without repetitions."""
+        self._planned = planned
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan that was written to `plan_out`; None without one, and before all items are consumed."""
+        return self._planned[0].plan if self._planned else None
 
     def table_rows(self) -> TableRows:
         """Implement `TableResult.table_rows`; all findings are read."""
@@ -89,13 +108,17 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> Findings
 
     Without a tier, no object is examined; without log directories and cluster, the metadata decide alone.
     The exit code is CORRUPT if a finding means damaged bytes, PARTIAL if one is more than information.
+    With `plan_out` the repairs are planned and saved once all findings are consumed.
     Iteration raises NotFoundError for an unknown selection, and the errors of metadata, tier and cluster.
     """
-    examined, repairs = Examined(), list[str]()
+    examined, repairs, planned = Examined(), list[str](), list[MutationResult]()
     found = _findings(request, progress or SilentProgress(), examined)
+    if request.plan_out is not None:
+        required("--remote", request.remote)
+        found = with_repairs(found, request, progress or SilentProgress(), planned.append)
     if request.meter is not None and not (request.topic or request.partition or request.topic_id):
         found = _measured(found, request.meter)
-    return Findings(_counted(found, repairs), examined, repairs)
+    return Findings(_counted(found, repairs), examined, repairs, planned)
 
 
 def _measured(findings: Iterator[Finding], meter: Meter) -> Iterator[Finding]:
@@ -111,7 +134,7 @@ def _counted(findings: Iterator[Finding], repairs: list[str]) -> Generator[Findi
     """Yield the findings, and add their repairs to `repairs`; return the exit code of all of them."""
     seen: set[ExitCode] = set()
     for finding in findings:
-        repair = finding.kind.row.repair
+        repair = finding.kind.row.command
         if repair and repair not in repairs:
             repairs.append(repair)
         seen.add(_exit_code_of(finding))

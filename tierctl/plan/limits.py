@@ -4,7 +4,7 @@ from collections import Counter
 
 from tierctl.errors import LimitExceeded
 from tierctl.model import RemoteLogSegmentState, Uuid
-from tierctl.plan.steps import Action, Plan, Step
+from tierctl.plan.steps import STATES, Action, Plan, Step
 from tierctl.state.tier import TierState
 
 MAX_DELETES = 10_000
@@ -25,8 +25,8 @@ def check_limits(
     """Raise LimitExceeded if `plan` deletes more than the limits allow.
 
     `max_deletes` limits all segments of the plan. `max_fraction` limits the share of each partition's
-    segments whose deletion has not begun; it does not apply to deletions of whole partitions and to resumed
-    deletions.
+    segments whose deletion has not begun; it does not apply to deletions of whole partitions, to resumed
+    deletions and to objects without metadata.
     """
     deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
     if len(deletes) > max_deletes:
@@ -35,14 +35,16 @@ def check_limits(
             hint="check the plan, then narrow the selection or raise --max-deletes",
         )
     whole = {step.topic_id_partition.key for step in plan.steps if step.action is Action.DELETE_PARTITION}
-    chosen = Counter(step.topic_id_partition.key for step in deletes if not _resumes(step))
+    chosen = Counter(step.topic_id_partition.key for step in deletes if _is_live(step))
     for key, count in chosen.items():
         if key not in whole:
             _check_fraction(key, count, state, max_fraction)
 
 
-def _resumes(step: Step) -> bool:
-    return step.details.get("state") == RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+def _is_live(step: Step) -> bool:
+    """Return whether the step deletes a segment of the metadata whose deletion has not begun."""
+    resumes = step.details.get("state") == RemoteLogSegmentState.DELETE_SEGMENT_STARTED
+    return not resumes and STATES not in step.details
 
 
 def _check_fraction(key: _Key, count: int, state: TierState, max_fraction: float) -> None:

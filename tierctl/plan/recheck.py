@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
-from tierctl.plan.preconditions import why_unknown, why_unreadable
-from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, Action, Plan, Step
+from tierctl.plan.preconditions import why_maybe_unheard_of, why_unknown, why_unreadable
+from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, STATES, VERIFY, Action, Plan, Step
 from tierctl.state.tier import PartitionState, TierState
 
 _S = RemoteLogSegmentState
@@ -65,7 +65,7 @@ def _depends_on_earlier(step: Step) -> bool:
 
 class _Checker:
     def __init__(self, command: str, state: TierState) -> None:
-        self._removes = command == "delete"
+        self._command = command
         self._state = state
         self._segments: dict[_Key, list[RemoteLogSegmentMetadata]] = {}
         self._newest_epochs: dict[_Key, int] = {}
@@ -115,6 +115,8 @@ class _Checker:
                 # Only sets without metadata are planned to be discarded, so this copy may be under way.
                 by = f"broker {segment.broker_id}"
                 return Dropped(step=step, reason=f"a copy of the segment was started since, by {by}")
+        elif step.segment_id is not None and not _introduces(step):
+            return Dropped(step=step, reason="the segment was deleted since")
         if part.delete_state is not None:
             return Dropped(step=step, reason=f"the partition is being deleted ({part.delete_state})")
         reason = self._why_other_lineage(step, part)
@@ -128,11 +130,20 @@ class _Checker:
 
     def _check_delete(self, step: Step, part: PartitionState | None) -> Dropped | None:
         segment = part.get(step.segment_id) if part is not None and step.segment_id else None
+        if segment is None and _introduces(step):
+            return self._check_orphan(step, part)
         if part is None or segment is None:
             return Dropped(step=step, reason="the segment is deleted already", is_done=True)
         reason = self._why_not_deleted(step, part) or _why_other_segment(step, segment)
-        if reason is None and not self._removes:
+        if reason is None and not self._removes(part):
             reason = _why_changed(step, segment)
+        return Dropped(step=step, reason=reason) if reason else None
+
+    def _check_orphan(self, step: Step, part: PartitionState | None) -> Dropped | None:
+        state = self._state
+        reason = (
+            why_maybe_unheard_of(state, step.topic_id_partition) if part is None else why_unknown(state, part)
+        )
         return Dropped(step=step, reason=reason) if reason else None
 
     def check_contiguous(self, step: Step, kept_ids: Collection[str | None]) -> Dropped | None:
@@ -154,11 +165,21 @@ class _Checker:
             return f"a leader of epoch {newest} wrote since; this was decided in epoch {decided_in}"
         return None
 
+    def _removes(self, part: PartitionState) -> bool:
+        """Return whether the steps of this partition delete it as a whole."""
+        return self._command == "delete" or (self._command == VERIFY and part.delete_state is not None)
+
     def _why_not_deleted(self, step: Step, part: PartitionState) -> str | None:
-        if not self._removes:
+        if not self._removes(part):
             return why_unknown(self._state, part) or self._why_other_lineage(step, part)
         dropped = _check_delete_partition(self._state, step, part)
         return dropped.reason if dropped else None
+
+
+def _introduces(step: Step) -> bool:
+    """Return whether the step publishes COPY_SEGMENT_STARTED of a segment that is not in the metadata."""
+    states = step.details.get(STATES)
+    return isinstance(states, str) and states.startswith(_S.COPY_SEGMENT_STARTED)
 
 
 def _begun(details: Mapping[str, Any]) -> list[str]:

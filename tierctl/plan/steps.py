@@ -27,6 +27,12 @@ class Action(StrEnum):
 REBUILD = "rebuild"
 """The command whose plans publish the metadata of segments that are in the tier already."""
 
+VERIFY = "verify"
+"""The command whose plans repair what it found."""
+
+STATES = "states"
+"""Detail: the states, joined by commas, that are published about a segment that is not in the metadata."""
+
 LINEAGE_EPOCH = "lineage_epoch"
 """Detail: the latest leader epoch of the lineage from which a step was decided."""
 

@@ -2,15 +2,16 @@
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.model.progress import Advance, no_op
 from tierctl.storage.base import RemoteObject, RemoteStorageManager, plain_objects
 from tierctl.storage.layouts.key_parser import SegmentStem, segment_stem, split_key
+from tierctl.storage.partition_listing import folders_of
 from tierctl.storage.retry import object_tier
 
 _KAFKA_TOPIC = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-\d{1,10}-[A-Za-z0-9_-]{22}/")
@@ -40,16 +41,22 @@ class _Growing:
         )
 
 
-def list_object_sets(remote: RemoteStorageManager, advance: Advance = no_op) -> list[ListedSet]:
+def list_object_sets(
+    remote: RemoteStorageManager,
+    advance: Advance = no_op,
+    partitions: Collection[tuple[Uuid, int]] | None = None,
+) -> list[ListedSet]:
     """Return every set of objects in the tier, by topic, topic id, partition, start offset and segment id.
 
+    With `partitions`, only the sets of these are listed, in their own folders.
     Objects that no layout names are left out. `advance` receives the number of objects listed since the last
     call. Raise RemoteStorageError for a folder that can't be listed.
     """
     tier = object_tier(remote)
     base = "" if tier is None else tier.layout.base
     found: dict[str, _Growing] = {}
-    for each in plain_objects(remote.list_objects()):
+    folders = [""] if partitions is None else folders_of(remote, partitions)
+    for each in plain_objects(chain.from_iterable(map(remote.list_objects, folders))):
         advance(1)
         stem, suffix = split_key(each.key)
         if stem not in found:

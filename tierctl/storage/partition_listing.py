@@ -18,7 +18,7 @@ def stored_segment_ids(
     """
     wanted = frozenset(partitions)
     found: dict[_Key, set[Uuid]] = {key: set() for key in wanted}
-    for folder in _folders(remote, wanted, ""):
+    for folder in folders_of(remote, wanted):
         for listed in remote.list_objects(folder):
             name = segment_object_name(listed.key)
             if name is not None and (name.topic_id, name.partition) in found:
@@ -26,7 +26,7 @@ def stored_segment_ids(
     return {key: frozenset(ids) for key, ids in found.items()}
 
 
-def _folders(remote: RemoteStorageManager, wanted: Collection[_Key], parent: str) -> Iterator[str]:
+def folders_of(remote: RemoteStorageManager, wanted: Collection[_Key], parent: str = "") -> Iterator[str]:
     """Yield the folders below `parent` that hold objects of the `wanted` partitions."""
     topic_ids = {topic_id for topic_id, _ in wanted}
     for folder in remote.list_folder(parent).folders:
@@ -34,6 +34,6 @@ def _folders(remote: RemoteStorageManager, wanted: Collection[_Key], parent: str
         if owner is None or owner[0] not in topic_ids:
             continue
         if owner[1] is None:
-            yield from _folders(remote, wanted, folder)
+            yield from folders_of(remote, wanted, folder)
         elif (owner[0], owner[1]) in wanted:
             yield folder

@@ -29,14 +29,16 @@ from tierctl.model.severity import Severity
 class Row:
     """The facts about one kind of finding.
 
-    `severity` is that of the worst case. `repair` is the command whose plan repairs the finding, None if
-    tierctl has none. `is_corruption` states that bytes violate their format or are missing (exit code 7).
+    `severity` is that of the worst case. `command` is the command whose plan repairs the finding, None if
+    tierctl has none. `repair` is what a plan of `verify --plan-out` does about it, None if it has no step.
+    `is_corruption` states that bytes violate their format or are missing (exit code 7).
     """
 
     name: str
     severity: Severity
     meaning: str
     advice: str
+    command: str | None = None
     repair: str | None = None
     is_corruption: bool = False
 
@@ -83,14 +85,14 @@ class FindingKind(StrEnum):
         Severity.WARNING,
         "A segment was copied again from the same offset; brokers neither read nor delete the first copy.",
         "sweep --off-lineage deletes it",
-        repair="sweep --off-lineage",
+        command="sweep --off-lineage",
     )
     DIVERGENT_SEGMENT = Row(
         "divergent_segment",
         Severity.WARNING,
         "A segment's leader epochs are not those of the log: a former leader copied it.",
         "brokers delete it in time; sweep --off-lineage deletes it now",
-        repair="sweep --off-lineage",
+        command="sweep --off-lineage",
     )
     OVERLAP = Row(
         "overlap",
@@ -102,22 +104,26 @@ class FindingKind(StrEnum):
         "dangling_copy",
         Severity.WARNING,
         "A copy was started and not finished; information while less than a day old.",
-        "copy --clean-dangling deletes the objects that it left, and sweep those below the log start",
-        repair="copy --clean-dangling",
+        "verify --plan-out plans to finish it, or to delete its objects; copy --clean-dangling deletes the objects "
+        "that it left, and sweep those below the log start",
+        command="copy --clean-dangling",
+        repair="publishes the copy as finished if its objects are whole and serve the log, otherwise "
+        "deletes them",
     )
     STUCK_DELETE = Row(
         "stuck_delete",
         Severity.WARNING,
         "The deletion of a segment was started and not finished; information while less than a day old.",
         "sweep resumes the deletion; if the topic was deleted, delete does",
-        repair="sweep",
+        command="sweep",
+        repair="resumes the deletion",
     )
     BELOW_LOG_START = Row(
         "below_log_start",
         Severity.INFO,
         "A segment lies wholly below the log start offset.",
         "brokers delete it in time; sweep deletes it now",
-        repair="sweep",
+        command="sweep",
     )
     STALLED_RETENTION = Row(
         "stalled_retention",
@@ -151,6 +157,8 @@ class FindingKind(StrEnum):
         Severity.WARNING,
         "Objects of the store belong to no live segment.",
         "make sure that --metadata belongs to this tier before you delete them",
+        repair="publishes a segment again whose objects are whole and serve the log; deletes the objects of "
+        "other segments if they are older than --orphan-age and were seen twice, a day apart",
     )
     LEAKED = Row(
         "leaked",
@@ -231,21 +239,22 @@ class FindingKind(StrEnum):
         Severity.ERROR,
         "The deletion of a partition was marked or started and not finished, or finished with segments left.",
         "tierctl delete resumes the deletion",
-        repair="delete",
+        command="delete",
+        repair="resumes the deletion",
     )
     RECREATED_TOPIC = Row(
         "recreated_topic",
         Severity.WARNING,
         "A topic was deleted and created again under the same name; segments of the old one are left.",
         "if the old topic is gone: tierctl delete --mark --topic-id, then tierctl delete",
-        repair="delete --mark",
+        command="delete --mark",
     )
     UNKNOWN_TOPIC = Row(
         "unknown_topic",
         Severity.WARNING,
         "No broker has the topic; segments of it are left.",
         "if the topic was deleted: tierctl delete --mark --topic-id, then tierctl delete",
-        repair="delete --mark",
+        command="delete --mark",
     )
     UNREADABLE_LOG = Row(
         "unreadable_log",

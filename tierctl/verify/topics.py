@@ -54,7 +54,7 @@ class Removals:
             removal = self.findings.get((finding.topic_id, finding.partition))
             if removal is None:
                 yield finding
-            elif finding.kind.row.repair is not None:
+            elif finding.kind.row.command is not None:
                 yield replace(finding, advice=removal.hint)
             elif finding.kind is not _K.STALLED_RETENTION:
                 yield finding

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from tierctl.apply.delete.segments import segment_update
-from tierctl.apply.labels import effect
+from tierctl.apply.labels import Label, effect
 from tierctl.apply.outcome import Outcome, Status
 from tierctl.apply.run_context import RunContext
 from tierctl.model import (
@@ -12,13 +12,15 @@ from tierctl.model import (
     RemoteLogSegmentMetadata,
     RemoteLogSegmentState,
 )
-from tierctl.plan.steps import Step
+from tierctl.plan.steps import STATES, Step
 from tierctl.state.tier import TierState
 
 _STARTED = RemoteLogSegmentState.COPY_SEGMENT_STARTED
 
 
-def publish_segments(steps: Sequence[Step], context: RunContext) -> list[Outcome]:
+def publish_segments(
+    steps: Sequence[Step], context: RunContext, label: Label = "rebuild.segments.publish"
+) -> list[Outcome]:
     """Publish the events of `steps` in their order, with one acknowledgement for all.
 
     The order of a partition's steps is that of offsets: after a crash the metadata lack only newer segments,
@@ -26,7 +28,7 @@ def publish_segments(steps: Sequence[Step], context: RunContext) -> list[Outcome
     """
     state = context.metadata.state
     events = [event for step in steps for event in _events(step, state, context)]
-    with effect("rebuild.segments.publish"):
+    with effect(label):
         context.publish(events)
     return [Outcome(step=step, status=Status.DONE) for step in steps]
 
@@ -39,7 +41,7 @@ def _events(step: Step, state: TierState, context: RunContext) -> Iterator[Metad
     if known is None:
         # As brokers do: only the events after the copy have custom metadata.
         yield replace(segment, custom_metadata=None)
-    for name in step.details["states"].split(","):
+    for name in step.details[STATES].split(","):
         target = RemoteLogSegmentState(name)
         if target is not _STARTED:
             yield segment_update(segment, target, context)

@@ -58,9 +58,10 @@ def _findings(_: str) -> Iterator[str]:
     """Yield every kind of finding, from the table in `verify.findings`."""
     for kind in FindingKind:
         row = kind.row
-        repair = f" Planned by `tierctl {row.repair}`." if row.repair else ""
+        command = f" Planned by `tierctl {row.command}`." if row.command else ""
+        repair = f" *Repair*: `verify --plan-out` {_plain(row.repair)}." if row.repair else ""
         advice = f"{row.advice[:1].upper()}{row.advice[1:]}."
-        yield f"- **{_plain(kind)}** *{row.severity}*: {_plain(f'{row.meaning} {advice}')}{repair}"
+        yield f"- **{_plain(kind)}** *{row.severity}*: {_plain(f'{row.meaning} {advice}')}{command}{repair}"
 
 
 def _settings(scope: str) -> Iterator[str]:

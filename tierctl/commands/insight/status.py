@@ -138,7 +138,7 @@ def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
     for finding in findings:
         by_kind[finding.kind].append(finding)
     for kind, found in by_kind.items():
-        repair = kind.row.repair
+        repair = kind.row.command
         yield Problem(
             kind=kind,
             severity=kind.row.severity,

@@ -10,7 +10,7 @@ from tierctl.plan.rebuild.choice import Choice
 from tierctl.plan.rebuild.lineage import merge_lineage
 from tierctl.plan.rebuild.log_start import AskedLogStart, replica_start
 from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, decide_partition
-from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, Action, Plan, Skip, Step
+from tierctl.plan.steps import LINEAGE_EPOCH, LOG_DIR, REBUILD, STATES, Action, Plan, Skip, Step
 from tierctl.state.tier import TierState
 
 _K = ReasonKind
@@ -83,7 +83,7 @@ def _why_not(state: TierState, partition: TopicIdPartition) -> str | None:
 
 def _steps(inputs: PartitionInputs, decision: PartitionDecision) -> Iterator[Step]:
     published = [
-        _publish_step(segment, inputs.known, decision)
+        publish_step(segment, inputs.known, decision)
         for segment in decision.choice.chain
         if inputs.known.get(segment.segment_id) is not _S.COPY_SEGMENT_FINISHED
     ]
@@ -102,11 +102,15 @@ _PUBLISHED = (_S.COPY_SEGMENT_STARTED, _S.COPY_SEGMENT_FINISHED)
 _DISCARDED = (_S.COPY_SEGMENT_STARTED, _S.DELETE_SEGMENT_STARTED)
 
 
-def _publish_step(
+def publish_step(
     segment: RemoteLogSegmentMetadata,
     known: Mapping[Uuid, RemoteLogSegmentState],
     decision: PartitionDecision,
 ) -> Step:
+    """Return the step that publishes the lacking events of a segment that the decision's chain has.
+
+    `known` are the states of the segments in the metadata.
+    """
     reason = Reason(_K.ON_LINEAGE, first=segment.start_offset, last=segment.end_offset)
     states = _PUBLISHED[1:] if known.get(segment.segment_id) is _S.COPY_SEGMENT_STARTED else _PUBLISHED
     return _segment_step(Action.PUBLISH_SEGMENT, segment, reason, states, decision)
@@ -130,7 +134,7 @@ def _segment_step(
         start_offset=segment.start_offset,
         end_offset=segment.end_offset,
         details={
-            "states": ",".join(states),
+            STATES: ",".join(states),
             "max_timestamp_ms": segment.max_timestamp_ms,
             "segment_size_in_bytes": segment.segment_size_in_bytes,
             "segment_leader_epochs": [list(pair) for pair in segment.segment_leader_epochs],

@@ -1,0 +1,271 @@
+"""Damage of a captured tier that `verify --plan-out` plans a repair for, or that it leaves with a reason."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tierctl.model import RemoteLogSegmentMetadata, RemotePartitionDeleteMetadata, RemotePartitionDeleteState
+
+from tests.verify.cases import CLICKS, OTHER, S, update
+from tests.verify.tiers import Spoilt
+
+DAY_MS = 24 * 3600 * 1000
+OLD_DAYS = 9
+Damage = Callable[[Spoilt], None]
+
+
+def ago_ms(days: float) -> int:
+    return time.time_ns() // 1_000_000 - int(days * DAY_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class Repairable:
+    """Damage, the kinds of findings that it causes, and the steps that repair it: (action, reason)."""
+
+    damage: Damage
+    kinds: set[str]
+    steps: list[tuple[str, str]]
+    left: int = 0
+    """Segments of clicks-0 that the repair adds to the tier's readable ones, or takes away."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unrepaired:
+    """Damage without a step, and words of the reason that is printed."""
+
+    damage: Damage
+    says: str
+    options: tuple[object, ...] = ()
+
+
+def _files(tier: Spoilt, segment: RemoteLogSegmentMetadata) -> list[Path]:
+    return list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*"))
+
+
+def _age(paths: list[Path], days: float = OLD_DAYS) -> None:
+    for path in paths:
+        os.utime(path, (ago_ms(days) / 1000,) * 2)
+
+
+def below_log_start(tier: Spoilt) -> None:
+    """The deletion of the oldest segment was started; the log starts behind it."""
+    segment = tier.segments(CLICKS)[0]
+    path = tier.metadata / "log-start-offset-checkpoint"
+    lines = path.read_text().splitlines()
+    kept = [line for line in lines[2:] if not line.startswith(f"{CLICKS} 0 ")]
+    kept.append(f"{CLICKS} 0 {segment.end_offset + 1}")
+    path.write_text("\n".join([lines[0], str(len(kept)), *kept]) + "\n")
+    tier.append(update(segment, S.DELETE_SEGMENT_STARTED, ago_ms(2)))
+
+
+def begun_again(tier: Spoilt, nth: int = 1) -> RemoteLogSegmentMetadata:
+    """A second copy of a segment was started two days ago."""
+    segment = tier.segments(CLICKS)[nth]
+    again = replace(
+        segment, segment_id=OTHER, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=ago_ms(2), broker_id=1
+    )
+    tier.append(again)
+    return again
+
+
+def _half(tier: Spoilt) -> None:
+    tier.object(begun_again(tier), ".log").write_bytes(b"half")
+
+
+def _nothing_stored(tier: Spoilt) -> None:
+    begun_again(tier)
+
+
+def copy_objects(tier: Spoilt, nth: int = 1, days: float = OLD_DAYS) -> RemoteLogSegmentMetadata:
+    """Put a segment's objects under another id, too."""
+    segment = tier.segments(CLICKS)[nth]
+    again = replace(segment, segment_id=OTHER)
+    for path in _files(tier, segment):
+        shutil.copy(path, path.with_name(path.name.replace(segment.segment_id, OTHER)))
+    _age(_files(tier, again), days)
+    return again
+
+
+def _doubled(tier: Spoilt) -> None:
+    copy_objects(tier)
+    begun_again(tier)
+
+
+def _orphan(tier: Spoilt) -> None:
+    copy_objects(tier)
+
+
+def _half_orphan(tier: Spoilt) -> None:
+    again = copy_objects(tier)
+    tier.object(again, ".snapshot").unlink()
+
+
+def rename_segment(tier: Spoilt, nth: int, days: float = OLD_DAYS) -> RemoteLogSegmentMetadata:
+    """Let a segment have another id, of which the metadata know nothing."""
+    again = copy_objects(tier, nth, days)
+    segment = tier.segments(CLICKS)[nth]
+    for path in _files(tier, segment):
+        path.unlink()
+    tier.append(update(segment, S.DELETE_SEGMENT_STARTED), update(segment, S.DELETE_SEGMENT_FINISHED))
+    return again
+
+
+def lost_events(nth: int) -> Damage:
+    def damage(tier: Spoilt) -> None:
+        rename_segment(tier, nth)
+
+    return damage
+
+
+def lost_finished(nth: int) -> Damage:
+    def damage(tier: Spoilt) -> None:
+        again = rename_segment(tier, nth)
+        tier.append(replace(again, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=ago_ms(2), broker_id=1))
+
+    return damage
+
+
+def _objects_of_a_deleted(tier: Spoilt) -> None:
+    """The deletion of a second copy has finished, and its objects are there."""
+    again = copy_objects(tier)
+    begun = replace(again, state=S.COPY_SEGMENT_STARTED)
+    tier.append(begun, update(begun, S.DELETE_SEGMENT_STARTED), update(begun, S.DELETE_SEGMENT_FINISHED))
+
+
+def _partition_delete(tier: Spoilt) -> None:
+    segment = tier.segments(CLICKS, 1)[0]
+    shutil.rmtree(tier.metadata / f"{CLICKS}-1")
+    states = (
+        RemotePartitionDeleteState.DELETE_PARTITION_MARKED,
+        RemotePartitionDeleteState.DELETE_PARTITION_STARTED,
+    )
+    tier.append(
+        *(
+            RemotePartitionDeleteMetadata(
+                topic=segment.topic,
+                topic_id=segment.topic_id,
+                partition=1,
+                broker_id=1,
+                event_timestamp_ms=ago_ms(2),
+                state=state,
+            )
+            for state in states
+        )
+    )
+
+
+RESUME = ("delete_segment", "resume of DELETE_SEGMENT_STARTED")
+CLEAN = ("delete_segment", "dangling copy")
+DELETED = "deletion has finished"
+REPAIRABLE = {
+    "stuck delete": Repairable(below_log_start, {"stuck_delete"}, [RESUME]),
+    "half a copy": Repairable(_half, {"dangling_copy"}, [CLEAN]),
+    "a copy without objects": Repairable(_nothing_stored, {"dangling_copy"}, [CLEAN]),
+    "a whole copy of a copied segment": Repairable(_doubled, {"dangling_copy"}, [CLEAN]),
+    "lost FINISHED": Repairable(
+        lost_finished(1), {"dangling_copy", "gap"}, [("publish_segment", "serves offsets")], left=1
+    ),
+    "lost FINISHED of the newest": Repairable(
+        lost_finished(-1), {"dangling_copy", "gap"}, [("publish_segment", "serves offsets")], left=1
+    ),
+    "lost events": Repairable(
+        lost_events(1), {"orphan", "gap"}, [("publish_segment", "serves offsets")], left=1
+    ),
+    "orphan of a copied segment": Repairable(_orphan, {"orphan"}, [("delete_segment", "serves its offsets")]),
+    "half an orphan": Repairable(_half_orphan, {"orphan"}, [("delete_segment", "incomplete")]),
+    "objects of a deleted segment": Repairable(
+        _objects_of_a_deleted, {"orphan"}, [("delete_segment", DELETED)]
+    ),
+    "partition delete": Repairable(
+        _partition_delete,
+        {"unfinished_partition_delete"},
+        [("delete_partition", "DELETE_PARTITION_STARTED"), ("delete_segment", "its partition is deleted")],
+    ),
+}
+
+
+def _damaged(damage: Damage, suffix: str, at: int = 1000) -> Damage:
+    """Flip a bit in an object of the segment that has another id by now."""
+
+    def spoil(tier: Spoilt) -> None:
+        damage(tier)
+        (path,) = tier.remote.rglob(f"*{OTHER}{suffix}")
+        data = bytearray(path.read_bytes())
+        data[min(at, len(data) - 1)] ^= 4
+        path.unlink()
+        path.write_bytes(data)
+        _age([path])
+
+    return spoil
+
+
+def _young_orphan(tier: Spoilt) -> None:
+    copy_objects(tier, days=2)
+
+
+def _young_lost_events(tier: Spoilt) -> None:
+    rename_segment(tier, 1, days=0.5)
+
+
+def _young_copy(tier: Spoilt) -> None:
+    again = copy_objects(tier)
+    tier.append(replace(again, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=ago_ms(0.5), broker_id=1))
+
+
+def _other_size_in_the_event(tier: Spoilt) -> None:
+    again = rename_segment(tier, 1)
+    begun = replace(
+        again, state=S.COPY_SEGMENT_STARTED, event_timestamp_ms=ago_ms(2), segment_size_in_bytes=7
+    )
+    tier.append(begun)
+
+
+def _another_offset(tier: Spoilt) -> None:
+    segment = tier.segments(CLICKS)[1]
+    other = replace(segment, start_offset=segment.start_offset + 1)
+    tier.object(segment, ".snapshot").rename(tier.object(other, ".snapshot"))
+    _age(_files(tier, other))
+
+
+def _missing_log(tier: Spoilt) -> None:
+    tier.object(tier.segments(CLICKS)[1], ".log").unlink()
+
+
+def _cut_log(tier: Spoilt) -> None:
+    path = tier.object(tier.segments(CLICKS)[1], ".log")
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _raised_log_start(tier: Spoilt) -> None:
+    """The metadata lack the oldest segments, and the log starts behind them."""
+    lost = rename_segment(tier, 0)
+    path = tier.metadata / "log-start-offset-checkpoint"
+    lines = [line for line in path.read_text().splitlines()[2:] if not line.startswith(f"{CLICKS} 0 ")]
+    lines.append(f"{CLICKS} 0 {lost.end_offset + 1}")
+    path.write_text("\n".join(["0", str(len(lines)), *lines]) + "\n")
+
+
+def _junk(tier: Spoilt) -> None:
+    (tier.remote / "kafka-tiered-storage" / "README").write_text("who wrote this?")
+
+
+UNREPAIRED = {
+    "a missing log": Unrepaired(_missing_log, "missing_object: no repair can be planned; these offsets"),
+    "a cut log": Unrepaired(_cut_log, "size_differs: no repair can be planned; restore the object"),
+    "a young orphan": Unrepaired(_young_orphan, "not 7d ago (--orphan-age)"),
+    "a young orphan, a lower age": Unrepaired(_young_orphan, "not 3d ago", ("--orphan-age", "3d")),
+    "a young segment without events": Unrepaired(_young_lost_events, "not 1d ago"),
+    "a young copy": Unrepaired(_young_copy, "may still be running"),
+    "lost FINISHED, a damaged log": Unrepaired(_damaged(lost_finished(1), ".log"), "no set has offsets"),
+    "lost FINISHED, a damaged index": Unrepaired(
+        _damaged(lost_finished(1), ".timeindex", 7), "its objects are damaged"
+    ),
+    "lost FINISHED, another size": Unrepaired(_other_size_in_the_event, "segment_size_in_bytes 7"),
+    "lost events, a damaged log": Unrepaired(_damaged(lost_events(1), ".log"), "no set has offsets"),
+    "an object at another offset": Unrepaired(_another_offset, "begin at another offset"),
+    "a raised log start": Unrepaired(_raised_log_start, "a broker that knew no segments may have raised it"),
+    "an unknown object": Unrepaired(_junk, "1 more findings without a repair"),
+}

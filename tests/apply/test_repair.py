@@ -1,0 +1,214 @@
+"""`verify --plan-out` plans the repairs of what it finds, `apply` carries them out, and verify is clean."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.model import Uuid
+
+from tests.apply.repairs import (
+    CLICKS,
+    OTHER,
+    REPAIRABLE,
+    UNREPAIRED,
+    Repairable,
+    Unrepaired,
+    ago_ms,
+    copy_objects,
+    lost_events,
+    lost_finished,
+)
+from tests.cli.shell import Ran, tierctl
+from tests.verify.cases import S, update
+from tests.verify.tiers import Spoilt
+
+Writable = Callable[[str], Path]
+
+
+@pytest.fixture
+def tier(writable: Writable) -> Spoilt:
+    return Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+
+
+def where(tier: Spoilt) -> tuple[object, ...]:
+    state = tier.remote.parent / "state"
+    state.mkdir(exist_ok=True)
+    return (
+        *("--metadata", tier.metadata, "--remote", tier.remote),
+        *("--log-dir", tier.metadata, "--state-dir", state),
+    )
+
+
+def problems(ran: Ran) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in ran.lines]
+    return [finding for finding in found if finding["severity"] != "info"]
+
+
+def planned(tier: Spoilt, *more: object, seen_before: bool = True) -> tuple[Path, Ran]:
+    """Verify twice, as of 25 hours ago and now; the plan of the second run."""
+    plan = tier.remote.parent / "plan.json"
+    verify = ("verify", *where(tier), "--plan-out", plan, "--output", "jsonl", *more)
+    if seen_before:
+        tierctl(*verify, "--now", ago_ms(25 / 24))
+    return plan, tierctl(*verify)
+
+
+def steps(plan: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(plan.read_text())["steps"]
+    return found
+
+
+def served(tier: Spoilt) -> list[tuple[int, int]]:
+    return [
+        (segment.start_offset, segment.end_offset)
+        for segment in tier.segments(CLICKS)
+        if segment.state == "COPY_SEGMENT_FINISHED"
+    ]
+
+
+@pytest.mark.parametrize("case", REPAIRABLE.values(), ids=REPAIRABLE)
+def test_what_is_found_is_repaired(case: Repairable, tier: Spoilt) -> None:
+    case.damage(tier)
+    before = served(tier)
+    plan, found = planned(tier)
+    assert {finding["kind"] for finding in problems(found)} == case.kinds, found.out
+    own = [(step["action"], step["reason"]) for step in steps(plan)]
+    assert {(action, reason) for action, reason in own if not _is_of(action, reason, case)} == set(), own
+    assert all(any(_matches(each, wanted) for each in own) for wanted in case.steps), (own, found.err)
+    ran = tierctl("apply", plan, *where(tier), "--apply", "-o", "json")
+    assert ran.code == 0, ran.err
+    assert {outcome["status"] for outcome in ran.json["outcomes"]} == {"done"}
+    plan, again = planned(tier)
+    assert (problems(again), steps(plan)) == ([], []), again.out + again.err
+    assert len(served(tier)) == len(before) + case.left
+
+
+def _matches(own: tuple[str, str], wanted: tuple[str, str]) -> bool:
+    return own[0] == wanted[0] and wanted[1] in own[1]
+
+
+def _is_of(action: str, reason: str, case: Repairable) -> bool:
+    return any(_matches((action, reason), wanted) for wanted in case.steps)
+
+
+@pytest.mark.parametrize("case", UNREPAIRED.values(), ids=UNREPAIRED)
+def test_what_has_no_safe_repair_is_left_with_the_reason(case: Unrepaired, tier: Spoilt) -> None:
+    case.damage(tier)
+    objects = {path: path.read_bytes() for path in tier.remote.rglob("*") if path.is_file()}
+    plan, found = planned(tier, *case.options)
+    assert steps(plan) == [], found.err
+    assert case.says in found.err
+    assert tierctl("apply", plan, *where(tier), "--apply").code == 0
+    assert {path: path.read_bytes() for path in tier.remote.rglob("*") if path.is_file()} == objects
+
+
+def test_an_orphan_is_deleted_when_it_was_seen_twice(tier: Spoilt) -> None:
+    copy_objects(tier)
+    plan, found = planned(tier, seen_before=False)
+    assert (steps(plan), "first seen at" in found.err) == ([], True), found.err
+    plan, found = planned(tier, seen_before=False)
+    assert (steps(plan), "first seen at" in found.err) == ([], True), "the second time is no day later"
+
+
+def test_an_orphan_that_was_gone_meanwhile_must_be_seen_twice_again(tier: Spoilt) -> None:
+    again = copy_objects(tier)
+    # Another orphan of the partition stays.
+    stays = tier.object(replace(again, segment_id=Uuid("BAAAAAAAAAAAAAAAAAAAAQ")), ".log")
+    stays.write_bytes(b"stays")
+    planned(tier)
+    _objects_gone(tier)
+    planned(tier, seen_before=False)
+    copy_objects(tier)
+    plan, found = planned(tier, seen_before=False)
+    assert (steps(plan), "first seen at" in found.err) == ([], True), found.err
+
+
+def test_without_the_log_no_object_is_judged(tier: Spoilt) -> None:
+    lost_finished(1)(tier)
+    plan = tier.remote.parent / "plan.json"
+    options = ("--metadata", tier.metadata, "--remote", tier.remote, "--plan-out", plan)
+    ran = tierctl("verify", *options)
+    assert (steps(plan), "name the log directories of all replicas" in ran.err) == ([], True), ran.err
+
+
+def test_without_a_state_directory_no_orphan_is_deleted(tier: Spoilt) -> None:
+    copy_objects(tier)
+    plan = tier.remote.parent / "plan.json"
+    where_ = ("--metadata", tier.metadata, "--remote", tier.remote, "--log-dir", tier.metadata)
+    ran = tierctl("verify", *where_, "--plan-out", plan)
+    assert (steps(plan), "give --state-dir" in ran.err) == ([], True), ran.err
+
+
+@pytest.mark.parametrize("age", ["23h", "1h"])
+def test_an_orphan_age_below_a_day_is_refused(age: str, tier: Spoilt) -> None:
+    _, ran = planned(tier, "--orphan-age", age, seen_before=False)
+    assert (ran.code, "--orphan-age" in ran.err) == (2, True), ran.err
+
+
+def test_plan_out_needs_the_tier(tier: Spoilt) -> None:
+    ran = tierctl("verify", "--metadata", tier.metadata, "--plan-out", tier.remote.parent / "plan.json")
+    assert (ran.code, "--remote is missing" in ran.err) == (2, True), ran.err
+
+
+def _published(tier: Spoilt) -> None:
+    (begun,) = (each for each in tier.segments(CLICKS) if each.segment_id == OTHER)
+    tier.append(update(begun, S.COPY_SEGMENT_FINISHED))
+
+
+def _deleted(tier: Spoilt) -> None:
+    (begun,) = (each for each in tier.segments(CLICKS) if each.segment_id == OTHER)
+    tier.append(update(begun, S.DELETE_SEGMENT_STARTED), update(begun, S.DELETE_SEGMENT_FINISHED))
+
+
+def _objects_gone(tier: Spoilt) -> None:
+    for path in tier.remote.rglob(f"*{OTHER}*"):
+        path.unlink()
+
+
+def _object_damaged(tier: Spoilt) -> None:
+    (path,) = tier.remote.rglob(f"*{OTHER}.log")
+    data = bytearray(path.read_bytes())
+    data[5000] ^= 1
+    path.unlink()
+    path.write_bytes(data)
+
+
+CHANGES = {
+    "published": (lost_finished(1), _published),
+    "deleted": (lost_finished(1), _deleted),
+    "objects damaged": (lost_finished(1), _object_damaged),
+    "orphan gone": (copy_objects, _objects_gone),
+    "lost events, objects gone": (lost_events(1), _objects_gone),
+}
+
+
+@pytest.mark.parametrize("case", CHANGES.values(), ids=CHANGES)
+def test_a_plan_does_nothing_once_the_tier_has_changed(
+    case: tuple[Callable[[Spoilt], Any], Callable[[Spoilt], None]], tier: Spoilt
+) -> None:
+    damage, change = case
+    damage(tier)
+    plan, _ = planned(tier)
+    assert len(steps(plan)) == 1
+    change(tier)
+    before = {path: path.read_bytes() for path in tier.remote.rglob("*.*") if path.is_file()}
+    states = [(each.segment_id, each.state) for each in tier.segments(CLICKS)]
+    ran = tierctl("apply", plan, *where(tier), "--apply", "-o", "json")
+    assert ran.code == 0, ran.err
+    assert [outcome for outcome in ran.json["outcomes"] if outcome["status"] == "done"] == [] or (
+        change is _published
+    )
+    assert "skipped" in ran.err
+    assert [(each.segment_id, each.state) for each in tier.segments(CLICKS)] == states
+    assert {path: path.read_bytes() for path in tier.remote.rglob("*.*") if path.is_file()} == before
+
+
+def test_a_plan_that_was_edited_is_refused(tier: Spoilt) -> None:
+    copy_objects(tier)
+    plan, _ = planned(tier)
+    plan.write_text(plan.read_text().replace(OTHER, "BAAAAAAAAAAAAAAAAAAAAQ"))
+    ran = tierctl("apply", plan, *where(tier), "--apply")
+    assert (ran.code, "digest" in ran.err) == (4, True), ran.err

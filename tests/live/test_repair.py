@@ -1,0 +1,112 @@
+"""Repairs beside a broker: what was damaged while it was down is repaired, and it serves every record again."""
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.model import RemoteLogSegmentState, Uuid
+
+from tests.apply.repairs import ago_ms
+from tests.live.commands import tierctl, where
+from tests.support.broker import Broker, Brokers
+from tests.verify.cases import update
+from tests.verify.tiers import Spoilt
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+TOPIC = "damaged"
+S = RemoteLogSegmentState
+HALF, ORPHAN, LOST = (Uuid(f"{letter}AAAAAAAAAAAAAAAAAAAAQ") for letter in "ABC")
+
+
+@pytest.fixture
+def broker(brokers: Brokers) -> Iterator[Broker]:
+    """A stopped broker that tiered five segments."""
+    made = brokers.own()
+    made.create_topic(TOPIC, tiered=True)
+    made.produce(TOPIC, 5500)
+    made.await_idle()
+    made.stop()
+    yield made
+    made.stop()
+
+
+def copy_as(tier: Spoilt, segment: Any, new_id: Uuid, *, moved: bool = False) -> None:
+    for path in list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*")):
+        target = path.with_name(path.name.replace(segment.segment_id, new_id))
+        shutil.copyfile(path, target)
+        os.utime(target, (ago_ms(9) / 1000,) * 2)
+        if moved:
+            path.unlink()
+
+
+def damage(broker: Broker) -> None:
+    """Half a copy of a broker that is gone, a lost FINISHED, an orphan, a stuck delete of a second copy."""
+    tier = Spoilt(broker.log_dir, broker.remote_dir)
+    segments = tier.segments(TOPIC)
+    assert len(segments) == 5
+    old = {"event_timestamp_ms": ago_ms(2), "broker_id": 99, "state": S.COPY_SEGMENT_STARTED}
+    half = replace(segments[1], segment_id=HALF, **old)
+    lost = replace(segments[2], segment_id=LOST, **old)
+    stuck = replace(segments[3], segment_id=Uuid("DAAAAAAAAAAAAAAAAAAAAQ"), **old)
+    tier.object(half, ".log").write_bytes(b"half")
+    copy_as(tier, segments[2], LOST, moved=True)
+    copy_as(tier, segments[3], stuck.segment_id)
+    copy_as(tier, segments[1], ORPHAN)
+    gone = [update(segments[2], state) for state in (S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)]
+    tier.append(*gone, half, lost, stuck, update(stuck, S.DELETE_SEGMENT_STARTED, ago_ms(2)))
+
+
+def verify(broker: Broker, plan: Path, *more: object) -> list[dict[str, Any]]:
+    state = broker.folder / "state"
+    state.mkdir(exist_ok=True)
+    options = ("--state-dir", state, "--plan-out", plan, "--output", "jsonl", *more)
+    ran = tierctl("verify", *where(broker), "--topic", TOPIC, *options)
+    assert ran.code in {0, 3}, ran.err
+    found = [json.loads(line) for line in ran.lines]
+    return [finding for finding in found if finding["severity"] != "info"]
+
+
+def test_a_broker_serves_everything_after_the_repairs(broker: Broker, tmp_path: Path) -> None:
+    damage(broker)
+    plan = tmp_path / "plan.json"
+    apply = ("apply", plan, *where(broker), "--state-dir", broker.folder / "state", "--apply")
+    broker.settings |= {"remote.log.manager.task.interval.ms": "500"}
+    broker.tiered = False
+    broker.start()
+    # Ten intervals after the broker's last event.
+    time.sleep(5)
+    verify(broker, plan, "--now", ago_ms(25 / 24))
+    found = verify(broker, plan)
+    assert {"dangling_copy", "orphan", "stuck_delete"} <= {finding["kind"] for finding in found}
+    actions = sorted(
+        (step["action"], step["segment_id"][0]) for step in json.loads(plan.read_text())["steps"]
+    )
+    expected = [*(("delete_segment", each) for each in "ABD"), ("publish_segment", "C")]
+    assert actions == expected
+    ran = tierctl(*apply)
+    assert ran.code == 0, ran.err
+    kinds = {finding["kind"] for finding in verify(broker, plan)}
+    assert not kinds & {"dangling_copy", "orphan", "stuck_delete", "gap", "missing_object"}
+    assert json.loads(plan.read_text())["steps"] == []
+
+    broker.restart(tiered=True)
+    broker.wait_for(
+        "the broker to see its tier", lambda: broker.offsets("earliest", TOPIC) == {(TOPIC, 0): 0}
+    )
+    assert [record[0] for record in broker.records(TOPIC, start=0)] == list(range(5500))
+    assert verify(broker, plan) == []
+
+
+def test_beside_a_broker_that_tiers_nothing_is_repaired(broker: Broker, tmp_path: Path) -> None:
+    damage(broker)
+    broker.start()
+    plan = tmp_path / "plan.json"
+    verify(broker, plan)
+    ran = tierctl("apply", plan, *where(broker), "--state-dir", broker.folder / "state", "--apply")
+    assert (ran.code, "brokers may do this work themselves" in ran.err) == (4, True), ran.err

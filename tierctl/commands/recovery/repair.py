@@ -1,0 +1,190 @@
+"""The repairs of what `verify` found: decided for `verify --plan-out`, and again by `apply` of that plan."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tierctl.apply.run import RunOptions
+from tierctl.commands.mutation import Mutation
+from tierctl.commands.planner import Planner
+from tierctl.commands.plans import Decision
+from tierctl.commands.recovery.logs import DecidingLogs
+from tierctl.commands.recovery.repair_sets import SetExaminer
+from tierctl.commands.request import MutationRequest
+from tierctl.errors import UsageError
+from tierctl.model import ListedSet, TopicIdPartition, Uuid
+from tierctl.plan.basis import Basis
+from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
+from tierctl.plan.preconditions import CurrentTopics
+from tierctl.plan.repair.orphans import ORPHAN_AGE_MS, OrphanRule
+from tierctl.plan.repair.plan import RepairInputs, has_unfinished, plan_repair
+from tierctl.plan.steps import VERIFY, Action, Plan, Skip
+from tierctl.state.tier import TierState
+from tierctl.storage.object_sets import list_object_sets
+from tierctl.verify.findings import FindingKind
+
+_Key = tuple[Uuid, int]
+_NO_LOGS = (
+    "which of its objects the log needs is not known: name the log directories of all replicas with "
+    "--log-dir, or the cluster with --bootstrap-server"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest(MutationRequest):
+    """A request to repair what `verify` found."""
+
+    orphans_of: Sequence[str] = ()
+    """Partitions with objects that belong to no live segment, as `TOPIC_ID:PARTITION`."""
+    orphan_age_ms: int | None = None
+    """The age in milliseconds above which such objects are deleted; default 7 days."""
+    max_deletes: int | None = None
+    """Segments that a run may delete; default 10,000."""
+    max_fraction: float | None = None
+    """Share of a partition's segments that a run may delete, if it has 20 or more; default 0.5."""
+    unrepaired: Sequence[Skip] = ()
+    """The findings that have no repair, with the reasons."""
+
+
+def _decide(run: Mutation, request: RepairRequest) -> Decision:
+    state = run.metadata.refresh()
+    listed = _listed(run, request, state)
+    logs = run.read_logs()
+    run.resolve_selection((part.topic_id_partition for part in state), (each.partition for each in listed))
+    run.inspect_tier()
+    run.histories.examine(state, lambda: logs)
+    chosen = [each for each in listed if each.partition in run.resources.selection]
+    live = _live(run, {each.partition for each in chosen})
+    deciding = DecidingLogs.of(run, sorted(live), logs)
+    examiner = SetExaminer(run=run, state=state, logs=logs, deciding=deciding, live=live)
+    examined, unexamined = {}, dict[_Key, str]()
+    if run.cluster is None and not run.request.log_dir:
+        unexamined = dict.fromkeys((each.partition.key for each in chosen), _NO_LOGS)
+    else:
+        examined = {each.inputs.partition.key: each for each in examiner.examine(chosen)}
+    rule = OrphanRule(
+        now_ms=run.resources.now_ms,
+        age_ms=ORPHAN_AGE_MS if request.orphan_age_ms is None else request.orphan_age_ms,
+        first_seen_ms=_sightings(run, state, chosen),
+    )
+    inputs = RepairInputs(
+        topics=_topics(run, state),
+        dangling=_dangling(run),
+        orphans=rule,
+        examined=examined,
+        unexamined=unexamined,
+    )
+    plan = plan_repair(state, inputs)
+    starts = {partition: log.log_start_offset for partition, log in deciding.leaders.items()}
+    plan = run.narrowed(replace(plan, basis=Basis(log_starts=starts)))
+    plan = replace(plan, skipped=(*plan.skipped, *_orphans_without_logs(request, plan, unexamined, chosen)))
+    return Decision(
+        plan=replace(plan, skipped=(*plan.skipped, *_unrepaired(request, plan))),
+        options=lambda: RunOptions(fence=lambda partitions: _check_fence(run, live, partitions)),
+        check=lambda plan: _check(run, request, plan, live),
+    )
+
+
+PLANNER = Planner(
+    command=VERIFY,
+    request=RepairRequest,
+    decide=_decide,
+    options=("orphans_of", "orphan_age_ms"),
+    logs_decide=True,
+)
+
+
+def partition_text(key: _Key) -> str:
+    """Return a partition as an item of `RepairRequest.orphans_of`."""
+    return f"{key[0]}:{key[1]}"
+
+
+def _parsed(text: str) -> _Key:
+    topic_id, colon, partition = text.rpartition(":")
+    if not colon or not partition.isdigit():
+        raise UsageError(f"{text!r} is no TOPIC_ID:PARTITION", hint="make the plan again with --plan-out")
+    return Uuid.parse(topic_id), int(partition)
+
+
+def _listed(run: Mutation, request: RepairRequest, state: TierState) -> list[ListedSet]:
+    """Return the sets of objects of the partitions with orphans or unfinished copies."""
+    keys = {_parsed(each) for each in request.orphans_of}
+    keys |= {part.topic_id_partition.key for part in state if has_unfinished(part)}
+    if not keys:
+        return []
+    with run.progress.bar("listing partitions", unit="objects") as advance:
+        return list_object_sets(run.remote, advance, keys)
+
+
+def _live(run: Mutation, partitions: Collection[TopicIdPartition]) -> set[TopicIdPartition]:
+    """Return those of `partitions` whose topic id may exist: all of them where no cluster can be asked."""
+    if run.cluster is None:
+        return set(partitions)
+    current = run.cluster.current_topics({partition.topic for partition in partitions})
+    return {partition for partition in partitions if current.why_not_current(partition) is None}
+
+
+def _topics(run: Mutation, state: TierState) -> CurrentTopics:
+    if run.cluster is None:
+        return CurrentTopics.of(run.read_logs())
+    return run.cluster.current_topics(state.topics)
+
+
+def _dangling(run: Mutation) -> Dangling:
+    alive = () if run.cluster is None else run.cluster.cluster.broker_ids()
+    return Dangling(now_ms=run.resources.now_ms, after_ms=DANGLING_AGE_MS_MIN, alive=alive)
+
+
+def _sightings(run: Mutation, state: TierState, listed: Sequence[ListedSet]) -> Mapping[Uuid, int] | None:
+    """Record the sets without metadata as seen now; return when each was first seen, None if unknown."""
+    if run.journal is None:
+        return None
+    seen: dict[_Key, set[Uuid]] = {}
+    for each in listed:
+        part = state.partition(each.partition)
+        ids = seen.setdefault(each.partition.key, set())
+        if part is None or part.get(each.segment_id) is None:
+            ids.add(each.segment_id)
+    return run.journal.record_sightings(seen, run.resources.now_ms)
+
+
+def _orphans_without_logs(
+    request: RepairRequest, plan: Plan, unexamined: Mapping[_Key, str], listed: Sequence[ListedSet]
+) -> Iterator[Skip]:
+    """Yield why the orphans of partitions were not judged, of those that the plan says nothing about."""
+    said = {skip.topic_id_partition for skip in plan.skipped}
+    wanted = {_parsed(each) for each in request.orphans_of}
+    for partition in sorted({each.partition for each in listed} - said):
+        if partition.key in wanted and partition.key in unexamined:
+            yield Skip.of(partition, unexamined[partition.key])
+
+
+def _unrepaired(request: RepairRequest, plan: Plan) -> Iterator[Skip]:
+    """Yield the findings without a repair, but for gaps of partitions of which segments are published."""
+    published = {step.topic_id_partition.key for step in plan.steps if step.action is Action.PUBLISH_SEGMENT}
+    for skip in request.unrepaired:
+        if not (skip.reason.startswith(FindingKind.GAP) and skip.topic_id_partition.key in published):
+            yield skip
+
+
+def _gone(run: Mutation, live: Collection[TopicIdPartition], partition: TopicIdPartition) -> bool:
+    """Return whether the partition's topic counts as deleted, so that no broker works on it."""
+    part = run.metadata.state.partition(partition)
+    if part is not None and part.delete_state is not None:
+        return True
+    return part is None and partition not in live
+
+
+def _check_fence(
+    run: Mutation, live: Collection[TopicIdPartition], partitions: Collection[TopicIdPartition]
+) -> None:
+    """Raise SafetyRefusal if brokers may do the work themselves, or a deleted topic exists."""
+    gone = {partition for partition in partitions if _gone(run, live, partition)}
+    run.check_deleted(gone)
+    run.check_fence([partition for partition in partitions if partition not in gone])
+
+
+def _check(run: Mutation, request: RepairRequest, plan: Plan, live: Collection[TopicIdPartition]) -> None:
+    _check_fence(run, live, {step.topic_id_partition for step in plan.steps})
+    run.check_limits(
+        plan, run.metadata.state, max_deletes=request.max_deletes, max_fraction=request.max_fraction
+    )

@@ -1,0 +1,72 @@
+"""Plan the repairs of the findings of one run of `verify`."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
+
+from tierctl.commands.plans import MutationResult
+from tierctl.commands.recovery.repair import PLANNER, RepairRequest, partition_text
+from tierctl.commands.request import Request
+from tierctl.model import TopicIdPartition
+from tierctl.model.engine import EngineName
+from tierctl.model.progress import Progress
+from tierctl.model.severity import Severity
+from tierctl.plan.steps import Skip
+from tierctl.verify.findings import Finding, FindingKind
+
+_UNREPAIRED_MAX = 1000
+
+
+@dataclass(slots=True)
+class _Collected:
+    """What a plan needs of the findings."""
+
+    orphans_of: dict[str, None] = field(default_factory=dict)
+    unrepaired: list[Skip] = field(default_factory=list)
+    more: int = 0
+    """Findings without a repair that `unrepaired` has no room for, or that are about no partition."""
+
+    def add(self, finding: Finding) -> None:
+        """Keep what the plan needs of `finding`."""
+        partition = _partition_of(finding)
+        if finding.kind is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
+            self.orphans_of[partition_text(partition.key)] = None
+        elif finding.kind is FindingKind.ORPHAN or finding.kind.row.repair is None:
+            self._add_unrepaired(finding, partition)
+
+    def _add_unrepaired(self, finding: Finding, partition: TopicIdPartition | None) -> None:
+        if finding.severity is Severity.INFO:
+            return
+        if partition is None or len(self.unrepaired) == _UNREPAIRED_MAX:
+            self.more += 1
+            return
+        reason = f"{finding.kind}: no repair can be planned; {finding.hint}"
+        self.unrepaired.append(Skip.of(partition, reason, finding.segment_id))
+
+
+def with_repairs(
+    findings: Iterator[Finding],
+    request: Request,
+    progress: Progress,
+    keep: Callable[[MutationResult], None],
+) -> Iterator[Finding]:
+    """Yield the findings; after the last one, plan their repairs as `request` says and `keep` the result."""
+    collected = _Collected()
+    for finding in findings:
+        collected.add(finding)
+        yield finding
+    if collected.more:
+        progress.say(f"{collected.more} more findings without a repair: see their hints")
+    shared = {each.name for each in fields(RepairRequest)} & {each.name for each in fields(request)}
+    values = {name: getattr(request, name) for name in shared} | {
+        "engine": EngineName.LOCAL,
+        "orphans_of": tuple(collected.orphans_of),
+        "unrepaired": tuple(collected.unrepaired),
+        "meter": None,
+    }
+    keep(PLANNER.run(RepairRequest(**values), progress))
+
+
+def _partition_of(finding: Finding) -> TopicIdPartition | None:
+    if finding.topic_id is None or finding.partition is None:
+        return None
+    return TopicIdPartition(finding.topic_id, finding.topic or "", finding.partition)

@@ -1,0 +1,122 @@
+"""Examine the sets of objects of partitions that `verify` found unfinished copies or orphans in."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tierctl.apply.copy.source import check_and_hash
+from tierctl.commands.mutation import Mutation
+from tierctl.commands.recovery.logs import DecidingLogs
+from tierctl.commands.recovery.tier_sets import derived_sets
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.metadata.deleted_segments import deleted_segments
+from tierctl.model import (
+    ListedSet,
+    LocalLog,
+    ObjectSet,
+    RemoteLogSegmentMetadata,
+    RemoteLogSegmentState,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.plan.rebuild.log_start import replica_start
+from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
+from tierctl.plan.repair.sets import ExaminedSets
+from tierctl.state.tier import TierState
+from tierctl.storage.object_sets import by_partition
+from tierctl.storage.spool import spool_folder, spooled
+
+_S = RemoteLogSegmentState
+
+
+@dataclass(kw_only=True)
+class SetExaminer:
+    """Derives the metadata of sets of objects, and chooses among the sets of each partition.
+
+    `live` are the partitions whose topic id may exist.
+    """
+
+    run: Mutation
+    state: TierState
+    logs: Sequence[LocalLog]
+    deciding: DecidingLogs
+    live: Collection[TopicIdPartition]
+
+    def examine(self, listed: Sequence[ListedSet]) -> Iterator[ExaminedSets]:
+        """Yield each partition's sets with the choice among them; those to be published are read whole."""
+        partitions = {each.partition for each in listed}
+        known = self._segments(partitions)
+        finished = [
+            s for each in known.values() for s in each.values() if s.state is _S.COPY_SEGMENT_FINISHED
+        ]
+        progress, threads = self.run.progress, self.run.request.threads
+        sets = derived_sets(self.run.remote, listed, progress, threads=threads, finished=finished)
+        for partition, own in by_partition(sets).items():
+            yield self._examined(partition, own, known[partition])
+
+    def _segments(
+        self, partitions: Collection[TopicIdPartition]
+    ) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
+        found = {}
+        for partition in partitions:
+            part = self.state.partition(partition)
+            segments = () if part is None else part.cache.list_remote_log_segments()
+            found[partition] = {segment.segment_id: segment for segment in segments}
+        return found
+
+    def _examined(
+        self,
+        partition: TopicIdPartition,
+        sets: Sequence[ObjectSet],
+        known: Mapping[Uuid, RemoteLogSegmentMetadata],
+    ) -> ExaminedSets:
+        deleted = {} if all(each.listed.segment_id in known for each in sets) else self._deleted[partition]
+        sets = [each for each in sets if not self._is_below(partition, each, known)]
+        states = {key: segment.state for key, segment in known.items()}
+        inputs = PartitionInputs(
+            partition=partition,
+            sets=sets,
+            known=states | dict.fromkeys(deleted.keys() - known.keys(), _S.DELETE_SEGMENT_FINISHED),
+            leader=self.deciding.leaders.get(partition),
+            why_no_log=self.deciding.missing.get(partition),
+            replicas=[log for log in self.logs if log.topic_id_partition == partition],
+        )
+        decision = decide_partition(inputs)
+        examined = ExaminedSets(
+            inputs=replace(inputs, known=states),
+            decision=decision,
+            is_live=partition in self.live,
+            deleted=deleted,
+            started={key: s for key, s in known.items() if s.state is _S.COPY_SEGMENT_STARTED},
+        )
+        unsound = {s.segment_id: why for s in examined.unfinished if (why := self._why_unsound(s))}
+        return replace(examined, unsound=unsound)
+
+    def _is_below(
+        self, partition: TopicIdPartition, each: ObjectSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]
+    ) -> bool:
+        """Return whether the set is of a known segment below the log start, which no metadata lack."""
+        log = self.deciding.leaders.get(partition)
+        segment = known.get(each.listed.segment_id)
+        if log is None or segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
+            return False
+        return segment.end_offset < replica_start(log)
+
+    @cached_property
+    def _deleted(self) -> dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]]:
+        """The deleted segments by partition; the metadata topic is read for them."""
+        topic = self.run.resources.metadata_topic()
+        found: dict[TopicIdPartition, dict[Uuid, RemoteLogSegmentMetadata]] = defaultdict(dict)
+        for segment in deleted_segments(topic, topic.end_offsets()):
+            found[segment.topic_id_partition][segment.segment_id] = segment
+        return found
+
+    def _why_unsound(self, segment: RemoteLogSegmentMetadata) -> str | None:
+        """Return the first problem of the segment's bytes; None if they are whole."""
+        try:
+            with spool_folder() as spool, spooled(self.run.remote, segment, spool) as files:
+                _, problem = check_and_hash(segment, files.log, files.index_bytes())
+        except (CorruptInputError, RemoteResourceNotFound) as e:
+            return e.message
+        return None if problem is None else problem.message
