@@ -1,5 +1,6 @@
 """kill -9 before and after every labelled side effect: rerun, and the end is that of an undisturbed run."""
 
+import os
 import random
 import shutil
 import time
@@ -14,10 +15,14 @@ from tierctl.model import RemoteLogSegmentMetadata, Uuid
 
 from tests.apply.commands import marking
 from tests.apply.conftest import Zygote, met
+from tests.apply.repairs import ago_ms
 from tests.apply.runs import clean_dangling
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
+from tests.cli.shell import tierctl
 from tests.metadata.topics import manager_at, topic_in
 from tests.support.topic_settings import enabled
+from tests.verify.cases import S, update
+from tests.verify.tiers import Spoilt
 
 SIGKILLED = -9
 SEED = 20260405
@@ -38,8 +43,16 @@ class Case:
     cleans: Callable[[World], dict[str, Any]] | None = None
     publishes: bool = False
     """Whether it publishes segments whose objects are there before."""
+    plans: Callable[[World], tuple[object, ...]] | None = None
+    """The command that writes the plan that it carries out."""
 
     def command(self, world: World) -> tuple[object, ...]:
+        if self.plans is not None:
+            world.state_dir.mkdir(exist_ok=True)
+            name, *options = self.plans(world)
+            # An orphan must be seen twice, a day apart.
+            for now_ms in (ago_ms(25 / 24), ago_ms(0)):
+                tierctl(name, *self.where(world), *options, "--now", now_ms)
         name, *rest = self.args(world)
         return (name, *self.where(world), *rest, "--apply", "--wave-size", 2, "--threads", 2)
 
@@ -89,6 +102,16 @@ def _rebuild(world: World) -> tuple[object, ...]:
     return ("rebuild", "--layout", "kafka", "--log-dir", world.logs, "--log-start", "tier")
 
 
+def _plan_repair(world: World) -> tuple[object, ...]:
+    logs = ("--log-dir", world.logs, "--state-dir", world.state_dir)
+    return ("verify", *logs, "--plan-out", world.state_dir / "plan")
+
+
+def _repair(world: World) -> tuple[object, ...]:
+    logs = ("--log-dir", world.logs, "--state-dir", world.state_dir)
+    return ("apply", world.state_dir / "plan", *logs)
+
+
 _COPIES = ("tier.identity.write", "copy.started.publish", "copy.segment.store", "copy.finished.publish")
 COPY = Case("copy", _COPIES, _copy, cleans=_copied_from_logs)
 COPY_TIER = Case("copy from a tier", _COPIES, _copy_tier, _between_tiers, cleans=_copied_between_tiers)
@@ -107,7 +130,19 @@ DELETE = Case(
 REBUILD = Case(
     "rebuild", tuple(label for label in LABELS if label.startswith("rebuild.")), _rebuild, publishes=True
 )
-CASES = (COPY, COPY_TIER, CLEAN, SWEEP, MARK, DELETE, REBUILD)
+REPAIR = Case(
+    "repair",
+    (
+        "rebuild.segments.publish",
+        "repair.orphans.publish",
+        "sweep.started.publish",
+        "sweep.segment.delete",
+        "sweep.finished.publish",
+    ),
+    _repair,
+    plans=_plan_repair,
+)
+CASES = (COPY, COPY_TIER, CLEAN, SWEEP, MARK, DELETE, REBUILD, REPAIR)
 
 
 def test_every_label_has_a_case() -> None:
@@ -139,6 +174,7 @@ def worlds(
         "sweep": tiered,
         "mark": tiered,
         "delete": marked,
+        "repair": _to_repair(tiered.clone(tmp_path_factory.mktemp("to-repair"))),
         "rebuild": _damaged(tiered.clone(tmp_path_factory.mktemp("damaged"))),
     }
 
@@ -152,6 +188,22 @@ def _damaged(world: World) -> World:
             path.unlink()
     (world.logs / "log-start-offset-checkpoint").write_text("0\n1\nbills 0 1800\n")
     (world.logs / "bills-0" / "leader-epoch-checkpoint").write_text("0\n2\n0 1800\n2 2000\n")
+    return world
+
+
+def _to_repair(world: World) -> World:
+    """A dangling copy, an orphan of a copied segment, and a segment without events."""
+    _begin_old_copy(world)
+    tier = Spoilt(world.metadata, world.remote)
+    first, lost = (s for s in world.segments() if s.start_offset in {600, 1200})
+    for segment, new_id in ((first, "BAAAAAAAAAAAAAAAAAAAAQ"), (lost, "CAAAAAAAAAAAAAAAAAAAAQ")):
+        for path in list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*")):
+            copied = path.with_name(path.name.replace(segment.segment_id, new_id))
+            shutil.copyfile(path, copied)
+            os.utime(copied, (ago_ms(9) / 1000,) * 2)
+            if segment is lost:
+                path.unlink()
+    tier.append(update(lost, S.DELETE_SEGMENT_STARTED), update(lost, S.DELETE_SEGMENT_FINISHED))
     return world
 
 
@@ -226,7 +278,9 @@ def _stored(world: World) -> dict[tuple[str, str], bytes]:
 
 def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
     """Two reruns come to the undisturbed end, the second without doing anything."""
-    if not case.publishes:
+    if case.plans is not None:
+        assert not _missing_objects(world)
+    elif not case.publishes:
         check_durable(world)
     elif world.segments():
         # With another log start or other epochs, a broker would delete what is published.
@@ -244,6 +298,13 @@ def _converge(forked: Zygote, case: Case, world: World, end: End) -> None:
     assert _stored(world) == end.objects
     assert _checkpoints(world) == end.checkpoints
     assert not [s for s in world.segments() if s.state != "COPY_SEGMENT_FINISHED"]
+
+
+def _missing_objects(world: World) -> list[str]:
+    """Finished segments without a log."""
+    stored = " ".join(world.objects())
+    finished = [s for s in world.segments() if s.state == "COPY_SEGMENT_FINISHED"]
+    return [s.segment_id for s in finished if f"{s.segment_id}.log" not in stored]
 
 
 def _moments(case: Case, end: End) -> Iterator[list[Any]]:

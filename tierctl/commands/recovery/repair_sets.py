@@ -47,13 +47,18 @@ class SetExaminer:
         """Yield each partition's sets with the choice among them; those to be published are read whole."""
         partitions = {each.partition for each in listed}
         known = self._segments(partitions)
+        misplaced = {id(each) for each in listed if _is_misplaced(each, known[each.partition])}
+        placed = [each for each in listed if id(each) not in misplaced]
         finished = [
             s for each in known.values() for s in each.values() if s.state is _S.COPY_SEGMENT_FINISHED
         ]
         progress, threads = self.run.progress, self.run.request.threads
-        sets = derived_sets(self.run.remote, listed, progress, threads=threads, finished=finished)
-        for partition, own in by_partition(sets).items():
-            yield self._examined(partition, own, known[partition])
+        sets = derived_sets(self.run.remote, placed, progress, threads=threads, finished=finished)
+        of_partition = by_partition(sets)
+        for partition in sorted(partitions):
+            found = self._examined(partition, of_partition.get(partition, ()), known[partition])
+            odd = [e.segment_id for e in listed if e.partition == partition and id(e) in misplaced]
+            yield replace(found, misplaced=odd)
 
     def _segments(
         self, partitions: Collection[TopicIdPartition]
@@ -120,3 +125,9 @@ class SetExaminer:
         except (CorruptInputError, RemoteResourceNotFound) as e:
             return e.message
         return None if problem is None else problem.message
+
+
+def _is_misplaced(listed: ListedSet, known: Mapping[Uuid, RemoteLogSegmentMetadata]) -> bool:
+    """Return whether the objects have the id of a segment in the metadata that begins at another offset."""
+    segment = known.get(listed.segment_id)
+    return segment is not None and segment.start_offset != listed.start_offset
