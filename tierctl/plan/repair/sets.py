@@ -17,6 +17,8 @@ from tierctl.plan.repair.orphans import OrphanRule, orphan_step
 from tierctl.plan.steps import Skip, Step
 
 _S = RemoteLogSegmentState
+Verdict = Step | Skip | Reason
+"""A step that publishes a set, why the set is left, or why nobody needs it."""
 _CLEAN = "copy --clean-dangling deletes its objects"
 
 
@@ -72,7 +74,7 @@ class ExaminedSets:
         )
 
     @cached_property
-    def verdicts(self) -> "dict[Uuid, Step | Skip | Reason]":
+    def verdicts(self) -> dict[Uuid, Verdict]:
         """What becomes of each unfinished set: a step that publishes it, why it is left, or given up."""
         found = dict(self._published())
         choice = self.decision.choice
@@ -84,7 +86,7 @@ class ExaminedSets:
             found.setdefault(key, reason if given_up else self._skip(key, reason))
         return found
 
-    def _published(self) -> "Iterator[tuple[Uuid, Step | Skip | Reason]]":
+    def _published(self) -> Iterator[tuple[Uuid, Verdict]]:
         earlier: str | None = None
         for segment in self.unfinished:
             key = segment.segment_id
