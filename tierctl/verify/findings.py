@@ -104,8 +104,8 @@ class FindingKind(StrEnum):
         "dangling_copy",
         Severity.WARNING,
         "A copy was started and not finished; information while less than a day old.",
-        "verify --plan-out plans to finish it, or to delete its objects; copy --clean-dangling deletes the objects "
-        "that it left, and sweep those below the log start",
+        "verify --plan-out plans to finish it or to delete its objects; copy --clean-dangling deletes the "
+        "objects that it left, and sweep those below the log start",
         command="copy --clean-dangling",
         repair="publishes the copy as finished if its objects are whole and serve the log, otherwise "
         "deletes them",

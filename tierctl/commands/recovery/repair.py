@@ -12,11 +12,13 @@ from tierctl.commands.recovery.repair_sets import SetExaminer
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import UsageError
 from tierctl.model import ListedSet, TopicIdPartition, Uuid
+from tierctl.model.cluster import ClusterLog
 from tierctl.plan.basis import Basis
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN, Dangling
 from tierctl.plan.preconditions import CurrentTopics
 from tierctl.plan.repair.orphans import ORPHAN_AGE_MS, OrphanRule
 from tierctl.plan.repair.plan import RepairInputs, has_unfinished, plan_repair
+from tierctl.plan.retention.leaders import knows_log_start
 from tierctl.plan.steps import VERIFY, Action, Plan, Skip
 from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import list_object_sets
@@ -26,6 +28,10 @@ _Key = tuple[Uuid, int]
 _NO_LOGS = (
     "which of its objects the log needs is not known: name the log directories of all replicas with "
     "--log-dir, or the cluster with --bootstrap-server"
+)
+_FORGOTTEN = (
+    "its leader does not tier and forgot the log start, so which objects the log needs is not known: plan "
+    "the repairs with the brokers stopped, and name the log directories of all replicas with --log-dir"
 )
 
 
@@ -56,11 +62,9 @@ def _decide(run: Mutation, request: RepairRequest) -> Decision:
     live = _live(run, {each.partition for each in chosen})
     deciding = DecidingLogs.of(run, sorted(live), logs)
     examiner = SetExaminer(run=run, state=state, logs=logs, deciding=deciding, live=live)
-    examined, unexamined = {}, dict[_Key, str]()
-    if run.cluster is None and not run.request.log_dir:
-        unexamined = dict.fromkeys((each.partition.key for each in chosen), _NO_LOGS)
-    else:
-        examined = {each.inputs.partition.key: each for each in examiner.examine(chosen)}
+    unexamined = _unexamined(run, deciding, {each.partition for each in chosen})
+    judged = [each for each in chosen if each.partition.key not in unexamined]
+    examined = {each.inputs.partition.key: each for each in examiner.examine(judged)}
     rule = OrphanRule(
         now_ms=run.resources.now_ms,
         age_ms=ORPHAN_AGE_MS if request.orphan_age_ms is None else request.orphan_age_ms,
@@ -113,6 +117,22 @@ def _listed(run: Mutation, request: RepairRequest, state: TierState) -> list[Lis
         return []
     with run.progress.bar("listing partitions", unit="objects") as advance:
         return list_object_sets(run.remote, advance, keys)
+
+
+def _unexamined(
+    run: Mutation, deciding: DecidingLogs, partitions: Collection[TopicIdPartition]
+) -> dict[_Key, str]:
+    """Return why the objects of partitions can't be judged: their log starts are not known."""
+    if run.cluster is None:
+        return {} if run.request.log_dir else dict.fromkeys((each.key for each in partitions), _NO_LOGS)
+    configs = run.cluster.cluster.topic_configs({each.topic for each in deciding.leaders})
+    logs = {each: log for each, log in deciding.leaders.items() if isinstance(log, ClusterLog)}
+    brokers = run.cluster.brokers({log.leader for log in logs.values()})
+    return {
+        each.key: _FORGOTTEN
+        for each, log in logs.items()
+        if not knows_log_start(brokers.get(log.leader), configs[each.topic])
+    }
 
 
 def _live(run: Mutation, partitions: Collection[TopicIdPartition]) -> set[TopicIdPartition]:

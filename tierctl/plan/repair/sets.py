@@ -82,8 +82,8 @@ class ExaminedSets:
             found.setdefault(segment.segment_id, reason)
         for each, reason in choice.left:
             key = each.listed.segment_id
-            given_up = reason.kind is ReasonKind.LOG_START_OFFSET
-            found.setdefault(key, reason if given_up else self._skip(key, reason))
+            # Not even below the log start: a broker may have raised it wrongly (`plan.rebuild.log_start`).
+            found.setdefault(key, self._skip(key, reason))
         return found
 
     def _published(self) -> Iterator[tuple[Uuid, Verdict]]:
