@@ -55,7 +55,8 @@ def doctor(
 ) -> ExitCode:
     """Find the conditions under which tiering fails, before it fails.
 
-    For each check it prints what was found, why it matters, and the fix: settings of brokers and topics that
+    For each check it prints what was found, why it matters, and the fix, the worst last at a terminal and
+    first elsewhere: settings of brokers and topics that
     contradict each other, the metadata topic, releases of Kafka with known faults, clocks, rights, what the
     store supports and does by itself, the state directory, files with secrets. Checks are made of what is
     named; the others are listed as not checked, and never count as ok. Nothing is changed, but for

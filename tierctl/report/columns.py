@@ -79,6 +79,9 @@ class Columns:
     in_table: tuple[str, ...] | None = None
     below: tuple[str, ...] = ()
     """Columns of sentences that a terminal shows below the others of their row; the first has no label."""
+    is_worst_first: bool = False
+    """Whether the rows come in the order of their severity. A terminal shows them in the opposite order, since
+    the first lines of many scroll away."""
     is_open: bool = False
     format_version: int = 1
 

@@ -43,7 +43,7 @@ def render(
 
     json and jsonl have every key of every row, csv has the columns of `columns` (or `names`), and a table
     those that `columns` states for it; `view.columns` replaces them all. Without rows, csv and a table have
-    a header, and a table at a terminal has nothing. Only a table reads more than one row before it prints
+    a header, and a table at a terminal has nothing; there the worst rows of a kind come last. Only a table reads more than one row before it prints
     the first, except for `view.sort`. Raise UsageError for an unknown column.
     """
     out = stream or sys.stdout
@@ -59,7 +59,9 @@ def render(
         case "csv":
             _csv(counted, chosen or names or columns.names, out, header=not view.no_header)
         case _ if out.isatty():
-            dropped = _terminal(counted, columns, view, chosen, out)
+            is_turned = columns.is_worst_first and not view.sort
+            shown = reversed([*counted]) if is_turned else counted
+            dropped = _terminal(shown, columns, view, chosen, out)
         case _:
             _table(counted, columns, view, chosen or columns.in_table or columns.names, out)
     return Shown(rows=counted.count, dropped=dropped)

@@ -277,6 +277,7 @@ CHECKS = Columns(
     all=columns("outcome check subject found why? fix?"),
     at_terminal=_ranks("outcome:0 check:0 subject:0 found:0 why:0 fix:0"),
     below=_names("found why fix"),
+    is_worst_first=True,
 )
 LAST_RUNS = Columns(
     name="last-runs",
