@@ -89,6 +89,14 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
         lambda w: c.repair_offsets(c.RepairOffsetsRequest(file=w.folder / "high", metadata=w.metadata)),
         "offsets repair {folder}/high --metadata {metadata}",
     ),
+    "checks": (
+        lambda w: c.doctor(c.DoctorRequest(metadata=w.metadata, remote=w.remote)),
+        "doctor --metadata {metadata} --remote {remote}",
+    ),
+    "setting-problems": (
+        lambda w: c.check_config(c.ConfigRequest(topic_configs=w.folder / "configs"), c.FilesToCheck()),
+        "config check --topic-configs {folder}/configs",
+    ),
     "steps": (
         lambda w: c.sweep(c.SweepRequest(**w.tier, topic_configs=w.folder / "configs")),
         "sweep {topic} --remote {remote} --topic-configs {folder}/configs",
@@ -153,6 +161,14 @@ def test_entries_of_an_index(where: Where) -> None:
     table = result.to_arrow()
     assert table.column_names == ["offset", "position"]
     assert table.num_rows > 1
+
+
+def test_settings_in_force(where: Where) -> None:
+    """Without the options of the command line, which no request has."""
+    shown = c.show_config(c.ConfigRequest(topic_configs=where.folder / "configs"), [])
+    table = shown.to_arrow()
+    assert table.column_names == [column.name for column in tables.SETTINGS.all]
+    assert [row["setting"] for row in table.to_pylist()] == [each.setting for each in shown]
 
 
 @pytest.mark.parametrize("columns", tables.ALL, ids=lambda columns: columns.name)

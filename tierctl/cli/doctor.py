@@ -69,6 +69,6 @@ def doctor(
     file = settings.file if isinstance(settings, RunSettings) else None
     request = request_of(commands.DoctorRequest, ctx, profile_file=file)
     diagnosis = commands.doctor(request, console_of(ctx))
-    printer.show({name: getattr(each, name) for name in tables.CHECKS.names} for each in diagnosis.results)
+    printer.show(diagnosis.table_rows()[1])
     printer.finish()
     return diagnosis.exit_code

@@ -266,7 +266,8 @@ STATUS_PROBLEMS = Columns(
     noun="kind of problem/kinds of problems",
     word="severity",
     all=columns("severity kind findings message hint"),
-    at_terminal=_ranks("severity:1 kind:0 findings:0 message:2 hint:0"),
+    at_terminal=_ranks("severity:0 kind:0 findings:0 message:0 hint:0"),
+    below=_names("message hint"),
 )
 CHECKS = Columns(
     name="checks",
@@ -293,7 +294,7 @@ SETTINGS = Columns(
     commands="config show",
     noun="setting",
     word="source",
-    all=columns("scope topic? setting value source place? file!? line!? command? use"),
+    all=columns("scope topic? setting value source place? file!? line!? command? use", value=Kind.SENTENCE),
     in_table=_names("scope topic setting value source place command"),
     at_terminal=_ranks("scope:1 topic:3 setting:0 value:0 source:1 place:0 command:5 use:6"),
 )

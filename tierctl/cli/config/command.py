@@ -1,7 +1,7 @@
 """`tierctl config`: the settings in force with their origins, and checks of the files that state them."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated
 
 import click
 
@@ -15,7 +15,6 @@ from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
-from tierctl.model.settings.problems import SettingProblem
 from tierctl.report import tables
 
 Command = Annotated[
@@ -80,10 +79,6 @@ def check(ctx: click.Context) -> ExitCode:
             "nothing to check: there is no tierctl.toml, and no option names a file",
             hint="name files: --config server.properties, --topic-configs topics.properties",
         )
-    printer.show(map(_row, result.problems))
+    printer.show(result.table_rows()[1])
     summarize(ctx, f"read {', '.join(map(str, result.files)) or 'no file'}: {printer.tally.text}")
     return result.exit_code
-
-
-def _row(problem: SettingProblem) -> dict[str, Any]:
-    return {name: getattr(problem, name) for name in tables.SETTING_PROBLEMS.by_name}

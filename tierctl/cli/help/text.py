@@ -9,7 +9,6 @@ from tierctl.cli.help.node import Node, Option
 
 _WIDTH_DEFAULT = 80
 _WIDTH_MIN = 40
-_WIDTH_MAX = 110
 _NAMES_MAX = 26
 _FOOTER = "Every option except --apply can be set as TIERCTL_<OPTION> or in tierctl.toml."
 
@@ -100,7 +99,7 @@ def _width() -> int:
             width = os.get_terminal_size(sys.stdout.fileno()).columns
         except (OSError, ValueError):
             width = _WIDTH_DEFAULT
-    return min(max(width or _WIDTH_DEFAULT, _WIDTH_MIN), _WIDTH_MAX)
+    return max(width or _WIDTH_DEFAULT, _WIDTH_MIN)
 
 
 def _bold(title: str) -> str:

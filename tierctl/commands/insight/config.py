@@ -18,6 +18,8 @@ from tierctl.model.settings.secrets import shown
 from tierctl.model.settings.stated import Origin, SettingSource, StatedSettings
 from tierctl.model.settings.table import Table
 from tierctl.model.severity import Severity
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
 
 _OPTION = "option"
@@ -61,7 +63,7 @@ class SettingInForce:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SettingsCheck:
+class SettingsCheck(TableResult):
     """The problems that a check found; `files` are the files that it read to their ends."""
 
     problems: tuple[SettingProblem, ...]
@@ -75,10 +77,25 @@ class SettingsCheck:
             return ExitCode.USAGE
         return ExitCode.PARTIAL if Severity.WARNING in found else ExitCode.OK
 
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        names = tables.SETTING_PROBLEMS.by_name
+        return tables.SETTING_PROBLEMS, [
+            {name: getattr(each, name) for name in names} for each in self.problems
+        ]
+
+
+class SettingsInForce(list[SettingInForce], TableResult):
+    """The settings in force."""
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return tables.SETTINGS, self
+
 
 def show_config(
     request: ConfigRequest, options: Iterable[OptionValue], progress: Progress | None = None
-) -> list[SettingInForce]:
+) -> SettingsInForce:
     """Return every setting in force: `options`, and what the files of the request and Kafka's defaults state.
 
     Defaults of Kafka are in it for the settings that tierctl acts on. Raise UsageError for a file with which
@@ -118,7 +135,7 @@ def show_config(
                 _row(topic.TABLE, each.name, each.value, each.origin or Origin(source=each.source), name)
                 for each in values
             ]
-        return rows
+        return SettingsInForce(rows)
 
 
 def _option(option: OptionValue) -> SettingInForce:

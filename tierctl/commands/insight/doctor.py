@@ -41,6 +41,8 @@ from tierctl.model.settings import metadata_manager as manager
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
 from tierctl.model.settings.known import require_bounds
 from tierctl.model.settings.stated import StatedSettings
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage.retry import object_tier
 from tierctl.storage.stores.registry import store_uri
 from tierctl.verify.settings.checks import check_broker_file, check_client_file, check_topics_file
@@ -76,11 +78,16 @@ class DoctorRequest(Request):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Diagnosis:
+class Diagnosis(TableResult):
     """The results, the worst first; the exit code is PARTIAL if an operator must act."""
 
     results: tuple[Result, ...]
     exit_code: ExitCode
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        names = tables.CHECKS.names
+        return tables.CHECKS, [{name: getattr(each, name) for name in names} for each in self.results]
 
 
 def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosis:
