@@ -94,8 +94,8 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
         "doctor --metadata {metadata} --remote {remote}",
     ),
     "setting-problems": (
-        lambda w: c.check_config(c.ConfigRequest(topic_configs=w.folder / "configs"), c.FilesToCheck()),
-        "config check --topic-configs {folder}/configs",
+        lambda w: c.check_config(c.ConfigRequest(topic_configs=w.folder / "wrong"), c.FilesToCheck()),
+        "config check --topic-configs {folder}/wrong",
     ),
     "steps": (
         lambda w: c.sweep(c.SweepRequest(**w.tier, topic_configs=w.folder / "configs")),
@@ -112,6 +112,7 @@ def where(capture: Capture, tmp_path_factory: pytest.TempPathFactory) -> Where:
     torn = next((folder / "state").glob("orders-0-*.rlmcache"))
     torn.write_bytes(torn.read_bytes()[:-3])
     (folder / "configs").write_text("orders.retention.ms=604800000\norders.retention.bytes=4000000\n")
+    (folder / "wrong").write_text("orders.retention.byts=1\n")
     (folder / "high").write_text("0\n1\n0 9999\n")
     return Where(root, folder)
 

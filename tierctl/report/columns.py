@@ -80,8 +80,7 @@ class Columns:
     below: tuple[str, ...] = ()
     """Columns of sentences that a terminal shows below the others of their row; the first has no label."""
     is_worst_first: bool = False
-    """Whether the rows come in the order of their severity. A terminal shows them in the opposite order, since
-    the first lines of many scroll away."""
+    """Whether the worst rows come first. A terminal shows them last: the first lines of many scroll away."""
     is_open: bool = False
     format_version: int = 1
 
