@@ -44,7 +44,8 @@ def render(
     json and jsonl have every key of every row, csv has the columns of `columns` (or `names`), and a table
     those that `columns` states for it; `view.columns` replaces them all. Without rows, csv and a table have
     a header, and a table at a terminal has nothing; there the worst rows of a kind come last. Only a table
-    reads more than one row before it prints the first, except for `view.sort`. Raise UsageError for an unknown column.
+    reads more than one row before it prints the first, except for `view.sort`.
+    Raise UsageError for an unknown column.
     """
     out = stream or sys.stdout
     chosen = view.chosen(columns)
