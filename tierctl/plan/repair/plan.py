@@ -23,7 +23,7 @@ class RepairInputs:
     """What the repairs are decided from.
 
     `topics` are the existing topics. `examined` has the sets of objects by partition, `unexamined` the
-    reason for each partition whose sets could not be judged. `alive` are the brokers that run.
+    reason for each partition whose sets could not be judged.
     """
 
     topics: CurrentTopics
