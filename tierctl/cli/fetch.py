@@ -17,8 +17,10 @@ from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model import IndexType, IsolationLevel
 from tierctl.model.times import parse_time_ms
+from tierctl.read.key_search import KEY_FORMS
 from tierctl.read.record_rows import Binary
 from tierctl.report import render_object, tables
+from tierctl.report.tier_tables import KEY_OCCURRENCES
 from tierctl.report.units import bytes_text
 
 _RECORDS = "Which records"
@@ -122,6 +124,17 @@ AuxiliaryState = Annotated[
         panel=_OBJECTS,
     ),
 ]
+EraseReport = Annotated[
+    list[str] | None,
+    option(
+        "--erase-report",
+        metavar="KEY",
+        help="Every segment and offset at which this key occurs, with the objects that hold it, for an "
+        f"erasure request: {KEY_FORMS}. Repeatable. All segments of the tier are searched, whatever their "
+        "state, and with --log-dir the local logs.",
+        panel=_OBJECTS,
+    ),
+]
 Out = Annotated[
     Path | None,
     option(
@@ -170,6 +183,7 @@ def fetch(
     raw_segment: RawSegment = None,
     index: Index = None,
     auxiliary_state: AuxiliaryState = None,
+    erase_report: EraseReport = None,
     out: Out = None,
     rebuild: Rebuild = False,
 ) -> ExitCode:
@@ -182,6 +196,8 @@ def fetch(
     printer = Printer.of(ctx, tables.RECORDS, output or options.OutputFormat.JSONL)
     if index is not None and output is not None:
         printer = Printer.of(ctx, tables.INDEXES[index.value], output)
+    if erase_report:
+        printer = Printer.of(ctx, KEY_OCCURRENCES, output or options.OutputFormat.TABLE)
     request = request_of(commands.FetchRequest, ctx)
     if output is options.OutputFormat.CSV and not printer.view.is_plain:
         # Executors render csv with all columns; other columns are made from jsonl here.
@@ -202,7 +218,7 @@ def fetch(
             with result:
                 printer.show_texts(result)
             printer.finish()
-        case commands.RecordRows():
+        case commands.RecordRows() | commands.KeyOccurrences():
             with result:
                 printer.show(result)
             printer.finish()

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         show_config,
     )
     from tierctl.commands.insight.doctor import Diagnosis, DoctorRequest, doctor
+    from tierctl.commands.insight.erasure import KeyOccurrences
     from tierctl.commands.insight.explain import ExplainRequest, Explanation, Explanations, explain
     from tierctl.commands.insight.report.build import report
     from tierctl.commands.insight.report.rows import Report, ReportRequest
@@ -109,6 +110,7 @@ __all__ = [
     "FollowerState",
     "FormatRequest",
     "IndexEntries",
+    "KeyOccurrences",
     "LeakedTopic",
     "LeakedTopics",
     "MutationResult",
@@ -194,6 +196,7 @@ _MODULE_OF = {
     "FollowerState": "fetch",
     "FormatRequest": "format",
     "IndexEntries": "fetch",
+    "KeyOccurrences": "insight.erasure",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
     "MutationResult": "plans",

@@ -1,6 +1,6 @@
 """`fetch`: records from the tier and the local logs; or a segment, an index or a follower's state."""
 
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tierctl.commands.histories import read_selected
+from tierctl.commands.insight.erasure import KeyOccurrences, erase_report
 from tierctl.commands.recovery.in_memory import read_rebuilt
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
@@ -70,6 +71,8 @@ class FetchRequest(Request):
     """Return the state that a follower takes from the tier if its leader's local log begins here."""
     rebuild: bool = False
     """Derive the metadata from the objects of the tier, in memory, instead of reading a metadata topic."""
+    erase_report: Sequence[str] = ()
+    """Return the records with these keys, in `read.key_search.KEY_FORMS`, of all segments instead."""
     out: Path | None = None
     """File to which a segment or an index is written; folder for the files of `auxiliary_state`."""
 
@@ -112,7 +115,7 @@ class FollowerState:
     exit_code: ExitCode
 
 
-FetchResult = RecordRows | RecordTexts | ObjectBytes | IndexEntries | FollowerState
+FetchResult = RecordRows | RecordTexts | ObjectBytes | IndexEntries | FollowerState | KeyOccurrences
 
 
 def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResult:
@@ -129,6 +132,8 @@ def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResul
         return _index_entries(resources, request, request.index)
     if request.raw_segment is not None or request.index is not None:
         return ObjectBytes(_object_bytes(resources, request))
+    if request.erase_report:
+        return KeyOccurrences(erase_report(resources, request.erase_report))
     if request.auxiliary_state is not None:
         return _follower_state(resources, request, request.auxiliary_state)
     if resources.is_on_spark:
@@ -139,6 +144,11 @@ def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResul
 def _require_consistent(request: FetchRequest) -> None:
     """Raise UsageError for options that contradict each other."""
     is_object = request.raw_segment is not None or request.index is not None
+    if request.erase_report and _chooses_records(request):
+        raise UsageError(
+            "--erase-report searches every record of the selected partitions",
+            hint="choose only --topic, --topic-id and --partition",
+        )
     if request.rebuild and request.metadata is not None:
         raise UsageError(
             "--rebuild reads no metadata topic",
@@ -154,6 +164,16 @@ def _require_consistent(request: FetchRequest) -> None:
         raise UsageError("--output does not go with --raw-segment", hint="its bytes are written as they are")
     if request.output == "csv" and request.auxiliary_state is not None:
         raise UsageError("--auxiliary-state is one object", hint="use --output json, jsonl or table")
+
+
+def _chooses_records(request: FetchRequest) -> bool:
+    """Return whether options choose some of the records, or something else than records."""
+    chosen = (
+        *(request.until_offset, request.from_time_ms, request.to_time_ms, request.max_records),
+        *(request.raw_segment, request.index, request.auxiliary_state),
+    )
+    is_committed = request.isolation is IsolationLevel.READ_COMMITTED
+    return request.offset != EARLIEST or is_committed or any(each is not None for each in chosen)
 
 
 def _read_state(resources: Resources) -> "TierState":

@@ -23,6 +23,8 @@ _FIELDS: dict[str, tuple[Kind, str, str] | tuple[Kind, str]] = {
     "custom_metadata": (_K.TEXT, "custom metadata of the plugin, hex"),
     "state": (_K.WORD, "state of the segment, or of the partition's deletion, by Kafka's name"),
     "txn_index_empty": (_K.FLAG, "whether the segment has no transaction index"),
+    "object": (_K.NAME, "URI of the object, or path of the file, that holds the record"),
+    "key_sha256": (_K.TEXT, "SHA-256 of the record's key, hex"),
     "partitions": (_K.NUMBER, "number of partitions"),
     "segments": (_K.NUMBER, "number of segments; in a row of sizes those with COPY_SEGMENT_FINISHED"),
     "log_bytes": (_K.BYTES, "size of these segments' logs", "size"),

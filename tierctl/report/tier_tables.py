@@ -1,4 +1,4 @@
-"""The rows that `report` prints, as `tables` describes those of other commands."""
+"""The rows about a whole tier, as `tables` describes those of other commands."""
 
 from tierctl.report.columns import Columns
 from tierctl.report.fields import columns
@@ -66,4 +66,23 @@ REPORT_EXPIRATIONS = Columns(
     },
 )
 
-TIER_TABLES = (REPORT_SIZES, REPORT_GROWTH, REPORT_EXPIRATIONS)
+KEY_OCCURRENCES = Columns(
+    name="key-occurrences",
+    title="Records with the keys of an erasure request",
+    commands="fetch --erase-report",
+    noun="record",
+    all=columns("topic topic_id partition offset timestamp_ms key_sha256 segment_id? state? object"),
+    at_terminal={
+        "topic": 0,
+        "topic_id": 5,
+        "partition": 0,
+        "offset": 0,
+        "timestamp_ms": 2,
+        "key_sha256": 5,
+        "segment_id": 4,
+        "state": 3,
+        "object": 1,
+    },
+)
+
+TIER_TABLES = (REPORT_SIZES, REPORT_GROWTH, REPORT_EXPIRATIONS, KEY_OCCURRENCES)

@@ -1,10 +1,10 @@
 """The contract of a remote tier (KIP-405 RemoteStorageManager, KIP-917)."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
-from tierctl.errors import RemoteStorageError, TierctlError
+from tierctl.errors import AuthenticationError, RemoteStorageError, TierctlError
 from tierctl.model import IndexType, ListedSet, LogSegmentData, ObjectSet, RemoteLogSegmentMetadata
 
 
@@ -42,13 +42,20 @@ class FolderListing:
         )
 
 
-def plain_objects(listed: Iterable[RemoteObject]) -> Iterator[RemoteObject]:
-    """Yield the objects of a listing without links; RemoteStorageError for an unlistable folder."""
+def plain_objects(
+    listed: Iterable[RemoteObject], others: Callable[[RemoteObject], object] = id
+) -> Iterator[RemoteObject]:
+    """Yield the objects of a listing, and pass links to `others`.
+
+    Raise RemoteStorageError for a folder that can't be listed.
+    """
     for each in listed:
         if each.problem is None:
             yield each
         elif each.key.endswith("/"):
             raise RemoteStorageError(f"{each.key}: {each.problem}")
+        else:
+            others(each)
 
 
 class SegmentReader(Protocol):
@@ -153,3 +160,11 @@ class RemoteStorageManager(Protocol):
     def close(self) -> None:
         """Release connections and files."""
         ...
+
+
+def require_store(remote: RemoteStorageManager, error: TierctlError) -> None:
+    """Raise `error`, of one object, if the store itself does not answer any more."""
+    try:
+        remote.list_folder()
+    except (RemoteStorageError, AuthenticationError):
+        raise error from None

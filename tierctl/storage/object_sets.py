@@ -2,7 +2,7 @@
 
 import re
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -45,28 +45,33 @@ def list_object_sets(
     remote: RemoteStorageManager,
     advance: Advance = no_op,
     partitions: Collection[tuple[Uuid, int]] | None = None,
+    *,
+    others: Callable[[RemoteObject], object] = id,
 ) -> list[ListedSet]:
     """Return every set of objects in the tier, by topic, topic id, partition, start offset and segment id.
 
-    With `partitions`, only the sets of these are listed, in their own folders.
-    Objects that no layout names are left out. `advance` receives the number of objects listed since the last
-    call. Raise RemoteStorageError for a folder that can't be listed.
+    With `partitions`, only the sets of these are listed, in their own folders. `others` receives what
+    belongs to no set: objects that no layout names, and links. `advance` receives the number of objects
+    listed since the last call. Raise RemoteStorageError for a folder that can't be listed.
     """
     tier = object_tier(remote)
     base = "" if tier is None else tier.layout.base
     found: dict[str, _Growing] = {}
     folders = [""] if partitions is None else folders_of(remote, partitions)
-    for each in plain_objects(chain.from_iterable(map(remote.list_objects, folders))):
+    for each in plain_objects(chain.from_iterable(map(remote.list_objects, folders)), others):
         advance(1)
         stem, suffix = split_key(each.key)
         if stem not in found:
             parsed = segment_stem(stem)
             topic = None if parsed is None else _topic_of(parsed, stem.removeprefix(base))
             if parsed is None or topic is None or suffix not in parsed.parts:
+                others(each)
                 continue
             found[stem] = _Growing(parsed, topic)
         if suffix in found[stem].stem.parts:
             found[stem].add(suffix, each)
+        else:
+            others(each)
     return sorted((growing.listed() for growing in found.values()), key=_order)
 
 

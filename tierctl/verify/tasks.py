@@ -27,7 +27,7 @@ from tierctl.model.severity import Severity
 from tierctl.read.index_lookup import Report, UncachedIndexes
 from tierctl.read.partitions import ReadablePartition
 from tierctl.state.lineage import Lineage
-from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.storage.spool import SegmentFiles, spooled
 from tierctl.verify.findings import Finding, FindingKind, finding_of
 from tierctl.verify.partition import PartitionFacts, check_partition
@@ -176,7 +176,7 @@ class _Reader:
         except RemoteResourceNotFound:
             raise
         except _OF_ONE_OBJECT as e:
-            _require_store(self.remote, e)
+            require_store(self.remote, e)
             self.report(e)
             raise RemoteResourceNotFound(e.message) from e
 
@@ -201,18 +201,10 @@ def _segment_findings(
     except CorruptInputError as e:
         yield finding_of(partition, _K.CORRUPT_LOG, Severity.ERROR, e.message, segment)
     except _OF_ONE_OBJECT as e:
-        _require_store(remote, e)
+        require_store(remote, e)
         errors.append(e)
     for error in () if is_suspect else errors:
         yield finding_of(partition, _K.UNREADABLE_OBJECT, Severity.ERROR, error.message, segment)
-
-
-def _require_store(remote: RemoteStorageManager, error: TierctlError) -> None:
-    """Raise `error`, of one object, if the store itself does not answer any more."""
-    try:
-        remote.list_folder()
-    except (RemoteStorageError, AuthenticationError):
-        raise error from None
 
 
 def _log_differences(

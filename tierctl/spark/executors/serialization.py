@@ -26,6 +26,7 @@ _PACKAGES = (
     "plan",
     "verify",
     "metadata.fold.parallel",
+    "read.key_search",
     "wire.files.committed_offsets",
     "metadata.cache_files.rows",
     "metadata.cache_files.coverage",

@@ -1,0 +1,197 @@
+"""`fetch --erase-report`: every segment and offset at which a key occurs, with the objects that hold it.
+
+All segments of the tier are searched, whatever their state is: consumers may not see a segment whose
+deletion was cut off, or one that an unclean election left behind, but its objects still hold the key.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from tierctl.apply.defaults import THREADS
+from tierctl.commands.recovery.tier_sets import derived_sets
+from tierctl.commands.resources import Resources
+from tierctl.commands.streams import Stream
+from tierctl.errors import CorruptInputError, ExitCode, NotFoundError
+from tierctl.locallog import list_partitions
+from tierctl.model import (
+    ListedSet,
+    LocalSegment,
+    ObjectPart,
+    RemoteLogSegmentMetadata,
+    TopicIdPartition,
+    Uuid,
+)
+from tierctl.read.key_search import KeyRecord, SearchedSegment, parse_key, search_segment
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.tier_tables import KEY_OCCURRENCES
+from tierctl.report.units import bytes_text
+from tierctl.storage.base import RemoteObject
+from tierctl.storage.object_sets import list_object_sets
+
+_SEGMENTS_PER_JOB = 10_000
+"""The segments whose results one Spark job returns."""
+
+SegmentKey = tuple[TopicIdPartition, Uuid]
+
+
+class KeyOccurrences(Stream[dict[str, Any]], TableResult):
+    """Records with one of the keys, as rows with the keys of `report.tier_tables.KEY_OCCURRENCES`."""
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`; all segments are searched."""
+        return KEY_OCCURRENCES, self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Segment:
+    """A segment to search; `object` is the URI of the remote log, or the path of the local one."""
+
+    partition: TopicIdPartition
+    segment: RemoteLogSegmentMetadata | LocalSegment
+    size_bytes: int
+    object: str
+    state: str | None = None
+    """State by the metadata; None if they do not have the segment, and for a local one."""
+
+    def row(self, record: KeyRecord) -> dict[str, Any]:
+        remote = self.segment if isinstance(self.segment, RemoteLogSegmentMetadata) else None
+        return {
+            "topic": self.partition.topic,
+            "topic_id": str(self.partition.topic_id),
+            "partition": self.partition.partition,
+            "offset": record.offset,
+            "timestamp_ms": record.timestamp_ms,
+            "key_sha256": record.key_sha256,
+            "segment_id": None if remote is None else str(remote.segment_id),
+            "state": self.state,
+            "object": self.object,
+        }
+
+
+def erase_report(resources: Resources, keys: Sequence[str]) -> Generator[dict[str, Any], None, ExitCode]:
+    """Yield a row for each record with one of `keys`; segments that can't be searched are problems.
+
+    Segments without metadata are searched by the metadata that are derived from their objects. Raises
+    UsageError for malformed keys and NotFoundError for an unknown selection or an empty tier.
+    """
+    digests = frozenset(map(parse_key, keys))
+    counts: Counter[str] = Counter()
+    with resources:
+        segments = _segments(resources, counts)
+        total = sum(each.size_bytes for each in segments)
+        with resources.progress.bar("searching", unit="bytes", total=total) as advance:
+            for each, result in _searched(resources, segments, digests):
+                counts["records"] += result.records
+                for error in result.errors:
+                    resources.problems.report(error)
+                yield from map(each.row, result.found)
+                advance(each.size_bytes)
+        resources.progress.note(
+            f"searched {len(segments)} segments, {counts['records']} records, {bytes_text(total)}"
+        )
+        if counts["others"]:
+            resources.progress.warn(
+                f"{counts['others']} objects of the tier belong to no segment, and were not searched"
+            )
+    return resources.problems.exit_code
+
+
+def _segments(resources: Resources, counts: Counter[str]) -> list[_Segment]:
+    """Return the segments of the tier and of the log directories; report sets that can't be read."""
+
+    def count_other(_other: RemoteObject) -> None:
+        counts["others"] += 1
+
+    with resources.progress.bar("listing the tier", unit="objects") as advance:
+        listed = list_object_sets(resources.remote, advance, others=count_other)
+    known = _known(resources)
+    selection = resources.resolve_selection(
+        (each.partition for each in listed),
+        (partition for partition, _ in known),
+        list_partitions(resources.request.log_dir),
+    )
+    chosen = [each for each in listed if each.partition in selection and each.sizes_bytes.get(ObjectPart.LOG)]
+    found = list(_remote_segments(resources, chosen, known))
+    found += [
+        _Segment(
+            partition=log.topic_id_partition,
+            segment=segment,
+            size_bytes=segment.size_bytes,
+            object=str(segment.log),
+        )
+        for log in resources.logs_if_given()
+        if log.topic_id_partition in selection
+        for segment in log.segments
+    ]
+    if not found:
+        raise NotFoundError("no segment to search", hint="are --remote and --log-dir the right ones?")
+    return found
+
+
+def _known(resources: Resources) -> dict[SegmentKey, RemoteLogSegmentMetadata]:
+    """Return the segments that the metadata have; none without --metadata."""
+    if resources.request.metadata is None and not resources.request.bootstrap_server:
+        return {}
+    state = resources.metadata().refresh()
+    return {
+        (part.topic_id_partition, segment.segment_id): segment
+        for part in state
+        for segment in part.cache.list_remote_log_segments()
+    }
+
+
+def _remote_segments(
+    resources: Resources, listed: Sequence[ListedSet], known: dict[SegmentKey, RemoteLogSegmentMetadata]
+) -> Iterator[_Segment]:
+    own = [segment for each in listed if (segment := known.get((each.partition, each.segment_id)))]
+    for each in derived_sets(resources.remote, listed, resources.progress, threads=THREADS, finished=own):
+        if each.segment is None:
+            resources.problems.report(_unreadable(each.listed, str(each.why_incomplete)))
+            continue
+        segment = known.get((each.listed.partition, each.listed.segment_id))
+        yield _Segment(
+            partition=each.listed.partition,
+            segment=each.segment,
+            size_bytes=each.listed.sizes_bytes[ObjectPart.LOG],
+            object=resources.remote.name_of(each.segment),
+            state=None if segment is None else segment.state.name,
+        )
+
+
+def _unreadable(listed: ListedSet, why: str) -> CorruptInputError:
+    return CorruptInputError(
+        f"{listed.partition}: segment {listed.segment_id} was not searched",
+        expected="a complete set of objects",
+        found=why,
+        hint="its log is in the tier and may hold the key: see tierctl verify, and delete it if it is a leak",
+    )
+
+
+def _searched(
+    resources: Resources, segments: Sequence[_Segment], digests: frozenset[bytes]
+) -> Iterable[tuple[_Segment, SearchedSegment]]:
+    """Yield each segment with its result, in their order; on Spark executors search those of the tier."""
+    here: Sequence[_Segment] = segments
+    if resources.is_on_spark:
+        remote = [each for each in segments if isinstance(each.segment, RemoteLogSegmentMetadata)]
+        here = [each for each in segments if isinstance(each.segment, LocalSegment)]
+        yield from _searched_on_executors(resources, remote, digests)
+    for each in here:
+        yield each, search_segment(each.segment, resources.remote, digests)
+
+
+def _searched_on_executors(
+    resources: Resources, segments: Sequence[_Segment], digests: frozenset[bytes]
+) -> Iterator[tuple[_Segment, SearchedSegment]]:
+    from tierctl.spark.executors.search import search_for, search_us
+
+    executors = resources.executors
+    spec = resources.tier_spec().resolved(resources.remote).shared(lambda: executors.slots)
+    for at in range(0, len(segments), _SEGMENTS_PER_JOB):
+        job = segments[at : at + _SEGMENTS_PER_JOB]
+        inputs = [each.segment for each in job if isinstance(each.segment, RemoteLogSegmentMetadata)]
+        results = executors.run(partial(search_for, spec, digests), inputs, cost=search_us)
+        yield from zip(job, results, strict=True)
