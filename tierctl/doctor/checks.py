@@ -15,26 +15,18 @@ secrets         files with passwords and keys
 log_dirs        brokers' log directories
 """
 
-from enum import StrEnum
-from typing import Self
-
 from tierctl.doctor.result import Outcome, Row
+from tierctl.row_enum import RowEnum
 
 _CLUSTER = "--bootstrap-server, or --metadata kafka://..."
 _REMOTE = "--remote"
 _PROBE = "--remote and --probe-writes"
 
 
-class Check(StrEnum):
+class Check(RowEnum):
     """The table: one member per check, which is equal to its name in the output."""
 
     row: Row
-
-    def __new__(cls, row: Row) -> Self:
-        check = str.__new__(cls, row.name)
-        check._value_ = row.name
-        check.row = row
-        return check
 
     BROKER_FILE = Row(
         "broker_file",

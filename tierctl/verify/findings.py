@@ -15,14 +15,13 @@ cluster        partitions whose leader can't be asked
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Self
 
 from tierctl.errors import TierctlError
 from tierctl.locallog.files import parse_partition_folder
 from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, Uuid
 from tierctl.model.severity import Severity
+from tierctl.row_enum import RowEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +42,10 @@ class Row:
     is_corruption: bool = False
 
 
-class FindingKind(StrEnum):
+class FindingKind(RowEnum):
     """The table: one member per kind of finding, which is equal to its name in the output."""
 
     row: Row
-
-    def __new__(cls, row: Row) -> Self:
-        kind = str.__new__(cls, row.name)
-        kind._value_ = row.name
-        kind.row = row
-        return kind
 
     OFFSETS = Row(
         "offsets",

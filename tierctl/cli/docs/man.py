@@ -90,7 +90,8 @@ def _setting_problems() -> Iterator[str]:
     """Yield the section that lists every kind of problem in files of settings."""
     yield ".SH PROBLEMS"
     for kind in ProblemKind:
-        yield from tagged(f"\\fB{escaped(kind)}\\fR \\fI{escaped(kind.severity)}\\fR", escaped(kind.meaning))
+        row = kind.row
+        yield from tagged(f"\\fB{escaped(kind)}\\fR \\fI{escaped(row.severity)}\\fR", escaped(row.meaning))
 
 
 def _checks() -> Iterator[str]:

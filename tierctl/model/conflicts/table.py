@@ -5,10 +5,9 @@ in one of these functions.
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Self
 
 from tierctl.model.severity import Severity
+from tierctl.row_enum import RowEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,16 +24,10 @@ class ConflictRow:
     fix: str
 
 
-class ConflictKind(StrEnum):
+class ConflictKind(RowEnum):
     """The table: one member per kind of conflict, which is equal to its name in the output."""
 
     row: ConflictRow
-
-    def __new__(cls, row: ConflictRow) -> Self:
-        kind = str.__new__(cls, row.name)
-        kind._value_ = row.name
-        kind.row = row
-        return kind
 
     COMPACTED_AND_TIERED = ConflictRow(
         name="compacted_and_tiered",

@@ -1,41 +1,34 @@
 """Known faults of Kafka's releases that delete segments of the tier too early."""
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Self
 
 from tierctl.model.settings.kafka_version import KafkaVersion
+from tierctl.row_enum import RowEnum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultRow:
     """The facts about one fault.
 
-    `fixed_in` has the first bug-fix release with the fix, such as 1 of 3.8.1, by its version. Versions from
-    `gone_since` on never had the fault; all others have it.
+    `name` is that of its issue. `fixed_in` has the first bug-fix release with the fix, such as 1 of 3.8.1, by
+    its version. Versions from `gone_since` on never had the fault; all others have it.
     """
 
-    issue: str
+    name: str
     meaning: str
     workaround: str
     fixed_in: tuple[tuple[KafkaVersion, int], ...]
     gone_since: KafkaVersion
 
 
-class KafkaFault(StrEnum):
+class KafkaFault(RowEnum):
     """The table: one member per fault, which is equal to the name of its issue."""
 
     row: FaultRow
 
-    def __new__(cls, row: FaultRow) -> Self:
-        fault = str.__new__(cls, row.issue)
-        fault._value_ = row.issue
-        fault.row = row
-        return fault
-
     # Fixed by apache/kafka#16959 and #17359: 3.8.1 counts only finished segments and those being deleted.
     WRONG_SIZES = FaultRow(
-        issue="KAFKA-17062",
+        name="KAFKA-17062",
         meaning="Copies that failed count as part of a partition's size, so retention.bytes deletes segments "
         "that it should keep.",
         workaround="unset retention.bytes on tiered topics while copies fail",
@@ -44,7 +37,7 @@ class KafkaFault(StrEnum):
     )
     # Fixed by apache/kafka#22661 in 4.3.2; 4.3.1 has the fault and 4.4.0 has not.
     EXCESS_DELETES = FaultRow(
-        issue="KAFKA-20732",
+        name="KAFKA-20732",
         meaning="Before a new leader knows what was copied it counts its whole local log as not copied, so "
         "retention.bytes deletes segments that it should keep, on all replicas.",
         workaround="unset retention.bytes on tiered topics, or set it to twice the size that is meant",

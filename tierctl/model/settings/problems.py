@@ -4,12 +4,11 @@
 """
 
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Self
 
 from tierctl.errors import UsageError
 from tierctl.model.severity import Severity
+from tierctl.row_enum import RowEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +18,10 @@ class _Row:
     meaning: str
 
 
-class ProblemKind(StrEnum):
-    """The kinds of problems; each member has the severity of its worst case, and a meaning."""
+class ProblemKind(RowEnum):
+    """The table: one member per kind of problem, with the severity of its worst case."""
 
-    severity: Severity
-    meaning: str
-
-    def __new__(cls, row: _Row) -> Self:
-        kind = str.__new__(cls, row.name)
-        kind._value_ = row.name
-        kind.severity, kind.meaning = row.severity, row.meaning
-        return kind
+    row: _Row
 
     UNREADABLE = _Row("unreadable", Severity.ERROR, "The file can't be read: nothing in it was checked.")
     MALFORMED = _Row("malformed", Severity.ERROR, "A line does not follow the format of the file.")
@@ -75,7 +67,7 @@ class SettingProblem:
     @property
     def severity(self) -> Severity:
         """How serious the problem is."""
-        return self.of_severity or self.kind.severity
+        return self.of_severity or self.kind.row.severity
 
     @property
     def error(self) -> UsageError:

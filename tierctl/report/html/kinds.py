@@ -1,7 +1,8 @@
 """The kinds of segments in lanes; of several kinds in one bin, the last one in this order is shown."""
 
 from dataclasses import dataclass
-from enum import Enum
+
+from tierctl.row_enum import RowEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +15,10 @@ class _Row:
     is_local: bool = False
 
 
-class SegmentKind(Enum):
-    """The state of a segment together with what is decided about it; `value.name` is a class of the style."""
+class SegmentKind(RowEnum):
+    """The table: one member per state of a segment together with what is decided about it."""
+
+    row: _Row
 
     CURRENT = _Row("current", "", "on the lineage of the log")
     UNDECIDED = _Row("undecided", "?", "nothing decides whether it is on the lineage")

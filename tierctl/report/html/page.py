@@ -75,7 +75,7 @@ def _hash(source: str) -> str:
 def _data(content: PageContent) -> str:
     """Return the columns of the lanes as JSON in ASCII, in which nothing ends a script element."""
     kinds: list[Any] = [
-        [kind.value.name, kind.value.letter, kind.value.meaning, kind.value.is_local] for kind in SegmentKind
+        [kind.row.name, kind.row.letter, kind.row.meaning, kind.row.is_local] for kind in SegmentKind
     ]
     data = content.lanes.to_json() | {
         "kinds": kinds,

@@ -166,7 +166,7 @@ def legend() -> str:
 
 def _legend_items() -> Iterator[str]:
     for kind in SegmentKind:
-        row = kind.value
+        row = kind.row
         place = "log" if row.is_local else "tier"
         yield (
             f'<li><svg class="sample" aria-hidden="true">{_sample(row.name, row.letter)}</svg>'
