@@ -2,20 +2,25 @@
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from tierctl.model import ObjectPart, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.storage import TierSpec, open_tier
+from tierctl.storage.layouts.aiven.layout import AivenLayout
 from tierctl.storage.layouts.aiven.settings import AivenSettings
+from tierctl.storage.layouts.kafka import KafkaLayout
 from tierctl.storage.object_sets import derive_object_sets, list_object_sets
+from tierctl.storage.tier import ObjectTier
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.metadata import decode
 
 from tests.read.tier import metadata_values
+from tests.storage.memory import MemoryStore
 
 Capture = Callable[..., Path]
 
@@ -154,6 +159,49 @@ def test_half_sets_of_aiven(writable: Callable[[str], Path], damage: str) -> Non
     half = [each for each in derived(bucket) if each.segment is None]
     assert len(half) == 1
     assert reason in (half[0].why_incomplete or "")
+
+
+class OpenedStore(MemoryStore):
+    """The store that counts how often each object is opened."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        files = (path for path in folder.rglob("*") if path.is_file())
+        self.objects = {str(path.relative_to(folder)): path.read_bytes() for path in files}
+        self.opened: Counter[str] = Counter()
+
+    def open(self, key: str, start: int = 0, end: int | None = None) -> BinaryIO:
+        self.opened[key] += 1
+        return super().open(key, start, end)
+
+
+def test_a_manifest_is_read_once_for_its_metadata_and_the_lineage(capture: Capture) -> None:
+    store = OpenedStore(capture("aiven-plain") / "bucket" / "tier")
+    remote = ObjectTier(store, AivenLayout())
+    sets = list(derive_object_sets(remote, list_object_sets(remote), threads=1))
+    assert all(each.lineage for each in sets)
+    manifests = {key: count for key, count in store.opened.items() if key.endswith(".rsm-manifest")}
+    assert len(manifests) == len(sets) == 16
+    assert set(manifests.values()) == {1}
+
+
+LAYOUTS = {
+    "kafka": ("untiered-broker", "tiered-remote", KafkaLayout, ".snapshot"),
+    "aiven": ("aiven-plain", "bucket/tier", AivenLayout, ".rsm-manifest"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_set_that_is_deleted_after_the_listing_is_incomplete(capture: Capture, layout: str) -> None:
+    name, folder, of_layout, suffix = LAYOUTS[layout]
+    store = OpenedStore(capture(name) / folder)
+    remote = ObjectTier(store, of_layout())
+    sets = list_object_sets(remote)
+    victim = next(key for key in sorted(store.objects) if key.endswith(suffix))
+    del store.objects[victim]
+    (half,) = [each for each in derive_object_sets(remote, sets, threads=1) if each.segment is None]
+    assert str(half.listed.segment_id) in victim
+    assert f"{victim} is missing" in (half.why_incomplete or "")
 
 
 def test_a_manifest_of_a_plugin_before_kafka_4_says_by_its_indexes_whether_a_transaction_aborted(

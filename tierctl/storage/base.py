@@ -154,7 +154,10 @@ class RemoteStorageManager(Protocol):
         ...
 
     def derived(self, listed: ListedSet) -> ObjectSet:
-        """Return a set of objects with the metadata derived from them, see `SegmentLayout.derived`."""
+        """Return a set of objects with the metadata derived from them, see `SegmentLayout.derived`.
+
+        A set that is incomplete or damaged has no metadata, but the reason.
+        """
         ...
 
     def close(self) -> None:

@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import BinaryIO
 
-from tierctl.errors import RemoteResourceNotFound, RemoteTierMissing, TierctlError
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, RemoteTierMissing, TierctlError
 from tierctl.model import IndexType, ListedSet, LogSegmentData, ObjectSet, RemoteLogSegmentMetadata
 from tierctl.storage.base import FolderListing, RemoteObject
-from tierctl.storage.layouts.base import SegmentLayout
+from tierctl.storage.layouts.base import SegmentLayout, incomplete
 from tierctl.storage.layouts.kafka import ROOT_FOLDER
 from tierctl.storage.observed import FetchObserver, ObservedStream
 from tierctl.storage.stores.base import ObjectStore, by_folder
@@ -153,10 +153,14 @@ class ObjectTier:
 
     def derived(self, listed: ListedSet) -> ObjectSet:
         """Implement `RemoteStorageManager.derived`; a set that is deleted meanwhile is incomplete."""
+        required = self.layout.required_objects
+        missing = [suffix for part, suffix in required.items() if not listed.parts & part]
+        if missing:
+            return incomplete(listed, f"it has no {', '.join(missing)}")
         try:
             return self.layout.derived(self.store, listed)
-        except RemoteResourceNotFound as e:
-            return ObjectSet(listed=listed, why_incomplete=e.message)
+        except (CorruptInputError, RemoteResourceNotFound) as e:
+            return incomplete(listed, e.message)
 
     def close(self) -> None:
         """Implement `RemoteStorageManager.close`."""

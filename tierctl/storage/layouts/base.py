@@ -49,6 +49,11 @@ class SegmentLayout(Protocol):
         """The number of keys that `keys_of` returns."""
         ...
 
+    @property
+    def required_objects(self) -> Mapping[ObjectPart, str]:
+        """The suffixes of the objects of every complete segment, in the order in which they are written."""
+        ...
+
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Return every key that an object of the segment can have."""
         ...
@@ -81,8 +86,10 @@ class SegmentLayout(Protocol):
     def derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
         """Return the listed objects with the metadata that a broker published for them.
 
-        A set that is incomplete or damaged has no metadata, but the reason. Broker id and event timestamp,
-        which brokers do not use, may differ from the published ones.
+        `listed` has all of `required_objects`. Broker id and event timestamp, which brokers do not use, may
+        differ from the published ones. If the objects are not those of one segment, the set has no metadata,
+        but the reason. Raise CorruptInputError for a damaged object, and RemoteResourceNotFound for an object
+        that was deleted after the listing.
         """
         ...
 
@@ -107,9 +114,3 @@ def unknown_segment(listed: ListedSet) -> RemoteLogSegmentMetadata:
 def incomplete(listed: ListedSet, reason: str) -> ObjectSet:
     """Return the set as incomplete for `reason`."""
     return ObjectSet(listed=listed, why_incomplete=reason)
-
-
-def missing_text(suffixes: Mapping[ObjectPart, str], listed: ListedSet) -> str | None:
-    """Return which objects of `suffixes` the set lacks; None if it has all."""
-    missing = [suffix for part, suffix in suffixes.items() if not listed.parts & part]
-    return f"it has no {', '.join(missing)}" if missing else None

@@ -4,12 +4,12 @@
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import BinaryIO
+from typing import BinaryIO, ClassVar
 
-from tierctl.errors import CorruptInputError, SafetyRefusal
+from tierctl.errors import SafetyRefusal
 from tierctl.model import (
     IndexType,
     ListedSet,
@@ -20,7 +20,7 @@ from tierctl.model import (
     is_legal_topic_name,
 )
 from tierctl.state.lineage import Lineage
-from tierctl.storage.layouts.base import Encoded, incomplete, missing_text, unknown_segment
+from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
 from tierctl.storage.layouts.log_facts import read_log_facts
 from tierctl.storage.stores.base import ObjectStore, Source
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
@@ -37,15 +37,6 @@ INDEX_SUFFIXES: dict[IndexType, str] = {
     IndexType.PRODUCER_SNAPSHOT: ".snapshot",
 }
 SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES.values())
-
-_REQUIRED = {
-    ObjectPart.LOG: LOG_SUFFIX,
-    ObjectPart.OFFSET: INDEX_SUFFIXES[IndexType.OFFSET],
-    ObjectPart.TIMESTAMP: INDEX_SUFFIXES[IndexType.TIMESTAMP],
-    ObjectPart.LEADER_EPOCH: INDEX_SUFFIXES[IndexType.LEADER_EPOCH],
-    ObjectPart.PRODUCER_SNAPSHOT: INDEX_SUFFIXES[IndexType.PRODUCER_SNAPSHOT],
-}
-"""The objects of every whole segment, in the order in which LocalTieredStorage writes them."""
 
 _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 
@@ -84,6 +75,13 @@ class KafkaLayout:
     name = "kafka"
     base = f"{ROOT_FOLDER}/"
     keys_per_segment = len(SUFFIXES)
+    required_objects: ClassVar[Mapping[ObjectPart, str]] = {
+        ObjectPart.LOG: LOG_SUFFIX,
+        ObjectPart.OFFSET: INDEX_SUFFIXES[IndexType.OFFSET],
+        ObjectPart.TIMESTAMP: INDEX_SUFFIXES[IndexType.TIMESTAMP],
+        ObjectPart.LEADER_EPOCH: INDEX_SUFFIXES[IndexType.LEADER_EPOCH],
+        ObjectPart.PRODUCER_SNAPSHOT: INDEX_SUFFIXES[IndexType.PRODUCER_SNAPSHOT],
+    }
 
     def keys_of(self, metadata: RemoteLogSegmentMetadata) -> tuple[str, ...]:
         """Implement `SegmentLayout.keys_of`."""
@@ -118,15 +116,6 @@ class KafkaLayout:
 
         LocalTieredStorage copies the objects one after another, so each may be missing or cut.
         """
-        reason = missing_text(_REQUIRED, listed)
-        if reason is not None:
-            return incomplete(listed, reason)
-        try:
-            return self._derived(store, listed)
-        except CorruptInputError as e:
-            return incomplete(listed, e.message)
-
-    def _derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
         named = unknown_segment(listed)
         with self.open_index(store, named, IndexType.PRODUCER_SNAPSHOT) as stream:
             decode_producer_snapshot(stream.read())

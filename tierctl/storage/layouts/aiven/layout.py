@@ -9,12 +9,12 @@ import re
 import tempfile
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar
 
 from tierctl.errors import (
     CorruptInputError,
@@ -35,7 +35,7 @@ from tierctl.model import (
 )
 from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
-from tierctl.storage.layouts.base import Encoded, incomplete, missing_text, unknown_segment
+from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
 from tierctl.storage.layouts.kafka import index_sources, require_legal
 from tierctl.storage.stores.base import ObjectStore, chunks, hashed_file
 from tierctl.wire.aiven.chunks import ChunkIndex, compress_chunk
@@ -59,8 +59,6 @@ if TYPE_CHECKING:
     from tierctl.storage.layouts.aiven.crypto import Keyring
 
 LOG, INDEXES, MANIFEST = SUFFIXES = (".log", ".indexes", ".rsm-manifest")
-
-_REQUIRED = {ObjectPart.LOG: LOG, ObjectPart.INDEXES: INDEXES, ObjectPart.MANIFEST: MANIFEST}
 
 MANIFEST_CACHE_SIZE = 64
 """Number of manifests in the cache: a reader of records reads many ranges of the same segment."""
@@ -106,6 +104,11 @@ class AivenLayout:
 
     name = "aiven"
     keys_per_segment = len(SUFFIXES)
+    required_objects: ClassVar[Mapping[ObjectPart, str]] = {
+        ObjectPart.LOG: LOG,
+        ObjectPart.INDEXES: INDEXES,
+        ObjectPart.MANIFEST: MANIFEST,
+    }
 
     def __init__(
         self, settings: AivenSettings | None = None, *, key_prefix: str = "", root: str = ""
@@ -178,20 +181,10 @@ class AivenLayout:
 
         The lineage is None if the set is encrypted and no private key is given.
         """
-        reason = missing_text(_REQUIRED, listed)
-        if reason is not None:
-            return incomplete(listed, reason)
-        try:
-            return self._derived(store, listed)
-        except CorruptInputError as e:
-            return incomplete(listed, e.message)
-
-    def _derived(self, store: ObjectStore, listed: ListedSet) -> ObjectSet:
         named = unknown_segment(listed)
         key = self.base + main_path(named) + MANIFEST
-        raw = _manifest_bytes(store, key)
+        raw, manifest = self._read_manifest(store, key)
         try:
-            manifest = read_manifest(raw)
             stored = read_segment_metadata(raw, manifest)
         except CorruptInputError as e:
             raise e.within(key) from None
@@ -238,15 +231,20 @@ class AivenLayout:
             if key in self._manifests:
                 self._manifests.move_to_end(key)
                 return self._manifests[key]
+        return self._read_manifest(store, key)[1]
+
+    def _read_manifest(self, store: ObjectStore, key: str) -> tuple[bytes, Manifest]:
+        """Return the bytes of the manifest and the manifest, which is in the cache from then on."""
+        raw = _manifest_bytes(store, key)
         try:
-            manifest = read_manifest(_manifest_bytes(store, key))
+            manifest = read_manifest(raw)
         except CorruptInputError as e:
             raise e.within(key) from None
         with self._lock:
             self._manifests[key] = manifest
             while len(self._manifests) > MANIFEST_CACHE_SIZE:
                 self._manifests.popitem(last=False)
-        return manifest
+        return raw, manifest
 
     def _drop_cached(self, stem: str) -> None:
         with self._lock:
