@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tierctl.errors import CorruptInputError, EngineError, StoreWriteFailed, UsageError
 from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, require_usable
 from tierctl.spark.executors.task import RESULTS, SLICE_BYTES, TASKS, PlainFunction, SparkTask
-from tierctl.spark.executors.transport import Executors, balanced, input_results
+from tierctl.spark.executors.transport import Executors, balanced, grouped, input_results
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,6 +113,15 @@ def test_pieces_are_spread_evenly(costs: list[int], slots: int) -> None:
     for slot, cost in zip(balanced(costs, slots), costs, strict=True):
         load[slot] += max(cost, 1)
     assert max(load) - min(load) <= max([1, *costs])
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 100), max_size=30), st.integers(1, 300))
+def test_a_group_ends_when_its_cost_is_reached(costs: list[int], cost_per_group: int) -> None:
+    groups = list(grouped(costs, int, cost_per_group))
+    assert [cost for group in groups for cost in group] == costs
+    assert all(sum(group[:-1]) < cost_per_group for group in groups)
+    assert all(sum(group) >= cost_per_group for group in groups[:-1])
 
 
 def test_there_is_one_transport() -> None:

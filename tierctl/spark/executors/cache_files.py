@@ -15,7 +15,7 @@ from tierctl.metadata.offset_repair import Key, Unread, first_missing
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.fold import LEAST_EVENTS
 from tierctl.spark.executors.resources import shared_topic
-from tierctl.spark.executors.transport import Executors
+from tierctl.spark.executors.transport import Executors, grouped
 
 BYTES_PER_JOB = 256 << 20
 """The files of one job: all of its results are in memory before the first is used."""
@@ -42,20 +42,9 @@ def read_files(
     raised, and EngineError if an executor can't read a file, or finds another size than this process.
     """
     read = partial(_read, function, str(Path.cwd()))
-    for job in _jobs([_File(str(path), path.stat().st_size) for path in paths]):
+    files = [_File(str(path), path.stat().st_size) for path in paths]
+    for job in grouped(files, _cost, BYTES_PER_JOB):
         yield from executors.run(read, job, cost=_cost, min_task_cost=LEAST_BYTES)
-
-
-def _jobs(files: Sequence[_File]) -> Iterator[list[_File]]:
-    job: list[_File] = []
-    size_bytes = 0
-    for file in files:
-        job.append(file)
-        size_bytes += _cost(file)
-        if size_bytes >= BYTES_PER_JOB:
-            yield job
-            job, size_bytes = [], 0
-    yield job
 
 
 def _cost(file: _File) -> int:

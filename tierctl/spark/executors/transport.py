@@ -9,7 +9,7 @@ attempt may have processed. Only the DataFrame API is used, so that it works ove
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
@@ -159,6 +159,25 @@ class Executors:
         with parallelism(self.session, len(tasks)), bar:
             frame = self.session.createDataFrame(rows).mapInArrow(runner, RESULTS_DDL)
             return collect(frame, stopped=stopped)
+
+
+def grouped(
+    inputs: Iterable[Input], cost: Callable[[Input], int], cost_per_group: int
+) -> Iterator[list[Input]]:
+    """Yield the inputs in order, as groups for one `run` each: it holds all results of its inputs in memory.
+
+    A group ends with the input by which its cost reaches `cost_per_group`.
+    """
+    group: list[Input] = []
+    total = 0
+    for each in inputs:
+        group.append(each)
+        total += cost(each)
+        if total >= cost_per_group:
+            yield group
+            group, total = [], 0
+    if group:
+        yield group
 
 
 def balanced(costs: Sequence[int], tasks: int) -> list[int]:

@@ -14,7 +14,7 @@ from tierctl.metadata.deleted_segments import deleted_segment_ids
 from tierctl.model.location import TopicLocation
 from tierctl.spark.executors.fold import LEAST_EVENTS
 from tierctl.spark.executors.resources import shared_tier, shared_topic
-from tierctl.spark.executors.transport import Executors, Input
+from tierctl.spark.executors.transport import Executors, grouped
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.storage import TierSpec
 from tierctl.storage.base import RemoteObject, RemoteStorageManager
@@ -112,7 +112,7 @@ class SparkRunner:
             if isinstance(each, str)
         )
         list_folder = partial(list_part, self.spec)
-        jobs = _jobs(parts, lambda part: part.segments + 1)
+        jobs = grouped(parts, lambda part: part.segments + 1, SEGMENTS_AT_ONCE)
         listed = (
             found
             for job in jobs
@@ -143,7 +143,7 @@ class SparkRunner:
     def findings(self, tasks: Iterable[Task]) -> Iterator[list[Finding]]:
         """Implement `RemoteRunner.findings`: a Spark task carries out several tasks."""
         function = partial(check, self.spec)
-        for job in _jobs(tasks, _segments_of):
+        for job in grouped(tasks, _segments_of, SEGMENTS_AT_ONCE):
             yield from self.executors.run(function, job, cost=_checking_us, min_task_cost=_LEAST_US)
 
 
@@ -161,20 +161,6 @@ def _keys_in(folder: str, keys: Mapping[str, list[PartitionKey]]) -> list[Partit
         return []
     topic_id, partition = owner
     return [key for key in keys.get(topic_id, ()) if partition in {None, key[1]}]
-
-
-def _jobs(inputs: Iterable[Input], segments: Callable[[Input], int]) -> Iterator[list[Input]]:
-    """Group inputs into jobs of SEGMENTS_AT_ONCE segments."""
-    job: list[Input] = []
-    count = 0
-    for each in inputs:
-        job.append(each)
-        count += segments(each)
-        if count >= SEGMENTS_AT_ONCE:
-            yield job
-            job, count = [], 0
-    if job:
-        yield job
 
 
 def _segments_of(task: Task) -> int:
