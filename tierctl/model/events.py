@@ -6,7 +6,7 @@ have is None: records of dialect kip405 have a leader epoch, those of dialect ka
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from tierctl.model.ids import TopicIdPartition, Uuid
 from tierctl.model.states import RemoteLogSegmentState, RemotePartitionDeleteState
@@ -84,6 +84,27 @@ class RemoteLogSegmentMetadataUpdate(_Event):
     custom_metadata: bytes | None = None
     unknown_tags: UnknownTags = ()
     nested_tags: NestedTags = ()
+
+    @classmethod
+    def of(
+        cls,
+        segment: RemoteLogSegmentMetadata,
+        state: RemoteLogSegmentState,
+        *,
+        broker_id: int,
+        event_timestamp_ms: int,
+    ) -> Self:
+        """Return the event that moves `segment` to `state` and keeps its custom metadata."""
+        return cls(
+            topic=segment.topic,
+            topic_id=segment.topic_id,
+            partition=segment.partition,
+            segment_id=segment.segment_id,
+            broker_id=broker_id,
+            event_timestamp_ms=event_timestamp_ms,
+            state=state,
+            custom_metadata=segment.custom_metadata,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,14 +57,7 @@ def find_segment(step: Step, state: TierState) -> RemoteLogSegmentMetadata | Non
 def segment_update(
     segment: RemoteLogSegmentMetadata, state: RemoteLogSegmentState, context: RunContext
 ) -> RemoteLogSegmentMetadataUpdate:
-    """Return the event that moves `segment` to `state`, with its custom metadata and the current time."""
-    return RemoteLogSegmentMetadataUpdate(
-        topic=segment.topic,
-        topic_id=segment.topic_id,
-        partition=segment.partition,
-        segment_id=segment.segment_id,
-        broker_id=context.broker_id,
-        event_timestamp_ms=context.clock_ms(),
-        state=state,
-        custom_metadata=segment.custom_metadata,
+    """Return the event that moves `segment` to `state`, as of the current time."""
+    return RemoteLogSegmentMetadataUpdate.of(
+        segment, state, broker_id=context.broker_id, event_timestamp_ms=context.clock_ms()
     )

@@ -10,7 +10,6 @@ from tierctl.model import (
     LocalLog,
     MetadataEvent,
     ObjectSet,
-    RemoteLogSegmentMetadata,
     RemoteLogSegmentMetadataUpdate,
     RemoteLogSegmentState,
     TopicIdPartition,
@@ -21,8 +20,6 @@ from tierctl.plan.rebuild.partition import PartitionDecision, PartitionInputs, d
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import by_partition
-
-_FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
 
 
 def read_rebuilt(resources: Resources) -> TierState:
@@ -58,7 +55,12 @@ def _events(
             continue
         for segment in decision.choice.chain:
             yield segment
-            yield _finished(segment)
+            yield RemoteLogSegmentMetadataUpdate.of(
+                segment,
+                RemoteLogSegmentState.COPY_SEGMENT_FINISHED,
+                broker_id=NOT_A_BROKER_ID,
+                event_timestamp_ms=segment.event_timestamp_ms,
+            )
 
 
 def _problems(
@@ -90,16 +92,3 @@ def _problems(
                 found=str(each.why_incomplete),
                 hint="its objects are damaged, half copied or half deleted: see tierctl verify",
             )
-
-
-def _finished(segment: RemoteLogSegmentMetadata) -> RemoteLogSegmentMetadataUpdate:
-    return RemoteLogSegmentMetadataUpdate(
-        topic=segment.topic,
-        topic_id=segment.topic_id,
-        partition=segment.partition,
-        segment_id=segment.segment_id,
-        broker_id=NOT_A_BROKER_ID,
-        event_timestamp_ms=segment.event_timestamp_ms,
-        state=_FINISHED,
-        custom_metadata=segment.custom_metadata,
-    )
