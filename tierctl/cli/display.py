@@ -2,9 +2,9 @@
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import click
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tierctl.apply.outcome import Outcome
     from tierctl.commands import MutationResult
 
+Kind = TypeVar("Kind")
 
 _THROTTLED_FROM_S = 0.5
 """Waits for a limit of bytes per second from which on they are in the line that ends a run."""
@@ -84,13 +85,35 @@ class Printer:
         summarize(self.ctx, self.tally.text, following=following)
 
 
-def show_tables(rows: Sequence[tuple[Printer, Sequence[object]]]) -> None:
-    """Print the rows of several printers; tables without rows are left out, but for the first."""
-    for number, (printer, own) in enumerate(rows):
-        if number and own:
-            sys.stdout.write("\n")
-        if own or not number:
-            printer.show(own)
+@dataclass(slots=True)
+class TablesPrinter(Generic[Kind]):
+    """Prints the kinds of rows that `--show` asks for; the first one is in the line that ends the run."""
+
+    printers: Mapping[Kind, Printer]
+
+    @classmethod
+    def of(cls, ctx: click.Context, columns: Mapping[Kind, Columns], show: Kind | None) -> Self:
+        """Return the printer of the rows of kind `show`.
+
+        If `show` is None, tables have all kinds in `columns`, and the other formats the first one. Raise
+        UsageError for unknown columns.
+        """
+        kinds = list(columns) if show is None else [show]
+        if display_of(ctx).output is not OutputFormat.TABLE:
+            kinds = kinds[:1]
+        return cls({kind: Printer.of(ctx, columns[kind]) for kind in kinds})
+
+    def show(self, rows: Mapping[Kind, Sequence[object]]) -> None:
+        """Print the rows of each kind; tables without rows are left out, but for the first."""
+        for number, (kind, printer) in enumerate(self.printers.items()):
+            if number and rows[kind]:
+                sys.stdout.write("\n")
+            if rows[kind] or not number:
+                printer.show(rows[kind])
+
+    def finish(self, *, following: str | None = None) -> None:
+        """Print the line that ends the run, as `Printer.finish` of the first kind."""
+        next(iter(self.printers.values())).finish(following=following)
 
 
 def console_of(ctx: click.Context, *, prints_meanwhile: bool = False) -> Console:

@@ -10,8 +10,8 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, option
-from tierctl.cli.display import Printer, console_of, display_of, show_tables
-from tierctl.cli.options import OutputFormat, with_options
+from tierctl.cli.display import TablesPrinter, console_of
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.report import tables
@@ -73,18 +73,14 @@ def status(
     than information. Objects of the tier are not examined; verify does that. The copy lag needs --log-dir
     and settings that enable the topics: what copy would copy, and what waits for a transaction or a limit.
     """
-    shown = [show] if show else [Show.TOPICS]
-    if show is None and display_of(ctx).output is OutputFormat.TABLE:
-        shown = [*Show]
     while True:
-        printers = {each: Printer.of(ctx, _COLUMNS[each]) for each in shown}
+        printer = TablesPrinter.of(ctx, _COLUMNS, show)
         found = commands.status(request_of(commands.StatusRequest, ctx), console_of(ctx))
         if watch is not None and sys.stdout.isatty():
             sys.stdout.write(_CLEAR)
         rows = {Show.TOPICS: found.topics, Show.PROBLEMS: found.problems, Show.RUNS: found.runs}
-        show_tables([(printer, rows[each]) for each, printer in printers.items()])
-        following = "tierctl verify" if found.problems else None
-        printers[shown[0]].finish(following=following)
+        printer.show(rows)
+        printer.finish(following="tierctl verify" if found.problems else None)
         if watch is None:
             return found.exit_code
         sys.stdout.flush()

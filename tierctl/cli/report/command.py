@@ -9,8 +9,8 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, option
-from tierctl.cli.display import Printer, console_of, display_of, show_tables, summarize
-from tierctl.cli.options import OutputFormat, with_options
+from tierctl.cli.display import TablesPrinter, console_of, summarize
+from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import tier_tables
@@ -84,10 +84,7 @@ def report(
     """
     if html is not None and show is not None:
         raise UsageError("--html and --show exclude each other", hint="the page has all that --show prints")
-    shown = [show] if show else [Show.SIZES]
-    if show is None and display_of(ctx).output is OutputFormat.TABLE:
-        shown = [*Show]
-    printers = {each: Printer.of(ctx, _COLUMNS[each]) for each in shown}
+    printer = TablesPrinter.of(ctx, _COLUMNS, show)
     made = commands.report(request_of(commands.ReportRequest, ctx), console_of(ctx))
     following = None if made.exit_code is ExitCode.OK else "tierctl verify"
     if made.page is not None:
@@ -96,6 +93,6 @@ def report(
         summarize(ctx, text, following=following)
         return made.exit_code
     rows = {Show.SIZES: made.sizes, Show.GROWTH: made.growth, Show.EXPIRATIONS: made.expirations}
-    show_tables([(printer, rows[each]) for each, printer in printers.items()])
-    printers[shown[0]].finish(following=following)
+    printer.show(rows)
+    printer.finish(following=following)
     return made.exit_code
