@@ -15,6 +15,8 @@ from tests.support.topic_settings import enabled
 Tierctl = Callable[..., Ran]
 
 CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
+NOW = "2026-11-21T10:40:00Z"
+"""Just after the capture: two days later, retention.ms would expire more of `metrics`."""
 BROKER_DELETED = [
     ("clicks", 0, 2400),
     ("clicks", 1, 2400),
@@ -55,7 +57,7 @@ def _sweep(cluster: World, tmp_path: Path, *more: object) -> tuple[object, ...]:
     configs = tmp_path / "configs"
     configs.write_text(CONFIGS)
     options = ("--log-dir", cluster.logs, "--topic-configs", configs)
-    return ("sweep", *cluster.where, *options, "--log-start-offset", "orders-1=1500", *more)
+    return ("sweep", *cluster.where, *options, "--log-start-offset", "orders-1=1500", "--now", NOW, *more)
 
 
 def _brief(steps: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
@@ -99,7 +101,7 @@ def test_without_a_log_directory_the_tier_gives_the_lineage(
 ) -> None:
     configs = tmp_path / "configs"
     configs.write_text(CONFIGS)
-    plan = tierctl("sweep", *cluster.where, "--topic-configs", configs, "-o", "json")
+    plan = tierctl("sweep", *cluster.where, "--topic-configs", configs, "--now", NOW, "-o", "json")
     assert _brief(plan.json["steps"]) == [("metrics", 0, 0), ("metrics", 0, 800), ("metrics", 0, 1600)]
     assert "retention.bytes" in plan.err
 
