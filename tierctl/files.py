@@ -149,8 +149,8 @@ def _umask() -> int:
     return mask
 
 
-def _like(fd: int, target: Path) -> None:
-    """Give the new file the mode and owner of `target`, which it replaces, or the default mode.
+def make_like(fd: int, target: Path) -> None:
+    """Give the new file the mode and owner of `target`, which it may replace, or the default mode.
 
     A broker must still be able to open the file.
     """
@@ -191,7 +191,7 @@ def write_durably(
         try:
             for chunk in chunks:
                 fs.write(fd, chunk, temp)
-            _like(fd, path if like is None else like)
+            make_like(fd, path if like is None else like)
             fs.sync(fd, temp)
         finally:
             os.close(fd)

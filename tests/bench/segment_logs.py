@@ -14,9 +14,9 @@ from tierctl.wire.files.checkpoints import (
     write_partition_metadata,
 )
 from tierctl.wire.files.indexes import build_indexes
+from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
 from tests.bench import cache
-from tests.support.producer_snapshots import encode_producer_snapshot
 
 TOPIC = "orders"
 _TOPIC_ID = Uuid.from_bytes(bytes(range(1, 17)))

@@ -12,9 +12,7 @@ from tierctl.wire.files.checkpoints import (
     write_partition_metadata,
 )
 from tierctl.wire.files.indexes import build_indexes
-from tierctl.wire.files.producer_snapshot import ProducerEntry
-
-from tests.support.producer_snapshots import encode_producer_snapshot
+from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 TOPIC_ID = Uuid("WXLMw9uDS32Q2fp63a9ugA")
 PARTITION = TopicPartition("made", 0)

@@ -23,10 +23,10 @@ from tierctl.storage.tier import ObjectTier
 from tierctl.wire.batches.record_batch import Record, batches, encode_batch
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import build_indexes
+from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
 from tests.metadata.topics import manager_at
 from tests.storage.tiers import local_tier
-from tests.support.producer_snapshots import encode_producer_snapshot
 
 Segments = list[list[list[Record]]]
 

@@ -24,11 +24,10 @@ from tierctl.state.cache import RemoteLogMetadataCache
 from tierctl.wire.batches.record_batch import ControlType, Record, encode_batch, encode_end_transaction_marker
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex
-from tierctl.wire.files.producer_snapshot import ProducerEntry
+from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 from tests.read import brute
 from tests.read.tier import as_answers
-from tests.support.producer_snapshots import encode_producer_snapshot
 
 _T, _P = IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT
 # Which indexes are lost, and how likely each is.

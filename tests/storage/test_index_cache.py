@@ -23,12 +23,11 @@ from tierctl.wire.files.indexes import (
     TimestampOffset,
     TransactionIndex,
 )
-from tierctl.wire.files.producer_snapshot import ProducerEntry
+from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 from tests.storage.memory import MemoryStorage
 from tests.storage.segments import data_in, metadata_of
 from tests.support.faults import Failing, operations_of
-from tests.support.producer_snapshots import encode_producer_snapshot
 
 
 def indexed(folder: Path, number: int, *, entries: int = 10, transactional: bool = True) -> LogSegmentData:

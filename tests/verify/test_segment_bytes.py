@@ -16,10 +16,9 @@ from tierctl.wire.batches.record_batch import (
 )
 from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
-from tierctl.wire.files.producer_snapshot import ProducerEntry
+from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
 
 from tests.plan.tier import segment
-from tests.support.producer_snapshots import encode_producer_snapshot
 
 Indexes = dict[IndexType, bytes | None]
 

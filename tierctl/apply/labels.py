@@ -29,6 +29,12 @@ Label = Literal[
     "rebuild.log_starts.write",
     "rebuild.segments.publish",
     "repair.orphans.publish",
+    "materialise.staging.create",
+    "materialise.segment.write",
+    "materialise.checkpoints.write",
+    "materialise.old_folder.rename",
+    "materialise.partition.rename",
+    "materialise.staging.delete",
 ]
 
 LABELS: tuple[Label, ...] = get_args(Label)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tierctl.apply.outcome import Outcome, Status
+from tierctl.plan.materialise import MATERIALISE
 from tierctl.plan.steps import REBUILD, Action, Plan, Step
 from tierctl.report.metrics import Meter, Scope, families
 from tierctl.report.metrics.families import Family
@@ -13,6 +14,7 @@ from tierctl.state.tier import TierState
 
 _COPY = (families.COPY_REQUESTS, families.COPY_ERRORS, families.COPY_BYTES)
 _DELETE = (families.DELETE_REQUESTS, families.DELETE_ERRORS, families.DELETED_BYTES)
+_NOT_LAGGING = {REBUILD, MATERIALISE}
 _FAMILIES = {Action.COPY_SEGMENT: _COPY, Action.DELETE_SEGMENT: _DELETE}
 
 
@@ -26,7 +28,7 @@ def measure_mutation(
     measure_tier(meter, state)
     for outcome in outcomes or ():
         _count(meter, plan.command, outcome)
-    if scope.is_partial or plan.command == REBUILD:
+    if scope.is_partial or plan.command in _NOT_LAGGING:
         return
     done = {id(outcome.step) for outcome in outcomes or () if outcome.status is Status.DONE}
     left = [step for step in plan.steps if id(step) not in done]

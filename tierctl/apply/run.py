@@ -13,6 +13,7 @@ from tierctl.apply.delete.log_starts import RaiseLogStarts, new_log_starts, rais
 from tierctl.apply.delete.partitions import mark_partition, remove_partition
 from tierctl.apply.delete.segments import SWEEP_LABELS, find_segment, outcome_of
 from tierctl.apply.delete.waves import Wave, delete_waves
+from tierctl.apply.materialise.partition import materialise_partition
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.rebuild.checkpoints import write_checkpoints
 from tierctl.apply.rebuild.segments import publish_segments
@@ -20,6 +21,7 @@ from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import claim_tier, require_known_tier, why_not_deletable
 from tierctl.errors import MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
+from tierctl.plan.materialise import MATERIALISE
 from tierctl.plan.recheck import Dropped, recheck
 from tierctl.plan.steps import LINEAGE_EPOCH, REBUILD, Action, Plan, Step
 from tierctl.state.tier import TierState
@@ -83,6 +85,10 @@ class _Run:
         if self._plan.command == REBUILD:
             self._rebuild()
             return [self._outcomes[id(step)] for step in self._plan.steps]
+        if self._plan.command == MATERIALISE:
+            for step in self._plan.steps:
+                self._attempt([step], self._materialise)
+            return [self._outcomes[id(step)] for step in self._plan.steps]
         claim_tier(self._context, copies=bool(self._steps(Action.COPY_SEGMENT)))
         removals = self._steps(Action.DELETE_PARTITION)
         deletes = self._steps(Action.DELETE_SEGMENT)
@@ -115,6 +121,10 @@ class _Run:
         if not self._outcomes and self._may_begin():
             # Without a step to publish, replicas that an interrupted run left behind are completed here.
             self._context.metadata.publish(())
+
+    def _materialise(self, steps: Sequence[Step]) -> list[Outcome]:
+        dropped, kept = self._recheck(steps)
+        return [*dropped, *(materialise_partition(step, self._context) for step in kept)]
 
     def _publish(self, steps: Sequence[Step]) -> list[Outcome]:
         dropped, kept = self._recheck(steps)

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from tierctl.model.progress import Advance, Progress, no_op
 from tierctl.plan.steps import Action, Plan
 
+_COPIES = {Action.COPY_SEGMENT, Action.MATERIALISE_PARTITION}
+
 
 @contextmanager
 def work_bar(plan: Plan, progress: Progress) -> Iterator[tuple[Advance, Advance]]:
@@ -13,7 +15,7 @@ def work_bar(plan: Plan, progress: Progress) -> Iterator[tuple[Advance, Advance]
 
     Yield the function that adds copied bytes, and the one that adds deleted segments.
     """
-    copies = [step for step in plan.steps if step.action is Action.COPY_SEGMENT]
+    copies = [step for step in plan.steps if step.action in _COPIES]
     deletes = sum(step.action is Action.DELETE_SEGMENT for step in plan.steps)
     if copies:
         total = sum(int(step.details.get("segment_size_in_bytes") or 0) for step in copies)

@@ -61,7 +61,7 @@ def apply_plan(
     max_fraction: own.MaxFraction = None,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
 ) -> int:
-    """Carry out a plan of copy, sweep, delete, rebuild or verify.
+    """Carry out a plan of copy, sweep, delete, rebuild, restore or verify.
 
     The command that made the plan decides again from the current metadata, settings and logs; a step that it
     does not decide now is left out with the reason. Give --topic-configs and --log-dir as to that command,

@@ -40,7 +40,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         *("status", "explain", "report", "doctor", "segments", "verify", "format", "fetch"),
     ),
     "Change a tier; without --apply only the plan is printed": (
-        *("copy", "sweep", "delete", "rebuild", "apply"),
+        *("copy", "sweep", "delete", "rebuild", "restore", "apply"),
     ),
     "Run unattended, or on Spark": ("schedule", "submit", "pipeline"),
     "Files and settings": ("config", "cache", "offsets"),
@@ -139,7 +139,7 @@ def _root(
 ) -> None:
     """Operations toolkit for Apache Kafka tiered storage (KIP-405, KIP-917).
 
-    copy, sweep, delete, rebuild and apply print a plan and change nothing unless --apply is given.
+    copy, sweep, delete, rebuild, restore and apply print a plan and change nothing unless --apply is given.
     """
 
 

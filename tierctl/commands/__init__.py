@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         run_pipeline,
     )
     from tierctl.commands.plans import MutationResult
+    from tierctl.commands.recovery.materialise import MaterialiseRequest, materialise
     from tierctl.commands.recovery.rebuild import RebuildRequest, rebuild
     from tierctl.commands.segments import (
         SegmentsRequest,
@@ -113,6 +114,7 @@ __all__ = [
     "KeyOccurrences",
     "LeakedTopic",
     "LeakedTopics",
+    "MaterialiseRequest",
     "MutationResult",
     "ObjectBytes",
     "OffsetStep",
@@ -158,6 +160,7 @@ __all__ = [
     "finding_kinds",
     "finding_row",
     "format_records",
+    "materialise",
     "plan_pipeline",
     "rebuild",
     "repair_offsets",
@@ -199,6 +202,7 @@ _MODULE_OF = {
     "KeyOccurrences": "insight.erasure",
     "LeakedTopic": "delete",
     "LeakedTopics": "delete",
+    "MaterialiseRequest": "recovery.materialise",
     "MutationResult": "plans",
     "ObjectBytes": "fetch",
     "OffsetStep": "offsets",
@@ -244,6 +248,7 @@ _MODULE_OF = {
     "finding_row": "verify",
     "format_records": "format",
     "finding_kinds": "verify",
+    "materialise": "recovery.materialise",
     "plan_pipeline": "pipeline",
     "rebuild": "recovery.rebuild",
     "repair_offsets": "offsets",

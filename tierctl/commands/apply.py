@@ -11,6 +11,7 @@ from tierctl.commands.delete import PLANNER as DELETE
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, read_plan
+from tierctl.commands.recovery.materialise import PLANNER as MATERIALISE
 from tierctl.commands.recovery.rebuild import PLANNER as REBUILD
 from tierctl.commands.recovery.repair import PLANNER as REPAIR
 from tierctl.commands.source_tier import TierToTierRequest
@@ -26,7 +27,7 @@ from tierctl.plan.saved import SavedPlan
 from tierctl.state.tier import TierState
 
 _PLANNERS: Mapping[str, Planner[Any]] = {
-    planner.command: planner for planner in (COPY, SWEEP, DELETE, REBUILD, REPAIR)
+    planner.command: planner for planner in (COPY, SWEEP, DELETE, REBUILD, MATERIALISE, REPAIR)
 }
 """The planner of every command whose plans can be saved."""
 

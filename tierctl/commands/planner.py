@@ -10,6 +10,7 @@ from tierctl.commands.mutation import Mutation, default_folder, mutation
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
+from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.topic.folder_writer import FolderSettings
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.saved import refusal
@@ -40,7 +41,7 @@ class Planner(Generic[R]):
     a metadata topic yet. `makes_topic` returns whether a request makes a missing metadata topic on a cluster.
     Without `changes_tier`, no object of the tier is written or deleted, so that no lease is taken and the
     tier need not be that of the metadata topic. `folder` returns the settings of a metadata topic in a
-    folder.
+    folder. `reader` opens the metadata of a command that publishes none.
     """
 
     command: str
@@ -53,6 +54,7 @@ class Planner(Generic[R]):
     makes_topic: Callable[[R], bool] = _never
     changes_tier: bool = True
     folder: Callable[[R, Resources], FolderSettings | None] = _no_settings
+    reader: Callable[[Resources], RemoteLogMetadataManager] | None = None
 
     @contextmanager
     def opened(
@@ -72,6 +74,7 @@ class Planner(Generic[R]):
             make_topic=self.makes_topic(request) and not must_exist,
             changes_tier=self.changes_tier,
             folder=lambda resources: self.folder(request, resources),
+            reader=self.reader,
         ) as run:
             yield run
 

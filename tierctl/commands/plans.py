@@ -7,10 +7,10 @@ from pathlib import Path
 from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import RunOptions
 from tierctl.commands.request import Request
-from tierctl.commands.resources import required
 from tierctl.errors import TierctlError, UsageError
 from tierctl.files import replace_durably
 from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.model.location import DERIVED
 from tierctl.model.uris import canonical_uri
 from tierctl.plan.saved import PlanPlace, SavedPlan
 from tierctl.plan.steps import Plan
@@ -83,7 +83,7 @@ def place_of(
 ) -> PlanPlace:
     """Return the tier and the metadata topic that `request` names; `remote` and `metadata` have them open."""
     return PlanPlace(
-        metadata=canonical_uri("--metadata", required("--metadata", request.metadata)),
+        metadata=DERIVED if request.metadata is None else canonical_uri("--metadata", request.metadata),
         cluster=metadata.identity(),
         tier=None if request.remote is None else canonical_uri("--remote", request.remote),
         layout=None if remote is None else tier_layout(remote),

@@ -23,6 +23,7 @@ WORK_ON_EXECUTORS: dict[str, str | None] = {
     "sweep": "read the metadata topic; delete segments",
     "delete": "read the metadata topic; delete segments",
     "rebuild": None,
+    "restore": None,
     "apply": "read the metadata topic; store or delete segments",
     "schedule": None,
     "submit": None,

@@ -10,6 +10,9 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from tierctl.errors import UsageError
 
+DERIVED = "none"
+"""As --metadata: no metadata topic, the metadata are derived from the objects of the tier."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLocation:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any, assert_never
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.plan.materialise import SEGMENTS
 from tierctl.plan.preconditions import why_maybe_unheard_of, why_unknown, why_unreadable
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, STATES, VERIFY, Action, Plan, Step
 from tierctl.state.tier import PartitionState, TierState
@@ -76,6 +77,11 @@ class _Checker:
         if part is not None and part.topic_id_partition.topic != step.topic:
             known = part.topic_id_partition.topic
             return Dropped(step=step, reason=f"the metadata call this topic {known!r}")
+        if step.action is Action.MATERIALISE_PARTITION:
+            return _check_materialise(step, part)
+        return self._check_change(step, part)
+
+    def _check_change(self, step: Step, part: PartitionState | None) -> Dropped | None:
         match step.action:
             case Action.COPY_SEGMENT:
                 return None if part is None else self._check_copy(step, part)
@@ -87,6 +93,8 @@ class _Checker:
                 return self._check_delete(step, part)
             case Action.PUBLISH_SEGMENT | Action.DISCARD_SEGMENT | Action.WRITE_CHECKPOINTS:
                 return None if part is None else self._check_publish(step, part)
+            case Action.MATERIALISE_PARTITION:
+                return None
             case _:
                 assert_never(step.action)
 
@@ -219,6 +227,14 @@ def _why_changed(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
     # A started deletion is resumed whoever started it; any other change of state needs a new decision.
     if segment.state not in {_S.DELETE_SEGMENT_STARTED, step.details.get("state")}:
         return f"the segment is {segment.state} now, it was {step.details.get('state')}"
+    return None
+
+
+def _check_materialise(step: Step, part: PartitionState | None) -> Dropped | None:
+    for segment_id in (each["segment_id"] for each in step.details[SEGMENTS]):
+        segment = None if part is None else part.get(Uuid.parse(segment_id))
+        if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
+            return Dropped(step=step, reason=f"segment {segment_id} can't be read any more")
     return None
 
 

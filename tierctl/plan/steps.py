@@ -22,6 +22,7 @@ class Action(StrEnum):
     WRITE_CHECKPOINTS = "write_checkpoints"
     PUBLISH_SEGMENT = "publish_segment"
     DISCARD_SEGMENT = "discard_segment"
+    MATERIALISE_PARTITION = "materialise_partition"
 
 
 REBUILD = "rebuild"
@@ -43,7 +44,7 @@ SOURCE_SEGMENT_ID = "source_segment_id"
 """Detail: the id, in the source tier, of a segment that is copied from another tier."""
 
 LOG_DIR = "log_dir"
-"""Detail: the log directory whose checkpoint files a step changes."""
+"""Detail: the log directory in which a step changes files."""
 
 _FIXED = ("action", "reason", "topic", "topic_id", "partition", "segment_id", "start_offset", "end_offset")
 _SKIP_FIELDS = ("reason", "topic", "topic_id", "partition", "segment_id")

@@ -153,7 +153,14 @@ _FIELDS: dict[str, tuple[Kind, str, str] | tuple[Kind, str]] = {
     "follows": (_K.TEXT, "id of the segment that must be deleted before this one"),
     "new_log_start_offset": (_K.NUMBER, "log start offset after the step"),
     "states": (_K.WORD, "states that are published, in order, commas between"),
-    "log_dir": (_K.NAME, "log directory whose checkpoint files are written"),
+    "log_dir": (_K.NAME, "log directory in which files are written"),
+    "as_topic": (_K.NAME, "name of the topic that the records are restored as"),
+    "as_topic_id": (_K.TEXT, "id of the topic that the records are restored as"),
+    "room_bytes": (_K.BYTES, "bytes that the files of the log need on the disk", "room"),
+    "segment_parts": (
+        _K.LIST,
+        "segments: objects with segment_id, and the start_offset and end_offset taken",
+    ),
     "raised_log_start_offset": (_K.NUMBER, "log start offset that is put back"),
     "delete_marked_offset": (_K.NUMBER, "metadata offset of DELETE_PARTITION_MARKED"),
 }

@@ -99,7 +99,7 @@ def _plan() -> Schema:
     )
     skipped = {"reason": _TEXT, "topic": _TEXT, "topic_id": _TEXT, "partition": _NUMBER}
     properties: dict[str, Schema] = {
-        "command": {"enum": ["copy", "delete", "rebuild", "sweep"]},
+        "command": {"enum": ["copy", "delete", "materialise", "rebuild", "sweep"]},
         "steps": {"type": "array", "items": _row(STEPS)},
         "skipped": {"type": "array", "items": _object(skipped | {"segment_id": _TEXT_OR_NULL})},
         "read": _map_of(_NUMBER),
@@ -111,8 +111,8 @@ def _plan() -> Schema:
         "outcomes": {"type": "array", "items": _row(OUTCOMES)},
     }
     description = (
-        "Printed by: copy, sweep, delete, rebuild and apply with --output json; written by --plan-out. With "
-        "--apply it has outcomes. `read` has the next offset of each metadata partition."
+        "Printed by: copy, sweep, delete, rebuild, restore and apply with --output json; written by "
+        "--plan-out. With --apply it has outcomes. `read` has the next offset of each metadata partition."
     )
     return _head("plan", "Plan", description, PLAN_VERSION) | _object(properties, optional={"outcomes"})
 

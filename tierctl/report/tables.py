@@ -334,13 +334,13 @@ _DETAILS = (
     "state~ segment_size_in_bytes~ max_timestamp_ms~ segment_leader_epochs~ metadata_partition~? "
     "lineage_epoch~ next_base_offset~ leader_epoch_checkpoint~ txn_index_empty~? source_segment_id~ breach~ "
     "follows~ new_log_start_offset~ delete_marked_offset~? segments~ states~ custom_metadata~? log_dir~ "
-    "raised_log_start_offset~"
+    "raised_log_start_offset~ as_topic~ as_topic_id~ room_bytes~ segment_parts~"
 )
 _STEP_TABLE = "action topic partition start_offset end_offset segment_id"
 STEPS = Columns(
     name="steps",
     title="Steps of a plan",
-    commands="copy, sweep, delete, rebuild, apply (jsonl and csv; json prints a plan)",
+    commands="copy, sweep, delete, rebuild, restore, apply (jsonl and csv; json prints a plan)",
     noun="step",
     word="action",
     size="segment_size_in_bytes",
@@ -355,7 +355,7 @@ STEPS = Columns(
 OUTCOMES = Columns(
     name="outcomes",
     title="Outcomes of a plan's steps",
-    commands="copy, sweep, delete, rebuild, apply, with --apply (jsonl and csv; json prints a plan)",
+    commands="copy, sweep, delete, rebuild, restore, apply, with --apply (jsonl and csv; json prints a plan)",
     noun="step",
     word="status",
     size="segment_size_in_bytes",

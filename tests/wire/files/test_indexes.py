@@ -6,7 +6,6 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.support.producer_snapshots import encode_producer_snapshot
 from tests.wire.batches.samples import Capture, captured
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
 from tierctl.wire.batches.record_batch import scan
@@ -22,6 +21,7 @@ from tierctl.wire.files.indexes import (
 from tierctl.wire.files.producer_snapshot import (
     ProducerEntry,
     decode_producer_snapshot,
+    encode_producer_snapshot,
 )
 
 

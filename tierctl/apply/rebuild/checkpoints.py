@@ -4,7 +4,7 @@ Both files of a replica are written before any event is published: with only one
 broker deletes the segments that are published.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -56,11 +56,17 @@ def _write(folder: Path, steps: Sequence[Step]) -> None:
             _replace(
                 folder / f"{step.topic}-{step.partition}" / _EPOCHS, write_leader_epoch_checkpoint(entries)
             )
-    path = folder / LOG_STARTS
-    offsets = read_offset_checkpoint(path.read_bytes()) if path.exists() else {}
-    offsets |= {TopicPartition(step.topic, step.partition): step.start_offset or 0 for step in steps}
     with effect("rebuild.log_starts.write"):
-        _replace(path, write_offset_checkpoint(offsets))
+        merge_offsets(
+            folder / LOG_STARTS,
+            {TopicPartition(step.topic, step.partition): step.start_offset or 0 for step in steps},
+        )
+
+
+def merge_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
+    """Put `offsets` into an offset checkpoint, durably; keep its other entries, and its former content."""
+    present = read_offset_checkpoint(path.read_bytes()) if path.exists() else {}
+    _replace(path, write_offset_checkpoint({**present, **offsets}))
 
 
 def _replace(path: Path, data: bytes) -> None:

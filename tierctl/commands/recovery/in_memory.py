@@ -1,6 +1,6 @@
 """The state of a tier from its objects alone, in memory: to read records without a metadata topic."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from tierctl.apply.defaults import NOT_A_BROKER_ID, THREADS
 from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
@@ -29,12 +29,28 @@ def read_rebuilt(resources: Resources) -> TierState:
     given, decide as they do there. Holes, incomplete sets that no log is known to have the records of, and
     partitions that `rebuild` would refuse go to `resources.problems`.
     """
+
+    def report(partition: TopicIdPartition, decision: PartitionDecision, has_log: bool) -> None:
+        for problem in _problems(partition, decision, has_log=has_log):
+            resources.problems.report(problem)
+
+    return derive_state(resources, resources.logs_if_given, report)
+
+
+OnDecision = Callable[[TopicIdPartition, PartitionDecision, bool], None]
+"""Receives what is decided about a partition, and whether a log decided it."""
+
+
+def derive_state(
+    resources: Resources, logs: Callable[[], Sequence[LocalLog]], on_decision: OnDecision
+) -> TierState:
+    """Return the state that `read_rebuilt` describes; `logs` decide, `on_decision` receives the decisions."""
     listed = listed_sets(resources.remote, resources.progress)
     selection = resources.resolve_selection(each.partition for each in listed)
     chosen = [each for each in listed if each.partition in selection]
     sets = derived_sets(resources.remote, chosen, resources.progress, threads=THREADS)
     state = TierState()
-    for event in _events(resources, sets, resources.logs_if_given()):
+    for event in _events(sets, logs(), on_decision):
         # Nothing depends on the number of metadata partitions: all events are in one.
         offset = state.read.get(0, 0)
         fold_event(event, state, metadata_partition=0, metadata_offset=offset)
@@ -43,14 +59,13 @@ def read_rebuilt(resources: Resources) -> TierState:
 
 
 def _events(
-    resources: Resources, sets: Sequence[ObjectSet], logs: Sequence[LocalLog]
+    sets: Sequence[ObjectSet], logs: Sequence[LocalLog], on_decision: OnDecision
 ) -> Iterator[MetadataEvent]:
     leaders = newest_replicas(logs)
     for partition, own in by_partition(sets).items():
         leader = leaders.get(partition.key)
         decision = decide_partition(PartitionInputs(partition=partition, sets=own, leader=leader))
-        for problem in _problems(partition, decision, has_log=leader is not None):
-            resources.problems.report(problem)
+        on_decision(partition, decision, leader is not None)
         if decision.refused is not None:
             continue
         for segment in decision.choice.chain:

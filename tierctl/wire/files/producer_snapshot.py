@@ -5,6 +5,7 @@ ProducerStateManager.readSnapshot/writeSnapshot; ProducerSnapshot.json.
 """
 
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from tierctl.errors import CorruptInputError, UnsupportedFormatError
@@ -53,3 +54,10 @@ def decode_producer_snapshot(data: bytes) -> tuple[ProducerEntry, ...]:
     if computed != crc:
         raise CorruptInputError(_WHAT, expected=f"CRC-32C {computed:#010x}", found=f"{crc:#010x}", at=2)
     return tuple(ProducerEntry(*fields) for fields in _ENTRY.iter_unpack(data[_HEAD.size :]))
+
+
+def encode_producer_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """Return the bytes of the file, as ProducerStateManager.writeSnapshot writes it."""
+    packed = [_ENTRY.pack(*entry) for entry in entries]
+    body = struct.pack(">i", len(packed)) + b"".join(packed)
+    return struct.pack(">hI", VERSION, crc32c(body)) + body

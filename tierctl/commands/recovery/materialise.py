@@ -1,0 +1,297 @@
+"""`restore --materialise`: write records of the tier as the local log of a new topic of stopped brokers."""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.apply.materialise.new_folder import former_folder, remove_left
+from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.run import RunOptions
+from tierctl.commands.mutation import Mutation
+from tierctl.commands.planner import Planner
+from tierctl.commands.plans import Decision, MutationResult
+from tierctl.commands.recovery.derived_metadata import DerivedMetadata
+from tierctl.commands.request import MutationRequest
+from tierctl.commands.resources import Resources
+from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.locallog import ensure_stopped
+from tierctl.locallog.files import list_segments
+from tierctl.metadata.base import RemoteLogMetadataManager
+from tierctl.model import RemoteLogSegmentMetadata, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.engine import EngineName
+from tierctl.model.ids import is_legal_topic_name
+from tierctl.model.progress import Progress
+from tierctl.model.settings import topic
+from tierctl.plan.materialise import (
+    MATERIALISE,
+    ROOM_BYTES,
+    MaterialisePlan,
+    Source,
+    Target,
+    Until,
+    plan_materialise,
+)
+from tierctl.plan.steps import LOG_DIR, Plan
+from tierctl.read.partition_reader import PartitionReader
+from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
+from tierctl.state.lineage import SegmentSpan, segments_in_lineage
+from tierctl.wire.files.checkpoints import read_partition_metadata
+from tierctl.wire.files.meta_properties import META_PROPERTIES
+
+_SHOWN_MAX = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaterialiseRequest(MutationRequest):
+    """A request to write topics of the tier as local logs of stopped brokers.
+
+    Without `metadata` they are derived from the objects of the tier. `log_dir` names where the new topic's
+    partitions are, those of all its replicas.
+    """
+
+    as_topic: str | None = None
+    """Name of the new topic; default: the topic's own. For one topic only."""
+    as_id: str | None = None
+    """Id of the new topic; default: that in the partition's folder. For one topic only."""
+    until: Sequence[str] = ()
+    """`TOPIC-PARTITION=OFFSET`, or a time: restore only what is before."""
+    after_hole: bool = False
+    """Whether to leave out the records below offsets that no segment has."""
+
+    def validate(self) -> None:
+        """Implement `MutationRequest.validate`."""
+        if self.engine is EngineName.SPARK:
+            raise UsageError(
+                "--materialise writes log directories of this machine, which executors do not see",
+                hint="leave --engine spark out, and run it on the broker's machine",
+            )
+        if not self.topic and not self.topic_id:
+            raise UsageError("--topic is missing", hint="name the topics to restore")
+        if not self.log_dir:
+            raise UsageError(
+                "--log-dir is missing",
+                hint="name the log directories of the stopped brokers of the new topic",
+            )
+        if self.as_topic is not None and not is_legal_topic_name(self.as_topic):
+            raise UsageError(f"--as {self.as_topic!r} is no legal name of a topic")
+        for folder in self.log_dir:
+            if not (Path(folder) / META_PROPERTIES).is_file():
+                raise UsageError(
+                    f"--log-dir {folder} has no {META_PROPERTIES}: it is no log directory of a broker",
+                    hint="format the broker first (kafka-storage format), and create the new topic",
+                )
+        Until.parse(self.until)
+
+
+def materialise(request: MaterialiseRequest, progress: Progress | None = None) -> MutationResult:
+    """Plan the logs that are written, and with `apply` write them.
+
+    Neither the tier nor its metadata are changed. Every batch keeps its offsets, timestamps, producer and
+    transaction; its leader epoch becomes 0. Raises SafetyRefusal if a broker runs on a log directory, a
+    partition's folder has records, offsets are missing, or the disk has not enough room; NotFoundError for a
+    topic that the tier does not have; and the errors of the tier and the metadata.
+    """
+    return PLANNER.run(request, progress)
+
+
+def _reader(resources: Resources) -> RemoteLogMetadataManager:
+    return DerivedMetadata(resources) if resources.request.metadata is None else resources.metadata()
+
+
+def _decide(run: Mutation, request: MaterialiseRequest) -> Decision:
+    partitions = _partitions(run)
+    topics = {each.topic_id_partition.topic for each in partitions}
+    if len(topics) > 1 and (request.as_topic is not None or request.as_id is not None):
+        raise UsageError(
+            f"--as and --as-id are of one topic, selected are {', '.join(sorted(topics))}",
+            hint="restore one topic at a time",
+        )
+    until = Until.parse(request.until)
+    _require_known(until, partitions)
+    sources = [_source(run, request, partition, until) for partition in partitions]
+    found = plan_materialise(sources, read=run.metadata.state.read, after_hole=request.after_hole)
+    return Decision(
+        plan=found.plan,
+        options=RunOptions,
+        check=lambda plan: _check(request, plan, found),
+        conclude=lambda outcomes: _conclude(run, sources, outcomes),
+    )
+
+
+PLANNER = Planner(
+    command=MATERIALISE,
+    request=MaterialiseRequest,
+    decide=_decide,
+    options=("as_topic", "as_id", "until", "after_hole"),
+    writes_logs=True,
+    changes_tier=False,
+    reader=_reader,
+)
+
+
+def _partitions(run: Mutation) -> list[ReadablePartition]:
+    """Return the selected partitions that the tier has records of; resolve the selection."""
+    resources, state = run.resources, run.metadata.refresh()
+    if not isinstance(run.metadata, DerivedMetadata):
+        resources.resolve_selection(part.topic_id_partition for part in state)
+        run.histories.examine(state)
+        resources.inspect_tier(run.metadata)
+    selection = resources.selection
+    found = readable_partitions(
+        state, (), selection, by_name=bool(selection.topics) and not selection.topic_ids
+    )
+    if not found:
+        raise NotFoundError("the tier has no record of the selected partitions")
+    for each in found:
+        refusal = illegal_name_error(each.topic_id_partition)
+        if refusal is not None:
+            raise refusal
+    return found
+
+
+def _require_known(until: Until, partitions: Sequence[ReadablePartition]) -> None:
+    known = {each.topic_id_partition.topic_partition for each in partitions}
+    for partition in until.offsets:
+        if partition not in known:
+            raise NotFoundError(
+                f"--until names {partition}, which is not restored",
+                hint=f"restored are {', '.join(map(str, sorted(known)))}",
+            )
+
+
+def _source(run: Mutation, request: MaterialiseRequest, found: ReadablePartition, until: Until) -> Source:
+    partition = found.topic_id_partition
+    log = run.resources.readable_log(found)
+    ends = [until.offsets[partition.topic_partition]] if partition.topic_partition in until.offsets else []
+    if until.time_ms is not None:
+        reader = PartitionReader(log, run.resources.indexes, run.resources.problems.report)
+        later = reader.offset_for_time(until.time_ms + 1)
+        ends += [] if later is None else [later.offset]
+    end = min(ends, default=None)
+    last = log.end_offset - 1 if end is None else min(end, log.end_offset) - 1
+    spans = tuple(segments_in_lineage(log.cache, log.lineage, log.log_start_offset, last))
+    as_topic = request.as_topic or partition.topic
+    return Source(
+        partition=partition,
+        spans=spans,
+        targets=_targets(request, TopicPartition(as_topic, partition.partition)),
+        as_topic=as_topic,
+        as_topic_id=None if request.as_id is None else Uuid.parse(request.as_id),
+        until_offset=end,
+        undecided=_undecided(run, request, partition, end) or _missing(run, spans),
+    )
+
+
+def _undecided(
+    run: Mutation, request: MaterialiseRequest, partition: TopicIdPartition, end: int | None
+) -> str | None:
+    """Return why it is not known which records the log had below offset `end`; None if it is."""
+    metadata = run.metadata
+    if not isinstance(metadata, DerivedMetadata):
+        return run.histories.incomplete.get(partition)
+    decision = metadata.decisions[partition]
+    if decision.refused is not None:
+        return decision.refused
+    choice = decision.choice
+    if choice.hole is not None and not request.after_hole:
+        return (
+            f"no set of objects has offsets {choice.hole.first} to {choice.hole.last}: --after-hole begins "
+            "the log after them"
+        )
+    first, following = choice.first_offset or 0, choice.next_offset or 0
+    for each, _ in choice.left:
+        start = each.listed.start_offset
+        if each.segment is None and start >= following and (end is None or end > start):
+            return (
+                f"the set of objects from offset {start} on is not complete ({each.why_incomplete}): --until "
+                f"{partition.topic_partition}={max(following, first)} restores the records below it"
+            )
+    return None
+
+
+def _missing(run: Mutation, spans: Sequence[SegmentSpan]) -> str | None:
+    """Return which segment has no log in the tier; None if all have one, or were derived from it."""
+    if isinstance(run.metadata, DerivedMetadata):
+        return None
+    segments: list[RemoteLogSegmentMetadata] = [span.segment for span in spans]
+    for segment, objects in zip(segments, run.remote.objects_of_each(segments), strict=True):
+        if isinstance(objects, TierctlError):
+            raise objects
+        if not any(each.key.endswith(".log") for each in objects):
+            return (
+                f"the tier has no log of segment {segment.segment_id}, offsets {segment.start_offset} to "
+                f"{segment.end_offset}"
+            )
+    return None
+
+
+def _targets(request: MaterialiseRequest, partition: TopicPartition) -> list[Target]:
+    """Return the log directories with a folder of the new partition; the only directory if none has one."""
+    dirs = dict.fromkeys(Path(folder).resolve() for folder in request.log_dir)
+    folders = {each: former_folder(each, str(partition)) for each in dirs}
+    found = [_target(each, folder) for each, folder in folders.items() if folder.is_dir()]
+    return found or [Target(log_dir=each) for each in dirs if len(dirs) == 1]
+
+
+def _target(log_dir: Path, folder: Path) -> Target:
+    topic_id = None
+    with suppress(FileNotFoundError):
+        try:
+            topic_id = read_partition_metadata((folder / "partition.metadata").read_bytes())
+        except CorruptInputError as e:
+            raise e.within(str(folder / "partition.metadata")) from None
+    segments = [(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)]
+    return Target(log_dir=log_dir, topic_id=topic_id, segments=segments)
+
+
+def _check(request: MaterialiseRequest, plan: Plan, found: MaterialisePlan) -> None:
+    """Raise SafetyRefusal if the plan may not be carried out."""
+    if found.refused:
+        raise _refusal(found.refused)
+    for folder in request.log_dir:
+        ensure_stopped(Path(folder))
+    needed: dict[int, int] = {}
+    dirs: dict[int, str] = {}
+    for step in plan.steps:
+        log_dir = str(step.details[LOG_DIR])
+        device = Path(log_dir).stat().st_dev
+        dirs[device] = log_dir
+        needed[device] = needed.get(device, found.ahead_bytes) + int(step.details[ROOM_BYTES])
+    for device, size_bytes in needed.items():
+        free_bytes = shutil.disk_usage(dirs[device]).free
+        if free_bytes < size_bytes:
+            raise SafetyRefusal(
+                f"the disk of {dirs[device]} has {free_bytes} bytes free, the logs need {size_bytes}",
+                hint="make room, or restore fewer partitions or records: --partition, --until",
+            )
+
+
+def _refusal(refused: Mapping[TopicIdPartition, str]) -> SafetyRefusal:
+    shown = [f"{partition.topic_partition}: {why}" for partition, why in sorted(refused.items())]
+    more = len(shown) - _SHOWN_MAX
+    text = "; ".join(shown[:_SHOWN_MAX])
+    return SafetyRefusal(
+        f"{text}{f'; and {more} more partitions' if more > 0 else ''}",
+        hint="leave these partitions out with --topic and --partition, or do what the reason says",
+    )
+
+
+def _conclude(run: Mutation, sources: Sequence[Source], outcomes: Sequence[Outcome]) -> None:
+    """Remove what killed runs left, and say what is next."""
+    for log_dir, name in _folders(sources):
+        remove_left(log_dir, name)
+    if not outcomes or any(outcome.status is not Status.DONE for outcome in outcomes):
+        return
+    run.progress.say(
+        "now start the brokers. Timestamps are kept: if the records are older than "
+        f"{topic.RETENTION_MS.name} of the new topic, set that to -1 first. Replicas without these records "
+        "must not be in sync: name the log directories of all, or create the topic with one replica"
+    )
+
+
+def _folders(sources: Sequence[Source]) -> Iterator[tuple[Path, str]]:
+    for source in sources:
+        for target in source.targets:
+            yield target.log_dir, f"{source.as_topic}-{source.partition.partition}"

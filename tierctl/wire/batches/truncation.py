@@ -1,0 +1,26 @@
+"""Cuts a record batch inside: keeps its first records, in a batch with a new CRC."""
+
+from tierctl.wire.batches.batch_heads import BatchHead, Buffer
+from tierctl.wire.batches.compression import compress
+from tierctl.wire.batches.record_batch import batch_at, seal
+from tierctl.wire.batches.records import encode_records
+
+
+def batch_before(buf: Buffer, head: BatchHead, end_offset: int) -> bytes:
+    """Return the batch with `head` in `buf` without its records from `end_offset` on; empty if none is left.
+
+    `end_offset` is above the batch's base offset and at most its last offset. Compression, producer,
+    sequence and timestamps stay; the batch then ends at `end_offset` - 1. Raise CorruptInputError for records
+    that can't be decoded.
+    """
+    records = [record for record in batch_at(buf, head).records() if record.offset < end_offset]
+    if not records:
+        return b""
+    latest_ms = max(record.timestamp_ms for record in records)
+    kept = head._replace(
+        last_offset_delta=end_offset - 1 - head.base_offset,
+        max_timestamp_ms=head.max_timestamp_ms if head.is_log_append_time else latest_ms,
+        record_count=len(records),
+    )
+    data = encode_records(records, base_offset=head.base_offset, base_timestamp_ms=head.base_timestamp_ms)
+    return seal(kept, compress(head.compression, data))
