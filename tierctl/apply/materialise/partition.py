@@ -61,16 +61,17 @@ def _fill(made: NewFolder, step: Step, context: RunContext) -> int:
     """Write all files of the log; return the offset after its last batch."""
     parts = _parts(step, context)
     state = LogState(next_offset=step.start_offset or 0)
-    bases = []
+    bases: list[int] = []
+    snapshots: list[bytes] = []
     for part, raw in _fetched(parts, made.staging, context):
         with effect("materialise.segment.write"):
             bases.append(write_segment(part, raw, made, state, ends_log=part is parts[-1]))
+        snapshots.append(encode_producer_snapshot(state.open_producers()))
         raw.unlink()
         context.advance(part.metadata.segment_size_in_bytes)
-    # Producers of another cluster are unknown to this one: with their ids a new producer would be fenced.
-    # The segments are copied to a tier only if each has a snapshot.
-    for offset in (*bases[1:], state.next_offset):
-        made.write(f"{offset:020d}.snapshot", encode_producer_snapshot(()))
+    # A broker copies a segment to a tier only if there is a snapshot at the next one.
+    for offset, snapshot in zip((*bases[1:], state.next_offset), snapshots, strict=True):
+        made.write(f"{offset:020d}.snapshot", snapshot)
     made.write(f"{state.next_offset:020d}.log", b"")
     epochs = write_leader_epoch_checkpoint([EpochEntry(0, step.start_offset or 0)])
     made.write("leader-epoch-checkpoint", epochs)

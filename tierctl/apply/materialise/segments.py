@@ -23,9 +23,12 @@ from tierctl.wire.batches.records import Record
 from tierctl.wire.batches.segment_file import Window, scan_windows
 from tierctl.wire.batches.truncation import batch_before
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
+from tierctl.wire.files.producer_snapshot import ProducerEntry
 
 _EPOCH_BYTES = np.arange(12, 16)
 """The positions of partitionLeaderEpoch in a batch."""
+_SEQUENCE_MAX = (1 << 31) - 1
+"""The sequence after the highest one is 0 (DefaultRecordBatch.incrementSequence)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,8 +60,17 @@ class LogState:
     next_offset: int
     largest_timestamp_ms: int = NO_TIMESTAMP
     transactions: OpenTransactions = field(default_factory=OpenTransactions)
-    producer_epochs: dict[int, int] = field(default_factory=dict)
-    """The last epoch of each transactional producer."""
+    last_batches: dict[int, BatchHead] = field(default_factory=dict)
+    """The last batch of records of each producer that began a transaction."""
+
+    def open_producers(self) -> list[ProducerEntry]:
+        """Return the producers with an open transaction, as a producer snapshot has them.
+
+        Those without one are left out: their ids are of another cluster, and a new producer with the same id
+        would be fenced.
+        """
+        open_now = sorted(self.transactions.first_offsets.items())
+        return [_entry(self.last_batches[producer_id], first) for producer_id, first in open_now]
 
     def follow(self, buf: bytes, heads: HeadColumns, first: int, end: int) -> Iterator[AbortedTxn]:
         """Apply the batches in rows [first, end) of `heads`; yield the transactions that they abort."""
@@ -68,10 +80,27 @@ class LogState:
 
     def follow_batch(self, buf: bytes, head: BatchHead) -> Iterator[AbortedTxn]:
         """Apply one batch; yield the transaction that it aborts, if it does."""
-        self.producer_epochs[head.producer_id] = head.producer_epoch
+        if not head.is_control:
+            self.last_batches[head.producer_id] = head
         aborted = self.transactions.append(buf, head)
         if aborted is not None:
             yield aborted
+
+
+def _entry(head: BatchHead, first_offset: int) -> ProducerEntry:
+    sequence = (
+        (head.base_sequence + head.last_offset_delta) & _SEQUENCE_MAX if head.base_sequence >= 0 else -1
+    )
+    return ProducerEntry(
+        producer_id=head.producer_id,
+        epoch=head.producer_epoch,
+        last_sequence=sequence,
+        last_offset=head.last_offset,
+        offset_delta=head.last_offset_delta,
+        timestamp_ms=head.max_timestamp_ms,
+        coordinator_epoch=-1,
+        current_txn_first_offset=first_offset,
+    )
 
 
 def write_segment(part: SegmentPart, raw: Path, folder: NewFolder, state: LogState, *, ends_log: bool) -> int:
@@ -179,7 +208,7 @@ class _Writer:
                 encode_batch(
                     [marker],
                     producer_id=producer_id,
-                    producer_epoch=self.state.producer_epochs[producer_id],
+                    producer_epoch=self.state.last_batches[producer_id].producer_epoch,
                     transactional=True,
                     control=True,
                 )

@@ -1,0 +1,104 @@
+"""kill -9 around every side effect of `restore --materialise`: a broker loads nothing, or the whole log."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.apply.labels import LABELS
+from tierctl.locallog import read_log_dirs
+from tierctl.model import Uuid
+
+from tests.apply.conftest import Zygote, met
+from tests.apply.worlds import World
+
+SIGKILLED = -9
+OWN_LABELS = tuple(label for label in LABELS if label.startswith("materialise."))
+NEW_ID = Uuid("AAAAAAAAAAAAAAAAAAAAAQ")
+
+
+def new_broker(folder: Path) -> Path:
+    """The directory of a stopped broker with the empty log of a new topic."""
+    partition = folder / "bills-0"
+    partition.mkdir(parents=True)
+    (folder / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    (partition / "partition.metadata").write_text(f"version: 0\ntopic_id: {NEW_ID}")
+    (partition / "00000000000000000000.log").touch()
+    return folder
+
+
+def command(world: World, log_dir: Path) -> tuple[object, ...]:
+    return ("restore", "--materialise", *world.where, "--topic", "bills", "--log-dir", log_dir, "--apply")
+
+
+def files(log_dir: Path) -> dict[str, bytes]:
+    """Everything that a broker would not delete when it starts."""
+    found = (path for path in log_dir.rglob("*") if path.is_file() and path.suffix != ".bak")
+    return {
+        str(path.relative_to(log_dir)): path.read_bytes()
+        for path in found
+        if not path.relative_to(log_dir).parts[0].endswith("-delete")
+    }
+
+
+def moments(counts: dict[tuple[str, str], int]) -> Iterator[list[Any]]:
+    for label in OWN_LABELS:
+        for moment in ("before", "after"):
+            assert counts.get((label, moment)), f"{label} is never met"
+            yield from ([label, moment, nth + 1] for nth in range(counts[label, moment]))
+
+
+@pytest.mark.slow
+def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: Path) -> None:
+    whole = new_broker(tmp_path / "whole")
+    ran = forked(*command(tiered, whole))
+    assert ran.code == 0, ran.err
+    end = files(whole)
+    assert not list(whole.glob("*-delete"))
+    for at, kill in enumerate(moments(met(ran))):
+        log_dir = new_broker(tmp_path / str(at))
+        before = {name: data for name, data in files(log_dir).items() if name.startswith("bills-0")}
+        assert forked(*command(tiered, log_dir), kills=[kill]).code == SIGKILLED
+        there = {name: data for name, data in files(log_dir).items() if name.startswith("bills-0")}
+        committed = {name: data for name, data in end.items() if name.startswith("bills-0")}
+        assert there in ({}, before, committed), kill
+        if there == committed:
+            assert files(log_dir) == end
+        for _ in range(2):
+            again = forked(*command(tiered, log_dir))
+            assert again.code == 0, again.err
+        assert files(log_dir) == end
+        assert not list(log_dir.glob("*-delete"))
+
+
+def test_a_full_disk_leaves_the_folder_as_it_was(
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tierctl: Any
+) -> None:
+    log_dir = new_broker(tmp_path / "broker")
+    before = files(log_dir)
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tierctl.apply.materialise.new_folder.PLAIN.rename", full)
+    ran = tierctl(*command(tiered, log_dir))
+    assert (ran.code, "No space left on device" in ran.err) == (5, True), ran.err
+    monkeypatch.undo()
+    assert files(log_dir) == before
+    assert not list(log_dir.glob("*-delete"))
+    assert tierctl(*command(tiered, log_dir)).code == 0
+    (log,) = read_log_dirs([log_dir])
+    assert log.log_end_offset > 0
+    assert [(entry.epoch, entry.start_offset) for entry in log.leader_epochs] == [(0, 0)]
+
+
+def test_too_little_room_is_refused_before_anything_is_written(
+    tiered: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tierctl: Any
+) -> None:
+    log_dir = new_broker(tmp_path / "broker")
+    before = files(log_dir)
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr("tierctl.commands.recovery.materialise.shutil.disk_usage", lambda _path: usage)
+    ran = tierctl(*command(tiered, log_dir))
+    assert (ran.code, "has 1000 bytes free, the logs need" in ran.err) == (4, True), ran.err
+    assert files(log_dir) == before

@@ -1,0 +1,212 @@
+"""Captured tiers as local logs of a new broker: what is read there is what is read from the tier."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.shell import tierctl
+
+Capture = Callable[..., Path]
+TIERS = {
+    "tiered-cluster": ("before", "before-remote"),
+    "delete-across-epoch": ("after", "after-remote"),
+    "aiven-plain": ("broker-logs", "bucket"),
+    "aiven-encrypted": ("broker-logs", "bucket"),
+    "unclean-leader": ("before/broker-1", "before/remote"),
+}
+ISOLATIONS = ("read_uncommitted", "read_committed")
+
+
+def rows(*args: object) -> list[dict[str, Any]]:
+    ran = tierctl(*args, "--output", "jsonl")
+    assert ran.code == 0, ran.err
+    return [json.loads(line) for line in ran.lines]
+
+
+@pytest.fixture
+def log_dir(tmp_path: Path) -> Path:
+    """The directory of a stopped broker."""
+    folder = tmp_path / "broker"
+    folder.mkdir()
+    (folder / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=other\n")
+    return folder
+
+
+def new_id(topic: str) -> str:
+    return topic.encode().hex()[:20].ljust(21, "A") + "A"
+
+
+def records(*args: object) -> list[tuple[object, ...]]:
+    found = rows("fetch", "--binary", "hex", *args)
+    names = ("partition", "offset", "timestamp_ms", "timestamp_type", "key", "value")
+    return [(*(row[name] for name in names), json.dumps(row["headers"])) for row in found]
+
+
+def restored(log_dir: Path, topic: str, isolation: str) -> list[tuple[object, ...]]:
+    """The records of the new topic, read from the log directory alone."""
+    nothing = log_dir.parent / "nothing"
+    if not nothing.exists():
+        (nothing / "__remote_log_metadata-0").mkdir(parents=True)
+    (log_dir.parent / "tier" / "kafka-tiered-storage").mkdir(parents=True, exist_ok=True)
+    where = ("--metadata", nothing, "--remote", log_dir.parent / "tier", "--log-dir", log_dir)
+    return records(*where, "--topic", topic, "--isolation", isolation)
+
+
+def restore(log_dir: Path, *args: object) -> Any:
+    return tierctl("restore", "--materialise", "--log-dir", log_dir, *args)
+
+
+@pytest.mark.parametrize("with_metadata", [True, False])
+@pytest.mark.parametrize("name", TIERS)
+def test_every_record_of_the_captures(
+    capture: Capture, log_dir: Path, name: str, with_metadata: bool
+) -> None:
+    metadata, remote = (capture(name) / folder for folder in TIERS[name])
+    keys = [word for key in capture(name).glob("keys/private*") for word in ("--aiven-private-key", key)]
+    where = ("--remote", remote, *keys)
+    source = ("--metadata", metadata) if with_metadata else ()
+    topics = {row["topic"] for row in rows("segments", "--metadata", metadata)}
+    assert topics
+    for topic in sorted(topics):
+        arguments = (*where, *source, "--topic", topic, "--as-id", new_id(topic), "--apply")
+        ran = restore(log_dir, *arguments, "--output", "json")
+        assert ran.code == 0, ran.err
+        assert {each["status"] for each in json.loads(ran.out)["outcomes"]} == {"done"}
+        for isolation in ISOLATIONS:
+            wanted = records(*where, "--metadata", metadata, "--topic", topic, "--isolation", isolation)
+            assert restored(log_dir, topic, isolation) == wanted
+            assert wanted
+        again = restore(log_dir, *arguments)
+        assert (again.code, "has the records already" in again.err) == (0, True), again.err
+
+
+@pytest.mark.parametrize("end", [1, 49, 50, 51, 696, 697, 700, 1234, 3484, 3485, 9999])
+def test_a_log_ends_before_any_offset(capture: Capture, log_dir: Path, end: int) -> None:
+    metadata, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])
+    where = ("--remote", remote, "--metadata", metadata, "--topic", "payments")
+    ran = restore(
+        log_dir, *where, "--as", "then", "--as-id", new_id("x"), "--until", f"payments-0={end}", "--apply"
+    )
+    assert ran.code == 0, ran.err
+    everything = records(*where, "--isolation", "read_uncommitted")
+    assert restored(log_dir, "then", "read_uncommitted") == [each for each in everything if each[1] < end]
+    committed = {each[1] for each in records(*where, "--isolation", "read_committed")}
+    found = {each[1] for each in restored(log_dir, "then", "read_committed")}
+    # Of a transaction that ends later nothing is committed: it is the last one.
+    assert found <= committed
+    missing = [each[1] for each in everything if each[1] < end and each[1] in committed - found]
+    assert not missing or (missing[-1] == max(each[1] for each in everything if each[1] < end))
+    assert not missing or not [each for each in found if each > missing[0]]
+
+
+def test_a_log_ends_before_the_first_later_record(capture: Capture, log_dir: Path) -> None:
+    metadata, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])
+    where = ("--remote", remote, "--metadata", metadata, "--topic", "orders", "--partition", 0)
+    everything = records(*where)
+    at_ms = everything[len(everything) // 2][2]
+    ran = restore(log_dir, *where, "--as-id", new_id("x"), "--until", at_ms, "--apply")
+    assert ran.code == 0, ran.err
+    assert restored(log_dir, "orders", "read_uncommitted") == records(*where, "--to-time", at_ms)
+
+
+def test_a_saved_plan_is_carried_out(capture: Capture, log_dir: Path, tmp_path: Path) -> None:
+    _, remote = (capture("tiered-cluster") / folder for folder in TIERS["tiered-cluster"])
+    where = ("--remote", remote, "--topic", "orders")
+    saved = tmp_path / "plan.json"
+    ran = restore(log_dir, *where, "--as-id", new_id("x"), "--until", "orders-1=100", "--plan-out", saved)
+    assert ran.code == 0, ran.err
+    assert not list(log_dir.glob("orders-*"))
+    applied = tierctl("apply", saved, "--remote", remote, "--log-dir", log_dir, "--apply")
+    assert applied.code == 0, applied.err
+    assert {each[0] for each in restored(log_dir, "orders", "read_committed")} == {0, 1, 2}
+    assert len([each for each in restored(log_dir, "orders", "read_committed") if each[0] == 1]) == 100
+
+
+def _lose(remote: Path, what: str) -> None:
+    """Damage the second segment of orders-1."""
+    folder = next(remote.glob("kafka-tiered-storage/orders-1-*"))
+    log = sorted(folder.glob("*.log"))[1]
+    if what == "missing":
+        log.unlink()
+    else:
+        data = bytearray(log.read_bytes())
+        data[len(data) // 2] ^= 1
+        log.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("what", "with_metadata", "expected"),
+    [
+        ("missing", True, (4, "the tier has no log of segment")),
+        ("missing", False, (4, "no set of objects has offsets 600 to 1199")),
+        ("damaged", True, (7, "CRC-32C")),
+        ("damaged", False, (4, "no set of objects has offsets 600 to 1199")),
+    ],
+)
+def test_lost_and_damaged_objects(
+    writable: Callable[[str], Path], log_dir: Path, what: str, with_metadata: bool, expected: tuple[int, str]
+) -> None:
+    code, why = expected
+    remote, metadata = writable("tiered-cluster/before-remote"), writable("tiered-cluster/before")
+    _lose(remote, what)
+    source = ("--metadata", metadata) if with_metadata else ("--metadata", "none")
+    where = ("--remote", remote, *source, "--topic", "orders", "--partition", 1, "--as-id", new_id("x"))
+    ran = restore(log_dir, *where, "--apply")
+    assert (ran.code, why in ran.err + ran.out) == (code, True), ran.err + ran.out
+    assert [path.name for path in log_dir.iterdir()] == ["meta.properties"]
+    if not with_metadata:
+        later = restore(log_dir, *where, "--after-hole", "--apply")
+        assert later.code == 0, later.err
+        assert restored(log_dir, "orders", "read_committed")[0][1] == 1200
+
+
+def test_metadata_that_begin_after_a_hole(
+    writable: Callable[[str], Path], capture: Capture, log_dir: Path
+) -> None:
+    remote = writable("tiered-cluster/before-remote")
+    folder = next(remote.glob("kafka-tiered-storage/orders-1-*"))
+    for path in folder.glob("00000000000000000600-*"):
+        path.unlink()
+    rebuilt = log_dir.parent / "rebuilt"
+    assert tierctl("rebuild", "--metadata", rebuilt, "--remote", remote, "--apply").code == 0
+    shutil.rmtree(remote)
+    shutil.copytree(capture("tiered-cluster") / "before-remote", remote)
+    where = ("--remote", remote, "--metadata", rebuilt, "--topic", "orders", "--partition", 1)
+    ran = restore(log_dir, *where, "--as-id", new_id("x"), "--apply")
+    assert ran.code == 0, ran.err
+    assert restored(log_dir, "orders", "read_committed")[0][1] == 1200
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "why"),
+    [
+        (("--topic", "orders", "--topic", "payments", "--as", "x"), 2, "--as and --as-id are of one topic"),
+        (("--topic", "orders"), 4, "has no topic id: name that of the new topic with --as-id"),
+        (("--topic", "orders", "--until", "orders-9=3"), 10, "--until names orders-9"),
+        (("--topic", "orders", "--until", "orders-1=x"), 2, "expected TOPIC-PARTITION=OFFSET"),
+        (("--topic", "orders", "--until", 3), 4, "the tier has no record of it below offset 0"),
+        ((), 2, "--topic is missing"),
+        (("--topic", "orders", "--as", "../x"), 2, "no legal name"),
+    ],
+)
+def test_contradicting_options(
+    capture: Capture, log_dir: Path, more: tuple[object, ...], code: int, why: str
+) -> None:
+    ran = restore(log_dir, "--remote", capture("tiered-cluster") / "before-remote", *more, "--apply")
+    assert (ran.code, why in ran.err) == (code, True), ran.err
+
+
+def test_the_own_topic_id_and_a_folder_that_is_no_log_directory(
+    capture: Capture, tmp_path: Path, log_dir: Path
+) -> None:
+    remote = ("--remote", capture("tiered-cluster") / "before-remote", "--topic", "payments")
+    own = rows("segments", "--metadata", capture("tiered-cluster") / "before", "--topic", "payments")
+    refused = restore(log_dir, *remote, "--as-id", own[0]["topic_id"], "--apply")
+    assert (refused.code, "is of the topic that is restored" in refused.err) == (4, True), refused.err
+    (tmp_path / "other").mkdir()
+    refused = restore(tmp_path / "other", *remote, "--apply")
+    assert (refused.code, "it is no log directory of a broker" in refused.err) == (2, True), refused.err
