@@ -10,7 +10,7 @@ _tierctl() {
     local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} path="" words="" i
     for ((i = 1; i < COMP_CWORD; i++)); do
         case "$path|${COMP_WORDS[i]}" in
-            "|status"|"|explain"|"|report"|"|doctor"|"|segments"|"|verify"|"|format"|"|fetch"|"|copy"|"|sweep"|"|delete"|"|rebuild"|"|apply"|"|schedule"|"|submit"|"|pipeline"|"pipeline|run"|"pipeline|plan"|"|config"|"config|show"|"config|check"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair") path="${path:+$path }${COMP_WORDS[i]}" ;;
+            "|status"|"|explain"|"|report"|"|doctor"|"|segments"|"|verify"|"|format"|"|fetch"|"|copy"|"|sweep"|"|delete"|"|rebuild"|"|restore"|"|apply"|"|schedule"|"|submit"|"|pipeline"|"pipeline|run"|"pipeline|plan"|"|config"|"config|show"|"config|check"|"|cache"|"cache|show"|"cache|verify"|"cache|build"|"cache|compact"|"|offsets"|"offsets|show"|"offsets|check"|"offsets|repair") path="${path:+$path }${COMP_WORDS[i]}" ;;
         esac
     done
     case "$path|$prev" in
@@ -424,6 +424,39 @@ _tierctl() {
         "rebuild|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
         "rebuild|--log-file") COMPREPLY=(); return ;;
         "rebuild|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--metadata") COMPREPLY=(); return ;;
+        "restore|--bootstrap-server") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--command-config") COMPREPLY=(); return ;;
+        "restore|--config") COMPREPLY=(); return ;;
+        "restore|--remote") COMPREPLY=(); return ;;
+        "restore|--layout") COMPREPLY=($(compgen -W "kafka aiven" -- "$cur")); return ;;
+        "restore|--log-dir") COMPREPLY=(); return ;;
+        "restore|--aiven-private-key") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--state-dir") COMPREPLY=(); return ;;
+        "restore|--truncated-metadata") COMPREPLY=($(compgen -W "refuse accept" -- "$cur")); return ;;
+        "restore|--topic") COMPREPLY=(); compopt +o default 2>/dev/null; _tierctl_stored topics; return ;;
+        "restore|--partition") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--topic-id") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--as") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--as-id") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--until") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--output"|"restore|-o") COMPREPLY=($(compgen -W "table json jsonl csv" -- "$cur")); return ;;
+        "restore|--columns") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--sort") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--limit") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--times") COMPREPLY=($(compgen -W "relative iso ms" -- "$cur")); return ;;
+        "restore|--plan-out") COMPREPLY=(); return ;;
+        "restore|--broker-id") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--wave-size") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--threads") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--attempts") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--throttle-fetch") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
+        "restore|--profile") COMPREPLY=(); compopt +o default 2>/dev/null; _tierctl_stored profiles; return ;;
+        "restore|--config-file") COMPREPLY=(); return ;;
+        "restore|--metrics-file") COMPREPLY=(); return ;;
+        "restore|--log-format") COMPREPLY=($(compgen -W "text json" -- "$cur")); return ;;
+        "restore|--log-file") COMPREPLY=(); return ;;
+        "restore|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "apply|--topic-configs") COMPREPLY=(); return ;;
         "apply|--max-age") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
         "apply|--from-remote") COMPREPLY=(); return ;;
@@ -695,7 +728,7 @@ _tierctl() {
         "offsets repair|--lock-timeout") COMPREPLY=(); compopt +o default 2>/dev/null; return ;;
     esac
     case "$path" in
-        "") words="status explain report doctor segments verify format fetch copy sweep delete rebuild apply schedule submit pipeline config cache offsets --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --version --help -h" ;;
+        "") words="status explain report doctor segments verify format fetch copy sweep delete rebuild restore apply schedule submit pipeline config cache offsets --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --version --help -h" ;;
         "status") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --show --watch --topic-configs --kafka-version --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "explain") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic-id --offset --segment --time --topic-configs --kafka-version --now --custom-metadata-max-bytes --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "report") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --html --show --topic-configs --kafka-version --now --output -o --columns --sort --limit --no-header --times --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
@@ -708,6 +741,7 @@ _tierctl() {
         "sweep") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --topic-configs --kafka-version --now --log-start-offset --off-lineage --unreferenced-epochs --max-deletes --max-fraction --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "delete") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --state-dir --truncated-metadata --topic --partition --topic-id --find --mark --all-log-dirs --i-know-it-is-deleted --interval --yes -y --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "rebuild") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --topic --partition --topic-id --log-start --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --broker-id --wave-size --threads --attempts --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
+        "restore") words="--metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --materialise --as --as-id --until --after-hole --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --broker-id --wave-size --threads --attempts --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "apply") words="--topic-configs --max-age --from-remote --from-layout --to-metadata --to-command-config --all-log-dirs --i-know-it-is-deleted --kafka-version --max-deletes --max-fraction --custom-metadata-max-bytes --metadata --bootstrap-server --command-config --config --remote --layout --log-dir --aiven-private-key --state-dir --truncated-metadata --topic --partition --topic-id --output -o --columns --sort --limit --no-header --times --plan-out --detailed-exitcode --apply --allow-live-brokers --allow-missing-objects --adopt-tier --no-lease --broker-id --wave-size --threads --attempts --override --engine --master --spark-conf --throttle-copy --throttle-fetch --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "schedule") words="--systemd --cron --every --user --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;
         "submit") words="--master --deploy-mode --run --num-executors --executor-cores --executor-memory --driver-memory --python-archive --container-image --submit-dir --spark-conf --profile --config-file --verbose -v --quiet -q --metrics-file --log-format --log-file --lock-timeout --help -h" ;;

@@ -252,7 +252,7 @@ def test_files_that_cannot_be_read_and_parts_of_a_plan(
 def test_plans_of_other_commands(tiered: World, swept: Path, tierctl: Tierctl) -> None:
     forge(swept, lambda raw: raw.update(command="rewind"))
     ran = tierctl(*apply(tiered, swept, "--apply"))
-    assert (ran.code, "expected one of copy, delete, rebuild, sweep" in ran.err) == (2, True)
+    assert (ran.code, "expected one of copy, delete, materialise, rebuild, sweep" in ran.err) == (2, True)
     forge(swept, lambda raw: raw.update(command="copy"))
     refused(tierctl(*apply(tiered, swept)), "options")
 

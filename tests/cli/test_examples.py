@@ -25,6 +25,7 @@ def places(capture: Callable[[str], Path], tmp_path: Path) -> dict[str, str]:
         "/srv/metadata": None,
         "/var/lib/tierctl": None,
         "/srv/warehouse": None,
+        "/var/lib/kafka/new": None,
     }
     for number, source in enumerate(found.values()):
         if source is not None:
@@ -58,6 +59,10 @@ def test_an_example_runs(command: str, places: dict[str, str], tmp_path: Path) -
         (tmp_path / "new").mkdir()
         Path(places["/srv/metadata"]).mkdir()
         args = replaced(command, places)
+    if args[0] == "restore":
+        new = Path(places["/var/lib/kafka/new"])
+        new.mkdir()
+        (new / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=new\n")
     state = places["/var/lib/tierctl"]
     if state in args and "build" not in args:
         build = ("cache", "build", "--metadata", places["/var/lib/kafka/data"], "--state-dir", state)

@@ -81,6 +81,8 @@ PLANS = {
     "copy": "copy --metadata {tmp}/metadata --remote {tmp}/tier --log-dir {untiered} --assume-enabled "
     "--topic 'ledger'",
     "rebuild": "rebuild --metadata {tmp}/rebuilt --remote {tmp}/before-remote",
+    "restore": "restore --materialise --remote {tmp}/before-remote --topic orders --log-dir {tmp}/new "
+    "--as-id AAAAAAAAAAAAAAAAAAAAAQ",
     "apply": "apply {tmp}/plan.json --metadata {tmp}/before --remote {tmp}/before-remote",
 }
 
@@ -126,6 +128,8 @@ def test_plans_and_outcomes_are_as_their_schema_says(capture: Capture, tmp_path:
         shutil.copytree(capture("tiered-cluster") / name, tmp_path / name)
     (tmp_path / "metadata").mkdir()
     (tmp_path / "tier").mkdir()
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=new\n")
     paths = {"tmp": tmp_path, "untiered": capture("untiered-broker") / "local"}
     plan_out = ["--plan-out", tmp_path / "plan.json"]
     for command, line in PLANS.items():
@@ -136,7 +140,7 @@ def test_plans_and_outcomes_are_as_their_schema_says(capture: Capture, tmp_path:
         for row in tierctl(*args, "--output", "jsonl").lines:
             check(json.loads(row), "steps")
     check(json.loads((tmp_path / "plan.json").read_text()), "plan")
-    for command in ("apply", "delete", "copy", "rebuild"):
+    for command in ("apply", "delete", "copy", "rebuild", "restore"):
         args = PLANS[command].replace("'", "").format(**paths).split()
         applied = json.loads(tierctl(*args, "--apply", "--output", "json").out)
         check(applied, "plan")

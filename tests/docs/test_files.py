@@ -38,6 +38,8 @@ def names(capture: Callable[[str], Path], tmp_path: Path) -> Mapping[str, object
     for name, source in sources.items():
         shutil.copytree(source, tmp_path / name)
     (tmp_path / "node-exporter").mkdir()
+    (tmp_path / "new-broker").mkdir()
+    (tmp_path / "new-broker" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=new\n")
     (tmp_path / "topics.properties").write_text(f"{TOPICS}orders.retention.bytes=1000000\n")
     return {name: tmp_path / folder for name, folder in FOLDERS.items()}
 
