@@ -48,6 +48,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
 """The commands by the title under which `tierctl --help` lists them."""
 
 COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
+_PACKAGES = {"rebuild": "recovery", "restore": "recovery"}
+"""The package below `tierctl.cli` of commands whose module is in one."""
 
 
 def _print_version(ctx: click.Context, value: bool) -> None:
@@ -154,7 +156,8 @@ def build(names: Sequence[str] = COMMANDS) -> click.Group:
         context_settings={"help_option_names": HELP_NAMES},
     )
     for name in names:
-        import_module(f"tierctl.cli.{name}").register(root)
+        words = (word for word in ("tierctl.cli", _PACKAGES.get(name), name) if word)
+        import_module(".".join(words)).register(root)
     for command in leaves(root):
         command.params.extend(param for param in own if param.name != "version")
     for command in everything(root):

@@ -352,10 +352,6 @@ class Mutation:
             self.progress.say(f"--apply would refuse this: {e.message}")
 
 
-def default_folder(_resources: Resources) -> FolderSettings | None:
-    """Return no settings: used by commands that write a metadata topic in a folder as `open_topic` does."""
-
-
 @contextmanager
 def mutation(
     request: MutationRequest,
@@ -366,7 +362,7 @@ def mutation(
     may_be_new: bool = False,
     make_topic: bool = False,
     changes_tier: bool = True,
-    folder: Callable[[Resources], FolderSettings | None] = default_folder,
+    folder: Callable[[Resources], FolderSettings | None] = lambda _resources: None,
     reader: Callable[[Resources], RemoteLogMetadataManager] | None = None,
 ) -> Iterator[Mutation]:
     """Open what the request names; with `apply` behind the fences and for writing.
@@ -375,7 +371,6 @@ def mutation(
     With `logs_decide`, deletes are decided from the log start and the leader epochs in log directories,
     unless a cluster is named; otherwise only rolled segments are read there, which no broker changes.
     `reader` opens metadata that are only read.
-
     LockedError if another tierctl is at work. SafetyRefusal if a broker runs on the metadata folder, on a log
     directory in which the command `writes_logs`, or, unless `allow_live_brokers`, on one that decides; and
     with `apply` if `now_ms` is ahead of the clock.
@@ -387,15 +382,13 @@ def mutation(
         if request.apply and (writes_logs or (decisive and not request.allow_live_brokers)):
             held.enter_context(brokers_kept_out(request.log_dir, are_written=writes_logs))
         running = () if decisive or resources.cluster is not None else running_brokers(request.log_dir)
-        if reader is not None:
-            metadata = reader(resources)
-        else:
-            metadata = resources.metadata(
-                writable=request.apply,
-                may_be_new=may_be_new,
-                make_topic=make_topic,
-                folder=folder(resources),
-            )
+        opened = None if reader is None else reader(resources)
+        metadata = opened or resources.metadata(
+            writable=request.apply,
+            may_be_new=may_be_new,
+            make_topic=make_topic,
+            folder=folder(resources),
+        )
         yield Mutation(
             request=request,
             resources=resources,

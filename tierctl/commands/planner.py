@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Generic, TypeVar
 
 from tierctl.apply.stop import Stop
-from tierctl.commands.mutation import Mutation, default_folder, mutation
+from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
@@ -26,8 +26,8 @@ def _never(request: MutationRequest) -> bool:
 
 def _no_settings(request: MutationRequest, resources: Resources) -> FolderSettings | None:
     """Return no settings: used by commands that write a metadata topic as `open_topic` does."""
-    del request
-    return default_folder(resources)
+    del request, resources
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
