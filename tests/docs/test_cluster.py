@@ -4,9 +4,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
+from tierctl.cli.docs.examples import questions
+from tierctl.cli.help.node import load_commands
 
 from tests.cli.shell import tierctl
-from tests.docs.documents import DOCUMENTS, Document
+from tests.docs.documents import DOCUMENTS, Command, Document
 from tests.docs.running import run_all
 from tests.live.commands import assumed
 from tests.support.broker import METADATA_PARTITIONS, Broker, Brokers
@@ -60,3 +62,13 @@ def test_command_lines_run(
     folders = {"/var/lib/tierctl": tmp_path / "state", "/var/lib/prometheus/node-exporter": tmp_path}
     mine = (each for each in document.commands if each.asks_cluster and not each.is_stock_consumer)
     run_all(mine, {**names, **folders}, tmp_path)
+
+
+def test_examples_and_questions_run(names: Mapping[str, object], tmp_path: Path) -> None:
+    """Those of the help and of the README's table that name a broker."""
+    examples = [each.command for node in load_commands().walk() for each in node.examples]
+    lines = [*examples, *(each.command for each in questions("first", "more"))]
+    commands = [Command("examples.toml", line, ()) for line in lines]
+    mine = [each for each in commands if each.asks_cluster]
+    assert mine
+    run_all(mine, names, tmp_path)

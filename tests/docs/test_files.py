@@ -67,6 +67,8 @@ def test_questions_are_answered(names: Mapping[str, object], tmp_path: Path) -> 
     assert tierctl("cache", "build", cwd=tmp_path, env=env).code == 0
     for each in questions("first", "more"):
         command = Command("questions.toml", each.command, ())
+        if command.asks_cluster:
+            continue
         ran = tierctl(*each.command.split()[1:], cwd=tmp_path, env=env)
         check(command, ran, {})
         assert ran.out or ran.summary, each.command

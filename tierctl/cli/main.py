@@ -39,16 +39,15 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "Look at a tier; nothing is changed": (
         *("status", "explain", "report", "doctor", "segments", "verify", "format", "fetch"),
     ),
-    "Change a tier; without --apply only the plan is printed": (
-        *("copy", "sweep", "delete", "rebuild", "restore", "apply"),
-    ),
+    "Change a tier; without --apply only the plan is printed": (*("copy", "sweep", "delete", "apply"),),
+    "Prepare for a loss, and come back from it": ("backup-config", "rebuild", "restore"),
     "Run unattended, or on Spark": ("schedule", "submit", "pipeline"),
     "Files and settings": ("config", "cache", "offsets"),
 }
 """The commands by the title under which `tierctl --help` lists them."""
 
 COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
-_PACKAGES = {"rebuild": "recovery", "restore": "recovery"}
+_PACKAGES = dict.fromkeys(("backup-config", "rebuild", "restore"), "recovery")
 """The package below `tierctl.cli` of commands whose module is in one."""
 
 
@@ -156,7 +155,7 @@ def build(names: Sequence[str] = COMMANDS) -> click.Group:
         context_settings={"help_option_names": HELP_NAMES},
     )
     for name in names:
-        words = (word for word in ("tierctl.cli", _PACKAGES.get(name), name) if word)
+        words = (word for word in ("tierctl.cli", _PACKAGES.get(name), name.replace("-", "_")) if word)
         import_module(".".join(words)).register(root)
     for command in leaves(root):
         command.params.extend(param for param in own if param.name != "version")

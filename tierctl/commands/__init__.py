@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         run_pipeline,
     )
     from tierctl.commands.plans import MutationResult
+    from tierctl.commands.recovery.backup_config import BackupConfig, BackupConfigRequest, backup_config
     from tierctl.commands.recovery.materialise import MaterialiseRequest, materialise
     from tierctl.commands.recovery.rebuild import RebuildRequest, rebuild
     from tierctl.commands.segments import (
@@ -91,6 +92,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ApplyRequest",
+    "BackupConfig",
+    "BackupConfigRequest",
     "BuildCacheRequest",
     "CacheBuild",
     "CacheCompaction",
@@ -145,6 +148,7 @@ __all__ = [
     "TopicSize",
     "VerifyRequest",
     "apply",
+    "backup_config",
     "build_cache",
     "check_config",
     "check_offsets",
@@ -179,6 +183,8 @@ __all__ = [
 
 _MODULE_OF = {
     "ApplyRequest": "apply",
+    "BackupConfig": "recovery.backup_config",
+    "BackupConfigRequest": "recovery.backup_config",
     "BuildCacheRequest": "cache",
     "CacheBuild": "cache",
     "CacheCompaction": "cache",
@@ -233,6 +239,7 @@ _MODULE_OF = {
     "TopicSize": "segments",
     "VerifyRequest": "verify",
     "apply": "apply",
+    "backup_config": "recovery.backup_config",
     "build_cache": "cache",
     "check_config": "insight.config",
     "check_offsets": "offsets",

@@ -1,6 +1,6 @@
 """A running cluster: facts from its controller and from the leaders of partitions, and DeleteRecords."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -105,13 +105,19 @@ class Cluster:
 
     def topic_settings(self, names: Collection[str]) -> dict[str, dict[str, str] | TierctlError]:
         """Return the settings in force of each topic, or the error of reading them."""
-        found: dict[str, dict[str, str] | TierctlError] = {}
+        return {name: self._values(future, "TOPIC", name) for name, future in self._ask_topics(names)}
+
+    def own_topic_settings(self, names: Collection[str]) -> dict[str, dict[str, str]]:
+        """Return the settings that were set for each topic itself, not those that it has from the brokers."""
+        asked = self._ask_topics(names)
+        return {name: _own(self._entries_in(future, "TOPIC", name)) for name, future in asked}
+
+    def _ask_topics(self, names: Collection[str]) -> Iterator[tuple[str, Future[Any]]]:
+        """Yield each topic, by name, with its requested settings."""
         ordered = sorted(names)
         for first in range(0, len(ordered), _SETTINGS_AT_ONCE):
             batch = ordered[first : first + _SETTINGS_AT_ONCE]
-            asked = {name: self._ask_settings("TOPIC", name) for name in batch}
-            found |= {name: self._values(future, "TOPIC", name) for name, future in asked.items()}
-        return found
+            yield from [(name, self._ask_settings("TOPIC", name)) for name in batch]
 
     def _values(self, asked: Future[Any], kind: str, name: str) -> dict[str, str] | TierctlError:
         try:
@@ -314,6 +320,14 @@ def _source(entry: Any) -> SettingSource:
         return SettingSource.DEFAULT
     is_own = entry.source == sdk.confluent_admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
     return SettingSource.TOPIC if is_own else SettingSource.BROKER_DEFAULT
+
+
+def _own(entries: Mapping[str, Any]) -> dict[str, str]:
+    return {
+        name: entry.value
+        for name, entry in entries.items()
+        if entry.value is not None and _source(entry) is SettingSource.CLUSTER
+    }
 
 
 def _topic(found: Any) -> TopicFacts:

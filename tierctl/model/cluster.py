@@ -1,5 +1,6 @@
 """A running cluster as data: `kafka.cluster` reads it, `plan` decides from it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tierctl.model.ids import TopicIdPartition, TopicPartition, Uuid
@@ -89,3 +90,26 @@ class ClusterLog:
     def topic_partition(self) -> TopicPartition:
         """The partition by name."""
         return self.topic_id_partition.topic_partition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedTopic:
+    """One topic; `settings` are those that were set for the topic itself, as Kafka prints them."""
+
+    topic: str
+    topic_id: Uuid
+    partitions: int
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SavedTopics:
+    """The topics of a cluster by name, at a time; `cluster_id` is None if nobody stated it."""
+
+    topics: Mapping[str, SavedTopic]
+    cluster_id: str | None = None
+    saved_ms: int | None = None
+
+
+NOT_COVERED = ("ACLs", "quotas", "users and SCRAM credentials", "delegation tokens", "offsets of groups")
+"""What a cluster has besides, and what `backup-config` does not save."""

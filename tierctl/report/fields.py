@@ -104,6 +104,7 @@ _FIELDS: dict[str, tuple[Kind, str, str] | tuple[Kind, str]] = {
         "the task of Kafka's RemoteLogManager, or the rule of tierctl, that decides",
     ),
     "settings": (_K.LIST, "settings that decide: objects with name, value and source"),
+    "own_settings": (_K.LIST, "settings that were set for the topic itself: objects with name and value"),
     "facts": (_K.LIST, "facts of the reason: objects with name and value"),
     "expires_at_ms": (_K.TIME, "time at which retention.ms deletes the segment", "expires"),
     "scope": (

@@ -329,6 +329,14 @@ EXPLANATIONS = Columns(
         "reason:0 decided_by:0 expires_at_ms:4 segment_id:6"
     ),
 )
+SAVED_TOPICS = Columns(
+    name="saved-topics",
+    title="Saved topics",
+    commands="backup-config",
+    noun="topic",
+    all=columns("topic topic_id partitions own_settings"),
+    at_terminal=_ranks("topic:0 topic_id:1 partitions:0 own_settings:2"),
+)
 _STEP = "action reason topic topic_id partition segment_id? start_offset? end_offset?"
 _DETAILS = (
     "state~ segment_size_in_bytes~ max_timestamp_ms~ segment_leader_epochs~ metadata_partition~? "
@@ -374,5 +382,5 @@ ALL = (
     *(COMMITTED_OFFSETS, UNSAFE_OFFSETS, OFFSET_REPAIRS, PREDICTIONS, COMMITS, LEAKED_TOPICS),
     *(STATUS, STATUS_PROBLEMS, LAST_RUNS, SETTINGS, SETTING_PROBLEMS, EXPLANATIONS, CHECKS),
     *TIER_TABLES,
-    *(STEPS, OUTCOMES),
+    *(SAVED_TOPICS, STEPS, OUTCOMES),
 )

@@ -1,0 +1,90 @@
+"""`backup-config` beside a broker: the file has what Kafka's own tools say of the topics."""
+
+import json
+import re
+import stat
+from pathlib import Path
+
+import pytest
+from tierctl.wire.files.topics_file import read_topics_file
+
+from tests.cli.shell import tierctl
+from tests.support.broker import Broker
+from tests.support.kafka import fetch_release
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+SETTINGS = {"retention_ms": "604800000", "segment_bytes": "1048576", "cleanup_policy": "compact,delete"}
+
+
+@pytest.fixture(scope="module")
+def topics(broker: Broker) -> dict[str, int]:
+    """Names and partition counts: one without settings of its own, one tiered, one with a list."""
+    found = {"saved-plain": 2, "saved.tiered": 3, "saved_list": 1}
+    broker.create_topic("saved-plain", 2)
+    broker.create_topic("saved.tiered", 3, tiered=True)
+    broker.create_topic("saved_list", 1)
+    broker.alter_topic("saved_list", **SETTINGS)
+    return found
+
+
+def described(broker: Broker, topic: str) -> tuple[str, int]:
+    """Topic id and partition count as kafka-topics prints them."""
+    said = broker.tool("org.apache.kafka.tools.TopicCommand", "--describe", "--topic", topic)
+    match = re.search(r"TopicId: (\S+)\s+PartitionCount: (\d+)", said)
+    assert match, said
+    return match[1], int(match[2])
+
+
+def configured(broker: Broker, topic: str) -> dict[str, str]:
+    """Settings of the topic itself as kafka-configs prints them."""
+    # Maven Central lacks the jar of 4.4.0 that has this tool; that of an older release asks any broker.
+    release = broker.release if broker.release.number < (4, 4) else fetch_release("4.3.0")
+    options = ("--describe", "--entity-type", "topics", "--entity-name", topic)
+    said = release.run("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, *options)
+    return dict(re.findall(r"^\s+(\S+?)=(.*?) sensitive=", said, flags=re.MULTILINE))
+
+
+def test_the_file_has_what_kafkas_tools_print(broker: Broker, topics: dict[str, int], tmp_path: Path) -> None:
+    file = tmp_path / "topics.yaml"
+    args = ("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", file)
+    ran = tierctl(*args, "--output", "json")
+    assert ran.code == 0, ran.err
+    assert "not covered: ACLs, quotas" in ran.err
+    saved = read_topics_file(file.read_bytes(), str(file))
+    for name, count in topics.items():
+        topic = saved.topics[name]
+        assert (topic.topic_id, topic.partitions) == described(broker, name)
+        assert topic.partitions == count
+        assert topic.settings == configured(broker, name)
+    assert saved.topics["saved-plain"].settings == {}
+    assert saved.topics["saved_list"].settings["cleanup.policy"] == "compact,delete"
+    assert not [name for name in saved.topics if name.startswith("__")]
+    rows = {row["topic"]: row for row in json.loads(ran.out)}
+    assert rows.keys() == saved.topics.keys()
+    shown = {each["name"]: each["value"] for each in rows["saved.tiered"]["own_settings"]}
+    assert shown == saved.topics["saved.tiered"].settings
+
+
+def test_some_topics_and_an_existing_file(broker: Broker, topics: dict[str, int], tmp_path: Path) -> None:
+    file = tmp_path / "topics.yaml"
+    file.write_text("what was there\n")
+    file.chmod(0o640)
+    args = ("backup-config", "--bootstrap-server", broker.bootstrap, "--output-file", file)
+    unknown = tierctl(*args, "--topic", "saved-plane")
+    assert (unknown.code, file.read_text()) == (10, "what was there\n")
+    assert "saved-plain" in unknown.err
+    ran = tierctl(*args, "--topic", "saved-*", "--topic", "saved_list")
+    assert ran.code == 0, ran.err
+    assert set(read_topics_file(file.read_bytes(), "f").topics) == {"saved-plain", "saved_list"}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["topics.yaml"]
+    nowhere = tierctl(*args[:-1], tmp_path / "missing" / "topics.yaml")
+    assert (nowhere.code, "--output-file" in nowhere.err) == (2, True), nowhere.err
+
+
+def test_without_a_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "topics.yaml"
+    assert tierctl("backup-config", "--output-file", file).code == 2
+    refused = tierctl("backup-config", "--bootstrap-server", "localhost:1", "--output-file", file)
+    assert refused.code == 5, refused.err
+    assert not file.exists()

@@ -1,0 +1,147 @@
+"""The YAML file of topics: what is written is read again, and every error names its line."""
+
+import re
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from tierctl.errors import UsageError
+from tierctl.model import Uuid
+from tierctl.model.cluster import SavedTopic, SavedTopics
+from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
+
+NAMES = st.from_regex(r"[a-zA-Z0-9._-]{1,40}", fullmatch=True).filter(lambda name: name not in {".", ".."})
+PRINTABLE = st.characters(blacklist_categories=("Cs",))
+SETTINGS = st.dictionaries(
+    st.from_regex(r"[a-z0-9._-]{1,30}", fullmatch=True), st.text(PRINTABLE, max_size=30), max_size=5
+)
+TOPICS = st.dictionaries(
+    NAMES,
+    st.tuples(st.binary(min_size=16, max_size=16), st.integers(1, 1_000_000), SETTINGS),
+    max_size=6,
+)
+WHOLE = """\
+version: 1
+saved: 2026-11-23T10:00:00Z
+cluster_id: abc
+not_covered: [ACLs]
+topics:
+  orders:
+    topic_id: 2QZ5FAXaQrqgUzsReWnweA
+    partitions: 3
+    settings:
+      retention.ms: 604800000
+      remote.storage.enable: true
+      cleanup.policy: 'delete'
+  no:
+    topic_id: 2QZ5FAXaQrqgUzsReWnweQ
+    partitions: 1
+"""
+
+
+@given(TOPICS, st.none() | NAMES, st.none() | st.integers(0, 4_000_000_000).map(lambda s: s * 1000))
+def test_a_file_is_read_as_it_was_written(
+    topics: dict[str, tuple[bytes, int, dict[str, str]]], cluster_id: str | None, saved_ms: int | None
+) -> None:
+    saved = SavedTopics(
+        topics={
+            name: SavedTopic(
+                topic=name, topic_id=Uuid.from_bytes(raw), partitions=partitions, settings=settings
+            )
+            for name, (raw, partitions, settings) in topics.items()
+        },
+        cluster_id=cluster_id,
+        saved_ms=saved_ms,
+    )
+    assert read_topics_file(write_topics_file(saved), "topics.yaml") == saved
+
+
+def test_values_need_no_quotes_and_keep_their_text() -> None:
+    """As an operator writes them by hand: YAML's own numbers and booleans are not used."""
+    found = read_topics_file(WHOLE.encode(), "topics.yaml")
+    assert found.topics["orders"].settings == {
+        "retention.ms": "604800000",
+        "remote.storage.enable": "true",
+        "cleanup.policy": "delete",
+    }
+    assert found.topics["no"].partitions == 1
+    assert (found.cluster_id, found.saved_ms) == ("abc", 1795428000000)
+
+
+def test_the_file_says_what_it_does_not_cover() -> None:
+    data = write_topics_file(SavedTopics(topics={}, cluster_id="abc"))
+    assert yaml.safe_load(data)["not_covered"][:2] == ["ACLs", "quotas"]
+
+
+BAD = {
+    "another version": ("version: 1", "version: 2", 1, "version 1", "2"),
+    "no version": ("version: 1\n", "", 1, "version:", "only saved, cluster_id"),
+    "no topics": (WHOLE[WHOLE.index("topics:") :], "", 1, "topics:", "only version"),
+    "an unknown key": ("cluster_id", "cluster", 3, "one of version, saved", "cluster"),
+    "an unknown key of a topic": ("    settings", "    configs", 9, "one of topic_id", "configs"),
+    "a topic twice": ("  no:", "  orders:", 13, "each name once", "orders again"),
+    "a setting twice": ("cleanup.policy", "retention.ms", 12, "each name once", "retention.ms again"),
+    "a hostile name": ("  no:", "  ../no:", 13, "a topic's name", "../no"),
+    "no topic id": ("2QZ5FAXaQrqgUzsReWnweA", "2QZ5FAXaQrqgUzsReWnwe", 7, "a topic id of 22", "2QZ5"),
+    "no partitions": ("partitions: 3", "partitions: 0", 8, "a number of partitions from 1", "0"),
+    "partitions in hex": ("partitions: 3", "partitions: 0x3", 8, "a number of partitions from 1", "0x3"),
+    "too many partitions": ("partitions: 3", "partitions: 1000001", 8, "a number of partitions", "1000001"),
+    "a value that is a list": ("604800000", "[1, 2]", 10, "a value", "a list"),
+    "a value that is missing": ("604800000", "", 10, "a value", "nothing"),
+    "a setting with a space": (
+        "retention.ms",
+        "retention ms",
+        10,
+        "the name of a topic setting",
+        "retention ms",
+    ),
+    "topics as a list": ("  orders:", "  - orders:", 6, "the topics: lines", "a list"),
+    "a time": ("2026-11-23T10:00:00Z", "yesterday", 2, "a time", "yesterday"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_an_error_names_the_line_and_what_was_expected(name: str) -> None:
+    old, new, line, expected, found = BAD[name]
+    text = WHOLE.replace(old, new, 1)
+    if name == "topics as a list":
+        text = text[: text.index("    topic_id")].replace("- orders:", "- orders")
+    with pytest.raises(UsageError) as caught:
+        read_topics_file(text.encode(), "topics.yaml")
+    assert caught.value.message.startswith(f"topics.yaml, line {line}: expected {expected}")
+    assert f"found '{found}" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "topics.yaml is empty"),
+        (b"# nothing\n", "topics.yaml is empty"),
+        (b"version: [1\ntopics: {}\n", "topics.yaml, line 2: no YAML"),
+        (b"version: 1\n\ttopics: x\n", "topics.yaml, line 2: no YAML"),
+        (b"version: \xff\xfe", "topics.yaml: no YAML text"),
+        (b"version: *unknown\n", "topics.yaml, line 1: no YAML"),
+        (b"- " * 100_000 + b"a", "topics.yaml: nested too deeply"),
+        (b"topics: !!python/object/apply:os.system ['false']\nversion: 1\n", "line 1: expected the topics"),
+    ],
+)
+def test_what_is_no_such_file_is_refused(data: bytes, message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(message)):
+        read_topics_file(data, "topics.yaml")
+
+
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_bytes_are_read_or_refused(data: bytes) -> None:
+    try:
+        read_topics_file(data, "topics.yaml")
+    except UsageError:
+        return
+
+
+def test_every_cut_of_a_file_is_read_or_refused() -> None:
+    for size in range(len(WHOLE)):
+        try:
+            read_topics_file(WHOLE[:size].encode(), "topics.yaml")
+        except UsageError:
+            continue

@@ -1,0 +1,61 @@
+"""`tierctl backup-config`: save the topics of a running cluster for the day on which it is lost."""
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from tierctl import commands
+from tierctl.cli import options
+from tierctl.cli.declare import add, option
+from tierctl.cli.display import Printer, console_of
+from tierctl.cli.options import with_options
+from tierctl.cli.output_options import rows
+from tierctl.cli.request import request_of
+from tierctl.errors import ExitCode
+from tierctl.model.cluster import NOT_COVERED
+from tierctl.report import tables
+
+OutputFile = Annotated[
+    Path,
+    option(
+        "--output-file",
+        metavar="FILE",
+        help="The YAML file to write; an existing one is replaced, whole or not at all.",
+        panel=options.SHOW,
+    ),
+]
+
+
+def register(app: click.Group) -> None:
+    """Add `backup-config`."""
+    add(app, "backup-config", backup_config)
+
+
+def _where(
+    bootstrap_server: options.BootstrapServer = None,
+    command_config: options.CommandConfig = None,
+    config: options.ServerProperties = None,
+    topic: options.Topics = None,
+) -> None:
+    """Group: the cluster and the topics that are saved."""
+
+
+@with_options(_where, ..., rows)
+def backup_config(ctx: click.Context, output_file: OutputFile) -> ExitCode:
+    """Save what a tier's objects do not tell about the topics of a running cluster.
+
+    The YAML file has each topic's name, id, number of partitions, and the settings that were set for the
+    topic itself. A new cluster gets the topics back with them and the objects of the tier; nothing else tells
+    them once the cluster is lost. Run it from cron, and keep the file away from the cluster. Internal topics
+    are left out. Not covered are ACLs, quotas, users, delegation tokens, offsets of consumer groups, and the
+    settings of brokers: save these by other means.
+    """
+    printer = Printer.of(ctx, tables.SAVED_TOPICS)
+    console = console_of(ctx)
+    result = commands.backup_config(request_of(commands.BackupConfigRequest, ctx), console)
+    _, shown = result.table_rows()
+    printer.show(shown)
+    console.say(f"written to {output_file}; not covered: {', '.join(NOT_COVERED)}")
+    printer.finish()
+    return ExitCode.OK

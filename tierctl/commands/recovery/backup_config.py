@@ -1,0 +1,93 @@
+"""`backup-config`: save what the objects of a tier do not tell about topics, while the cluster is there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources, required
+from tierctl.errors import UsageError
+from tierctl.files import replace_durably
+from tierctl.model.cluster import SavedTopic, SavedTopics
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.plan.preconditions import INTERNAL_TOPICS
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.wire.files.topics_file import write_topics_file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupConfigRequest(Request):
+    """A request to save the topics of a cluster; `output_file` is replaced atomically."""
+
+    output_file: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupConfig(TableResult):
+    """The topics that were saved."""
+
+    saved: SavedTopics
+
+    @property
+    def topics(self) -> Sequence[SavedTopic]:
+        """The topics by name."""
+        return [topic for _, topic in sorted(self.saved.topics.items())]
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`: a row per topic."""
+        return tables.SAVED_TOPICS, [_row(topic) for topic in self.topics]
+
+
+def backup_config(request: BackupConfigRequest, progress: Progress | None = None) -> BackupConfig:
+    """Write the selected topics of a cluster, with ids, partition counts and own settings, to a file.
+
+    Internal topics are left out: brokers make them. Raises NotFoundError for a selected topic that does not
+    exist, AuthenticationError for a missing right, MetadataError if no broker answers, and UsageError if the
+    file can't be written.
+    """
+    required("--bootstrap-server", request.bootstrap_server)
+    with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        cluster = resources.cluster
+        if cluster is None:
+            raise ValueError("a request with a bootstrap server has a cluster")
+        known = {
+            name: facts
+            for name, facts in cluster.topics().items()
+            if name not in INTERNAL_TOPICS and not facts.is_internal
+        }
+        selection = resources.resolve_selection(*(facts.topic_id_partitions for facts in known.values()))
+        chosen = {
+            name: facts
+            for name, facts in known.items()
+            if any(partition in selection for partition in facts.topic_id_partitions)
+        }
+        settings = cluster.own_topic_settings(chosen)
+        saved = SavedTopics(
+            topics={
+                name: SavedTopic(
+                    topic=name,
+                    topic_id=facts.topic_id,
+                    partitions=len(facts.partitions),
+                    settings=settings[name],
+                )
+                for name, facts in chosen.items()
+            },
+            cluster_id=cluster.cluster_id(),
+            saved_ms=resources.now_ms,
+        )
+    try:
+        replace_durably(request.output_file.absolute(), write_topics_file(saved))
+    except OSError as e:
+        raise UsageError(f"--output-file {request.output_file}: {e.strerror}") from e
+    return BackupConfig(saved=saved)
+
+
+def _row(topic: SavedTopic) -> dict[str, object]:
+    settings = [{"name": name, "value": value} for name, value in sorted(topic.settings.items())]
+    return {
+        "topic": topic.topic,
+        "topic_id": topic.topic_id,
+        "partitions": topic.partitions,
+        "own_settings": settings,
+    }
