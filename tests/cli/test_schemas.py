@@ -174,7 +174,8 @@ def test_every_command_with_json_is_checked() -> None:
         for node in load_commands().walk()
         if not node.children and any("--output" in option.names for option in node.options)
     }
-    assert having == {command for command, _, _ in READ} | PLANS.keys()
+    # tests/live/test_backup_config.py checks the rows of a command that needs a cluster.
+    assert having == {command for command, _, _ in READ} | PLANS.keys() | {"backup-config"}
 
 
 def test_every_schema_is_valid_and_has_a_version() -> None:

@@ -9,6 +9,7 @@ import pytest
 from tierctl.wire.files.topics_file import read_topics_file
 
 from tests.cli.shell import tierctl
+from tests.cli.test_schemas import check
 from tests.support.broker import Broker
 from tests.support.kafka import fetch_release
 
@@ -18,7 +19,7 @@ SETTINGS = {"retention_ms": "604800000", "segment_bytes": "1048576", "cleanup_po
 
 @pytest.fixture(scope="module")
 def topics(broker: Broker) -> dict[str, int]:
-    """Names and partition counts: one without settings of its own, one tiered, one with a list."""
+    """Names and partition counts: one with few settings, one tiered, one with a list."""
     found = {"saved-plain": 2, "saved.tiered": 3, "saved_list": 1}
     broker.create_topic("saved-plain", 2)
     broker.create_topic("saved.tiered", 3, tiered=True)
@@ -56,11 +57,12 @@ def test_the_file_has_what_kafkas_tools_print(broker: Broker, topics: dict[str, 
         assert (topic.topic_id, topic.partitions) == described(broker, name)
         assert topic.partitions == count
         assert topic.settings == configured(broker, name)
-    assert saved.topics["saved-plain"].settings == {}
     assert saved.topics["saved_list"].settings["cleanup.policy"] == "compact,delete"
     assert not [name for name in saved.topics if name.startswith("__")]
     rows = {row["topic"]: row for row in json.loads(ran.out)}
     assert rows.keys() == saved.topics.keys()
+    for row in rows.values():
+        check(row, "saved-topics")
     shown = {each["name"]: each["value"] for each in rows["saved.tiered"]["own_settings"]}
     assert shown == saved.topics["saved.tiered"].settings
 
