@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from tierctl import __version__
 from tierctl.cli import entry
-from tierctl.cli.main import COMMANDS, build, leaves, run
+from tierctl.cli.main import COMMANDS, build, leaves, module_of, run
 
 from tests.cli.shell import environment, tierctl, tierctl_process
 
@@ -81,7 +81,7 @@ def test_answers_from_generated_data_import_neither_click_nor_anything_heavy(
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_commands_import_nothing_heavy_before_they_run(name: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-c", f"import tierctl.cli.{name}"],
+        [sys.executable, "-X", "importtime", "-c", f"import {module_of(name)}"],
         capture_output=True,
         env=environment(),
         check=True,

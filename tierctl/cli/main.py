@@ -144,6 +144,12 @@ def _root(
     """
 
 
+def module_of(command: str) -> str:
+    """Return the name of the module that registers a command of `COMMANDS`."""
+    words = ("tierctl.cli", _PACKAGES.get(command), command.replace("-", "_"))
+    return ".".join(word for word in words if word)
+
+
 def build(names: Sequence[str] = COMMANDS) -> click.Group:
     """Return the tree of the commands in `names`, ready to parse a command line; import no heavy library."""
     own = params_of(_root)
@@ -155,8 +161,7 @@ def build(names: Sequence[str] = COMMANDS) -> click.Group:
         context_settings={"help_option_names": HELP_NAMES},
     )
     for name in names:
-        words = (word for word in ("tierctl.cli", _PACKAGES.get(name), name.replace("-", "_")) if word)
-        import_module(".".join(words)).register(root)
+        import_module(module_of(name)).register(root)
     for command in leaves(root):
         command.params.extend(param for param in own if param.name != "version")
     for command in everything(root):

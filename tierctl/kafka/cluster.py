@@ -326,7 +326,7 @@ def _own(entries: Mapping[str, Any]) -> dict[str, str]:
     return {
         name: entry.value
         for name, entry in entries.items()
-        if entry.value is not None and _source(entry) is SettingSource.CLUSTER
+        if entry.value is not None and _source(entry) is SettingSource.TOPIC
     }
 
 
