@@ -3,16 +3,15 @@
 Keys are compared by their SHA-256, so that a search needs no personal data: only their digests.
 """
 
-import base64
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
 
-from tierctl.errors import CorruptInputError, TierctlError, UsageError
+from tierctl.errors import CorruptInputError, TierctlError
 from tierctl.model import LocalSegment, RemoteLogSegmentMetadata
 from tierctl.read.index_lookup import Indexes, UncachedIndexes
 from tierctl.read.parallel.task import BULK_CHUNK_BYTES, Part
@@ -21,8 +20,6 @@ from tierctl.state.lineage import Lineage
 from tierctl.storage.base import RemoteStorageManager, require_store
 from tierctl.wire.batches.record_columns import record_columns
 
-KEY_FORMS = "text, or hex:, base64: or sha256: and the key's bytes or their digest"
-_DIGEST_BYTES = 32
 _LAST_OFFSET = 2**63 - 1
 
 
@@ -44,35 +41,6 @@ class SearchedSegment:
     found: tuple[KeyRecord, ...]
     records: int
     errors: tuple[TierctlError, ...]
-
-
-def parse_key(text: str) -> bytes:
-    """Return the SHA-256 of the key that `text` gives in one of KEY_FORMS; UsageError for any other text."""
-    form, colon, rest = text.partition(":")
-    decode = _FORMS.get(form) if colon else None
-    if decode is None:
-        return hashlib.sha256(text.encode()).digest()
-    try:
-        digest = decode(rest)
-    except ValueError as e:
-        raise UsageError(
-            f"{form}:... is no key: {e}", hint=f"{KEY_FORMS}; a key that begins so itself: as base64:"
-        ) from e
-    return digest
-
-
-def _digest(text: str) -> bytes:
-    digest = bytes.fromhex(text)
-    if len(digest) != _DIGEST_BYTES:
-        raise ValueError(f"expected 64 hex digits, found {len(text)} characters")
-    return digest
-
-
-_FORMS: dict[str, Callable[[str], bytes]] = {
-    "hex": lambda text: hashlib.sha256(bytes.fromhex(text)).digest(),
-    "base64": lambda text: hashlib.sha256(base64.b64decode(text, validate=True)).digest(),
-    "sha256": _digest,
-}
 
 
 def search_segment(
