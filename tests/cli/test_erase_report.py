@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.model.record_keys import parse_key
+from tierctl.read.record_rows import parse_key
 
 from tests.cli.shell import Ran, tierctl
 from tests.read import brute

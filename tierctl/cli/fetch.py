@@ -16,9 +16,8 @@ from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
 from tierctl.model import IndexType, IsolationLevel
-from tierctl.model.record_keys import KEY_FORMS
 from tierctl.model.times import parse_time_ms
-from tierctl.read.record_rows import Binary
+from tierctl.read.record_rows import KEY_FORMS, Binary
 from tierctl.report import render_object, tables
 from tierctl.report.tier_tables import KEY_OCCURRENCES
 from tierctl.report.units import bytes_text

@@ -72,7 +72,7 @@ class FetchRequest(Request):
     rebuild: bool = False
     """Derive the metadata from the objects of the tier, in memory, instead of reading a metadata topic."""
     erase_report: Sequence[str] = ()
-    """Return the records with these keys, in `model.record_keys.KEY_FORMS`, of all segments instead."""
+    """Return the records with these keys, in `read.record_rows.KEY_FORMS`, of all segments instead."""
     out: Path | None = None
     """File to which a segment or an index is written; folder for the files of `auxiliary_state`."""
 
