@@ -26,6 +26,8 @@ Tierctl = Callable[..., Ran]
 Capture = Callable[[str], Path]
 
 CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
+NOW = "2026-11-23T00:00:00Z"
+"""After the capture; from 10:30 of this day on retention.ms expires more of `metrics`."""
 COMPRESSED = ("rsm.config.compression.enabled=true", "rsm.config.chunk.size=262144")
 FIELDS = ("rsm.config.custom.metadata.fields.include=REMOTE_SIZE,OBJECT_PREFIX",)
 
@@ -138,7 +140,7 @@ def test_sweep_and_delete_leave_what_the_broker_left(
     configs = tmp_path / "configs"
     configs.write_text(CONFIGS)
     where = ("--metadata", cluster, *place.options, "--state-dir", tmp_path / "state", "-o", "json")
-    sweep = ("sweep", *where, "--log-dir", cluster, "--topic-configs", configs)
+    sweep = ("sweep", *where, "--log-dir", cluster, "--topic-configs", configs, "--now", NOW)
     swept = tierctl(*sweep, "--log-start-offset", "orders-1=1500", "--apply")
     assert (swept.code, len(swept.json["outcomes"])) == (0, 7), swept.err
     assert tierctl("delete", *where, *marking(cluster, "shortlived"), "--apply").code == 0

@@ -15,7 +15,7 @@ from tierctl.plan.deletion_evidence import ClusterAnswer, DeletionEvidence
 from tierctl.plan.limits import check_limits
 from tierctl.plan.partition_deletes import plan_mark, plan_removal
 from tierctl.plan.retention.sweep import plan_retention
-from tierctl.plan.steps import Plan
+from tierctl.plan.steps import Plan, delete_step
 from tierctl.state.fold import fold_event
 from tierctl.state.tier import MissingEvents, Quarantined, TierState
 
@@ -212,9 +212,9 @@ def deletes(count: int, *, resumed: int = 0) -> tuple[Plan, TierState]:
     ("count", "limits", "message"),
     [
         (20, {}, None),
-        (21, {}, "21 of the 40 segments of .*orders-0, more than --max-fraction 0.5"),
+        (21, {}, "21 of the 40 finished segments of .*orders-0, more than --max-fraction 0.5"),
         (40, {"max_fraction": 1.0}, None),
-        (1, {"max_fraction": 0.0}, "1 of the 40 segments"),
+        (1, {"max_fraction": 0.0}, "1 of the 40 finished segments"),
         (20, {"max_deletes": 20}, None),
         (20, {"max_deletes": 19}, "deletes 20 segments, more than --max-deletes 19"),
     ],
@@ -232,8 +232,20 @@ def test_resumed_deletions_are_no_share_of_the_partition() -> None:
     """30 begun before, 5 of the 10 that are left now: half. With one more it is too much."""
     check_limits(*deletes(35, resumed=30), max_fraction=0.1)
     check_limits(*deletes(30, resumed=20))
-    with pytest.raises(LimitExceeded, match="11 of the 20 segments"):
+    with pytest.raises(LimitExceeded, match="11 of the 20 finished segments"):
         check_limits(*deletes(31, resumed=20))
+
+
+def test_unfinished_copies_are_no_share_of_the_partition() -> None:
+    """A limit on records that consumers can read: 30 cut-off copies have none."""
+    segments = [segment(n, 10 * n, 10 * n + 9) for n in range(40)]
+    cut_off = [replace(each, state=S.COPY_SEGMENT_STARTED) for each in segments[:30]]
+    finished = [replace(each, state=S.COPY_SEGMENT_FINISHED) for each in segments]
+    steps = [delete_step(each, "any") for each in (*cut_off, *finished[:20])]
+    check_limits(Plan(command="sweep", steps=tuple(steps), read={}), tier(*segments))
+    steps.append(delete_step(finished[20], "any"))
+    with pytest.raises(LimitExceeded, match="21 of the 40 finished segments"):
+        check_limits(Plan(command="sweep", steps=tuple(steps), read={}), tier(*segments))
 
 
 def test_small_partitions_are_exempt_from_the_share() -> None:

@@ -1,7 +1,6 @@
 """Tiers of whole captures that a test may change, and what became of them, ids and times left out."""
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,8 @@ from tests.support.topic_settings import enabled
 Capture = Callable[[str], Path]
 Run = Callable[..., Ran]
 
-NOW_MS = time.time_ns() // 1_000_000
-"""One time for all runs: the reasons of a sweep's steps have it in them."""
+NOW_MS = 1795392000000
+"""One time for all runs, after the captures; from 2026-11-23T10:30Z on more of their segments are expired."""
 
 CONFIGS = "clicks.retention.bytes=2097152\nmetrics.retention.ms=172800000\n"
 

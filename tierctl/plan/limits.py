@@ -25,8 +25,7 @@ def check_limits(
     """Raise LimitExceeded if `plan` deletes more than the limits allow.
 
     `max_deletes` limits all segments of the plan. `max_fraction` limits the share of each partition's
-    segments whose deletion has not begun; it does not apply to deletions of whole partitions, to resumed
-    deletions and to objects without metadata.
+    finished segments, which consumers can read; it does not apply to deletions of whole partitions.
     """
     deletes = [step for step in plan.steps if step.action is Action.DELETE_SEGMENT]
     if len(deletes) > max_deletes:
@@ -35,24 +34,24 @@ def check_limits(
             hint="check the plan, then narrow the selection or raise --max-deletes",
         )
     whole = {step.topic_id_partition.key for step in plan.steps if step.action is Action.DELETE_PARTITION}
-    chosen = Counter(step.topic_id_partition.key for step in deletes if _is_live(step))
+    chosen = Counter(step.topic_id_partition.key for step in deletes if _is_finished(step))
     for key, count in chosen.items():
         if key not in whole:
             _check_fraction(key, count, state, max_fraction)
 
 
-def _is_live(step: Step) -> bool:
-    """Return whether the step deletes a segment of the metadata whose deletion has not begun."""
-    resumes = step.details.get("state") == RemoteLogSegmentState.DELETE_SEGMENT_STARTED
-    return not resumes and STATES not in step.details
+def _is_finished(step: Step) -> bool:
+    """Return whether the step deletes a segment that the metadata have as finished."""
+    is_finished = step.details.get("state") == RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+    return is_finished and STATES not in step.details
 
 
 def _check_fraction(key: _Key, count: int, state: TierState, max_fraction: float) -> None:
     part = state.partitions[key]
-    total = part.segment_count - part.segments.count_in(RemoteLogSegmentState.DELETE_SEGMENT_STARTED)
+    total = part.segments.count_in(RemoteLogSegmentState.COPY_SEGMENT_FINISHED)
     if total >= FRACTION_EXEMPT_BELOW and count > total * max_fraction:
         raise LimitExceeded(
-            f"the plan deletes {count} of the {total} segments of {part.topic_id_partition}, "
+            f"the plan deletes {count} of the {total} finished segments of {part.topic_id_partition}, "
             f"more than --max-fraction {max_fraction:g}",
             hint="check the plan, then narrow the selection or raise --max-fraction",
         )
