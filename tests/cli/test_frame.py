@@ -239,10 +239,12 @@ def test_a_closed_pipe_ends_a_run_in_silence(metadata: Path) -> None:
     done = subprocess.run(
         ["bash", "-c", command], capture_output=True, env=environment(), text=True, check=True, timeout=60
     )
-    assert done.stderr == ""
     first, status = done.stdout.splitlines()
     assert first.startswith("partition: ")
-    assert status in {"0", str(128 + signal.SIGPIPE)}
+    # Everything may be in the pipe before `head` ends: then the run ends with its summary.
+    is_over = status == "0"
+    assert is_over or status == str(128 + signal.SIGPIPE)
+    assert (done.stderr.count("\n"), done.stderr.startswith("format: ")) == (is_over, is_over)
 
 
 def test_output_nobody_reads_ends_a_run_in_silence(metadata: Path) -> None:
