@@ -10,9 +10,8 @@ from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import PLAIN, FileSystem, replace_durably
 from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.copy.custom_metadata import CustomMetadataBreach
-from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
+from tierctl.wire.files.checkpoints import LOG_STARTS_FILE, read_offset_checkpoint, write_offset_checkpoint
 
-LOG_STARTS = "log-start-offset-checkpoint"
 """Kafka's offset checkpoint format, but with topic ids as names: a topic's name may be used again."""
 
 CUSTOM_METADATA_BREACHES = "custom-metadata-breaches.json"
@@ -33,7 +32,7 @@ class Journal:
 
     def log_starts(self) -> dict[_Key, int]:
         """Return the log start offsets raised so far; raise CorruptInputError if the file does not parse."""
-        path = self._folder / LOG_STARTS
+        path = self._folder / LOG_STARTS_FILE
         try:
             found = read_offset_checkpoint(path.read_bytes())
         except FileNotFoundError:
@@ -59,7 +58,7 @@ class Journal:
             merged = sorted((kept | raised).items())
             by_id = {TopicPartition(topic_id, partition): offset for (topic_id, partition), offset in merged}
             data = write_offset_checkpoint(by_id)
-            replace_durably(self._folder / LOG_STARTS, data, backup=True, fs=self._fs)
+            replace_durably(self._folder / LOG_STARTS_FILE, data, backup=True, fs=self._fs)
 
     def custom_metadata_breaches(self) -> tuple[CustomMetadataBreach, ...]:
         """Return the recorded breaches of KIP-917's limit; CorruptInputError if the file does not parse."""

@@ -27,6 +27,11 @@ from tierctl.model.ids import TopicIdPartition, TopicPartition
 from tierctl.model.local import EpochEntry, LocalLog, LocalSegment
 from tierctl.model.progress import Reading, unwatched
 from tierctl.wire.files.checkpoints import (
+    HIGH_WATERMARKS_FILE,
+    LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINTS_FILE,
     read_leader_epoch_checkpoint,
     read_offset_checkpoint,
     read_partition_metadata,
@@ -102,7 +107,7 @@ def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:
     found = set()
     for partition, folder in folders:
         with suppress(OSError, CorruptInputError):
-            topic_id = read_partition_metadata(read_if_exists(folder / "partition.metadata") or b"")
+            topic_id = read_partition_metadata(read_if_exists(folder / PARTITION_METADATA_FILE) or b"")
             found.add(TopicIdPartition(topic_id, partition.topic, partition.partition))
     return sorted(found)
 
@@ -130,9 +135,9 @@ def read_checkpoints(directory: Path) -> Checkpoints:
     Raise CorruptInputError, naming the file, for a damaged one, and NotFoundError for an unreadable one.
     """
     return Checkpoints(
-        log_start=_offsets(directory / "log-start-offset-checkpoint"),
-        high_watermark=_offsets(directory / "replication-offset-checkpoint"),
-        recovery_point=_offsets(directory / "recovery-point-offset-checkpoint"),
+        log_start=_offsets(directory / LOG_STARTS_FILE),
+        high_watermark=_offsets(directory / HIGH_WATERMARKS_FILE),
+        recovery_point=_offsets(directory / RECOVERY_POINTS_FILE),
         clean_shutdown=(directory / CLEAN_SHUTDOWN).exists(),
     )
 
@@ -208,7 +213,7 @@ def _unreadable(path: Path, error: OSError) -> NotFoundError:
 
 def _read_log(partition: TopicPartition, folder: Path, checkpoints: Checkpoints) -> LocalLog:
     require_plain_files(folder)
-    topic_id = _parsed(folder / "partition.metadata", read_partition_metadata)
+    topic_id = _parsed(folder / PARTITION_METADATA_FILE, read_partition_metadata)
     checkpointed_start = checkpoints.log_start.get(partition)
     segments: tuple[SegmentFiles, ...] = tuple(list_segments(folder))
     epochs = _leader_epochs(folder)
@@ -251,7 +256,7 @@ def _parsed(path: Path, parse: Callable[[bytes], T]) -> T:
 
 
 def _leader_epochs(folder: Path) -> tuple[EpochEntry, ...]:
-    path = folder / "leader-epoch-checkpoint"
+    path = folder / LEADER_EPOCHS_FILE
     return _parsed(path, read_leader_epoch_checkpoint) if path.exists() else ()
 
 

@@ -6,7 +6,7 @@ from tierctl.errors import CorruptInputError
 from tierctl.locallog.files import parse_partition_folder, read_if_exists
 from tierctl.locallog.folders import parse_left_out_folder
 from tierctl.model import LogDirFacts, Uuid
-from tierctl.wire.files.checkpoints import read_partition_metadata
+from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES, read_cluster_id
 
 
@@ -26,7 +26,7 @@ def read_log_dir_facts(directory: Path) -> LogDirFacts:
             if partition is None or not folder.is_dir():
                 continue
             try:
-                topic_id = read_partition_metadata((folder / "partition.metadata").read_bytes())
+                topic_id = read_partition_metadata((folder / PARTITION_METADATA_FILE).read_bytes())
                 topic_ids.setdefault(topic_id, folder.name)
             except (OSError, CorruptInputError):
                 unreadable.setdefault(partition.topic, folder.name)

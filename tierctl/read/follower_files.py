@@ -10,10 +10,12 @@ from tierctl.model import IndexType
 from tierctl.read.index_lookup import IndexFetcher
 from tierctl.read.readable_log import ReadableLog
 from tierctl.state.follower_state import AuxiliaryState, build, find_source
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import (
+    LEADER_EPOCHS_FILE,
+    read_leader_epoch_checkpoint,
+    write_leader_epoch_checkpoint,
+)
 from tierctl.wire.files.producer_snapshot import ProducerEntry, decode_producer_snapshot
-
-LEADER_EPOCH_FILE = "leader-epoch-checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,6 @@ def write_follower_files(found: FetchedFollowerState, folder: Path) -> list[Path
     PLAIN.make_folder(folder)
     snapshot = folder / f"{found.state.next_offset:020d}.snapshot"
     replace_durably(snapshot, found.producer_snapshot)
-    checkpoint = folder / LEADER_EPOCH_FILE
+    checkpoint = folder / LEADER_EPOCHS_FILE
     replace_durably(checkpoint, write_leader_epoch_checkpoint(found.state.leader_epochs.entries))
     return [snapshot, checkpoint]

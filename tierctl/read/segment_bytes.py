@@ -7,6 +7,7 @@ from typing import Protocol
 from tierctl.errors import NotFoundError
 from tierctl.model import IndexType, LocalSegment, RemoteLogSegmentMetadata
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
 
 
 class SegmentSource(Protocol):
@@ -134,4 +135,4 @@ class LocalSegmentFile:
             case IndexType.PRODUCER_SNAPSHOT:
                 return self.segment.producer_snapshot
             case IndexType.LEADER_EPOCH:
-                return self.segment.log.with_name("leader-epoch-checkpoint")
+                return self.segment.log.with_name(LEADER_EPOCHS_FILE)

@@ -10,17 +10,23 @@ from tierctl.apply.labels import effect
 from tierctl.apply.materialise.new_folder import NewFolder
 from tierctl.apply.materialise.segments import LogState, SegmentPart, write_segment
 from tierctl.apply.outcome import STOPPED, Outcome, Status
-from tierctl.apply.rebuild.checkpoints import LOG_STARTS, merge_offsets
+from tierctl.apply.rebuild.checkpoints import merge_offsets
 from tierctl.apply.run_context import RunContext
 from tierctl.errors import RemoteResourceNotFound, SpoolError, TierctlError
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.plan.materialise import AS_TOPIC, AS_TOPIC_ID, READ_AHEAD, SEGMENTS
 from tierctl.plan.steps import LOG_DIR, Step
-from tierctl.wire.files.checkpoints import write_leader_epoch_checkpoint, write_partition_metadata
+from tierctl.wire.files.checkpoints import (
+    HIGH_WATERMARKS_FILE,
+    LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINTS_FILE,
+    write_leader_epoch_checkpoint,
+    write_partition_metadata,
+)
 from tierctl.wire.files.producer_snapshot import encode_producer_snapshot
 
-HIGH_WATERMARKS = "replication-offset-checkpoint"
-RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -74,8 +80,8 @@ def _fill(made: NewFolder, step: Step, context: RunContext) -> int:
         made.write(f"{offset:020d}.snapshot", snapshot)
     made.write(f"{state.next_offset:020d}.log", b"")
     epochs = write_leader_epoch_checkpoint([EpochEntry(0, step.start_offset or 0)])
-    made.write("leader-epoch-checkpoint", epochs)
-    made.write("partition.metadata", write_partition_metadata(Uuid.parse(step.details[AS_TOPIC_ID])))
+    made.write(LEADER_EPOCHS_FILE, epochs)
+    made.write(PARTITION_METADATA_FILE, write_partition_metadata(Uuid.parse(step.details[AS_TOPIC_ID])))
     made.sync()
     return state.next_offset
 
@@ -87,9 +93,9 @@ def _commit(made: NewFolder, partition: TopicPartition, start_offset: int, end_o
     again after a crash. Of an empty log they only raise the log start offset.
     """
     with effect("materialise.checkpoints.write"):
-        merge_offsets(made.log_dir / LOG_STARTS, {partition: start_offset})
-        merge_offsets(made.log_dir / RECOVERY_POINTS, {partition: end_offset})
-        merge_offsets(made.log_dir / HIGH_WATERMARKS, {partition: end_offset})
+        merge_offsets(made.log_dir / LOG_STARTS_FILE, {partition: start_offset})
+        merge_offsets(made.log_dir / RECOVERY_POINTS_FILE, {partition: end_offset})
+        merge_offsets(made.log_dir / HIGH_WATERMARKS_FILE, {partition: end_offset})
     if made.target.exists():
         with effect("materialise.old_folder.rename"):
             made.set_old_aside()

@@ -15,13 +15,12 @@ from tierctl.files import replace_durably
 from tierctl.model import EpochEntry, TopicPartition
 from tierctl.plan.steps import LOG_DIR, Step
 from tierctl.wire.files.checkpoints import (
+    LEADER_EPOCHS_FILE,
+    LOG_STARTS_FILE,
     read_offset_checkpoint,
     write_leader_epoch_checkpoint,
     write_offset_checkpoint,
 )
-
-LOG_STARTS = "log-start-offset-checkpoint"
-_EPOCHS = "leader-epoch-checkpoint"
 
 
 def write_checkpoints(steps: Iterable[Step]) -> list[Outcome]:
@@ -54,11 +53,12 @@ def _write(folder: Path, steps: Sequence[Step]) -> None:
         entries = [EpochEntry(epoch, start) for epoch, start in step.details["leader_epoch_checkpoint"]]
         with effect("rebuild.epochs.write"):
             _replace(
-                folder / f"{step.topic}-{step.partition}" / _EPOCHS, write_leader_epoch_checkpoint(entries)
+                folder / f"{step.topic}-{step.partition}" / LEADER_EPOCHS_FILE,
+                write_leader_epoch_checkpoint(entries),
             )
     with effect("rebuild.log_starts.write"):
         merge_offsets(
-            folder / LOG_STARTS,
+            folder / LOG_STARTS_FILE,
             {TopicPartition(step.topic, step.partition): step.start_offset or 0 for step in steps},
         )
 

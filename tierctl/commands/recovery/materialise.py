@@ -37,7 +37,7 @@ from tierctl.plan.steps import LOG_DIR, Plan
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
 from tierctl.state.lineage import SegmentSpan, segments_in_lineage
-from tierctl.wire.files.checkpoints import read_partition_metadata
+from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES
 
 _SHOWN_MAX = 5
@@ -239,9 +239,9 @@ def _target(log_dir: Path, folder: Path) -> Target:
     topic_id = None
     with suppress(FileNotFoundError):
         try:
-            topic_id = read_partition_metadata((folder / "partition.metadata").read_bytes())
+            topic_id = read_partition_metadata((folder / PARTITION_METADATA_FILE).read_bytes())
         except CorruptInputError as e:
-            raise e.within(str(folder / "partition.metadata")) from None
+            raise e.within(str(folder / PARTITION_METADATA_FILE)) from None
     segments = [(each.base_offset, each.log.stat().st_size) for each in list_segments(folder)]
     return Target(log_dir=log_dir, topic_id=topic_id, segments=segments)
 

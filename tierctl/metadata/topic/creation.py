@@ -5,10 +5,10 @@ from pathlib import Path
 
 from tierctl.files import TEMP_SUFFIX, FileSystem, write_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
-from tierctl.metadata.topic.files import PARTITION_METADATA
-from tierctl.metadata.topic.partition_writer import EPOCHS_FILE
 from tierctl.model import EpochEntry, Uuid
 from tierctl.wire.files.checkpoints import (
+    LEADER_EPOCHS_FILE,
+    PARTITION_METADATA_FILE,
     read_partition_metadata,
     write_leader_epoch_checkpoint,
     write_partition_metadata,
@@ -45,7 +45,7 @@ def _is_empty(partition: Path) -> bool:
 
 def _known_id(folder: Path, found: Sequence[int]) -> Uuid | None:
     for partition in found:
-        path = folder / f"{METADATA_TOPIC}-{partition}" / PARTITION_METADATA
+        path = folder / f"{METADATA_TOPIC}-{partition}" / PARTITION_METADATA_FILE
         if path.is_file():
             return read_partition_metadata(path.read_bytes())
     return None
@@ -58,8 +58,8 @@ def _make_partition(partition: Path, topic_id: Uuid, fs: FileSystem) -> None:
     making = partition.with_name(partition.name + TEMP_SUFFIX)
     fs.make_folder(making)
     files = {
-        PARTITION_METADATA: write_partition_metadata(topic_id),
-        EPOCHS_FILE: write_leader_epoch_checkpoint([EpochEntry(0, 0)]),
+        PARTITION_METADATA_FILE: write_partition_metadata(topic_id),
+        LEADER_EPOCHS_FILE: write_leader_epoch_checkpoint([EpochEntry(0, 0)]),
         FIRST_SEGMENT: b"",
     }
     for name, data in files.items():

@@ -7,8 +7,6 @@ from typing import Protocol
 from tierctl.files import FileBytes
 from tierctl.wire.batches.segment_file import LogBytes
 
-PARTITION_METADATA = "partition.metadata"
-
 
 class LogFiles(Protocol):
     """Read folders and files by path. Every method raises OSError or a TierctlError."""

@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING
 from tierctl.errors import CorruptInputError, MetadataError, NotFoundError
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.metadata.topic.disk_errors import translated
-from tierctl.metadata.topic.files import LOCAL, PARTITION_METADATA, LogFiles
+from tierctl.metadata.topic.files import LOCAL, LogFiles
 from tierctl.metadata.topic.partition_log import PartitionLog
 from tierctl.model import ClusterIdentity, Uuid
 from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.files.checkpoints import read_offset_checkpoint, read_partition_metadata
+from tierctl.wire.files.checkpoints import (
+    LOG_STARTS_FILE,
+    PARTITION_METADATA_FILE,
+    read_offset_checkpoint,
+    read_partition_metadata,
+)
 from tierctl.wire.files.meta_properties import META_PROPERTIES, read_cluster_id
 
 if TYPE_CHECKING:
     from tierctl.metadata.topic.folder_writer import FolderWriter
 
 _FOLDER = re.compile(re.escape(METADATA_TOPIC) + r"-(0|[1-9]\d{0,8})\Z")
-_LOG_STARTS = "log-start-offset-checkpoint"
 
 
 class FolderTopic:
@@ -72,7 +76,7 @@ class FolderTopic:
         """Implement `MetadataTopic.topic_id`; read from the first `partition.metadata` that exists."""
         with translated(f"reading {self._name}"):
             for log in self._logs.values():
-                data = self._files.content(log.folder / PARTITION_METADATA)
+                data = self._files.content(log.folder / PARTITION_METADATA_FILE)
                 if data is not None:
                     return read_partition_metadata(data)
         return None
@@ -200,7 +204,7 @@ def _require_all(name: str, numbers: Sequence[int]) -> None:
 
 def _log_starts(folder: Path, files: LogFiles) -> dict[int, int]:
     """Return the log start offsets in `log-start-offset-checkpoint` by metadata partition."""
-    path = folder / _LOG_STARTS
+    path = folder / LOG_STARTS_FILE
     data = files.content(path)
     if data is None:
         return {}

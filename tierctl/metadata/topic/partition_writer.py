@@ -22,9 +22,12 @@ from tierctl.metadata.topic.partition_indexes import (
 from tierctl.metadata.topic.partition_log import PartitionLog, Tail
 from tierctl.model import EpochEntry
 from tierctl.wire.batches.record_batch import Record, encode_batch
-from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint, write_leader_epoch_checkpoint
+from tierctl.wire.files.checkpoints import (
+    LEADER_EPOCHS_FILE,
+    read_leader_epoch_checkpoint,
+    write_leader_epoch_checkpoint,
+)
 
-EPOCHS_FILE = "leader-epoch-checkpoint"
 _CHUNK_BYTES = 1 << 20
 
 
@@ -96,7 +99,7 @@ class PartitionWriter:
 
     def _latest_epoch(self) -> int:
         """Return the partition leader epoch for new batches; start epoch 0 in a log without epochs."""
-        path = self._log.folder / EPOCHS_FILE
+        path = self._log.folder / LEADER_EPOCHS_FILE
         try:
             entries = read_leader_epoch_checkpoint(path.read_bytes())
         except FileNotFoundError:

@@ -14,8 +14,8 @@ from tierctl.files import FileBytes, FileSystem, write_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
 from tierctl.metadata.topic.partition_indexes import INDEX, TIME_INDEX
 from tierctl.metadata.topic.partition_log import PartitionLog
-from tierctl.metadata.topic.partition_writer import EPOCHS_FILE
 from tierctl.metadata.topic.stale_checkpoints import drop_stale_entries
+from tierctl.wire.files.checkpoints import LEADER_EPOCHS_FILE
 
 _CHUNK_BYTES = 1 << 20
 
@@ -66,9 +66,9 @@ class Replicas:
         for log, replica in self._found(logs):
             for base in log.segments():
                 self._complete(log.path(base), replica.path(base), _valid_bytes(log, base))
-            epochs = log.folder / EPOCHS_FILE
+            epochs = log.folder / LEADER_EPOCHS_FILE
             if epochs.is_file():
-                write_durably(replica.folder / EPOCHS_FILE, [epochs.read_bytes()], fs=self._fs)
+                write_durably(replica.folder / LEADER_EPOCHS_FILE, [epochs.read_bytes()], fs=self._fs)
 
     def _found(self, logs: Iterable[PartitionLog]) -> Iterator[tuple[PartitionLog, PartitionLog]]:
         """Yield each of `logs` with each of its replicas."""

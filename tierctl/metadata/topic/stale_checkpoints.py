@@ -9,13 +9,15 @@ from pathlib import Path
 
 from tierctl.files import FileSystem, replace_durably
 from tierctl.metadata.topic.base import METADATA_TOPIC
-from tierctl.wire.files.checkpoints import read_offset_checkpoint, write_offset_checkpoint
-
-CHECKPOINTS = (
-    "log-start-offset-checkpoint",
-    "recovery-point-offset-checkpoint",
-    "replication-offset-checkpoint",
+from tierctl.wire.files.checkpoints import (
+    HIGH_WATERMARKS_FILE,
+    LOG_STARTS_FILE,
+    RECOVERY_POINTS_FILE,
+    read_offset_checkpoint,
+    write_offset_checkpoint,
 )
+
+CHECKPOINTS = (LOG_STARTS_FILE, RECOVERY_POINTS_FILE, HIGH_WATERMARKS_FILE)
 
 
 def drop_stale_entries(folder: Path, end_offsets: Mapping[int, int], *, fs: FileSystem) -> None:

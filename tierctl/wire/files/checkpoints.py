@@ -14,6 +14,12 @@ from tierctl.errors import CorruptInputError, UnsupportedFormatError, UsageError
 from tierctl.model.ids import ZERO_UUID, TopicPartition, Uuid
 from tierctl.model.local import EpochEntry
 
+LEADER_EPOCHS_FILE = "leader-epoch-checkpoint"
+PARTITION_METADATA_FILE = "partition.metadata"
+LOG_STARTS_FILE = "log-start-offset-checkpoint"
+RECOVERY_POINTS_FILE = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS_FILE = "replication-offset-checkpoint"
+
 VERSION = 0
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
@@ -84,7 +90,7 @@ def read_partition_metadata(data: bytes) -> Uuid:
 
     Raise CorruptInputError for a malformed file and, as Kafka does, for the zero id.
     """
-    what = "partition.metadata"
+    what = PARTITION_METADATA_FILE
     match = _PARTITION_METADATA.match(_text(data, what))
     if match is None:
         raise CorruptInputError(
