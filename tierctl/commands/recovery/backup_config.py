@@ -6,14 +6,14 @@ from pathlib import Path
 
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
-from tierctl.errors import UsageError
+from tierctl.errors import CorruptInputError, UsageError
 from tierctl.files import replace_durably
 from tierctl.model.cluster import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.plan.preconditions import INTERNAL_TOPICS
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
-from tierctl.wire.files.topics_file import write_topics_file
+from tierctl.wire.files.topics_file import read_topics_file, write_topics_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,10 +77,28 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
             saved_ms=resources.now_ms,
         )
     try:
-        replace_durably(request.output_file.absolute(), write_topics_file(saved))
+        replace_durably(request.output_file.absolute(), file_of(saved, request.output_file))
     except OSError as e:
         raise UsageError(f"--output-file {request.output_file}: {e.strerror}") from e
     return BackupConfig(saved=saved)
+
+
+def file_of(saved: SavedTopics, path: Path) -> bytes:
+    """Return the bytes of the file at `path`; CorruptInputError unless they give the same topics back.
+
+    A file that can't be read would be noticed on the day on which the cluster is lost.
+    """
+    data = write_topics_file(saved)
+    found = read_topics_file(data, str(path))
+    if found.topics != saved.topics:
+        odd = sorted(name for name, topic in saved.topics.items() if found.topics.get(name) != topic)
+        raise CorruptInputError(
+            f"{path} as written",
+            expected="the topics of the cluster",
+            found=f"others instead of {', '.join(odd) or 'none'}",
+            hint="the file was left as it was; this is a fault of tierctl: report it",
+        )
+    return data
 
 
 def _row(topic: SavedTopic) -> dict[str, object]:
