@@ -12,8 +12,6 @@ from tierctl.model import TopicIdPartition, TopicPartition, Uuid
 from tierctl.plan.copy.custom_metadata import CustomMetadataBreach
 from tierctl.wire.files.checkpoints import LOG_STARTS_FILE, read_offset_checkpoint, write_offset_checkpoint
 
-"""Kafka's offset checkpoint format, but with topic ids as names: a topic's name may be used again."""
-
 CUSTOM_METADATA_BREACHES = "custom-metadata-breaches.json"
 """Segments whose custom metadata exceeded KIP-917's limit, one for each partition."""
 
@@ -31,7 +29,10 @@ class Journal:
         self._fs = fs
 
     def log_starts(self) -> dict[_Key, int]:
-        """Return the log start offsets raised so far; raise CorruptInputError if the file does not parse."""
+        """Return the log start offsets raised so far; raise CorruptInputError if the file does not parse.
+
+        The file is an offset checkpoint with topic ids as names: a topic's name may be used again.
+        """
         path = self._folder / LOG_STARTS_FILE
         try:
             found = read_offset_checkpoint(path.read_bytes())

@@ -77,6 +77,12 @@ def why_maybe_unheard_of(state: TierState, partition: TopicIdPartition) -> str |
     )
 
 
+def why_undecided(state: TierState, partition: TopicIdPartition) -> str | None:
+    """Return why nothing may be decided about a partition, with or without metadata; None if it may."""
+    part = state.partition(partition)
+    return why_maybe_unheard_of(state, partition) if part is None else why_unknown(state, part)
+
+
 def why_behind(segments: PartitionSegments, latest_epoch: int) -> str | None:
     """Return why a log with the latest leader epoch `latest_epoch` is not the leader's; None if it may be.
 

@@ -6,7 +6,7 @@ from typing import Any, assert_never
 
 from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.plan.materialise import SEGMENTS
-from tierctl.plan.preconditions import why_maybe_unheard_of, why_unknown, why_unreadable
+from tierctl.plan.preconditions import why_undecided, why_unknown, why_unreadable
 from tierctl.plan.steps import FOLLOWS, LINEAGE_EPOCH, STATES, VERIFY, Action, Plan, Step
 from tierctl.state.tier import PartitionState, TierState
 
@@ -77,11 +77,9 @@ class _Checker:
         if part is not None and part.topic_id_partition.topic != step.topic:
             known = part.topic_id_partition.topic
             return Dropped(step=step, reason=f"the metadata call this topic {known!r}")
-        if step.action is Action.MATERIALISE_PARTITION:
-            return _check_materialise(step, part)
-        return self._check_change(step, part)
+        return self._check_action(step, part)
 
-    def _check_change(self, step: Step, part: PartitionState | None) -> Dropped | None:
+    def _check_action(self, step: Step, part: PartitionState | None) -> Dropped | None:
         match step.action:
             case Action.COPY_SEGMENT:
                 return None if part is None else self._check_copy(step, part)
@@ -94,7 +92,7 @@ class _Checker:
             case Action.PUBLISH_SEGMENT | Action.DISCARD_SEGMENT | Action.WRITE_CHECKPOINTS:
                 return None if part is None else self._check_publish(step, part)
             case Action.MATERIALISE_PARTITION:
-                return None
+                return _check_materialise(step, part)
             case _:
                 assert_never(step.action)
 
@@ -139,7 +137,7 @@ class _Checker:
     def _check_delete(self, step: Step, part: PartitionState | None) -> Dropped | None:
         segment = part.get(step.segment_id) if part is not None and step.segment_id else None
         if segment is None and _introduces(step):
-            return self._check_orphan(step, part)
+            return self._check_orphan(step)
         if part is None or segment is None:
             return Dropped(step=step, reason="the segment is deleted already", is_done=True)
         reason = self._why_not_deleted(step, part) or _why_other_segment(step, segment)
@@ -147,11 +145,8 @@ class _Checker:
             reason = _why_changed(step, segment)
         return Dropped(step=step, reason=reason) if reason else None
 
-    def _check_orphan(self, step: Step, part: PartitionState | None) -> Dropped | None:
-        state = self._state
-        reason = (
-            why_maybe_unheard_of(state, step.topic_id_partition) if part is None else why_unknown(state, part)
-        )
+    def _check_orphan(self, step: Step) -> Dropped | None:
+        reason = why_undecided(self._state, step.topic_id_partition)
         return Dropped(step=step, reason=reason) if reason else None
 
     def check_contiguous(self, step: Step, kept_ids: Collection[str | None]) -> Dropped | None:

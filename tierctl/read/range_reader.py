@@ -13,10 +13,8 @@ from tierctl.read.batch_stream import BatchStream, Damage
 from tierctl.read.index_lookup import Indexes, Report
 from tierctl.read.readable_log import SegmentRange
 from tierctl.state.lineage import Lineage
+from tierctl.wire.batches.batch_heads import LEADER_EPOCH_AT
 from tierctl.wire.batches.record_batch import Record, RecordBatch
-
-EPOCH_AT = 12
-"""Position of the leader epoch in a batch; the CRC does not cover it."""
 
 ReportLost = Callable[[TierctlError, int, int], None]
 """Receives an error, and the first and last offset that are unreadable because of it."""
@@ -92,7 +90,7 @@ class RangeReader:
                 "leader epoch of a batch",
                 expected=f"{expected} at offset {head.base_offset}",
                 found=str(head.partition_leader_epoch),
-                at=head.position + EPOCH_AT,
+                at=head.position + LEADER_EPOCH_AT,
                 source=segment_range.segment.name,
             )
         )

@@ -16,7 +16,14 @@ from tierctl.errors import CorruptInputError
 from tierctl.files import FileBytes
 from tierctl.locallog.producer_state import OpenTransactions
 from tierctl.model import RemoteLogSegmentMetadata
-from tierctl.wire.batches.batch_heads import NO_TIMESTAMP, TRANSACTIONAL, BatchHead, scan
+from tierctl.wire.batches.batch_heads import (
+    LEADER_EPOCH_AT,
+    MAGIC_AT,
+    NO_TIMESTAMP,
+    TRANSACTIONAL,
+    BatchHead,
+    scan,
+)
 from tierctl.wire.batches.head_columns import HeadColumns
 from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
 from tierctl.wire.batches.records import Record
@@ -25,7 +32,7 @@ from tierctl.wire.batches.truncation import batch_before
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
 from tierctl.wire.files.producer_snapshot import ProducerEntry
 
-_EPOCH_BYTES = np.arange(12, 16)
+_EPOCH_BYTES = np.arange(LEADER_EPOCH_AT, MAGIC_AT)
 """The positions of partitionLeaderEpoch in a batch."""
 _SEQUENCE_MAX = (1 << 31) - 1
 """The sequence after the highest one is 0 (DefaultRecordBatch.incrementSequence)."""

@@ -1,7 +1,7 @@
 """`restore --materialise`: write records of the tier as the local log of a new topic of stopped brokers."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.recovery.derived_metadata import DerivedMetadata
+from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.request import MutationRequest
 from tierctl.commands.resources import Resources
 from tierctl.errors import CorruptInputError, NotFoundError, SafetyRefusal, TierctlError, UsageError
@@ -39,8 +40,6 @@ from tierctl.read.partitions import ReadablePartition, illegal_name_error, reada
 from tierctl.state.lineage import SegmentSpan, segments_in_lineage
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES
-
-_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,7 +248,8 @@ def _target(log_dir: Path, folder: Path) -> Target:
 def _check(request: MaterialiseRequest, plan: Plan, found: MaterialisePlan) -> None:
     """Raise SafetyRefusal if the plan may not be carried out."""
     if found.refused:
-        raise _refusal(found.refused)
+        hint = "leave these partitions out with --topic and --partition, or do what the reason says"
+        raise refusal_of(sorted(found.refused.items()), hint)
     for folder in request.log_dir:
         ensure_stopped(Path(folder))
     needed: dict[int, int] = {}
@@ -266,16 +266,6 @@ def _check(request: MaterialiseRequest, plan: Plan, found: MaterialisePlan) -> N
                 f"the disk of {dirs[device]} has {free_bytes} bytes free, the logs need {size_bytes}",
                 hint="make room, or restore fewer partitions or records: --partition, --until",
             )
-
-
-def _refusal(refused: Mapping[TopicIdPartition, str]) -> SafetyRefusal:
-    shown = [f"{partition.topic_partition}: {why}" for partition, why in sorted(refused.items())]
-    more = len(shown) - _SHOWN_MAX
-    text = "; ".join(shown[:_SHOWN_MAX])
-    return SafetyRefusal(
-        f"{text}{f'; and {more} more partitions' if more > 0 else ''}",
-        hint="leave these partitions out with --topic and --partition, or do what the reason says",
-    )
 
 
 def _conclude(run: Mutation, sources: Sequence[Source], outcomes: Sequence[Outcome]) -> None:

@@ -13,6 +13,7 @@ from tierctl.commands.recovery.copying import require_copying_disabled
 from tierctl.commands.recovery.logs import DecidingLogs
 from tierctl.commands.recovery.metadata_folder import folder_of, folder_settings, is_of_a_broker
 from tierctl.commands.recovery.publishing_fence import PublishingFence
+from tierctl.commands.recovery.refused_partitions import refusal_of
 from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import SafetyRefusal, UsageError
@@ -37,7 +38,6 @@ from tierctl.state.tier import TierState
 from tierctl.storage.object_sets import by_partition
 
 _FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-_SHOWN_MAX = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,13 +197,10 @@ def _check(run: Mutation, request: RebuildRequest, plan: Plan, found: RebuildPla
 
 
 def _refusal(refused: Sequence[Refused]) -> SafetyRefusal:
-    shown = "; ".join(f"{each.partition.topic_partition}: {each.reason}" for each in refused[:_SHOWN_MAX])
-    more = len(refused) - _SHOWN_MAX
-    damaged = any(each.is_damaged for each in refused)
     hint = (
         "if brokers ran since the metadata were lost: --log-start tier puts the log start back; if retention "
         "or DeleteRecords raised it: --log-start disk leaves the segments below it out"
-        if damaged
+        if any(each.is_damaged for each in refused)
         else "leave these partitions out with --topic and --partition"
     )
-    return SafetyRefusal(f"{shown}{f'; and {more} more partitions' if more > 0 else ''}", hint=hint)
+    return refusal_of(((each.partition, each.reason) for each in refused), hint)

@@ -1,20 +1,26 @@
 """Read the sets of objects of a tier: list them, and derive the metadata of those that are selected."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from tierctl.errors import NotFoundError
 from tierctl.model import ListedSet, ObjectSet, RemoteLogSegmentMetadata, Uuid
 from tierctl.model.progress import Progress
 from tierctl.plan.tier_identity import WRONG_TIER
 from tierctl.storage import RemoteStorageManager
+from tierctl.storage.base import RemoteObject
 from tierctl.storage.identity import tier_name
 from tierctl.storage.object_sets import derive_object_sets, list_object_sets
 
 
-def listed_sets(remote: RemoteStorageManager, progress: Progress) -> list[ListedSet]:
-    """Return every set of objects in the tier; NotFoundError if there is none."""
+def listed_sets(
+    remote: RemoteStorageManager, progress: Progress, *, others: Callable[[RemoteObject], object] = id
+) -> list[ListedSet]:
+    """Return every set of objects in the tier; NotFoundError if there is none.
+
+    `others` receives the objects that belong to no set.
+    """
     with progress.bar("listing the tier", unit="objects") as advance:
-        found = list_object_sets(remote, advance)
+        found = list_object_sets(remote, advance, others=others)
     if not found:
         raise NotFoundError(f"{tier_name(remote)} has no object of a segment", hint=WRONG_TIER)
     return found

@@ -7,7 +7,7 @@ from itertools import chain
 from tierctl.model import RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.plan.copy.dangling import Dangling
 from tierctl.plan.partition_deletes import plan_removal
-from tierctl.plan.preconditions import CurrentTopics, why_maybe_unheard_of, why_unknown
+from tierctl.plan.preconditions import CurrentTopics, why_undecided, why_unknown
 from tierctl.plan.reasons import RESUMED
 from tierctl.plan.repair.orphans import OrphanRule
 from tierctl.plan.repair.sets import ExaminedSets, decide_dangling, decide_orphans
@@ -84,13 +84,8 @@ def _of_orphans(state: TierState, inputs: RepairInputs) -> Iterator[Step | Skip]
     for examined in inputs.examined.values():
         partition = examined.inputs.partition
         found = list(decide_orphans(examined, inputs.orphans))
-        reason = _why_not_decided(state, partition) if found else None
+        reason = why_undecided(state, partition) if found else None
         if reason is None:
             yield from found
         else:
             yield Skip.of(partition, reason)
-
-
-def _why_not_decided(state: TierState, partition: TopicIdPartition) -> str | None:
-    part = state.partition(partition)
-    return why_maybe_unheard_of(state, partition) if part is None else why_unknown(state, part)

@@ -23,6 +23,8 @@ Buffer = bytes | mmap.mmap
 HEAD = struct.Struct(">qiibIhiqqqhii")
 HEAD_SIZE = HEAD.size
 LENGTH_END = 12
+LEADER_EPOCH_AT = 12
+"""Position of partitionLeaderEpoch in a batch; the CRC does not cover it."""
 MAGIC_AT = 16
 CRC_FROM = 21
 MAGIC = 2
