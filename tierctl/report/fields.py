@@ -190,3 +190,14 @@ def _column(word: str, kinds: dict[str, Kind]) -> Column:
         is_optional="~" in word,
         is_in_csv="!" not in word,
     )
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the names of fields that `text` lists."""
+    return tuple(text.split())
+
+
+def ranks(text: str) -> dict[str, int]:
+    """Return the ranks of fields that `text` states as `name:rank`, in its order."""
+    words = (word.partition(":") for word in text.split())
+    return {name: int(rank) for name, _, rank in words}

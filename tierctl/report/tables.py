@@ -4,21 +4,11 @@ This is the only description of them: csv, tables, `--columns`, `--sort` and the
 """
 
 from tierctl.report.columns import Columns, Kind
-from tierctl.report.fields import columns
+from tierctl.report.fields import columns, names, ranks
 from tierctl.report.tier_tables import TIER_TABLES
 
 _SEGMENT = "topic topic_id partition segment_id start_offset end_offset"
 _FOUND = "topic? topic_id? partition? segment_id? start_offset? end_offset?"
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-def _ranks(text: str) -> dict[str, int]:
-    """Return the ranks that `text` states as `name:rank`, in its order."""
-    words = (word.partition(":") for word in text.split())
-    return {name: int(rank) for name, _, rank in words}
 
 
 SEGMENTS = Columns(
@@ -31,10 +21,10 @@ SEGMENTS = Columns(
         f"{_SEGMENT} broker_id? max_timestamp_ms? event_timestamp_ms? segment_leader_epochs? "
         "segment_size_in_bytes? custom_metadata? state txn_index_empty?"
     ),
-    in_table=_names(
+    in_table=names(
         "topic partition segment_id start_offset end_offset segment_leader_epochs segment_size_in_bytes state"
     ),
-    at_terminal=_ranks(
+    at_terminal=ranks(
         "topic:0 partition:0 segment_id:5 start_offset:0 end_offset:1 segment_leader_epochs:6 "
         "segment_size_in_bytes:2 max_timestamp_ms:3 event_timestamp_ms:7 broker_id:8 state:4"
     ),
@@ -49,8 +39,8 @@ TOPIC_SIZES = Columns(
         "topic topic_id partitions segments log_bytes copying_segments copying_bytes deleting_segments "
         "deleting_bytes objects? object_bytes?"
     ),
-    in_table=_names("topic partitions segments log_bytes copying_segments deleting_segments object_bytes"),
-    at_terminal=_ranks(
+    in_table=names("topic partitions segments log_bytes copying_segments deleting_segments object_bytes"),
+    at_terminal=ranks(
         "topic:0 topic_id:8 partitions:3 segments:1 log_bytes:0 copying_segments:4 copying_bytes:6 "
         "deleting_segments:5 deleting_bytes:7 object_bytes:2"
     ),
@@ -63,12 +53,12 @@ PARTITION_OFFSETS = Columns(
     all=columns(
         "topic topic_id partition earliest? earliest_local? latest_tiered? earliest_pending_upload? latest?"
     ),
-    at_terminal=_ranks(
+    at_terminal=ranks(
         "topic:0 topic_id:5 partition:0 earliest:1 earliest_local:3 latest_tiered:2 "
         "earliest_pending_upload:4 latest:1"
     ),
 )
-_FINDING_RANKS = _ranks(
+_FINDING_RANKS = ranks(
     "severity:0 kind:1 topic:0 partition:0 segment_id:4 start_offset:2 end_offset:3 message:0"
 )
 SEGMENT_FINDINGS = Columns(
@@ -78,7 +68,7 @@ SEGMENT_FINDINGS = Columns(
     noun="problem",
     word="severity",
     all=columns(f"severity kind {_FOUND} key!? message advice!?"),
-    in_table=_names("severity kind topic partition segment_id start_offset end_offset message"),
+    in_table=names("severity kind topic partition segment_id start_offset end_offset message"),
     at_terminal=_FINDING_RANKS,
 )
 FINDINGS = Columns(
@@ -88,8 +78,8 @@ FINDINGS = Columns(
     noun="problem",
     word="severity",
     all=columns(f"severity kind {_FOUND} key? message hint"),
-    in_table=_names("severity kind topic partition segment_id start_offset end_offset key message"),
-    at_terminal=_ranks(
+    in_table=names("severity kind topic partition segment_id start_offset end_offset key message"),
+    at_terminal=ranks(
         "severity:0 kind:1 topic:0 partition:0 segment_id:4 start_offset:2 end_offset:3 key:5 message:0"
     ),
 )
@@ -104,11 +94,11 @@ EVENTS = Columns(
     commands="format",
     noun="record",
     all=columns(f"{_EVENT} dialect? metadata_partition? metadata_offset? timestamp_ms? error~ value~"),
-    in_table=_names(
+    in_table=names(
         "metadata_partition metadata_offset timestamp_ms type topic partition segment_id start_offset "
         "end_offset state error"
     ),
-    at_terminal=_ranks(
+    at_terminal=ranks(
         "metadata_partition:4 metadata_offset:3 timestamp_ms:5 type:7 topic:0 partition:0 segment_id:6 "
         "start_offset:1 end_offset:2 state:0 error:8"
     ),
@@ -123,8 +113,8 @@ RECORDS = Columns(
         "value_encoding? headers",
         key=Kind.TEXT,
     ),
-    in_table=_names("topic partition offset timestamp_ms leader_epoch key value headers"),
-    at_terminal=_ranks("topic:1 partition:0 offset:0 timestamp_ms:2 leader_epoch:4 key:3 value:0 headers:5"),
+    in_table=names("topic partition offset timestamp_ms leader_epoch key value headers"),
+    at_terminal=ranks("topic:1 partition:0 offset:0 timestamp_ms:2 leader_epoch:4 key:3 value:0 headers:5"),
 )
 INDEXES = {
     kind: Columns(
@@ -132,10 +122,10 @@ INDEXES = {
         title=f"Entries of the {kind} index",
         commands=f"fetch --index {kind}",
         noun="entry/entries",
-        all=columns(names),
-        at_terminal=dict.fromkeys(_names(names), 0),
+        all=columns(fields),
+        at_terminal=dict.fromkeys(names(fields), 0),
     )
-    for kind, names in {
+    for kind, fields in {
         "offset": "offset position",
         "timestamp": "timestamp_ms offset",
         "transaction": "producer_id first_offset last_offset last_stable_offset",
@@ -156,8 +146,8 @@ CACHE_ENTRIES = Columns(
         "max_timestamp_ms~ event_timestamp_ms~ segment_leader_epochs~ segment_size_in_bytes~ "
         "custom_metadata~? state~ txn_index_empty~ metadata_offset~ timestamp_ms~ dialect~ error~ value!~"
     ),
-    in_table=_names("file position type topic partition segment_id start_offset end_offset state error"),
-    at_terminal=_ranks(
+    in_table=names("file position type topic partition segment_id start_offset end_offset state error"),
+    at_terminal=ranks(
         "file:6 position:0 type:1 topic:3 partition:3 segment_id:5 start_offset:2 end_offset:4 state:1 "
         "error:7"
     ),
@@ -169,7 +159,7 @@ CACHE_CHECKS = Columns(
     noun="result",
     word="status",
     all=columns("file status form~? entries~? size_bytes~ position~? detail?"),
-    at_terminal=_ranks("file:0 status:0 form:2 entries:3 size_bytes:4 position:5 detail:1"),
+    at_terminal=ranks("file:0 status:0 form:2 entries:3 size_bytes:4 position:5 detail:1"),
 )
 CACHE_FILES = Columns(
     name="cache-files",
@@ -178,7 +168,7 @@ CACHE_FILES = Columns(
     noun="file",
     size="size_bytes",
     all=columns("file topic topic_id partition metadata_partition last_offset? entries size_bytes"),
-    at_terminal=_ranks(
+    at_terminal=ranks(
         "file:5 topic:0 topic_id:6 partition:0 metadata_partition:4 last_offset:3 entries:2 size_bytes:1"
     ),
 )
@@ -189,7 +179,7 @@ CACHE_REWRITES = Columns(
     noun="file",
     word="action",
     all=columns("action file entries? kept? size_bytes new_size_bytes reason"),
-    at_terminal=_ranks("action:0 file:0 entries:4 kept:3 size_bytes:2 new_size_bytes:2 reason:1"),
+    at_terminal=ranks("action:0 file:0 entries:4 kept:3 size_bytes:2 new_size_bytes:2 reason:1"),
 )
 COMMITTED_OFFSETS = Columns(
     name="committed-offsets",
@@ -197,7 +187,7 @@ COMMITTED_OFFSETS = Columns(
     commands="offsets show",
     noun="offset",
     all=columns("metadata_partition committed_offset form"),
-    at_terminal=_ranks("metadata_partition:0 committed_offset:0 form:1"),
+    at_terminal=ranks("metadata_partition:0 committed_offset:0 form:1"),
 )
 UNSAFE_OFFSETS = Columns(
     name="unsafe-offsets",
@@ -206,7 +196,7 @@ UNSAFE_OFFSETS = Columns(
     noun="unsafe offset",
     word="problem",
     all=columns("metadata_partition committed_offset problem limit? detail"),
-    at_terminal=_ranks("metadata_partition:0 committed_offset:0 problem:1 limit:1 detail:0"),
+    at_terminal=ranks("metadata_partition:0 committed_offset:0 problem:1 limit:1 detail:0"),
 )
 OFFSET_REPAIRS = Columns(
     name="offset-repairs",
@@ -215,7 +205,7 @@ OFFSET_REPAIRS = Columns(
     noun="change",
     word="action",
     all=columns("action metadata_partition? from_offset? to_offset? reason"),
-    at_terminal=_ranks("action:0 metadata_partition:0 from_offset:1 to_offset:1 reason:0"),
+    at_terminal=ranks("action:0 metadata_partition:0 from_offset:1 to_offset:1 reason:0"),
 )
 PREDICTIONS = Columns(
     name="predictions",
@@ -223,7 +213,7 @@ PREDICTIONS = Columns(
     commands="pipeline plan",
     noun="prediction",
     all=columns("what value unit from", value=Kind.DECIMAL),
-    at_terminal=_ranks("what:0 value:0 unit:0 from:1"),
+    at_terminal=ranks("what:0 value:0 unit:0 from:1"),
 )
 COMMITS = Columns(
     name="commits",
@@ -231,7 +221,7 @@ COMMITS = Columns(
     commands="pipeline run",
     noun="commit",
     all=columns("commit metadata_partitions offsets events warehouse"),
-    at_terminal=_ranks("commit:0 metadata_partitions:2 offsets:1 events:1 warehouse:1"),
+    at_terminal=ranks("commit:0 metadata_partitions:2 offsets:1 events:1 warehouse:1"),
 )
 LEAKED_TOPICS = Columns(
     name="leaked-topics",
@@ -240,7 +230,7 @@ LEAKED_TOPICS = Columns(
     noun="leaked topic",
     size="log_bytes",
     all=columns("topic topic_id partitions segments log_bytes delete_state?"),
-    at_terminal=_ranks("topic:0 topic_id:0 partitions:2 segments:1 log_bytes:0 delete_state:3"),
+    at_terminal=ranks("topic:0 topic_id:0 partitions:2 segments:1 log_bytes:0 delete_state:3"),
 )
 STATUS = Columns(
     name="status",
@@ -253,7 +243,7 @@ STATUS = Columns(
         "last_offset_in_tier? last_record_ms? lag_segments? lag_bytes? lag_since_ms? dangling_copies "
         "stuck_deletes problems"
     ),
-    at_terminal=_ranks(
+    at_terminal=ranks(
         "topic:0 topic_id:12 partitions:9 segments:2 log_bytes:1 first_offset_in_tier:7 first_record_ms:5 "
         "last_offset_in_tier:8 last_record_ms:4 lag_segments:0 lag_bytes:6 lag_since_ms:3 "
         "dangling_copies:10 stuck_deletes:11 problems:0"
@@ -266,8 +256,8 @@ STATUS_PROBLEMS = Columns(
     noun="kind of problem/kinds of problems",
     word="severity",
     all=columns("severity kind findings message hint"),
-    at_terminal=_ranks("severity:0 kind:0 findings:0 message:0 hint:0"),
-    below=_names("message hint"),
+    at_terminal=ranks("severity:0 kind:0 findings:0 message:0 hint:0"),
+    below=names("message hint"),
 )
 CHECKS = Columns(
     name="checks",
@@ -276,8 +266,8 @@ CHECKS = Columns(
     noun="result",
     word="outcome",
     all=columns("outcome check subject found why? fix?"),
-    at_terminal=_ranks("outcome:0 check:0 subject:0 found:0 why:0 fix:0"),
-    below=_names("found why fix"),
+    at_terminal=ranks("outcome:0 check:0 subject:0 found:0 why:0 fix:0"),
+    below=names("found why fix"),
     is_worst_first=True,
 )
 LAST_RUNS = Columns(
@@ -286,7 +276,7 @@ LAST_RUNS = Columns(
     commands="status --show runs",
     noun="command",
     all=columns("command ended_ms"),
-    at_terminal=_ranks("command:0 ended_ms:0"),
+    at_terminal=ranks("command:0 ended_ms:0"),
 )
 SETTINGS = Columns(
     name="settings",
@@ -295,8 +285,8 @@ SETTINGS = Columns(
     noun="setting",
     word="source",
     all=columns("scope topic? setting value source place? file!? line!? command? use", value=Kind.SENTENCE),
-    in_table=_names("scope topic setting value source place command"),
-    at_terminal=_ranks("scope:1 topic:3 setting:0 value:0 source:1 place:0 command:5 use:6"),
+    in_table=names("scope topic setting value source place command"),
+    at_terminal=ranks("scope:1 topic:3 setting:0 value:0 source:1 place:0 command:5 use:6"),
 )
 SETTING_PROBLEMS = Columns(
     name="setting-problems",
@@ -305,9 +295,9 @@ SETTING_PROBLEMS = Columns(
     noun="problem",
     word="severity",
     all=columns("severity kind file? line? setting? message expected found hint"),
-    in_table=_names("severity kind file line setting message hint"),
-    at_terminal=_ranks("severity:0 kind:0 file:0 line:0 message:0 hint:0"),
-    below=_names("message hint"),
+    in_table=names("severity kind file line setting message hint"),
+    at_terminal=ranks("severity:0 kind:0 file:0 line:0 message:0 hint:0"),
+    below=names("message hint"),
 )
 EXPLANATIONS = Columns(
     name="explanations",
@@ -321,10 +311,10 @@ EXPLANATIONS = Columns(
         "max_timestamp_ms state? next_action reason_kind reason decided_by rule! settings! expires_at_ms? "
         "facts!"
     ),
-    in_table=_names(
+    in_table=names(
         "location segment_id start_offset end_offset segment_size_in_bytes next_action reason decided_by"
     ),
-    at_terminal=_ranks(
+    at_terminal=ranks(
         "location:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 max_timestamp_ms:5 next_action:0 "
         "reason:0 decided_by:0 expires_at_ms:4 segment_id:6"
     ),
@@ -335,7 +325,7 @@ SAVED_TOPICS = Columns(
     commands="backup-config",
     noun="topic",
     all=columns("topic topic_id partitions own_settings"),
-    at_terminal=_ranks("topic:0 topic_id:1 partitions:0 own_settings:2"),
+    at_terminal=ranks("topic:0 topic_id:1 partitions:0 own_settings:2"),
 )
 _STEP = "action reason topic topic_id partition segment_id? start_offset? end_offset?"
 _DETAILS = (
@@ -353,8 +343,8 @@ STEPS = Columns(
     word="action",
     size="segment_size_in_bytes",
     all=columns(f"{_STEP} {_DETAILS}"),
-    in_table=_names(f"{_STEP_TABLE} reason"),
-    at_terminal=_ranks(
+    in_table=names(f"{_STEP_TABLE} reason"),
+    at_terminal=ranks(
         "action:1 topic:0 partition:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 "
         "max_timestamp_ms:4 segment_id:5 reason:1"
     ),
@@ -368,8 +358,8 @@ OUTCOMES = Columns(
     word="status",
     size="segment_size_in_bytes",
     all=columns(f"{_STEP} {_DETAILS} status error? why?"),
-    in_table=_names(f"status {_STEP_TABLE} error why"),
-    at_terminal=_ranks(
+    in_table=names(f"status {_STEP_TABLE} error why"),
+    at_terminal=ranks(
         "status:0 action:1 topic:0 partition:0 start_offset:0 end_offset:2 segment_size_in_bytes:3 "
         "segment_id:4 error:1 why:2"
     ),
