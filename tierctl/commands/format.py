@@ -1,7 +1,7 @@
 """`format`: the records of the metadata topic as text, from any source."""
 
 import sys
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from io import BufferedIOBase
@@ -31,6 +31,8 @@ from tierctl.report.formatters.value_streams import from_framed, from_hex
 
 _JSON, _KAFKA, _KIP = "json", "kafka", "kip"
 _STDIN = Path("-")
+Spans = Mapping[int, tuple[int, int]]
+"""The range [start, end) of offsets of each metadata partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,9 +271,10 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
     bad_count = line_count = 0
     with Resources(request=request, progress=progress) as resources, ExitStack() as opened:
         topic = None if request.metadata is None else _topic_records(resources, work)
-        rounds = _rounds(resources, work, topic, opened)
+        spans = None if topic is None or work.request.is_live else topic.spans()
+        rounds = _rounds(resources, work, topic, spans, opened)
         every = (page for streams in rounds for page in merge_pages(streams, by_time=work.by_time))
-        total = None if topic is None else _line_count(topic, work)
+        total = None if spans is None else _line_count(spans, work)
         advance = opened.enter_context(progress.bar("printing", unit="records", total=total))
         for page in first_lines(every, request.max_messages):
             advance(len(page.lines))
@@ -290,25 +293,29 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
         return resources.problems.exit_code
 
 
-def _line_count(topic: TopicRecords, work: _Work) -> int | None:
+def _line_count(spans: Spans, work: _Work) -> int | None:
     """Return the number of lines that will be printed; None if only reading tells it."""
-    if work.request.is_live or work.chosen.restricts_events:
+    if work.chosen.restricts_events:
         return None
-    count, count_max = topic.count(), work.request.max_messages
+    count = sum(end - start for start, end in spans.values() if end > start)
+    count_max = work.request.max_messages
     return count if count_max is None else min(count, count_max)
 
 
 def _rounds(
-    resources: Resources, work: _Work, topic: TopicRecords | None, opened: ExitStack
+    resources: Resources, work: _Work, topic: TopicRecords | None, spans: Spans | None, opened: ExitStack
 ) -> Iterator[Sequence[Iterator[Page]]]:
-    """Yield rounds of page streams: one stream per source of the records that are available now."""
+    """Yield rounds of page streams: one stream per source of the records that are available now.
+
+    `spans` are the ranges of a topic that is read once.
+    """
     if resources.is_on_spark:
-        assert topic is not None
-        rounds = iter([_rendered_on_executors(resources, work, topic)])
+        assert spans is not None
+        rounds = iter([_rendered_on_executors(resources, work, spans)])
     else:
         printer = Printer(formatter=work.formatter, chosen=work.chosen, with_positions=work.by_time)
         if topic is not None:
-            record_rounds = _topic_rounds(topic, work)
+            record_rounds = _topic_rounds(topic, spans, work)
         else:
             record_rounds = iter([_file_streams(work.request, resources.progress.note, opened)])
         rounds = (_rendered(printer, streams, work) for streams in record_rounds)
@@ -329,7 +336,7 @@ def _noting_partitions(pages: Iterator[Page], seen: set[TopicIdPartition]) -> It
         yield page
 
 
-def _rendered_on_executors(resources: Resources, work: _Work, topic: TopicRecords) -> list[Iterator[Page]]:
+def _rendered_on_executors(resources: Resources, work: _Work, spans: Spans) -> list[Iterator[Page]]:
     """Return the pages that executors render."""
     from tierctl.spark.executors.format import Rendering, rendered
 
@@ -341,13 +348,19 @@ def _rendered_on_executors(resources: Resources, work: _Work, topic: TopicRecord
         by_time=work.by_time,
     )
     count_max = work.request.max_messages
-    return rendered(resources.executors, rendering, topic.spans(), max_messages=count_max)
+    return rendered(resources.executors, rendering, spans, max_messages=count_max)
 
 
-def _topic_rounds(topic: TopicRecords, work: _Work) -> Iterator[RecordRound]:
-    if work.start is not None:
-        return _followed(topic, work.start.resolve(*topic.bounds()), work.request)
-    return _followed(topic, {}, work.request) if work.request.follow else iter([topic.round({})])
+def _topic_rounds(topic: TopicRecords, spans: Spans | None, work: _Work) -> Iterator[RecordRound]:
+    if spans is not None:
+        return iter([topic.streams(spans, {})])
+    request = work.request
+    return follow_rounds(
+        topic,
+        {} if work.start is None else work.start.resolve(*topic.bounds()),
+        poll_interval_s=request.poll_interval_ms / 1000,
+        timeout_s=None if request.timeout_ms is None else request.timeout_ms / 1000,
+    )
 
 
 def _file_streams(request: FormatRequest, note: Callable[[str], None], opened: ExitStack) -> RecordRound:
@@ -370,17 +383,6 @@ def _topic_records(resources: Resources, work: _Work) -> TopicRecords:
         for missing in records.missing():
             resources.progress.note(str(missing))
     return records
-
-
-def _followed(
-    topic: TopicRecords, positions: dict[int, int], request: FormatRequest
-) -> Iterator[RecordRound]:
-    return follow_rounds(
-        topic,
-        positions,
-        poll_interval_s=request.poll_interval_ms / 1000,
-        timeout_s=None if request.timeout_ms is None else request.timeout_ms / 1000,
-    )
 
 
 def _segment_files(files: Sequence[Path], note: Callable[[str], None]) -> RecordRound:

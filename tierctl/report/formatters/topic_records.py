@@ -38,7 +38,13 @@ class TopicRecords:
 
     def round(self, positions: dict[int, int]) -> list[Iterator[EncodedRecords]]:
         """Return a stream for each partition; it starts at `positions` and advances them as it is read."""
-        return [self._stream(n, *span, positions) for n, span in self.spans(positions).items()]
+        return self.streams(self.spans(positions), positions)
+
+    def streams(
+        self, spans: Mapping[int, tuple[int, int]], positions: dict[int, int]
+    ) -> list[Iterator[EncodedRecords]]:
+        """Return the streams of `round` over the ranges `spans`."""
+        return [self._stream(n, *span, positions) for n, span in spans.items()]
 
     def spans(self, positions: Collection[int] = ()) -> dict[int, tuple[int, int]]:
         """Return the range [start, end) of offsets of each partition.
@@ -55,10 +61,6 @@ class TopicRecords:
             for n in sorted(ends)
             if not self.partitions or n in self.partitions
         }
-
-    def count(self) -> int:
-        """Return the number of offsets of all partitions."""
-        return sum(end - start for start, end in self.spans().values() if end > start)
 
     def missing(self) -> list[MissingEvents]:
         """Return the events from `start_offset` on that the topic's retention has deleted."""
