@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from tierctl.apply.defaults import THREADS
-from tierctl.commands.recovery.tier_sets import derived_sets
+from tierctl.commands.recovery.tier_sets import derived_sets, listed_sets
 from tierctl.commands.resources import Resources
 from tierctl.commands.streams import Stream
 from tierctl.errors import CorruptInputError, ExitCode, NotFoundError
@@ -30,7 +30,6 @@ from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.report.tier_tables import KEY_OCCURRENCES
 from tierctl.report.units import bytes_text
 from tierctl.storage.base import RemoteObject
-from tierctl.storage.object_sets import list_object_sets
 
 _SEGMENTS_PER_JOB = 10_000
 """The segments whose results one Spark job returns."""
@@ -106,8 +105,7 @@ def _segments(resources: Resources, counts: Counter[str]) -> list[_Segment]:
     def count_other(_other: RemoteObject) -> None:
         counts["others"] += 1
 
-    with resources.progress.bar("listing the tier", unit="objects") as advance:
-        listed = list_object_sets(resources.remote, advance, others=count_other)
+    listed = listed_sets(resources.remote, resources.progress, others=count_other)
     known = _known(resources)
     selection = resources.resolve_selection(
         (each.partition for each in listed),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,14 +16,14 @@ TableRows = tuple[Columns, Iterable[Any]]
 """The columns of rows, and the rows as `report.rows` takes them."""
 
 
-class TableResult:
+class TableResult(ABC):
     """A result with rows of one kind; subclasses implement `table_rows`."""
 
     __slots__ = ()
 
+    @abstractmethod
     def table_rows(self) -> TableRows:
         """Return the columns of the rows, and the rows."""
-        raise NotImplementedError
 
     def to_arrow(self) -> pa.Table:
         """Return the rows as a table with the columns of the command's JSON output; consumes a stream.
