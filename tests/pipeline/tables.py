@@ -1,12 +1,13 @@
 """The pipeline's tables as rows, and small metadata topics to make them of."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from tierctl.model import MetadataEvent
+from tierctl.model import MetadataEvent, Uuid
 from tierctl.model.location import TopicLocation
 from tierctl.pipeline.run import Pipeline
 from tierctl.pipeline.warehouse.open import WarehouseSpec
@@ -14,7 +15,9 @@ from tierctl.wire.metadata import encode
 from tierctl.wire.metadata.partitioner import metadata_partition
 from tierctl.wire.metadata.values import dialect_of
 
+from tests.metadata.events import started, update
 from tests.metadata.topics import topic_in
+from tests.state.histories import S
 
 TABLES = ("events", "segments", "partitions", "anomalies")
 COUNT = 4
@@ -76,3 +79,21 @@ def run(topic: Path, warehouse: Path | str, **how: Any) -> int:
 
 
 Effect = Callable[[str], None]
+
+
+def lives(numbers: range, partitions: int = 3) -> list[MetadataEvent]:
+    """Segments copied, the first of them deleted."""
+    events: list[MetadataEvent] = []
+    for number in numbers:
+        for partition in range(partitions):
+            events += [started(number, partition=partition), update(number, partition=partition)]
+            if number % 5 == 0:
+                events.append(update(number, S.DELETE_SEGMENT_STARTED, partition=partition))
+    return events
+
+
+def moved(event: Any, partition: int) -> MetadataEvent:
+    """The event in another partition; nobody else's segment has its id."""
+    whose = Uuid.from_bytes(bytes([partition]) + event.segment_id.bytes[1:])
+    moved: MetadataEvent = replace(event, partition=partition, segment_id=whose)
+    return moved

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.shell import environment, tierctl
-from tests.pipeline.tables import rows_of, run, write
-from tests.pipeline.test_warehouse import lives
+from tests.pipeline.tables import lives, rows_of, run, write
 from tests.spark.clusters import spark_environment, spark_home
 
 WAIT_S = 120

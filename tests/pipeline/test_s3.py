@@ -12,8 +12,9 @@ from tierctl.pipeline.warehouse.delta import LakeTable
 from tierctl.storage.lease import ObjectLease
 
 from tests.metadata.events import started, update
-from tests.pipeline.tables import pipeline, rows_of, run, write
-from tests.pipeline.test_warehouse import Killed, lives, race
+from tests.pipeline.tables import lives, pipeline, rows_of, run, write
+from tests.pipeline.test_warehouse import Killed
+from tests.pipeline.test_warehouse_changes import race
 from tests.support.servers import SECRET, S3Server
 
 ENDS = {0: 3, 1: 9, 2: 5, 3: 2}

@@ -108,8 +108,7 @@ class Commits:
         adds = self._state_files(commit)
         kept = {part.path for part in commit.parts.values()}
         removes = sorted({part.path for part in before.parts.values()} - kept)
-        self._require_held()
-        self._effect("warehouse.commit")
+        self._begin("warehouse.commit")
         try:
             self._state.commit(commit.number, adds, removes)
         except LockedError:
@@ -156,8 +155,7 @@ class Commits:
                 return
             if missing:
                 raise _missing(missing)
-            self._require_held()
-            self._effect(f"warehouse.follow.{name}")
+            self._begin(f"warehouse.follow.{name}")
             try:
                 table.commit(commit.number, adds, removes)
             except LockedError:
@@ -211,20 +209,21 @@ class Commits:
         if number % COMPACT_EVERY:
             return
         is_large = number % (COMPACT_EVERY * COMPACT_EVERY) == 0
-        self._require_held()
-        self._effect("warehouse.compact")
+        self._begin("warehouse.compact")
         self._tables[EVENTS].compact(_LARGE_FILE_BYTES if is_large else _SMALL_FILE_BYTES)
-        self._effect("warehouse.vacuum")
+        self._begin("warehouse.vacuum")
         for table in self._tables.values():
             table.vacuum()
         self._state.vacuum(0)
 
-    def _require_held(self) -> None:
+    def _begin(self, effect: str) -> None:
+        """Name the side effect that follows; LockedError if the lease is lost."""
         if self._warehouse.is_lost():
             raise LockedError(
                 "the lease on this warehouse is lost: nothing more is written",
                 hint="another pipeline may have it now; run again once it has ended",
             )
+        self._effect(effect)
 
 
 def require_same_topic(commit: Commit, topic_id: str | None, metadata_partitions: int) -> None:

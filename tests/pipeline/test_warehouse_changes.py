@@ -1,0 +1,256 @@
+"""The warehouse beside other writers and readers, and how its files change from commit to commit."""
+
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.errors import CorruptInputError, LockedError, SafetyRefusal, UsageError
+from tierctl.model import MetadataEvent
+from tierctl.pipeline import partition_groups, segment_files
+from tierctl.pipeline.warehouse import open as warehouse_open
+from tierctl.pipeline.warehouse.commits import COMPACT_EVERY
+
+from tests.cli.shell import tierctl
+from tests.metadata.events import started, update
+from tests.pipeline.tables import delta, lives, moved, pipeline, read, rows_of, run, write
+from tests.state.histories import S
+
+DAY_MS = 86_400_000
+
+pytestmark = pytest.mark.usefixtures("no_power_cuts")
+
+
+def test_one_pipeline_at_a_time(topic: Path, tmp_path: Path) -> None:
+    with pipeline(topic, tmp_path / "warehouse").opened() as first:
+        where = ("--metadata", topic, "--warehouse", tmp_path / "warehouse")
+        second = tierctl("pipeline", "run", *where, "--engine", "local")
+        assert second.code == 6, second.err
+        assert first.step().commit == 1
+
+
+@pytest.fixture
+def unlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A warehouse whose lock keeps nobody out, as on a file system that does not know locks."""
+    warehouse, exclusive = tmp_path / "warehouse", warehouse_open.exclusive
+
+    def kept_out(folder: Path, name: str) -> AbstractContextManager[None]:
+        (folder / name).touch()
+        return nullcontext() if folder == warehouse else exclusive(folder, name)
+
+    monkeypatch.setattr(warehouse_open, "exclusive", kept_out)
+    return warehouse
+
+
+def race(topic: Path, warehouse: Path | str) -> list[int]:
+    """Two runs that no lock keeps apart come to their commit at the same time; the numbers of those made."""
+    meeting = threading.Barrier(2)
+
+    def meet(label: str) -> None:
+        if label == "warehouse.commit":
+            meeting.wait(60)
+
+    def step() -> int:
+        try:
+            return run(topic, warehouse, effect=meet)
+        except LockedError:
+            return 0
+
+    with ThreadPoolExecutor(2) as pool:
+        return sorted(future.result() for future in [pool.submit(step), pool.submit(step)])
+
+
+def test_of_two_writers_one_commits(topic: Path, tmp_path: Path, unlocked: Path) -> None:
+    run(topic, unlocked)
+    for number in (2, 3):
+        write(topic, lives(range(80 + number, 81 + number)))
+        assert race(topic, unlocked) == [0, number]
+    run(topic, tmp_path / "once")
+    assert rows_of(unlocked) == rows_of(tmp_path / "once")
+
+
+def test_a_run_notices_a_commit_of_another(topic: Path, unlocked: Path) -> None:
+    with pipeline(topic, unlocked).opened() as late:
+        late.step()
+        write(topic, lives(range(90, 91)))
+        assert run(topic, unlocked) == 2
+        with pytest.raises(LockedError, match="commit 2"):
+            late.step()
+
+
+def test_readers_see_whole_commits_only(tmp_path: Path) -> None:
+    """What is read of a table while commits are made is what one commit has, and no read fails."""
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    write(topic, lives(range(3)))
+    run(topic, warehouse)
+    done = threading.Event()
+    seen: set[int] = set()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.add(delta(warehouse, "segments").to_pyarrow_table(columns=["start_offset"]).num_rows)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    counts = {9}
+    with pipeline(topic, warehouse).opened() as opened:
+        for number in range(3, 15):
+            write(topic, lives(range(number, number + 1)))
+            opened.step()
+            counts.add(3 * (number + 1))
+    done.set()
+    reader.join()
+    assert seen <= counts
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "segments/own.parquet"])
+def test_a_place_of_something_else(topic: Path, tmp_path: Path, name: str) -> None:
+    path = tmp_path / "full" / name
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with pytest.raises(UsageError, match="something else"):
+        run(topic, tmp_path / "full")
+
+
+def test_another_topics_warehouse(topic: Path, tmp_path: Path) -> None:
+    run(topic, tmp_path / "warehouse")
+    write(tmp_path / "other", [None])
+    with pytest.raises(SafetyRefusal, match="is of metadata topic"):
+        run(tmp_path / "other", tmp_path / "warehouse")
+
+
+def test_damage_is_found(topic: Path, tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    run(topic, warehouse)
+    write(topic, lives(range(70, 72)))
+    for path in (warehouse / "state").glob("*.parquet"):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 1
+        path.write_bytes(data)
+    with pytest.raises(CorruptInputError, match="state"):
+        run(topic, warehouse)
+
+
+def test_a_warehouse_of_an_earlier_format(topic: Path, tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "_warehouse.json").write_text('{"format": 1}')
+    ran = tierctl(
+        "pipeline", "run", "--metadata", topic, "--warehouse", tmp_path / "old", "--engine", "local"
+    )
+    assert ran.code == 2, ran.err
+    assert "tierctl pipeline run --metadata URI --warehouse NEW_FOLDER" in ran.err
+
+
+def test_tables_that_another_program_compacted(topic: Path, tmp_path: Path) -> None:
+    """Delta's own tools may combine the files of a table, and delete the former files."""
+    warehouse, more = tmp_path / "warehouse", lives(range(70, 72))
+    write(topic, lives(range(60, 70), partitions=9))
+    run(topic, warehouse)
+    for table in ("segments", "partitions", "events"):
+        delta(warehouse, table).optimize.compact()
+        delta(warehouse, table).vacuum(0, dry_run=False, enforce_retention_duration=False)
+    assert run(topic, warehouse) == 2
+    write(topic, more)
+    run(topic, warehouse)
+    run(topic, tmp_path / "once")
+    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+
+
+def test_an_earlier_commit_can_be_read(topic: Path, tmp_path: Path) -> None:
+    warehouse = tmp_path / "warehouse"
+    run(topic, warehouse)
+    before = read(warehouse, "segments").num_rows
+    version = delta(warehouse, "segments").version()
+    write(topic, lives(range(70, 72)))
+    run(topic, warehouse)
+    assert delta(warehouse, "segments").history(1)[0]["tierctl.commit"] == "2"
+    assert read(warehouse, "segments", version).num_rows == before
+    assert read(warehouse, "segments").num_rows > before
+
+
+def test_small_commits_are_compacted(tmp_path: Path) -> None:
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    write(topic, [None])
+    with pipeline(topic, warehouse).opened() as opened:
+        for number in range(COMPACT_EVERY + 2):
+            write(topic, lives(range(number, number + 1), partitions=1))
+            opened.step()
+    assert len(delta(warehouse, "events").file_uris()) <= 4
+    assert len(list((warehouse / "state").glob("*.parquet"))) == len(delta(warehouse, "state").file_uris())
+    run(topic, tmp_path / "once")
+    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+
+
+def test_nothing_is_deleted_once_the_lease_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The lease ends while small files are combined."""
+    topic, seen = tmp_path / "topic", list[str]()
+    monkeypatch.setattr(
+        warehouse_open.Warehouse, "is_lost", lambda _warehouse: seen[-1:] == ["warehouse.compact"]
+    )
+    write(topic, [None])
+    with pipeline(topic, tmp_path / "warehouse", effect=seen.append).opened() as opened:
+        for number in range(COMPACT_EVERY - 1):
+            write(topic, lives(range(number, number + 1), partitions=1))
+            opened.step()
+        write(topic, lives(range(COMPACT_EVERY, COMPACT_EVERY + 1), partitions=1))
+        with pytest.raises(LockedError, match="lease"):
+            opened.step()
+    assert seen[-1] == "warehouse.compact"
+
+
+def test_a_run_replaces_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of the newest segments, and of the user partitions that have events."""
+    monkeypatch.setattr(segment_files, "FILE_ROWS", 8)
+    monkeypatch.setattr(segment_files, "CLOSED_ROWS", 4)
+    monkeypatch.setattr(partition_groups, "BLOCK_PARTITIONS", 1)
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    write(topic, [None])
+    numbers = [number for number in range(61) if number % 5]
+    lived = [e for number in numbers for e in lives(range(number, number + 1))]
+    write(topic, [later(event) for event in lived])
+    run(topic, warehouse)
+    before = {table: set(delta(warehouse, table).file_uris()) for table in ("segments", "partitions")}
+    write(topic, [later(event) for event in lives(range(61, 62), partitions=1)])
+    run(topic, warehouse)
+    after = {table: set(delta(warehouse, table).file_uris()) for table in before}
+    assert len(before["segments"]) > 10
+    assert len(before["segments"] - after["segments"]) <= 1
+    assert len(before["partitions"]) == 3
+    assert len(before["partitions"] & after["partitions"]) == 2
+    run(topic, tmp_path / "once")
+    assert rows_of(warehouse) == rows_of(tmp_path / "once")
+
+
+def later(event: Any) -> MetadataEvent:
+    """The event; its segment has later timestamps than those of lower offsets, and an id of its own."""
+    own: Any = moved(event, event.partition)
+    is_start = hasattr(own, "max_timestamp_ms")
+    timed: MetadataEvent = replace(own, max_timestamp_ms=own.start_offset) if is_start else own
+    return timed
+
+
+@pytest.mark.parametrize("module", ["tierctl.pipeline.partition_task", "tierctl.commands.pipeline"])
+def test_executors_and_other_commands_do_not_import_deltalake(module: str) -> None:
+    code = f"import sys, {module}; print('deltalake' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
+
+
+def test_each_event_changes_the_rows_of_its_segment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Regular histories, of which no file may stay that has a former state of a segment."""
+    monkeypatch.setattr(segment_files, "FILE_ROWS", 1)
+    topic, warehouse = tmp_path / "topic", tmp_path / "warehouse"
+    states = (S.COPY_SEGMENT_FINISHED, S.DELETE_SEGMENT_STARTED, S.DELETE_SEGMENT_FINISHED)
+    waves = [[started(number) for number in (1, 2, 3)]]
+    waves += [[update(number, state)] for state in states for number in (1, 3)]
+    for number, events in enumerate(waves):
+        write(topic, events)
+        run(topic, warehouse)
+        run(topic, tmp_path / f"once-{number}")
+        assert rows_of(warehouse) == rows_of(tmp_path / f"once-{number}")
