@@ -1,12 +1,11 @@
 """Find the sets of objects in a tier, one per segment id, and derive the metadata of each."""
 
 import re
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 
+from tierctl.in_order import in_order
 from tierctl.model import ListedSet, ObjectPart, ObjectSet, TopicIdPartition, Uuid, is_legal_topic_name
 from tierctl.model.progress import Advance, no_op
 from tierctl.storage.base import RemoteObject, RemoteStorageManager, plain_objects
@@ -100,14 +99,9 @@ def derive_object_sets(
 
     `advance` receives the number of sets read since the last call. Raise what the tier raises.
     """
-    with ThreadPoolExecutor(threads) as pool:
-        submitted = (pool.submit(remote.derived, each) for each in sets)
-        running = deque(islice(submitted, threads * _WAITING_PER_THREAD))
-        while running:
-            derived = running.popleft().result()
-            running.extend(islice(submitted, 1))
-            advance(1)
-            yield derived
+    for derived in in_order(remote.derived, sets, threads=threads, ahead=threads * _WAITING_PER_THREAD):
+        advance(1)
+        yield derived
 
 
 def by_partition(sets: Iterable[ObjectSet]) -> dict[TopicIdPartition, list[ObjectSet]]:

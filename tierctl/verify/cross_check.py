@@ -1,16 +1,15 @@
 """The whole of `verify`: compares metadata, a listing of the store, logs, segments' bytes and a cluster."""
 
-from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from tierctl.errors import RemoteStorageError, SafetyRefusal
 from tierctl.files import TEMP_SUFFIX
+from tierctl.in_order import in_order
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,
@@ -42,8 +41,6 @@ from tierctl.verify.topics import KnownTopics, Removals, check_topics
 _PAGE = 1000
 _EXPLAINED_MAX = 100
 """Segments with missing objects for which the store is asked for the reason."""
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,7 +254,7 @@ class Verification:
     ) -> Iterator[list[Finding]]:
         local = TaskRunner(remote=self.remote, spool=None if self.deep is None else self.deep.spool)
         threads = 1 if self.deep is None else self.deep.threads
-        results = _in_parallel(lambda task: (task, local.findings(task)), tasks, threads)
+        results = in_order(lambda task: (task, local.findings(task)), tasks, threads=threads, ahead=threads)
         if self.deep is None:
             bar = self.progress.bar("checking", unit="partitions", total=len(readables))
         else:
@@ -310,18 +307,3 @@ def _is_live(orphan: Orphan, state: TierState) -> bool:
     part = state.partitions.get((name.topic_id, name.partition))
     segment = part.get(name.segment_id) if part is not None else None
     return segment is not None and segment.start_offset == name.start_offset
-
-
-def _in_parallel(do: Callable[[Item], Result], items: Iterable[Item], threads: int) -> Iterator[Result]:
-    """Yield the results in the order of `items`, of which at most `threads` + 1 are taken ahead."""
-    if threads <= 1:
-        yield from map(do, items)
-        return
-    with ThreadPoolExecutor(max_workers=threads) as pool:
-        running: deque[Future[Result]] = deque()
-        for item in items:
-            running.append(pool.submit(do, item))
-            if len(running) > threads:
-                yield running.popleft().result()
-        while running:
-            yield running.popleft().result()

@@ -1,9 +1,8 @@
 """Write the log of one partition from the segments of a tier, and put it in a stopped broker's directory."""
 
 import shutil
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from pathlib import Path
 
 from tierctl.apply.labels import effect
@@ -13,6 +12,7 @@ from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.rebuild.checkpoints import merge_offsets
 from tierctl.apply.run_context import RunContext
 from tierctl.errors import RemoteResourceNotFound, SpoolError, TierctlError
+from tierctl.in_order import in_order
 from tierctl.model import EpochEntry, TopicPartition, Uuid
 from tierctl.plan.materialise import AS_TOPIC, AS_TOPIC_ID, READ_AHEAD, SEGMENTS
 from tierctl.plan.steps import LOG_DIR, Step
@@ -69,12 +69,13 @@ def _fill(made: NewFolder, step: Step, context: RunContext) -> int:
     state = LogState(next_offset=step.start_offset or 0)
     bases: list[int] = []
     snapshots: list[bytes] = []
-    for part, raw in _fetched(parts, made.staging, context):
-        with effect("materialise.segment.write"):
-            bases.append(write_segment(part, raw, made, state, ends_log=part is parts[-1]))
-        snapshots.append(encode_producer_snapshot(state.open_producers()))
-        raw.unlink()
-        context.advance(part.metadata.segment_size_in_bytes)
+    with closing(_fetched(parts, made.staging, context)) as fetched:
+        for part, raw in fetched:
+            with effect("materialise.segment.write"):
+                bases.append(write_segment(part, raw, made, state, ends_log=part is parts[-1]))
+            snapshots.append(encode_producer_snapshot(state.open_producers()))
+            raw.unlink()
+            context.advance(part.metadata.segment_size_in_bytes)
     # A broker copies a segment to a tier only if there is a snapshot at the next one.
     for offset, snapshot in zip((*bases[1:], state.next_offset), snapshots, strict=True):
         made.write(f"{offset:020d}.snapshot", snapshot)
@@ -129,15 +130,15 @@ def _parts(step: Step, context: RunContext) -> list[SegmentPart]:
 
 def _fetched(
     parts: Sequence[SegmentPart], folder: Path, context: RunContext
-) -> Iterator[tuple[SegmentPart, Path]]:
+) -> Generator[tuple[SegmentPart, Path], None, None]:
     """Yield each part with the file of its whole segment; a few segments are fetched ahead."""
-    waiting = deque[Future[Path]]()
-    ahead = iter(enumerate(parts))
-    with ThreadPoolExecutor(READ_AHEAD) as pool:
-        for part in parts:
-            while len(waiting) < READ_AHEAD and (following := next(ahead, None)) is not None:
-                waiting.append(pool.submit(_fetch, following[1], folder / f"raw-{following[0]}", context))
-            raw = waiting.popleft().result()
+
+    def fetch(numbered: tuple[int, SegmentPart]) -> Path:
+        return _fetch(numbered[1], folder / f"raw-{numbered[0]}", context)
+
+    # Closed before the folder is removed, into which threads still write.
+    with closing(in_order(fetch, enumerate(parts), threads=READ_AHEAD, ahead=READ_AHEAD - 1)) as fetched:
+        for part, raw in zip(parts, fetched, strict=True):
             if context.stop.asked():
                 raise _Stopped
             yield part, raw

@@ -1,0 +1,30 @@
+"""Call a function for many items on some threads, and take the results in the order of the items."""
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_order(
+    do: Callable[[Item], Result], items: Iterable[Item], *, threads: int, ahead: int
+) -> Generator[Result, None, None]:
+    """Yield `do(item)` for each of `items`, in their order; raise what `do` raises when its turn comes.
+
+    At most `ahead` items after the one whose result is yielded are taken. One thread is the caller's own.
+    Closing the generator waits for the calls that were begun.
+    """
+    if threads <= 1:
+        yield from map(do, items)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        running: deque[Future[Result]] = deque()
+        for item in items:
+            running.append(pool.submit(do, item))
+            if len(running) > ahead:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
