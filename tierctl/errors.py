@@ -16,6 +16,7 @@ TierctlError                         1  internal
 │   └── MetadataWriteUnknown         5  the record may or may not be appended; read on before anything else
 ├── EngineError                      5  Spark could not be reached, or a Spark job failed
 ├── SpoolError                       5  the folder for temporary files failed
+├── OutputError                      5  a file that the run was asked for could not be written
 ├── LockedError                      6  another process holds the lock
 ├── CorruptInputError                7  bytes violate their format
 │   ├── UnsupportedFormatError       7  the format is known and not supported
@@ -32,6 +33,9 @@ Errors carry facts: what was expected, what was found, where, and what to do (`h
 
 from enum import IntEnum
 from typing import Any, Self
+
+WRONG_PATH = PermissionError | IsADirectoryError | NotADirectoryError | FileExistsError
+"""Errors of files that mean a wrong path, which the operator must correct, not a failing disk."""
 
 
 class ExitCode(IntEnum):
@@ -165,6 +169,20 @@ class SpoolError(TierctlError):
     """The folder for temporary files failed: it is full, or may not be written."""
 
     exit_code = ExitCode.RETRYABLE
+
+
+class OutputError(TierctlError):
+    """A file that the run was asked for could not be written: the disk is full, or fails."""
+
+    exit_code = ExitCode.RETRYABLE
+
+
+def output_error(what: str, error: OSError) -> UsageError | OutputError:
+    """Return the error for an output file, named by `what`: UsageError for a wrong path, else OutputError."""
+    message = f"{what}: {error.strerror or error}"
+    if isinstance(error, WRONG_PATH | FileNotFoundError):
+        return UsageError(message, hint="name a file that this user may write, in a folder that exists")
+    return OutputError(message, hint="see whether the disk is full, then run again")
 
 
 class LockedError(TierctlError):

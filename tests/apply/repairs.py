@@ -253,7 +253,7 @@ def _junk(tier: Spoilt) -> None:
 
 
 UNREPAIRED = {
-    "a missing log": Unrepaired(_missing_log, "missing_object: no repair can be planned; these offsets"),
+    "a missing log": Unrepaired(_missing_log, "its log is missing, so no index can be derived"),
     "a cut log": Unrepaired(_cut_log, "size_differs: no repair can be planned; restore the object"),
     "a young orphan": Unrepaired(_young_orphan, "not 7d ago (--orphan-age)"),
     "a young orphan, a lower age": Unrepaired(_young_orphan, "not 3d ago", ("--orphan-age", "3d")),

@@ -169,8 +169,12 @@ def _unlimited(world: World) -> Path:
 def test_settings_that_changed_drop_a_step(tiered: World, swept: Path, tierctl: Tierctl) -> None:
     before = files(tiered)
     ran = tierctl(*apply(tiered, swept, "--topic-configs", _unlimited(tiered), "--apply"))
-    assert (ran.code, ran.json["outcomes"]) == (0, [])
+    assert (ran.code, ran.json["outcomes"]) == (4, []), "nothing of the plan was done"
+    assert "no step of the plan holds any more" in ran.err
+    assert "plan again with tierctl sweep" in ran.err
     assert len(ran.json["skipped"]) == 2
+    only_shown = tierctl(*apply(tiered, swept, "--topic-configs", _unlimited(tiered)))
+    assert (only_shown.code, "holds any more" in only_shown.err) == (0, False)
     assert "retention_bytes was 1500000 and is -1" in ran.json["skipped"][0]["reason"]
     assert files(tiered) == before
     part = tiered.logs / "part.properties"
@@ -252,7 +256,8 @@ def test_files_that_cannot_be_read_and_parts_of_a_plan(
 def test_plans_of_other_commands(tiered: World, swept: Path, tierctl: Tierctl) -> None:
     forge(swept, lambda raw: raw.update(command="rewind"))
     ran = tierctl(*apply(tiered, swept, "--apply"))
-    assert (ran.code, "expected one of copy, delete, materialise, rebuild, sweep" in ran.err) == (2, True)
+    known = "expected one of copy, delete, materialise, rebuild, restore, sweep"
+    assert (ran.code, known in ran.err) == (2, True)
     forge(swept, lambda raw: raw.update(command="copy"))
     refused(tierctl(*apply(tiered, swept)), "options")
 

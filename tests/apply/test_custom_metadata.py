@@ -57,7 +57,7 @@ def test_explain_and_status_know_the_breach(
     where = ("--metadata", here.metadata, "--config", server, "--log-dir", here.logs)
     where = (*where, "--topic-configs", topics, "--state-dir", here.state_dir, "-o", "json")
     tier = ("--remote", here.remote, "--layout", "aiven")
-    before = tierctl("status", *where).json
+    before = tierctl("status", *where)
     assert tierctl("copy", *where, *tier, "--topic", "bills", "--apply").code == 8
     again = tierctl("copy", *where, *tier, "--topic", "bills")
     (skip,) = again.json["skipped"]
@@ -70,7 +70,23 @@ def test_explain_and_status_know_the_breach(
     assert row["settings"] == [{"name": LIMIT, "value": "20", "source": "broker settings file"}]
     assert {"name": "limit_bytes", "value": 20} in row["facts"]
     # What waits is behind, as before; with another limit, or other fields, it is copied.
-    assert tierctl("status", *where).json[0]["lag_segments"] == before[0]["lag_segments"]
+    shown = tierctl("status", *where)
+    assert shown.json[0]["lag_segments"] == before.json[0]["lag_segments"]
+    assert (before.code, shown.code) == (0, 3), "an operator must act"
+    assert shown.json[0]["problems"] == 1
+    (problem,) = tierctl("status", *where, "--show", "problems").json
+    size_bytes = next(fact["value"] for fact in row["facts"] if fact["name"] == "size_bytes")
+    advice = f"tierctl copy --custom-metadata-max-bytes {size_bytes}"
+    assert problem == {
+        "severity": "warning",
+        "kind": "custom_metadata",
+        "findings": 1,
+        "hint": advice,
+        "message": f"{problem['message'].partition(': ')[0]}: {skip['reason']}",
+    }
+    assert shown.summary.endswith(f"; next: {advice}")
+    words = (*advice.split()[1:], *where, *tier, "--topic", "bills")
+    assert tierctl(*words).json["steps"], "with that limit it is copied"
     others = tmp_path / "other.properties"
     others.write_text(server.read_text().replace(FIELDS, "REMOTE_SIZE"))
     for changed in (("--custom-metadata-max-bytes", 500), (*tier, "--config", others)):

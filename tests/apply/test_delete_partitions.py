@@ -95,7 +95,7 @@ def test_marking_needs_evidence(tiered: World, tierctl: Tierctl, tmp_path: Path)
         (("--all-log-dirs",), 2, "no --log-dir is given"),
         (("--log-dir", tiered.logs, "--all-log-dirs"), 4, "still has the folder bills-0"),
         (("--log-dir", gone, "--log-dir", tiered.logs, "--all-log-dirs"), 4, "still has the folder bills-0"),
-        (("--log-dir", gone, "--log-dir", tmp_path / "none", "--all-log-dirs"), 2, "no directory"),
+        (("--log-dir", gone, "--log-dir", tmp_path / "none", "--all-log-dirs"), 10, "no such folder"),
         (("--log-dir", gone, "--log-dir", empty, "--all-log-dirs"), 4, "has no partition"),
         (("--i-know-it-is-deleted", OTHER_ID), 2, "no topic of this id is to be marked"),
         (("--i-know-it-is-deleted", OTHER_ID, *word), 2, "no topic of this id is to be marked"),

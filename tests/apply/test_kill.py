@@ -18,6 +18,7 @@ from tests.apply.conftest import Zygote, met
 from tests.apply.repairs import ago_ms
 from tests.apply.runs import clean_dangling
 from tests.apply.test_kill_materialise import OWN_LABELS
+from tests.apply.test_kill_restore import OWN_LABELS as OF_RESTORE
 from tests.apply.worlds import DAY_MS, RETENTION, World, check_deleted, check_durable, copy_world
 from tests.cli.shell import tierctl
 from tests.metadata.topics import manager_at, topic_in
@@ -136,6 +137,7 @@ REPAIR = Case(
     (
         "rebuild.segments.publish",
         "repair.orphans.publish",
+        "repair.indexes.store",
         "sweep.started.publish",
         "sweep.segment.delete",
         "sweep.finished.publish",
@@ -147,7 +149,7 @@ CASES = (COPY, COPY_TIER, CLEAN, SWEEP, MARK, DELETE, REBUILD, REPAIR)
 
 
 def test_every_label_has_a_case() -> None:
-    own = set(LABELS) - set(OWN_LABELS)
+    own = set(LABELS) - set(OWN_LABELS) - set(OF_RESTORE)
     assert {label for case in CASES for label in case.labels} == own
 
 
@@ -194,9 +196,12 @@ def _damaged(world: World) -> World:
 
 
 def _to_repair(world: World) -> World:
-    """A dangling copy, an orphan of a copied segment, and a segment without events."""
+    """A dangling copy, an orphan of a copied segment, a segment without events, and one without indexes."""
     _begin_old_copy(world)
     tier = Spoilt(world.metadata, world.remote)
+    bare = next(s for s in world.segments() if s.start_offset == 0 and s.state is S.COPY_SEGMENT_FINISHED)
+    for suffix in (".index", ".snapshot"):
+        tier.object(bare, suffix).unlink()
     first, lost = (s for s in world.segments() if s.start_offset in {600, 1200})
     for segment, new_id in ((first, "BAAAAAAAAAAAAAAAAAAAAQ"), (lost, "CAAAAAAAAAAAAAAAAAAAAQ")):
         for path in list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*")):

@@ -1,12 +1,15 @@
 """`verify --plan-out` plans the repairs of what it finds, `apply` carries them out, and verify is clean."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tierctl.errors import ExitCode
 from tierctl.model import Uuid
 
 from tests.apply.repairs import (
@@ -142,6 +145,52 @@ def test_without_a_state_directory_no_orphan_is_deleted(tier: Spoilt) -> None:
     assert (steps(plan), "give --state-dir" in ran.err) == ([], True), ran.err
 
 
+GONE = Uuid("GAAAAAAAAAAAAAAAAAAAAQ")
+
+
+def _left_by_a_deleted_topic(tier: Spoilt) -> Path:
+    """Objects of a topic that no metadata and no log directory have."""
+    segment = tier.segments(CLICKS)[0]
+    gone = replace(segment, topic="gone", topic_id=GONE)
+    folder = tier.object(gone, "").parent
+    folder.mkdir()
+    for path in list(tier.object(segment, "").parent.glob(f"*{segment.segment_id}*")):
+        copy = folder / path.name
+        shutil.copyfile(path, copy)
+        os.utime(copy, (ago_ms(9) / 1000,) * 2)
+    return folder
+
+
+def test_what_a_deleted_topic_left_is_deleted_with_the_evidence(tier: Spoilt) -> None:
+    folder = _left_by_a_deleted_topic(tier)
+    plan, found = planned(tier, "--all-log-dirs")
+    assert [(step["topic_id"], step["reason"]) for step in steps(plan)] == [
+        (GONE, "orphan: its topic is deleted")
+    ], found.err
+    without = tierctl("apply", plan, *where(tier), "--apply", "-o", "json")
+    assert (without.json["outcomes"], "not known to be deleted" in without.err) == ([], True), without.err
+    assert list(folder.iterdir())
+    ran = tierctl("apply", plan, *where(tier), "--all-log-dirs", "--apply", "-o", "json")
+    assert (ran.code, [each["status"] for each in ran.json["outcomes"]]) == (0, ["done"]), ran.err
+    assert not folder.exists() or not list(folder.iterdir())
+    plan, again = planned(tier, "--all-log-dirs")
+    assert (problems(again), steps(plan)) == ([], []), again.out + again.err
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["no evidence", "a folder"])
+def test_what_a_topic_left_stays_while_the_topic_may_exist(is_there: bool, tier: Spoilt) -> None:
+    folder = _left_by_a_deleted_topic(tier)
+    more: tuple[object, ...] = ()
+    if is_there:
+        shutil.copytree(tier.metadata / f"{CLICKS}-0", tier.metadata / "gone-0")
+        (tier.metadata / "gone-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {GONE}\n")
+        more = ("--all-log-dirs",)
+    plan, found = planned(tier, *more)
+    assert [step for step in steps(plan) if step["topic_id"] == GONE and "deleted" in step["reason"]] == []
+    assert is_there or "its topic is not known to be deleted: no cluster was asked" in found.err, found.err
+    assert list(folder.iterdir())
+
+
 @pytest.mark.parametrize("age", ["23h", "1h"])
 def test_an_orphan_age_below_a_day_is_refused(age: str, tier: Spoilt) -> None:
     _, ran = planned(tier, "--orphan-age", age, seen_before=False)
@@ -197,10 +246,9 @@ def test_a_plan_does_nothing_once_the_tier_has_changed(
     before = {path: path.read_bytes() for path in tier.remote.rglob("*.*") if path.is_file()}
     states = [(each.segment_id, each.state) for each in tier.segments(CLICKS)]
     ran = tierctl("apply", plan, *where(tier), "--apply", "-o", "json")
-    assert ran.code == 0, ran.err
-    assert [outcome for outcome in ran.json["outcomes"] if outcome["status"] == "done"] == [] or (
-        change is _published
-    )
+    # The work of the plan is done, or the plan is void.
+    assert ran.code == (ExitCode.OK if change is _published else ExitCode.REFUSED), ran.err
+    assert [outcome for outcome in ran.json["outcomes"] if outcome["status"] == "done"] == []
     assert "skipped" in ran.err
     assert [(each.segment_id, each.state) for each in tier.segments(CLICKS)] == states
     assert {path: path.read_bytes() for path in tier.remote.rglob("*.*") if path.is_file()} == before

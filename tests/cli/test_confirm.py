@@ -73,3 +73,25 @@ def test_without_a_terminal_nothing_is_asked(line: list[str]) -> None:
 def test_a_plan_is_not_asked_about(line: list[str]) -> None:
     code, _, said = at_terminal(line[:-1], "")
     assert (code, "continue" in said) == (0, False)
+
+
+@pytest.mark.parametrize(("typed", "code"), [("payments\n", 0), ("payment\n", 4)])
+def test_a_saved_plan_is_asked_about(typed: str, code: int, line: list[str], tmp_path: Path) -> None:
+    plan = tmp_path / "plan.json"
+    assert tierctl_process(*line[:-1], "--plan-out", str(plan)).code == 0
+    apply = ["apply", str(plan), *line[1:3], "--i-know-it-is-deleted", TOPIC_ID]
+    found, out, said = at_terminal([*apply, "--apply"], typed)
+    assert "type the topic's name to continue: " in said
+    assert (found, "done" in out) == (code, code == 0), said
+    if code:
+        assert at_terminal([*apply, "--apply", "--yes"], "")[0] == 0
+
+
+def test_a_saved_plan_that_deletes_no_topic_is_not_asked_about(line: list[str], tmp_path: Path) -> None:
+    plan, configs = tmp_path / "plan.json", tmp_path / "topics.properties"
+    configs.write_text("orders.retention.bytes=1000000\n")
+    more = ["--topic-configs", str(configs), "--log-dir", str(tmp_path / "before")]
+    ran = tierctl_process("sweep", *line[1:3], *more, "--topic", "orders", "--plan-out", str(plan))
+    assert (ran.code, "delete_segment" in ran.out) == (0, True), ran.err
+    found, _, said = at_terminal(["apply", str(plan), *line[1:3], *more, "--apply"], "")
+    assert (found, "continue" in said) == (0, False), said

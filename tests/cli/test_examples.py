@@ -9,6 +9,7 @@ import pytest
 from tierctl.cli.help.node import load_commands
 
 from tests.cli.shell import environment, tierctl
+from tests.support.formatted import formatted_node, saved_topics
 
 COMMANDS = [node for node in load_commands().walk() if not node.children]
 EXAMPLES = [
@@ -66,9 +67,8 @@ def test_an_example_runs(command: str, places: dict[str, str], tmp_path: Path) -
         Path(places["/srv/metadata"]).mkdir()
         args = replaced(command, places)
     if args[0] == "restore":
-        new = Path(places["/var/lib/kafka/new"])
-        new.mkdir()
-        (new / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=new\n")
+        formatted_node(Path(places["/var/lib/kafka/new"]))
+        (tmp_path / "topics.yaml").write_text(saved_topics(Path(places["s3://archive/tier"])))
     state = places["/var/lib/tierctl"]
     if state in args and "build" not in args:
         build = ("cache", "build", "--metadata", places["/var/lib/kafka/data"], "--state-dir", state)

@@ -33,6 +33,15 @@ def test_show_reads_kafkas_own_form() -> None:
     assert {row["form"] for row in rows} == {"checkpoint"}
 
 
+@pytest.mark.parametrize("command", ["show", "check", "repair"])
+def test_a_typo_in_one_of_the_folders_is_refused(command: str, tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text("3 17\n0 4\n")
+    for typo in ("--log-dir", "--state-dir"):
+        ran = tierctl("offsets", command, "--log-dir", tmp_path, typo, tmp_path / "typo")
+        assert (ran.code, ran.out) == (10, "")
+        assert f"{tmp_path}/typo: no such folder" in ran.err
+
+
 def test_show_reads_the_kips_form(tmp_path: Path) -> None:
     (tmp_path / NAME).write_text("3 17\n0 4\n")
     rows = offsets("show", "--log-dir", tmp_path)

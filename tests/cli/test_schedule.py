@@ -49,6 +49,11 @@ def test_systemd_accepts_the_units_in_share(tmp_path: Path) -> None:
         analyze("verify", "--man=no", unit=target)
 
 
+def test_no_process_of_other_users_is_seen() -> None:
+    """A lease must not depend on that: see tests/storage/lease."""
+    assert setting(tierctl("schedule", "--systemd", "verify").out, "ProtectProc") == "invisible"
+
+
 def setting(text: str, name: str) -> str:
     (found,) = [line.partition("=")[2] for line in text.splitlines() if line.startswith(f"{name}=")]
     return found
@@ -103,6 +108,37 @@ def test_only_the_run_itself_is_in_the_metrics(tmp_path: Path) -> None:
     assert 'command="sweep"' not in text
 
 
+def test_a_run_has_the_folder_and_the_tierctl_toml_of_the_command(tmp_path: Path) -> None:
+    """A unit starts in /, and cron in the home folder of its user."""
+    (tmp_path / "tierctl.toml").write_text('[profiles.default]\nmetadata = "meta"\n')
+    for options in (("status",), ("status", "--config-file", tmp_path / "tierctl.toml")):
+        text = tierctl("schedule", "--systemd", *options, cwd=tmp_path).out
+        assert setting(text, "WorkingDirectory") == str(tmp_path)
+        assert setting(text, "ExecStart").endswith(f" status --config-file {tmp_path}/tierctl.toml")
+        line = tierctl("schedule", "--cron", *options, cwd=tmp_path).out.splitlines()[-1]
+        assert f" cd {tmp_path} && " in line
+    absolute = tierctl(
+        "schedule", "--systemd", "--cron", "status", "--metadata", "/m", "--topic-configs", "/t"
+    )
+    assert setting(absolute.out, "WorkingDirectory") == "/"
+    assert " cd " not in absolute.out
+    relative = tierctl("schedule", "--systemd", "status", "--metadata", "/m", "--topic-configs", "t%x")
+    assert setting(relative.out, "WorkingDirectory") == str(Path.cwd()).replace("%", "%%")
+
+
+def test_a_typo_in_the_profile_of_the_command_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tierctl.toml").write_text('[profiles.staging]\nmetadata = "/m"\n')
+    ran = tierctl("schedule", "--cron", "status", "--profile", "stagin", cwd=tmp_path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "no profile 'stagin'" in ran.err
+    assert tierctl("schedule", "--cron", "status", "--profile", "staging", cwd=tmp_path).code == 0
+
+
+def test_variables_that_the_run_will_not_have_are_named() -> None:
+    ran = tierctl("schedule", "--cron", "status", env=environment(TIERCTL_METADATA="/m"))
+    assert (ran.code, "the run does not have TIERCTL_METADATA of this shell" in ran.err) == (0, True)
+
+
 def cron_command(text: str) -> str:
     """What cron gives to the shell: the last line after the times and the user, with % unescaped."""
     return text.splitlines()[-1].split(maxsplit=6)[-1].replace("\\%", "%")
@@ -124,7 +160,7 @@ def line(capture: Callable[[str], Path], tmp_path: Path) -> Callable[..., str]:
     return made
 
 
-def run_as_cron(command: str, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+def run_as_cron(command: str, tmp_path: Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run a line as cron does: by sh, with nearly no environment, in the home folder, stdin closed."""
     start = f"{sys.executable} -m tierctl"
     words = shlex.split(command)
@@ -142,12 +178,28 @@ def run_as_cron(command: str, tmp_path: Path) -> subprocess.CompletedProcess[str
             "-c",
             f"exec 0<&-; {command}",
         ],
-        cwd=tmp_path,
+        cwd=cwd or tmp_path,
         capture_output=True,
         timeout=120,
         check=False,
         text=True,
     )
+
+
+def test_the_printed_unit_runs(capture: Callable[[str], Path], tmp_path: Path) -> None:
+    """Run ExecStart as systemd does: split by its rules, in WorkingDirectory, with an empty environment."""
+    root = tmp_path / "a 100% $HOME 'tier'"
+    shutil.copytree(capture("tiered-cluster"), root)
+    file = tmp_path / "t.prom"
+    where = ("--metadata", root / "before", "--remote", root / "before-remote", "--metrics-file", file)
+    text = tierctl("schedule", "--systemd", "sweep", *where, "--apply").out
+    words = shlex.split(setting(text, "ExecStart").replace("%%", "%").replace("$$", "$"))
+    folder = Path(setting(text, "WorkingDirectory"))
+    assert str(folder) == "/"
+    ran = run_as_cron(shlex.join(words), tmp_path, cwd=folder)
+    assert ran.returncode == 0, ran.stderr
+    assert "sweep: nothing to do" in ran.stderr
+    assert 'tierctl_last_apply_timestamp_seconds{command="sweep"}' in file.read_text()
 
 
 def test_a_cron_line_runs_and_says_nothing(line: Callable[..., str], tmp_path: Path) -> None:

@@ -47,11 +47,17 @@ READ: list[Line] = [
     ("report", "report --metadata {root}/after --log-dir {root}/after --show growth", "report-growth"),
     ("report", f"report --show expirations {LOGS} --now 2026-11-22", "report-expirations"),
     (
+        "report",
+        f"report --what-if orders.retention.ms=1d {TIER} --price-per-gb-month 1 --now 2026-11-25",
+        "what-if",
+    ),
+    (
         "explain",
         "explain orders 0 --metadata {root}/before --log-dir {root}/before --topic-configs {tmp}/configs",
         "explanations",
     ),
     ("doctor", f"doctor {TIER} --log-dir {{root}}/before --state-dir {{tmp}}/state", "checks"),
+    ("restore", "restore --check --metadata {root}/before --remote {root}/before-remote", "restore-checks"),
     ("format", "format --metadata {root}/after", "events"),
     ("fetch", f"fetch {TIER} --max-records 5", "records"),
     ("cache show", "cache show --state-dir {tmp}/state", "cache-entries"),

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tierctl.cli import status
 from tierctl.errors import ExitCode
+from tierctl.metadata import open as metadata_opening
 from tierctl.metadata.state_dir.last_runs import LAST_RUNS, last_successful_runs, record_successful_run
 
 from tests.cli.shell import tierctl
@@ -50,6 +51,25 @@ def test_the_copy_lag_is_what_copy_waits_for(capture: Capture, tmp_path: Path) -
     assert lags == {"bills": (None, None), "ledger": (3, 1028871 + 908518 + 908655)}
     ledger = next(topic for topic in found if topic["topic"] == "ledger")
     assert ledger["lag_since_ms"] == 1795257348120
+
+
+def test_the_metadata_are_folded_once(
+    capture: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the whole topic, whose dropped events are in no state directory."""
+    opened: list[object] = []
+    open_metadata = metadata_opening.open_metadata
+
+    def counted(*args: Any, **more: Any) -> Any:
+        opened.append(more["state_dir"])
+        return open_metadata(*args, **more)
+
+    monkeypatch.setattr(metadata_opening, "open_metadata", counted)
+    root = capture("tiered-cluster") / "before"
+    for more in ((), ("--state-dir", tmp_path)):
+        opened.clear()
+        rows("status", "--metadata", root, *more)
+        assert opened == [None]
 
 
 @pytest.mark.parametrize(("moment", "logs"), [("before", "before"), ("before", "after"), ("after", "before")])
@@ -111,3 +131,18 @@ def test_watch_prints_again(capture: Capture, monkeypatch: pytest.MonkeyPatch) -
     assert waits == [7, 7]
     assert ran.out.count("topic_id") == 2
     assert ran.code == 130
+
+
+@pytest.mark.parametrize(
+    "typo", [("--remote", "before-remte"), ("--remote", "before-remote", "--layout", "aiven")]
+)
+def test_a_typo_in_the_tier_or_its_layout_is_refused(typo: tuple[str, ...], capture: Capture) -> None:
+    root = capture("tiered-cluster")
+    ran = tierctl("status", "--metadata", root / "before", *typo, cwd=root)
+    assert ran.code in {ExitCode.RETRYABLE, ExitCode.USAGE}, ran.err
+    assert ran.out == ""
+
+
+def test_a_lag_that_is_not_known_is_reported(capture: Capture) -> None:
+    ran = tierctl("status", "--metadata", capture("tiered-cluster") / "before")
+    assert ran.err == "note: without --log-dir it is not known how far copies are behind\n"

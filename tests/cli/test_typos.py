@@ -104,3 +104,41 @@ def test_a_brokers_own_file(command: str, words: dict[str, str], tmp_path: Path)
     err = tierctl(*(arg.format(**words) for arg in args)).err
     assert err.count("no Kafka from 3.9 to 4.4 has the setting") == 1
     assert 'the setting "log.retention.hour"; did you mean "log.retention.hours"?' in err
+
+
+@pytest.mark.parametrize(
+    "command", ["segments", "verify", "copy", "sweep", "delete", "fetch", "status", "report"]
+)
+def test_a_log_directory_that_does_not_exist(command: str, words: dict[str, str]) -> None:
+    args = SELECTING.get(command, (command, "--metadata={root}/before"))
+    ran = tierctl(*(arg.format(**words) for arg in (*args, "--log-dir={tmp}/braker-1")))
+    assert (ran.code, ran.out) == (10, ""), ran.err
+    assert "braker-1: no such folder" in ran.err
+
+
+@pytest.mark.parametrize("source", ["--topic-configs={tmp}/topics", "--metadata={root}/before", "both"])
+def test_doctor_without_a_cluster(source: str, words: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "topics").write_text("orders.remote.storage.enable=true\n")
+    both = ("--topic-configs={tmp}/topics", "--metadata={root}/before")
+    where = [each.format(**words) for each in (both if source == "both" else (source,))]
+    ran = tierctl("doctor", *where, "--topic", "ordrs")
+    assert (ran.code, ran.out) == (10, ""), ran.err
+    assert 'unknown topic "ordrs"' in ran.err
+    assert "known topics with similar names: orders" in ran.err
+    assert tierctl("doctor", *where, "--topic", "orders").code in (0, 3)
+
+
+def test_sweep_says_once_that_no_age_is_stated(words: dict[str, str], tmp_path: Path) -> None:
+    said = "retention.ms is not stated"
+    for text, times in (("", 1), ("orders.retention.ms=-1\n", 0)):
+        (tmp_path / "topics").write_text(f"orders.remote.storage.enable=true\n{text}")
+        args = (*SELECTING["sweep"], "--topic=orders", "--topic-configs={tmp}/topics")
+        ran = tierctl(*(arg.format(**words) for arg in args))
+        assert ran.err.count(said) == times, ran.err
+
+
+def test_the_default_that_sweep_does_not_assume_is_marked(tmp_path: Path) -> None:
+    file = tmp_path / "topics"
+    file.write_text("orders.remote.storage.enable=true\n")
+    ran = tierctl("config", "check", "--topic-configs", file, "--output", "jsonl")
+    assert "retention.ms=604800000 (brokers' default; sweep assumes -1)" in ran.out

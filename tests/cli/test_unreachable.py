@@ -32,6 +32,7 @@ def words(port: int, capture: Callable[[str], Path], tmp_path: Path) -> dict[str
     for name, text in (("CLIENT", f"bootstrap.servers={host}\n"), ("SERVER", f"{setting}={host}\n")):
         (tmp_path / name).write_text(text)
     files = {name: str(tmp_path / name) for name in ("CLIENT", "SERVER")}
+    files["OUTPUT"] = str(tmp_path / "topics.yaml")
     return {"HOST": host, "BEFORE": str(capture("tiered-cluster") / "before")} | files
 
 
@@ -40,6 +41,9 @@ def words(port: int, capture: Callable[[str], Path], tmp_path: Path) -> dict[str
     [
         (["segments", "--metadata", "kafka://HOST"], "--metadata"),
         (["verify", "--metadata", "BEFORE", "--bootstrap-server", "HOST"], "--bootstrap-server"),
+        (["format", "--metadata", "kafka://HOST"], "--metadata"),
+        (["status", "--metadata", "kafka://HOST"], "--metadata"),
+        (["backup-config", "--bootstrap-server", "HOST", "--output-file", "OUTPUT"], "--bootstrap-server"),
         (["segments", "--metadata", "kafka://", "--command-config", "CLIENT"], "bootstrap.servers in CLIENT"),
         (["segments", "--metadata", "kafka://", "--config", "SERVER"], "bootstrap.servers in SERVER"),
         (["verify", "--metadata", "BEFORE", "--remote", "s3://bucket/tier"], "AWS_ENDPOINT_URL_S3"),

@@ -60,7 +60,7 @@ def test_format_reports_bad_records_to_its_caller(tmp_path: Path, capfd: pytest.
     pages = commands.format_records(commands.FormatRequest(files=[file], input_kind="hex"), progress)
     lines = [line for page in pages for line in page.lines]
     assert len(lines) == 1
-    assert (pages.exit_code, progress.lines) == (ExitCode.CORRUPT, ["1 records could not be read"])
+    assert (pages.exit_code, progress.lines) == (ExitCode.CORRUPT, ["1 record could not be read"])
     assert capfd.readouterr() == ("", "")
 
 

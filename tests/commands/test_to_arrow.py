@@ -1,15 +1,20 @@
 """The tables of Arrow that the Python API returns have the rows that the commands print as JSON."""
 
+import inspect
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pyarrow as pa
 import pytest
 from tierctl import commands as c
+from tierctl.errors import UsageError
+from tierctl.model.engine import EngineName
 from tierctl.report import tables
 from tierctl.report.arrow import arrow_table
 from tierctl.report.arrow.result import TableResult
@@ -97,6 +102,22 @@ CASES: dict[str, tuple[Callable[[Where], TableResult], str]] = {
         lambda w: c.check_config(c.ConfigRequest(topic_configs=w.folder / "wrong"), c.FilesToCheck()),
         "config check --topic-configs {folder}/wrong",
     ),
+    "events": (
+        lambda w: c.format_records(c.FormatRequest(metadata=w.metadata, style="json")),
+        "format --metadata {metadata}",
+    ),
+    "committed-offsets": (
+        lambda w: c.show_offsets(c.OffsetsRequest(file=w.folder / "high")),
+        "offsets show {folder}/high",
+    ),
+    "report-sizes": (
+        lambda w: c.report(c.ReportRequest(**w.topic, log_dir=w.logs)),
+        "report {topic} --log-dir {metadata}",
+    ),
+    "predictions": (
+        lambda _: c.plan_pipeline(c.PlanPipelineRequest(segments=1000, executors=3)),
+        "pipeline plan --segments 1000 --executors 3",
+    ),
     "steps": (
         lambda w: c.sweep(c.SweepRequest(**w.tier, topic_configs=w.folder / "configs")),
         "sweep {topic} --remote {remote} --topic-configs {folder}/configs",
@@ -170,6 +191,63 @@ def test_settings_in_force(where: Where) -> None:
     table = shown.to_arrow()
     assert table.column_names == [column.name for column in tables.SETTINGS.all]
     assert [row["setting"] for row in table.to_pylist()] == [each.setting for each in shown]
+
+
+def test_a_commit_of_the_pipeline(where: Where) -> None:
+    request = c.RunPipelineRequest(
+        metadata=where.metadata, warehouse=str(where.folder / "tables"), engine=EngineName.LOCAL
+    )
+    commit = c.run_pipeline(request)
+    (row,) = commit.to_arrow().to_pylist()
+    assert row == {name: getattr(commit, name) for name in tables.COMMITS.by_name}
+    assert row["events"] > 0
+
+
+@pytest.mark.usefixtures("spark")
+def test_records_that_executors_render(where: Where) -> None:
+    request = c.FetchRequest(metadata=where.metadata, remote=where.remote, topic=["payments"], max_records=9)
+    spark = replace(request, engine=EngineName.SPARK, master="local[2]")
+    here, there = c.fetch(request), c.fetch(spark)
+    assert isinstance(here, TableResult)
+    assert isinstance(there, TableResult)
+    assert here.to_arrow().equals(there.to_arrow())
+
+
+@pytest.mark.parametrize("form", ["kafka", "csv"])
+def test_text_that_is_no_json_is_refused(form: str, where: Where) -> None:
+    result: Any = c.format_records(c.FormatRequest(metadata=where.metadata, style="kafka"))
+    if form == "csv":
+        request = c.FetchRequest(metadata=where.metadata, remote=where.remote, output="csv")
+        result = c.fetch(replace(request, engine=EngineName.SPARK))
+    with pytest.raises(UsageError, match=f"lines of the form {form} are no table"):
+        result.to_arrow()
+
+
+NO_ROWS = {
+    "ObjectBytes": "bytes as they are stored",
+    "FollowerState": "files of a follower",
+    "RepeatedDeletes": "results that are tables",
+    "SubmitLine": "a command line",
+    "Path": "the file of the jar",
+    "frozenset": "kinds of findings, not a use case",
+    "dict": "one row of findings, not a use case",
+}
+"""The results of public functions without `to_arrow`, and what they are instead."""
+
+
+def results() -> set[type]:
+    """The classes that the public functions of `tierctl.commands` return."""
+    found: set[type] = set()
+    for function in filter(inspect.isfunction, (getattr(c, name) for name in c.__all__)):
+        result = get_type_hints(function)["return"]
+        each = get_args(result) if isinstance(result, UnionType) else (result,)
+        found.update(get_origin(kind) or kind for kind in each)
+    return found
+
+
+def test_every_public_result_is_a_table() -> None:
+    without = {each.__name__ for each in results() if not issubclass(each, TableResult)}
+    assert without == NO_ROWS.keys()
 
 
 @pytest.mark.parametrize("columns", tables.ALL, ids=lambda columns: columns.name)

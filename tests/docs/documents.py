@@ -72,7 +72,13 @@ class Document:
             yield Command(self.name, line, tuple(output))
 
 
-README = Document("README.md", README_FILE.read_text())
+_TEXT = README_FILE.read_text()
+_BAD_DAY = re.search(r"^## On a bad day\n.*?(?=^## )", _TEXT, re.MULTILINE | re.DOTALL)
+assert _BAD_DAY is not None
+
+README = Document("README.md", _TEXT.replace(_BAD_DAY[0], ""))
+BAD_DAY = Document("README.md, On a bad day", _BAD_DAY[0])
+"""The page whose commands run on a cluster that is lost (tests/live/test_bad_day.py)."""
 DOCUMENTS = (
     README,
     *(Document(path.name, with_lists(path.read_text())) for path in sorted(SOURCES.glob("*.md"))),

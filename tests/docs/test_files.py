@@ -10,6 +10,7 @@ from tierctl.cli.docs.examples import questions
 from tests.cli.shell import environment, tierctl
 from tests.docs.documents import DOCUMENTS, README, Command, Document
 from tests.docs.running import check, run_all
+from tests.support.formatted import formatted_node, saved_topics
 
 TOPICS = "".join(
     f"{topic}.remote.storage.enable=true\n{topic}.local.retention.bytes=1\n"
@@ -40,6 +41,8 @@ def names(capture: Callable[[str], Path], tmp_path: Path) -> Mapping[str, object
     (tmp_path / "node-exporter").mkdir()
     (tmp_path / "new-broker").mkdir()
     (tmp_path / "new-broker" / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=new\n")
+    formatted_node(tmp_path / "new-node")
+    (tmp_path / "topics.yaml").write_text(saved_topics(tmp_path / "tier-of-data"))
     (tmp_path / "topics.properties").write_text(f"{TOPICS}orders.retention.bytes=1000000\n")
     return {name: tmp_path / folder for name, folder in FOLDERS.items()}
 

@@ -261,6 +261,8 @@ def test_metadata_partitions_and_events(capture: Capture, tmp_path: Path) -> Non
         assert examined(Check.METADATA_PARTITIONS, metadata=metadata, config=config).outcome is outcome
     assert examined(Check.METADATA_PARTITIONS, metadata=metadata).outcome is NOT_CHECKED
     assert examined(Check.EVENT_CLOCK, metadata=metadata).outcome is OK
+    # A mistyped folder: the check was asked for, so the exit code is not 0.
+    assert examined(Check.EVENT_CLOCK, metadata=str(tmp_path / "typo")).error is not None
     # A clock of a year before the events: they are in its future.
     year_ms = 365 * 24 * 3600 * 1000
     found = examined(Check.EVENT_CLOCK, metadata=metadata, clock_ms=lambda: 1795257000000 - year_ms)

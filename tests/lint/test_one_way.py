@@ -144,3 +144,14 @@ def test_metadata_topics_are_implemented_in_their_package_alone() -> None:
 def test_a_second_opener_of_the_topic_is_found(source: str) -> None:
     assert topic_makers("read/other.py", ast.parse(source))
     assert not topic_makers("read/other.py", ast.parse("open_topic(location)"))
+
+
+def test_one_module_of_the_commands_reads_brokers_files() -> None:
+    readers = {
+        path.name
+        for path, tree in modules().items()
+        if path.is_relative_to(ROOT / "commands")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and "broker_file" in {each.name for each in node.names}
+    }
+    assert readers == {"broker_settings.py"}

@@ -1,11 +1,13 @@
 """A broker with an authorizer, and what its user may do there."""
 
 import re
+import shutil
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from tierctl.kafka.acls import Right
+from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import Uuid
 
 from tests.live.commands import assumed, plan, where
@@ -35,10 +37,11 @@ def _acl(right: Right) -> Any:
         ResourceType,
     )
 
-    on_topic = right.topic is not None
+    kinds = ((ResourceType.TOPIC, right.topic), (ResourceType.GROUP, right.group))
+    kind, name = next((each for each in kinds if each[1] is not None), (ResourceType.BROKER, "kafka-cluster"))
     return AclBinding(
-        ResourceType.TOPIC if on_topic else ResourceType.BROKER,
-        right.topic or "kafka-cluster",
+        kind,
+        name or "",
         ResourcePatternType.LITERAL,
         f"User:{USER}",
         "*",
@@ -59,6 +62,13 @@ def login(broker: Broker, folder: Path) -> Path:
         f"ssl.truststore.password={broker.certificates.password}\nssl.truststore.type=PKCS12\n"
     )
     return path
+
+
+def forget_tier(broker: Broker) -> None:
+    """Delete the metadata topic and its tier: what another test wrote there fences the partition."""
+    if METADATA_TOPIC in broker.admin.list_topics(timeout=10).topics:
+        broker.delete_topic(METADATA_TOPIC)
+        shutil.rmtree(broker.remote_dir)
 
 
 def copied_topic(broker: Broker, name: str, folder: Path) -> Uuid:

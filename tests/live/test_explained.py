@@ -111,7 +111,9 @@ def test_retention_by_time_and_a_segment_that_holds_others(broker: Broker) -> No
     setting = {"name": "retention.ms", "value": str(RETENTION_MS), "source": "topic"}
     assert all(setting in row["settings"] for row in (*expected, *stalled))
     first_ms = expected[0]["expires_at_ms"]
-    assert first_ms == expected[0]["max_timestamp_ms"] + RETENTION_MS + 1
+    # Before Kafka 4.3 a segment expires when it is exactly as old as retention.ms, since then a moment later.
+    after_ms = 0 if broker.release.number < (4, 3) else 1
+    assert first_ms == expected[0]["max_timestamp_ms"] + RETENTION_MS + after_ms
     for now_ms, action in ((first_ms - 1, "none"), (first_ms, "delete")):
         one = explained(broker, expiring, "--now", now_ms, "--segment", expected[0]["segment_id"])
         assert [row["next_action"] for row in one] == [action]

@@ -110,6 +110,31 @@ def test_beside_a_broker_that_tiers_nothing_is_repaired(broker: Broker, tmp_path
     assert (ran.code, "brokers may do this work themselves" in ran.err) == (4, True), ran.err
 
 
+def test_an_index_is_derived_beside_a_broker_that_tiers(broker: Broker, tmp_path: Path) -> None:
+    """No broker does this work, but one may delete the segment meanwhile: the operator answers for that."""
+    tier = Spoilt(broker.log_dir, broker.remote_dir)
+    segment = tier.segments(TOPIC)[2]
+    paths = [tier.object(segment, suffix) for suffix in (".index", ".timeindex", ".snapshot")]
+    wanted = [path.read_bytes() for path in paths]
+    for path in paths:
+        path.unlink()
+    broker.start()
+    plan = tmp_path / "plan.json"
+    verify(broker, plan, *where(broker))
+    assert [(step["action"], step["start_offset"]) for step in json.loads(plan.read_text())["steps"]] == [
+        ("store_indexes", segment.start_offset)
+    ]
+    carry_out = ("apply", plan, *where(broker), "--state-dir", state_of(broker), "--apply")
+    refused = tierctl(*carry_out)
+    assert (refused.code, "brokers may do this work themselves" in refused.err) == (4, True), refused.err
+    ran = tierctl(*carry_out, "--allow-live-brokers")
+    assert (ran.code, [path.read_bytes() for path in paths]) == (0, wanted), ran.err
+    start = {(TOPIC, 0): 0}
+    broker.wait_for("the broker to see its tier", lambda: broker.offsets("earliest", TOPIC) == start)
+    assert [record[0] for record in broker.records(TOPIC, start=0)] == list(range(5500))
+    assert verify(broker, plan, *where(broker)) == []
+
+
 def test_a_broker_that_forgot_the_log_start_judges_no_object(broker: Broker, tmp_path: Path) -> None:
     """Its log starts behind the tier, but nothing of the tier is needless."""
     damage(broker)

@@ -1,6 +1,5 @@
 """A right that is missing ends with exit 11 and is named; nothing was begun that it is needed for."""
 
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from tierctl.kafka.acls import Right
 from tierctl.metadata.topic import METADATA_TOPIC
 
 from tests.live.commands import base_offsets, plan, rows, tierctl, where
-from tests.live.secured import allow, copied_topic, login
+from tests.live.secured import allow, copied_topic, forget_tier, login
 from tests.support.broker import Broker, Brokers
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -29,9 +28,7 @@ RIGHTS = frozenset(
 def guarded(brokers: Brokers) -> Broker:
     """Its metadata topic is not there yet; a tier belongs to the metadata topic of its first copy."""
     broker = brokers.guarded()
-    if METADATA_TOPIC in broker.admin.list_topics(timeout=10).topics:
-        broker.delete_topic(METADATA_TOPIC)
-        shutil.rmtree(broker.remote_dir)
+    forget_tier(broker)
     return broker
 
 

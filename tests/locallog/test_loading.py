@@ -57,7 +57,7 @@ def test_partitions_of_log_directories_without_their_logs(capture: Tree, tmp_pat
     (tmp_path / "third-1" / "partition.metadata").write_bytes(b"damaged")
     assert f"{TOPIC_ID}:{PARTITION}" in map(str, list_partitions([tmp_path, root]))
     assert len(list_partitions([tmp_path, root])) == len(logs) + 1
-    with pytest.raises(UsageError, match="no directory"):
+    with pytest.raises(NotFoundError, match="no such folder"):
         list_partitions([tmp_path / "none"])
 
 
@@ -142,8 +142,11 @@ def test_foreign_files_and_folders_on_their_way_are_none_of_ours(tmp_path: Path)
 
 
 def test_what_no_directory_is(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no directory"):
+    with pytest.raises(NotFoundError, match="no such folder"):
         read_log_dirs([tmp_path / "missing"])
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="no directory"):
+        read_log_dirs([tmp_path / "file"])
     assert read_log_dirs([tmp_path]) == []
 
 

@@ -365,7 +365,10 @@ def test_where_brokers_delete_more_than_the_limit_the_segments_stay_and_it_is_sa
     assert own < by_broker
     assert [state_of(state, segment_id).start_offset for segment_id in kept] == [506]
     [note] = [skip.reason for skip in plan.skipped if skip.topic == "both"]
-    assert "1 more segments (offsets 506 to 589) are kept, as retention.bytes=1363148 allows" in note
+    assert (
+        "retention.bytes=1363148 allows to keep 1 more segment (offsets 506 to 589), which brokers would"
+        in note
+    )
 
 
 def state_of(state: TierState, segment_id: str) -> RemoteLogSegmentMetadata:

@@ -39,7 +39,7 @@ def kept(plan: Plan) -> SavedPlan:
 
 def left(planned: Plan, current: Plan, state: TierState) -> tuple[list[int | None], list[str]]:
     """The start offsets of the steps that are kept, and the reasons for the others."""
-    plan = still_decided(kept(planned), current, state)
+    plan = still_decided(kept(planned), current, state).plan
     return [step.start_offset for step in plan.steps], [skip.reason for skip in plan.skipped]
 
 
@@ -86,10 +86,10 @@ def test_the_log_start_rises_no_further_than_both_plans_say() -> None:
     state = tier(*SEGMENTS)
     below = [sweep(state, TopicConfig(), local_log([0], 500, log_start_offset=start)) for start in (200, 300)]
     for planned, current in (below, below[::-1]):
-        plan = still_decided(kept(planned), current, state)
+        plan = still_decided(kept(planned), current, state).plan
         assert [step.start_offset for step in plan.steps] == [0, 100]
         assert raised(plan) == [200, 200]
-    assert raised(still_decided(kept(sweep(state, EVERYTHING)), below[1], state)) == [100, 200, 300]
+    assert raised(still_decided(kept(sweep(state, EVERYTHING)), below[1], state).plan) == [100, 200, 300]
 
 
 def test_a_log_start_that_must_rise_now_is_not_raised_by_the_plan() -> None:
@@ -103,7 +103,7 @@ def test_a_log_start_that_must_rise_now_is_not_raised_by_the_plan() -> None:
     found, reasons = left(planned, current, state)
     assert (found, len(reasons)) == ([], 3)
     assert "the log must start at 100 first" in reasons[0]
-    assert raised(still_decided(kept(current), planned, state)) == [None, None, None]
+    assert raised(still_decided(kept(current), planned, state).plan) == [None, None, None]
 
 
 def test_a_deletion_that_another_run_began_is_resumed() -> None:
@@ -178,7 +178,7 @@ def test_a_segment_that_expired_before_the_planned_ones_holds_them() -> None:
 @given(world=st.one_of(chains(), histories()), off_lineage=st.booleans())
 def test_an_unchanged_state_decides_the_whole_plan(world: World, off_lineage: bool) -> None:
     plan = world.sweep(off_lineage=off_lineage)
-    assert through_json(still_decided(kept(plan), plan, world.state)) == through_json(plan)
+    assert through_json(still_decided(kept(plan), plan, world.state).plan) == through_json(plan)
 
 
 def raises(plan: Plan) -> dict[object, int]:
@@ -194,7 +194,7 @@ def test_a_step_needs_both_plans_and_leaves_no_hole(
     """The settings and the log start are others now."""
     changed = replace(world, config=config, raised_to=min(raised_to, world.log.high_watermark))
     planned, current = world.sweep(off_lineage=True), changed.sweep(off_lineage=True)
-    left_over = still_decided(kept(planned), current, world.state)
+    left_over = still_decided(kept(planned), current, world.state).plan
     before, after, now = raises(planned), raises(left_over), raises(current)
     assert after.keys() <= before.keys() & now.keys()
     assert all(start <= min(before[segment_id], now[segment_id]) for segment_id, start in after.items())

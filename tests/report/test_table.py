@@ -87,6 +87,28 @@ def test_lines_fit_and_the_most_important_columns_stay(
         assert " ".join(" ".join(line[column:] for line in lines).split()) == row["message"]
 
 
+def test_two_sentences_fit_beside_long_offsets(width: Any) -> None:
+    width(80)
+    row = {
+        "location": "local",
+        "start_offset": 10**12,
+        "next_action": "none",
+        "reason": "the active segment is not rolled yet: 757263 bytes",
+        "decided_by": "UnifiedLog.isRemoteLogEnabled; segment.bytes=1073741824 (topic settings file)",
+    }
+    assert max(map(len, at_terminal([row], tables.EXPLANATIONS))) <= 80
+
+
+def test_settings_have_their_origin(width: Any) -> None:
+    width(80)
+    long_name = "remote.log.manager.fetch.quota.window.size.seconds"
+    default = {"scope": "broker", "setting": long_name, "value": "1", "source": "default", "place": None}
+    named = {**default, "setting": "retention.ms", "topic": "orders", "place": "topics.properties:1"}
+    assert at_terminal([default], tables.SETTINGS)[1].split() == ["broker", long_name, "1", "default"]
+    for line in at_terminal([default, {**named, "value": "5"}], tables.SETTINGS)[2:]:
+        assert {"orders", "retention.ms", "5", "topics.properties:1"} <= set(line.split())
+
+
 def test_a_wide_terminal_shows_more(width: Any) -> None:
     shown = []
     for columns in (80, 120, 200):

@@ -129,6 +129,37 @@ def writes_tables(run: Run, capture: Capture, folder: Path) -> Any:
     return ran, rows_of(folder / "tables")
 
 
+def changes_of_tables(run: Run, capture: Capture, folder: Path) -> Any:
+    """A change, calculated from the pipeline's tables, of all topics at once; equal to that of the topic."""
+    root, configs, tables = capture("tiered-cluster"), folder / "topics.properties", folder / "tables"
+    configs.write_text("clicks.retention.bytes=2097152\norders.retention.ms=172800000\n")
+    metadata = ("--metadata", root / "before")
+    made = tierctl(
+        *("pipeline", "run", "--engine", "local", "--warehouse", tables, "--now", NOW_MS), *metadata
+    )
+    assert made.code == 0, made.err
+    found = []
+    for logs in ((), ("--log-dir", root / "before")):
+        change = ("report", "--what-if", "*.retention.ms=2d", "--what-if", "*.retention.bytes=1M")
+        where = ("--remote", root / "before-remote", *logs, "--topic-configs", configs, "--now", NOW_MS)
+        asked = (
+            *change,
+            *where,
+            "--price-per-gb-month",
+            23,
+            "--price-per-1000-requests",
+            0.005,
+            "-o",
+            "json",
+        )
+        ran = run(*asked, "--tables", tables)
+        of_topic = tierctl(*asked, *metadata)
+        assert (ran.out, ran.code) == (of_topic.out, of_topic.code)
+        assert len(ran.json) == 6
+        found.append(ran)
+    return found
+
+
 SCENES: dict[str, Callable[[Run, Capture, Path], Any]] = {
     "copy": copies,
     "sweep": sweeps,
@@ -142,6 +173,7 @@ SCENES: dict[str, Callable[[Run, Capture, Path], Any]] = {
     "status": reading("status", *_TIER, *_LOGS),
     "explain": reading("explain", "orders", 1, *_TIER, *_LOGS),
     "report": reading("report", *_TIER, *_LOGS, "--show", "growth", "-o", "json"),
+    "report --what-if": changes_of_tables,
     "cache show": over_state("cache", "show", "--state-dir", STATE, "-o", "json"),
     "cache verify": over_state("cache", "verify", "--state-dir", STATE, "-o", "json"),
     "cache build": builds,

@@ -92,10 +92,12 @@ def test_end_offset_before_all_known_epochs_is_where_they_start() -> None:
 )
 def test_truncation(offset: int, from_start: list[tuple[int, int]], from_end: list[tuple[int, int]]) -> None:
     assert [tuple(e) for e in LEDGER.truncate_from_start(offset).entries] == from_start
+    assert LEDGER.first_epoch_from(offset) == from_start[0][0]
     assert [tuple(e) for e in LEDGER.truncate_from_end(offset).entries] == from_end
 
 
 def test_neighbours_and_ranges() -> None:
+    assert Lineage().first_epoch_from(0) is None
     assert LEDGER.next_epoch(2) == 5
     assert (LEDGER.next_epoch(6), LEDGER.entry(5), LEDGER.entry(4)) == (None, EpochEntry(5, 30), None)
     assert (LEDGER.earliest, LEDGER.latest) == (EpochEntry(0, 0), EpochEntry(6, 50))

@@ -100,6 +100,13 @@ class MemoryStorage:
         self._call("verify")
         self.tier.verify_log_segment_data(metadata, data)
 
+    def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        self.tier.check_indexes(metadata, indexes)
+
+    def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        self._call("store_indexes")
+        self.tier.store_indexes(metadata, indexes)
+
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:

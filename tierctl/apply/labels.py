@@ -29,12 +29,19 @@ Label = Literal[
     "rebuild.log_starts.write",
     "rebuild.segments.publish",
     "repair.orphans.publish",
+    "repair.indexes.store",
     "materialise.staging.create",
     "materialise.segment.write",
     "materialise.checkpoints.write",
     "materialise.old_folder.rename",
     "materialise.partition.rename",
     "materialise.staging.delete",
+    "restore.staging.create",
+    "restore.partition.rename",
+    "restore.staging.delete",
+    "restore.checkpoints.write",
+    "restore.segments.publish",
+    "restore.bootstrap.write",
 ]
 
 LABELS: tuple[Label, ...] = get_args(Label)

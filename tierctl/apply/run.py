@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from tierctl.apply.copy.log_source import LogSources
 from tierctl.apply.copy.segments import CLEANUP_LABELS, Copier
@@ -13,16 +14,20 @@ from tierctl.apply.delete.log_starts import RaiseLogStarts, new_log_starts, rais
 from tierctl.apply.delete.partitions import mark_partition, remove_partition
 from tierctl.apply.delete.segments import SWEEP_LABELS, find_segment, outcome_of
 from tierctl.apply.delete.waves import Wave, delete_waves
+from tierctl.apply.labels import Label
 from tierctl.apply.materialise.partition import materialise_partition
 from tierctl.apply.outcome import STOPPED, Outcome, Status
 from tierctl.apply.rebuild.checkpoints import write_checkpoints
 from tierctl.apply.rebuild.segments import publish_segments
+from tierctl.apply.repair.indexes import store_indexes
+from tierctl.apply.restore.node import NewNode
 from tierctl.apply.run_context import RunContext
 from tierctl.apply.tier_check import claim_tier, require_known_tier, why_not_deletable
 from tierctl.errors import MetadataError, TierctlError
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.plan.materialise import MATERIALISE
 from tierctl.plan.recheck import Dropped, recheck
+from tierctl.plan.restore.plan import RESTORE
 from tierctl.plan.steps import LINEAGE_EPOCH, REBUILD, Action, Plan, Step
 from tierctl.state.tier import TierState
 
@@ -42,7 +47,7 @@ class RunOptions:
 
     `sources` finds the segments to copy. `log_starts` are raised in addition to those in the plan's steps.
     `raise_log_starts` stores offsets durably. `fence` is called before each wave, because brokers may start
-    while the plan is carried out.
+    while the plan is carried out. `new_node` is what a restore writes.
     """
 
     sources: Sources = field(default_factory=LogSources)
@@ -50,6 +55,7 @@ class RunOptions:
     log_starts: Mapping[TopicIdPartition, int] = field(default_factory=dict)
     raise_log_starts: RaiseLogStarts | None = None
     fence: Fence = _no_fence
+    new_node: NewNode | None = None
 
 
 def run(plan: Plan, context: RunContext, options: RunOptions | None = None) -> list[Outcome]:
@@ -89,6 +95,9 @@ class _Run:
             for step in self._plan.steps:
                 self._attempt([step], self._materialise)
             return [self._outcomes[id(step)] for step in self._plan.steps]
+        if self._plan.command == RESTORE and self._options.new_node is not None:
+            self._restore(self._options.new_node)
+            return [self._outcomes[id(step)] for step in self._plan.steps]
         claim_tier(self._context, copies=bool(self._steps(Action.COPY_SEGMENT)))
         removals = self._steps(Action.DELETE_PARTITION)
         deletes = self._steps(Action.DELETE_SEGMENT)
@@ -103,6 +112,8 @@ class _Run:
             self._attempt(wave, self._copy)
         for wave in self._context.delete_waves(self._steps(Action.PUBLISH_SEGMENT)):
             self._attempt(wave, self._publish)
+        for step in self._steps(Action.STORE_INDEXES):
+            self._attempt([step], self._store_indexes)
         self._raise_requested_log_starts()
         self._delete([step for step in deletes if step.topic_id_partition.key not in removed])
         return [self._outcomes[id(step)] for step in self._plan.steps]
@@ -122,13 +133,39 @@ class _Run:
             # Without a step to publish, replicas that an interrupted run left behind are completed here.
             self._context.metadata.publish(())
 
+    def _restore(self, node: NewNode) -> None:
+        """Write logs, then events, then the topics, unless one of the others failed."""
+        if not self._plan.steps:
+            return
+        self._attempt(self._steps(Action.RESTORE_PARTITION), node.write_logs)
+        publish = partial(self._publish, label="restore.segments.publish")
+        for action in (Action.PUBLISH_SEGMENT, Action.DISCARD_SEGMENT):
+            for wave in self._context.delete_waves(self._steps(action)):
+                self._require_all_done()
+                self._attempt(wave, publish)
+        self._require_all_done()
+        if self._may_begin():
+            # Makes the node's metadata topic, also if no segment is published in it.
+            self._context.metadata.publish(())
+        self._attempt(self._steps(Action.CREATE_TOPIC), node.write_bootstrap)
+
+    def _require_all_done(self) -> None:
+        """End the run if a step was not done."""
+        undone = next((each for each in self._outcomes.values() if each.status is not Status.DONE), None)
+        if undone is not None and self._halted is None:
+            self._halted = undone.error or MetadataError(undone.reason or "an earlier step was not done")
+
     def _materialise(self, steps: Sequence[Step]) -> list[Outcome]:
         dropped, kept = self._recheck(steps)
         return [*dropped, *(materialise_partition(step, self._context) for step in kept)]
 
-    def _publish(self, steps: Sequence[Step]) -> list[Outcome]:
+    def _publish(self, steps: Sequence[Step], label: Label = "rebuild.segments.publish") -> list[Outcome]:
         dropped, kept = self._recheck(steps)
-        return [*dropped, *(publish_segments(kept, self._context) if kept else ())]
+        return [*dropped, *(publish_segments(kept, self._context, label) if kept else ())]
+
+    def _store_indexes(self, steps: Sequence[Step]) -> list[Outcome]:
+        dropped, kept = self._recheck(steps)
+        return [*dropped, *store_indexes(kept, self._context)]
 
     def _steps(self, action: Action) -> list[Step]:
         return [step for step in self._plan.steps if step.action is action]

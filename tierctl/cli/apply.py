@@ -8,6 +8,7 @@ import click
 from tierctl import commands
 from tierctl.cli import mutation_options as own
 from tierctl.cli import options
+from tierctl.cli.confirm import confirmation
 from tierctl.cli.declare import add, argument, option
 from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
@@ -60,6 +61,7 @@ def apply_plan(
     max_deletes: own.MaxDeletes = None,
     max_fraction: own.MaxFraction = None,
     custom_metadata_max_bytes: own.CustomMetadataMaxBytes = None,
+    yes: own.Yes = False,
 ) -> int:
     """Carry out a plan of copy, sweep, delete, rebuild, restore or verify.
 
@@ -70,6 +72,7 @@ def apply_plan(
 
     A plan that was edited, is older than --max-age, or was made for another cluster, metadata topic or tier,
     is refused with exit code 4. The digest that detects edits protects against mistakes, not against intent.
+    With --apply, the exit code is also 4 if no step is left, and 0 if the work of all steps was done before.
     """
-    request = request_of(commands.ApplyRequest, ctx)
+    request = request_of(commands.ApplyRequest, ctx, confirm=confirmation(is_given=yes))
     return show_mutation(ctx, lambda: commands.apply(request, console_of(ctx)))

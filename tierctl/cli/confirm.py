@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 def confirmation(*, is_given: bool) -> Callable[[Plan], None]:
-    """Return the function that asks whether a plan is carried out; it raises SafetyRefusal for a no.
+    """Return the function that asks whether a plan of `delete` is carried out; SafetyRefusal for a no.
 
-    It does not ask if the answer `is_given` by --yes, and without a terminal, where nobody could answer.
+    It does not ask about plans of other commands, if the answer `is_given` by --yes, and without a terminal,
+    where nobody could answer.
     """
     if is_given or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return lambda _plan: None
@@ -26,7 +27,7 @@ def confirmation(*, is_given: bool) -> Callable[[Plan], None]:
 
 
 def _ask(plan: Plan) -> None:
-    if not plan.steps:
+    if not plan.steps or plan.command != "delete":
         return
     tally = Tally(STEPS)
     for _ in tally.of(step.to_json() for step in plan.steps):

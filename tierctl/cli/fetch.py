@@ -216,6 +216,7 @@ def fetch(
         case commands.RecordTexts():
             with result:
                 printer.show_texts(result)
+            printer.tally.topics.update(result.topic_ids)
             printer.finish()
         case commands.RecordRows() | commands.KeyOccurrences():
             with result:

@@ -32,7 +32,7 @@ from tierctl.cli.unattended import (
     record_success,
     until_unlocked,
 )
-from tierctl.errors import ExitCode, TierctlError
+from tierctl.errors import WRONG_PATH, ExitCode, TierctlError
 from tierctl.report.console import ErrorReport
 
 GROUPS: Mapping[str, Sequence[str]] = {
@@ -323,6 +323,6 @@ def _file_error_code(error: OSError) -> ExitCode:
     match error:
         case FileNotFoundError():
             return ExitCode.NOT_FOUND
-        case PermissionError() | IsADirectoryError() | NotADirectoryError() | FileExistsError():
+        case _ if isinstance(error, WRONG_PATH):
             return ExitCode.USAGE
     return ExitCode.RETRYABLE

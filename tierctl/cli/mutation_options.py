@@ -201,8 +201,8 @@ Yes = Annotated[
     option(
         "--yes",
         "-y",
-        help="At a terminal --apply asks for the topic's name before anything is deleted. With this option "
-        "it does not.",
+        help="At a terminal --apply asks for the topic's name before a plan of delete is carried out. With "
+        "this option it does not.",
         panel=APPLY,
     ),
 ]

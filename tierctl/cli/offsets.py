@@ -54,8 +54,8 @@ def show(ctx: click.Context, file: File = None) -> None:
     """Print the last consumed offset of each metadata partition, and the form of the file."""
     printer = Printer.of(ctx, tables.COMMITTED_OFFSETS)
     found = commands.show_offsets(request_of(commands.OffsetsRequest, ctx), console_of(ctx))
-    rows = ((*entry, str(found.form)) for entry in found.offsets.items())
-    printer.show(dict(zip(printer.columns.names, row, strict=True)) for row in rows)
+    _, rows = found.table_rows()
+    printer.show(rows)
     printer.finish()
 
 

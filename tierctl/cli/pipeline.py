@@ -8,7 +8,7 @@ import click
 from tierctl import commands
 from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, add_group, option
-from tierctl.cli.display import Printer, console_of
+from tierctl.cli.display import Printer, console_of, summarize
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
@@ -133,8 +133,11 @@ def run(
         sys.stdout.flush()
 
     request = request_of(commands.RunPipelineRequest, ctx)
-    commands.run_pipeline(request, console_of(ctx), on_commit=print_commit)
-    printer.finish()
+    latest = commands.run_pipeline(request, console_of(ctx), on_commit=print_commit)
+    if latest.metadata_partitions or follow:
+        printer.finish()
+    else:
+        summarize(ctx, f"no new events since commit {latest.commit}")
     return ExitCode.OK
 
 

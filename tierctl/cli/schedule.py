@@ -15,7 +15,8 @@ import click
 import tierctl
 from tierctl.cli.config.options import named_command
 from tierctl.cli.declare import add, argument, option
-from tierctl.cli.display import summarize
+from tierctl.cli.display import console_of, summarize
+from tierctl.cli.settings.run import RunSettings
 from tierctl.errors import ExitCode, UsageError
 
 _SHARE = Path(tierctl.__file__).parent / "share"
@@ -60,7 +61,8 @@ def schedule(
 ) -> int:
     """Print systemd units or cron lines that run a command.
 
-    The options of the command are checked, and nothing is installed or run. The units have a sandbox: the
+    The options of the command and its profile are checked, and nothing is installed or run. The run takes the
+    same tierctl.toml, and relative paths are those of the current folder. The units have a sandbox: the
     command may write only the folders that its options name, which are in ReadWritePaths. Credentials belong
     into the file of EnvironmentFile, or the profile of tierctl.toml, never into the command.
 
@@ -84,6 +86,8 @@ class _Scheduled(NamedTuple):
     path: Sequence[str]
     words: Sequence[str]
     params: Mapping[str, Any]
+    folder: Path | None
+    """The current folder, if a path of the options is relative to it."""
 
     @property
     def name(self) -> str:
@@ -99,8 +103,38 @@ def _checked(ctx: click.Context, words: Sequence[str]) -> _Scheduled:
     if isinstance(command, click.Group) or command.name == "schedule":
         what = " ".join(words[:2]) or "nothing"
         raise UsageError(f"{what}: no command of tierctl", hint="as in: tierctl schedule --cron sweep ...")
-    given = command.make_context(" ".join(path), arguments, parent=root)
-    return _Scheduled(path, words, given.params | given.meta)
+    # click removes what it parses from a list of arguments.
+    given = command.make_context(" ".join(path), [*arguments], parent=root)
+    if isinstance(ctx.obj, RunSettings):
+        # The words may choose another profile, or another tierctl.toml.
+        ctx.obj.read_again()
+        given = command.make_context(" ".join(path), [*arguments], parent=root)
+        ctx.obj.require_valid()
+        _note_variables(ctx, ctx.obj)
+        file = ctx.obj.file
+        if file is not None and not any(word.partition("=")[0] == "--config-file" for word in words):
+            words = [*path, "--config-file", str(file.absolute()), *words[len(path) :]]
+    params = given.params | given.meta
+    paths = (Path(path) for name, value in params.items() for path in _paths_of(name, value))
+    return _Scheduled(path, words, params, None if all(map(Path.is_absolute, paths)) else Path.cwd())
+
+
+def _note_variables(ctx: click.Context, settings: RunSettings) -> None:
+    """Report the variables of this shell that the run will not have."""
+    names = sorted(name for name in settings.environ if name.startswith("TIERCTL_"))
+    if names:
+        console_of(ctx).note(
+            f"the run does not have {', '.join(names)} of this shell: name the options in the command, or "
+            "the variables in the EnvironmentFile of the unit"
+        )
+
+
+def _paths_of(name: str, value: Any) -> list[str]:
+    """Return the local paths that an option names."""
+    each = value if isinstance(value, list | tuple) else [value]
+    if name in {*_WRITTEN_FOLDERS, *_WRITTEN_FILES}:
+        return _local_paths(value)
+    return [str(path) for path in each if isinstance(path, Path)]
 
 
 def _program() -> list[str]:
@@ -119,6 +153,7 @@ def _units(scheduled: _Scheduled, every: Every, user: str) -> str:
         EnvironmentFile=f"-/etc/tierctl/{scheduled.name}.env",
         ExecStart=" ".join(map(_systemd_word, [*_program(), *scheduled.words])),
         User=user,
+        WorkingDirectory=str(scheduled.folder or "/").replace("%", "%%"),
         ReadWritePaths=" ".join(_systemd_word(f"-{path}") for path in _written(scheduled.params)),
     )
     timer = _replaced(
@@ -170,8 +205,10 @@ def _cron_file(scheduled: _Scheduled, every: Every, user: str) -> str:
     words, at = list(scheduled.words), len(scheduled.path)
     if not {"--quiet", "-q"} & set(words):
         words[at:at] = ["--quiet"]
-    line = shlex.join([*_program(), *words]).replace("%", "\\%")
+    line = shlex.join([*_program(), *words])
     told = f'echo "tierctl {" ".join(scheduled.path)}: exit code $c, see man tierctl-exit-codes" >&2'
     failed = f"{{ c=$?; [ $c = 6 ] || [ $c = 9 ] || {told}; exit $c; }}"
-    run = f"{_CRON_TIMES[every]} {user} {line} </dev/null >/dev/null || {failed}"
+    if scheduled.folder is not None:
+        line = f"cd {shlex.quote(str(scheduled.folder))} && {line}"
+    run = f"{_CRON_TIMES[every]} {user} {line} </dev/null >/dev/null || {failed}".replace("%", "\\%")
     return "\n".join([f"# /etc/cron.d/{scheduled.name}", *settings, run, ""])

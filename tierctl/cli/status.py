@@ -70,8 +70,9 @@ def status(
     """Show the state of a tier: topics, how far copies are behind, problems, last runs.
 
     Exit 0 if the tier is healthy, and 3 if an operator must act: on the findings of verify that are more
-    than information. Objects of the tier are not examined; verify does that. The copy lag needs --log-dir
-    and settings that enable the topics: what copy would copy, and what waits for a transaction or a limit.
+    than information, or on copies that KIP-917's limit stopped, which --state-dir remembers. Objects of the
+    tier are not examined; verify does that. The copy lag and the stopped copies need --log-dir and settings
+    that enable the topics: what copy would copy, and what waits for a transaction or a limit.
     """
     while True:
         printer = TablesPrinter.of(ctx, _COLUMNS, show)
@@ -80,7 +81,7 @@ def status(
             sys.stdout.write(_CLEAR)
         rows = {Show.TOPICS: found.topics, Show.PROBLEMS: found.problems, Show.RUNS: found.runs}
         printer.show(rows)
-        printer.finish(following="tierctl verify" if found.problems else None)
+        printer.finish(following=found.next_command)
         if watch is None:
             return found.exit_code
         sys.stdout.flush()

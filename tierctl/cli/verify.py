@@ -15,9 +15,11 @@ from tierctl.cli.mutation_options import HOW
 from tierctl.cli.options import with_options
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode
+from tierctl.model.settings.sizes import parse_size
 from tierctl.model.times import parse_duration_ms
 from tierctl.report import tables
 from tierctl.report.plans import plan_summary
+from tierctl.report.units import parse_percent
 
 if TYPE_CHECKING:
     from tierctl.commands.verify import Findings
@@ -28,6 +30,39 @@ IsDeep = Annotated[
         "--deep",
         help="Fetch every segment: check each batch's CRC, offsets, leader epochs and indexes, "
         "and compare with the logs.",
+        panel=options.DECIDE,
+    ),
+]
+SamplePercent = Annotated[
+    float | None,
+    option(
+        "--sample",
+        metavar="PERCENT",
+        parser=parse_percent,
+        help="Fetch a random sample of the segments, as 1%, and check it as --deep does; segments that were "
+        "not read in the last 30 days come first.",
+        panel=options.DECIDE,
+    ),
+]
+BudgetBytes = Annotated[
+    int | None,
+    option(
+        "--budget",
+        metavar="BYTES",
+        parser=parse_size,
+        help="Fetch random segments whose objects have at most so many bytes in sum, as 10GB; with "
+        "--sample, end the sample there.",
+        panel=options.DECIDE,
+    ),
+]
+Seed = Annotated[
+    int | None,
+    option(
+        "--seed",
+        metavar="N",
+        min=0,
+        max=(1 << 32) - 1,
+        help="Repeat the choice of a run of --sample or --budget, which prints its seed.",
         panel=options.DECIDE,
     ),
 ]
@@ -59,8 +94,8 @@ StateDir = Annotated[
     option(
         "--state-dir",
         metavar="DIR",
-        help="The state directory of sweep: the log starts that it raised apply to --log-dir. With "
-        "--plan-out it keeps when each orphan was first seen.",
+        help="The state directory of sweep: the log starts that it raised apply to --log-dir. It keeps which "
+        "segments --deep and --sample read, and with --plan-out when each orphan was first seen.",
         panel=options.WHERE,
     ),
 ]
@@ -72,6 +107,15 @@ PlanOut = Annotated[
         metavar="FILE",
         help="Write the plan of the repairs as JSON, for 'tierctl apply'.",
         panel=options.APPLY,
+    ),
+]
+AllLogDirs = Annotated[
+    bool,
+    option(
+        "--all-log-dirs",
+        help="With --plan-out: the --log-dir options name the log directories of all replicas, so a topic id "
+        "without a folder in any of them is deleted, and its objects are orphans. Give it to apply, too.",
+        panel=options.DECIDE,
     ),
 ]
 OrphanAge = Annotated[
@@ -105,10 +149,14 @@ def register(app: click.Group) -> None:
 def verify(
     ctx: click.Context,
     deep: IsDeep = False,
+    sample_percent: SamplePercent = None,
+    budget_bytes: BudgetBytes = None,
+    seed: Seed = None,
     threads: Threads = THREADS,
     state_dir: StateDir = None,
     plan_out: PlanOut = None,
     orphan_age_ms: OrphanAge = None,
+    all_log_dirs: AllLogDirs = False,
     kind: Kinds = None,
     topic_configs: options.TopicConfigs = None,
     kafka_version: options.KafkaVersionOption = None,
@@ -122,6 +170,9 @@ def verify(
     --remote. What a cluster's leaders report takes precedence over --log-dir. With --engine spark, executors
     list the store's folders and examine segments; with --deep they must be able to read --log-dir, too.
 
+    Where reading the whole tier would cost too much, --sample 1% --budget 10GB reads a random part of it. The
+    finding not_read says what was not read, and --state-dir keeps what was read in the last 30 days.
+
     With --plan-out, tierctl apply carries the repairs out; tierctl-findings(7) states what is repaired and
     how. A finding without a repair is reported with the reason. Give --log-dir of all replicas or a cluster:
     the log decides which objects are needed.
@@ -132,6 +183,8 @@ def verify(
     with commands.verify(request_of(commands.VerifyRequest, ctx), console_of(ctx)) as findings:
         printer.show(map(commands.finding_row, _of_kinds(findings, kinds, hidden)))
     text = f"{findings.examined}: {printer.tally.text}"
+    if findings.examined.reads is not None:
+        text += f"; {findings.examined.reads.text}"
     if hidden:
         text += f", and {len(hidden)} of other kinds that are not printed"
     if findings.plan is not None:
@@ -156,4 +209,5 @@ def _following(findings: "Findings", plan_out: Path | None, *, deep: bool) -> st
     if findings.repairs:
         return f"tierctl {findings.repairs[0]}"
     is_clean = findings.exit_code is ExitCode.OK and findings.examined.objects
+    deep = deep or findings.examined.reads is not None
     return "tierctl verify --deep" if is_clean and not deep else None

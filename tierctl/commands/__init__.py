@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from tierctl.commands.insight.report.build import report
     from tierctl.commands.insight.report.rows import Report, ReportRequest
     from tierctl.commands.insight.status import Status, StatusRequest, status
+    from tierctl.commands.insight.whatif.build import what_if
+    from tierctl.commands.insight.whatif.rows import GroupLoss, TopicOutlook, WhatIf, WhatIfRequest
     from tierctl.commands.lineage_questions import PartitionOffsets
     from tierctl.commands.offsets import (
         OffsetsCheck,
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
         OffsetsRequest,
         OffsetStep,
         RepairOffsetsRequest,
+        StoredOffsets,
         check_offsets,
         repair_offsets,
         show_offsets,
@@ -71,12 +74,19 @@ if TYPE_CHECKING:
     from tierctl.commands.pipeline import (
         PipelineCommit,
         PlanPipelineRequest,
+        Predictions,
         RunPipelineRequest,
         plan_pipeline,
         run_pipeline,
     )
     from tierctl.commands.plans import MutationResult
     from tierctl.commands.recovery.backup_config import BackupConfig, BackupConfigRequest, backup_config
+    from tierctl.commands.recovery.check.restored import (
+        RestoreCheckRequest,
+        RestoreCheckResults,
+        check_restored,
+    )
+    from tierctl.commands.recovery.fresh_node.restore import RestoreRequest, restore
     from tierctl.commands.recovery.materialise import MaterialiseRequest, materialise
     from tierctl.commands.recovery.rebuild import RebuildRequest, rebuild
     from tierctl.commands.segments import (
@@ -85,7 +95,7 @@ if TYPE_CHECKING:
         TopicSize,
         segments,
     )
-    from tierctl.commands.streams import Stream
+    from tierctl.commands.streams import RowLines, Stream
     from tierctl.commands.submit import SubmitLine, SubmitRequest, submit
     from tierctl.commands.sweep import SweepRequest, sweep
     from tierctl.commands.verify import VerifyRequest, finding_row, verify
@@ -113,6 +123,7 @@ __all__ = [
     "FilesToCheck",
     "FollowerState",
     "FormatRequest",
+    "GroupLoss",
     "IndexEntries",
     "KeyOccurrences",
     "LeakedTopic",
@@ -128,12 +139,17 @@ __all__ = [
     "PartitionOffsets",
     "PipelineCommit",
     "PlanPipelineRequest",
+    "Predictions",
     "RebuildRequest",
     "RecordRows",
     "RecordTexts",
     "RepairOffsetsRequest",
     "Report",
     "ReportRequest",
+    "RestoreCheckRequest",
+    "RestoreCheckResults",
+    "RestoreRequest",
+    "RowLines",
     "RunPipelineRequest",
     "SegmentsRequest",
     "SegmentsResult",
@@ -141,17 +157,22 @@ __all__ = [
     "SettingsCheck",
     "Status",
     "StatusRequest",
+    "StoredOffsets",
     "Stream",
     "SubmitLine",
     "SubmitRequest",
     "SweepRequest",
+    "TopicOutlook",
     "TopicSize",
     "VerifyRequest",
+    "WhatIf",
+    "WhatIfRequest",
     "apply",
     "backup_config",
     "build_cache",
     "check_config",
     "check_offsets",
+    "check_restored",
     "compact_cache",
     "copy",
     "delete",
@@ -169,6 +190,7 @@ __all__ = [
     "rebuild",
     "repair_offsets",
     "report",
+    "restore",
     "run_pipeline",
     "segments",
     "show_cache",
@@ -179,6 +201,7 @@ __all__ = [
     "sweep",
     "verify",
     "verify_cache",
+    "what_if",
 ]
 
 _MODULE_OF = {
@@ -204,6 +227,7 @@ _MODULE_OF = {
     "FilesToCheck": "insight.config",
     "FollowerState": "fetch",
     "FormatRequest": "format",
+    "GroupLoss": "insight.whatif.rows",
     "IndexEntries": "fetch",
     "KeyOccurrences": "insight.erasure",
     "LeakedTopic": "delete",
@@ -219,12 +243,17 @@ _MODULE_OF = {
     "PartitionOffsets": "lineage_questions",
     "PipelineCommit": "pipeline",
     "PlanPipelineRequest": "pipeline",
+    "Predictions": "pipeline",
     "RebuildRequest": "recovery.rebuild",
     "RecordRows": "fetch",
     "RecordTexts": "fetch",
     "RepairOffsetsRequest": "offsets",
     "Report": "insight.report.rows",
     "ReportRequest": "insight.report.rows",
+    "RestoreCheckRequest": "recovery.check.restored",
+    "RestoreCheckResults": "recovery.check.restored",
+    "RestoreRequest": "recovery.fresh_node.restore",
+    "RowLines": "streams",
     "RunPipelineRequest": "pipeline",
     "SegmentsRequest": "segments",
     "SegmentsResult": "segments",
@@ -232,17 +261,22 @@ _MODULE_OF = {
     "SettingsCheck": "insight.config",
     "Status": "insight.status",
     "StatusRequest": "insight.status",
+    "StoredOffsets": "offsets",
     "Stream": "streams",
     "SubmitLine": "submit",
     "SubmitRequest": "submit",
     "SweepRequest": "sweep",
+    "TopicOutlook": "insight.whatif.rows",
     "TopicSize": "segments",
     "VerifyRequest": "verify",
+    "WhatIf": "insight.whatif.rows",
+    "WhatIfRequest": "insight.whatif.rows",
     "apply": "apply",
     "backup_config": "recovery.backup_config",
     "build_cache": "cache",
     "check_config": "insight.config",
     "check_offsets": "offsets",
+    "check_restored": "recovery.check.restored",
     "compact_cache": "cache",
     "copy": "copy",
     "delete": "delete",
@@ -260,6 +294,7 @@ _MODULE_OF = {
     "rebuild": "recovery.rebuild",
     "repair_offsets": "offsets",
     "report": "insight.report.build",
+    "restore": "recovery.fresh_node.restore",
     "run_pipeline": "pipeline",
     "segments": "segments",
     "show_cache": "cache",
@@ -270,6 +305,7 @@ _MODULE_OF = {
     "sweep": "sweep",
     "verify": "verify",
     "verify_cache": "cache",
+    "what_if": "insight.whatif.build",
 }
 
 

@@ -11,12 +11,13 @@ from tierctl.commands.delete import PLANNER as DELETE
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult, read_plan
+from tierctl.commands.recovery.fresh_node.restore import PLANNER as RESTORE
 from tierctl.commands.recovery.materialise import PLANNER as MATERIALISE
 from tierctl.commands.recovery.rebuild import PLANNER as REBUILD
 from tierctl.commands.recovery.repair import PLANNER as REPAIR
 from tierctl.commands.source_tier import TierToTierRequest
 from tierctl.commands.sweep import PLANNER as SWEEP
-from tierctl.errors import NotFoundError, UsageError
+from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.locallog import list_partitions
 from tierctl.model import SelectionRequest, TopicPartition
 from tierctl.model.progress import Progress
@@ -27,7 +28,7 @@ from tierctl.plan.saved import SavedPlan
 from tierctl.state.tier import TierState
 
 _PLANNERS: Mapping[str, Planner[Any]] = {
-    planner.command: planner for planner in (COPY, SWEEP, DELETE, REBUILD, MATERIALISE, REPAIR)
+    planner.command: planner for planner in (COPY, SWEEP, DELETE, REBUILD, MATERIALISE, RESTORE, REPAIR)
 }
 """The planner of every command whose plans can be saved."""
 
@@ -65,7 +66,8 @@ def apply(request: ApplyRequest, progress: Progress | None = None) -> MutationRe
     The command that made the plan decides again from the current state, and a step that it no longer decides
     is dropped with the reason. Raises SafetyRefusal for a plan that was edited, is old, or was made for
     another cluster or tier; UsageError for a file that is no plan, and for settings or logs that the plan was
-    decided from and the request lacks; and the errors of the command that made the plan.
+    decided from and the request lacks; and the errors of the command that made the plan. With `apply`, the
+    exit code is REFUSED if no step is left, unless the work of all of them was done before.
     """
     saved = read_plan(request.plan)
     planner = _planner_of(saved)
@@ -97,8 +99,13 @@ def _apply(run: Mutation, planner: Planner[Any], request: Any, saved: SavedPlan)
     selection = run.resources.selection
     steps = tuple(step for step in saved.plan.steps if step.topic_id_partition in selection)
     selected = replace(saved, plan=replace(saved.plan, steps=steps))
-    kept = still_decided(selected, decision.plan, run.metadata.state)
-    return run.conclude(replace(decision, plan=run.narrowed(kept)), planned_by=saved.options)
+    left = still_decided(selected, decision.plan, run.metadata.state)
+    result = run.conclude(replace(decision, plan=run.narrowed(left.plan)), planned_by=saved.options)
+    if not (left.is_void and run.request.apply):
+        return result
+    advice = f"plan again with tierctl {saved.plan.command}"
+    run.progress.warn(f"no step of the plan holds any more, and nothing was changed: {advice}")
+    return result if result.exit_code else replace(result, exit_code=ExitCode.REFUSED)
 
 
 def _planner_of(saved: SavedPlan) -> Planner[Any]:

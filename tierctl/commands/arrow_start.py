@@ -20,13 +20,15 @@ class _NoPandas:
 def start_without_pandas() -> None:
     """Let pyarrow look for pandas in vain, unless pandas is imported already.
 
-    At its first conversion pyarrow imports pandas to recognise pandas' objects, and does not try again. Such
-    objects exist only once pandas is imported. Conversions to and from pandas still work: they import it.
+    At its first conversion in each direction pyarrow imports pandas to recognise pandas' objects, and does
+    not try again. Such objects exist only once pandas is imported. Conversions to and from pandas still work:
+    they import it.
     """
     if "pandas" in sys.modules:
         return
     sys.meta_path.insert(0, _NoPandas)
     try:
-        pa.array([0])
+        # With a type: to find one out, pyarrow imports dateutil.
+        pa.array([0], pa.int64()).to_numpy(zero_copy_only=False)
     finally:
         sys.meta_path.remove(_NoPandas)

@@ -1,9 +1,13 @@
-"""The broker settings of a run: a broker's own file, and the settings that the operator overrides."""
+"""The broker settings of a run: a broker's own file, and the settings that the operator overrides.
+
+No other module of `commands` reads such a file.
+"""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from tierctl.commands.request import Request
-from tierctl.errors import UsageError
+from tierctl.errors import TierctlError, UsageError
 from tierctl.metadata.server_properties import broker_file
 from tierctl.model.progress import Progress
 from tierctl.model.settings import broker
@@ -31,6 +35,35 @@ def resolve_broker_settings(request: Request, progress: Progress) -> StatedSetti
     settings = stated | _overrides(request.override) | _of_options(request)
     require_bounds(settings, str(request.config or "--override"))
     return settings
+
+
+def stated_in_file(path: Path) -> StatedSettings:
+    """Return the settings in a broker's file; UsageError if it can't be read or states a wrong value."""
+    stated = broker_file(path)
+    require_bounds(stated, str(path))
+    return stated
+
+
+def valid_in_file(path: Path | None) -> StatedSettings:
+    """Return the settings in a broker's file whose values are valid; empty if it can't be read.
+
+    For checks of other files, which report the problems of this one elsewhere.
+    """
+    try:
+        stated = StatedSettings({}, {}) if path is None else broker_file(path).stripped()
+    except TierctlError:
+        return StatedSettings({}, {})
+    return stated.only({name: name for name in stated if _is_valid(name, stated[name])})
+
+
+def _is_valid(name: str, value: str) -> bool:
+    row = broker.TABLE.rows.get(name)
+    try:
+        if row is not None:
+            row.parse(value)
+    except TierctlError:
+        return False
+    return True
 
 
 def _of_options(request: Request) -> StatedSettings:

@@ -12,7 +12,7 @@ from tierctl.commands.insight.erasure import KeyOccurrences, erase_report
 from tierctl.commands.recovery.in_memory import read_rebuilt
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.streams import Stream
+from tierctl.commands.streams import RowLines, Stream
 from tierctl.errors import ExitCode, NotFoundError, RemoteResourceNotFound, TierctlError, UsageError
 from tierctl.files import write_durably
 from tierctl.model import IndexType, IsolationLevel, RemoteLogSegmentMetadata, Uuid
@@ -85,7 +85,7 @@ class RecordRows(Stream[dict[str, Any]], TableResult):
         return tables.RECORDS, self
 
 
-class RecordTexts(Stream[str]):
+class RecordTexts(RowLines[str]):
     """The same records as text that executors have rendered: csv without its header, otherwise jsonl."""
 
 
@@ -137,7 +137,10 @@ def fetch(request: FetchRequest, progress: Progress | None = None) -> FetchResul
     if request.auxiliary_state is not None:
         return _follower_state(resources, request, request.auxiliary_state)
     if resources.is_on_spark:
-        return RecordTexts(_record_texts(resources, request))
+        form = "csv" if request.output == "csv" else "json"
+        seen = set[str]()
+        texts = _record_texts(resources, request, seen)
+        return RecordTexts(texts, tables.RECORDS, lambda text: text[:-1].split("\n"), form, seen)
     return RecordRows(_record_rows(resources, request))
 
 
@@ -251,8 +254,13 @@ def _offset_count(request: FetchRequest, partitions: Iterable[ReadablePartition]
     return sum(partition.offset_count for partition in partitions)
 
 
-def _record_texts(resources: Resources, request: FetchRequest) -> Generator[str, None, ExitCode]:
-    """Yield the records as executors render them; report errors and notes when their turn comes."""
+def _record_texts(
+    resources: Resources, request: FetchRequest, seen: set[str]
+) -> Generator[str, None, ExitCode]:
+    """Yield the records as executors render them, and add their topic ids to `seen`.
+
+    Errors and notes are reported when their turn comes.
+    """
     from tierctl.spark.executors.fetch import TextFormat, printed
 
     with resources:
@@ -266,6 +274,7 @@ def _record_texts(resources: Resources, request: FetchRequest) -> Generator[str,
             for problem in found.problems:
                 resources.problems.report(problem)
             if found.text:
+                seen.add(str(found.topic_id))
                 yield found.text
             if found.note is not None:
                 resources.progress.note(found.note)

@@ -11,7 +11,7 @@ from typing import cast
 
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.commands.streams import Stream
+from tierctl.commands.streams import RowLines
 from tierctl.console_consumer import JAR
 from tierctl.errors import ExitCode, NotFoundError, UsageError
 from tierctl.metadata.topic import METADATA_TOPIC
@@ -28,6 +28,8 @@ from tierctl.report.formatters.records import Formatter
 from tierctl.report.formatters.registry import load
 from tierctl.report.formatters.topic_records import RecordRound, TopicRecords, follow_rounds, from_segment
 from tierctl.report.formatters.value_streams import from_framed, from_hex
+from tierctl.report.summary import counted
+from tierctl.report.tables import EVENTS
 
 _JSON, _KAFKA, _KIP = "json", "kafka", "kip"
 _STDIN = Path("-")
@@ -108,7 +110,7 @@ class FormatRequest(Request):
         return not self.metadata_partition and not self.follow and all(bound is None for bound in bounds)
 
 
-def format_records(request: FormatRequest, progress: Progress | None = None) -> Stream[Page]:
+def format_records(request: FormatRequest, progress: Progress | None = None) -> RowLines[Page]:
     """Return pages of one line per record, in the order that the request asks for.
 
     An unreadable record has a line, too, and makes the exit code 7. Raises UsageError for contradicting
@@ -131,7 +133,7 @@ def format_records(request: FormatRequest, progress: Progress | None = None) -> 
         chosen=_filter(request, start),
         start=start,
     )
-    return Stream(_pages(work, progress))
+    return RowLines(_pages(work, progress), EVENTS, lambda page: page.lines, form=style)
 
 
 def find_formatter_jar() -> Path:
@@ -282,7 +284,7 @@ def _pages(work: _Work, progress: Progress) -> Generator[Page, None, ExitCode]:
             line_count += len(page.lines)
             yield page
         if bad_count:
-            progress.warn(f"{bad_count} records could not be read")
+            progress.warn(f"{counted(bad_count, 'record')} could not be read")
             return ExitCode.CORRUPT
         if work.request.reads_all and line_count != request.max_messages:
             try:

@@ -53,6 +53,21 @@ class RepairOffsetsRequest(OffsetsRequest):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredOffsets(TableResult):
+    """The offsets in a file by metadata partition, and the form of the file."""
+
+    offsets: Mapping[int, int]
+    form: OffsetsForm
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return tables.COMMITTED_OFFSETS, [
+            {"metadata_partition": partition, "committed_offset": offset, "form": str(self.form)}
+            for partition, offset in self.offsets.items()
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsCheck(TableResult):
     """The offsets of a file that can lose segments, in the order of their metadata partitions."""
 
@@ -99,10 +114,11 @@ class OffsetsRepair(TableResult):
         return tables.OFFSET_REPAIRS, self.steps
 
 
-def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> CommittedOffsets:
+def show_offsets(request: OffsetsRequest, progress: Progress | None = None) -> StoredOffsets:
     """Read the file. Raise NotFoundError if there is none, CorruptInputError if it is damaged."""
     with Resources(request=request, progress=progress or SilentProgress()) as resources:
-        return _read(resources, _path(request))
+        found = _read(resources, _path(request))
+        return StoredOffsets(offsets=found.offsets, form=found.form)
 
 
 def check_offsets(request: OffsetsRequest, progress: Progress | None = None) -> OffsetsCheck:
@@ -226,10 +242,12 @@ def _folders(request: Request) -> list[Path]:
 
 
 def _path(request: OffsetsRequest) -> Path:
-    """Return the file that `request` names; raise NotFoundError if it does not exist."""
-    path = request.file
+    """Return the file that `request` names; raise NotFoundError if it, or a named folder, does not exist."""
+    path, folders = request.file, _folders(request)
+    for folder in folders:
+        if not folder.exists():
+            raise NotFoundError(f"{folder}: no such folder")
     if path is None:
-        folders = _folders(request)
         if not folders:
             raise UsageError("no offsets are named", hint="name FILE, --state-dir or --log-dir")
         files = [folder / FILE_NAME for folder in folders]

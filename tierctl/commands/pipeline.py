@@ -16,6 +16,8 @@ from tierctl.pipeline.partition_task import Task
 from tierctl.pipeline.predictions import MEASURED_BY, MEASURED_ON, Cluster, predictions
 from tierctl.pipeline.run import Pipeline, RunTasks, run_here, run_on
 from tierctl.pipeline.warehouse.open import WarehouseSpec
+from tierctl.report import tables
+from tierctl.report.arrow.result import TableResult, TableRows
 from tierctl.storage import store_uri
 
 
@@ -48,7 +50,7 @@ class PlanPipelineRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PipelineCommit:
+class PipelineCommit(TableResult):
     """The state of the tables after a run: the number of their last commit, and the events new in it."""
 
     commit: int
@@ -57,6 +59,18 @@ class PipelineCommit:
     offsets: int
     events: int
     warehouse: str
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`: the one row of the commit."""
+        return tables.COMMITS, [self]
+
+
+class Predictions(list[dict[str, Any]], TableResult):
+    """Predictions as rows of `what`, `value`, `unit` and `from`."""
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        return tables.PREDICTIONS, self
 
 
 OnCommit = Callable[[PipelineCommit], object]
@@ -131,8 +145,8 @@ def _pipeline(request: RunPipelineRequest, resources: Resources) -> Pipeline:
     )
 
 
-def plan_pipeline(request: PlanPipelineRequest, progress: Progress | None = None) -> Sequence[dict[str, Any]]:
-    """Return predictions as rows of `what`, `value`, `unit` and `from`; nothing is read or measured."""
+def plan_pipeline(request: PlanPipelineRequest, progress: Progress | None = None) -> Predictions:
+    """Return predictions; nothing is read or measured."""
     size = Cluster(
         segments=request.segments,
         deleted=request.deleted_segments,
@@ -143,4 +157,4 @@ def plan_pipeline(request: PlanPipelineRequest, progress: Progress | None = None
     progress = progress or SilentProgress()
     progress.say(f"a prediction, not a measurement: from costs measured on {MEASURED_ON}")
     progress.say(f"by {MEASURED_BY}")
-    return list(predictions(size))
+    return Predictions(predictions(size))

@@ -7,7 +7,7 @@ from pathlib import Path
 from tierctl.apply.outcome import Outcome
 from tierctl.apply.run import RunOptions
 from tierctl.commands.request import Request
-from tierctl.errors import TierctlError, UsageError
+from tierctl.errors import TierctlError, UsageError, output_error
 from tierctl.files import replace_durably
 from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.model.location import DERIVED
@@ -91,13 +91,16 @@ def place_of(
 
 
 def write_plan(plan: SavedPlan, file: Path | None) -> None:
-    """Write the plan to `file` for `tierctl apply`, whole or not at all; do nothing if `file` is None."""
+    """Write the plan to `file` for `tierctl apply`, whole or not at all; do nothing if `file` is None.
+
+    Raises as `output_error`.
+    """
     if file is None:
         return
     try:
         replace_durably(file.absolute(), plan.dumps().encode())
     except OSError as e:
-        raise UsageError(f"--plan-out {file}: {e.strerror}") from e
+        raise output_error(f"--plan-out {file}", e) from e
 
 
 def read_plan(file: Path) -> SavedPlan:

@@ -10,6 +10,7 @@ from tierctl.model.engine import EngineName
 from tierctl.model.location import TruncatedMetadata
 from tierctl.model.settings.kafka_version import KafkaVersion
 from tierctl.model.times import system_clock_ms
+from tierctl.storage.observed import Transfers
 from tierctl.storage.throttle import Throttle
 
 if TYPE_CHECKING:
@@ -94,6 +95,12 @@ class Request:
         """Whether the request names a file of broker settings, or states one."""
         limits = (self.throttle_copy, self.throttle_fetch)
         return self.config is not None or bool(self.override) or limits != (None, None)
+
+    def add_transfers(self, transfers: Transfers) -> None:
+        """Add what an executor transferred to the waits of the run, and to its metrics."""
+        self.throttle.add_waits(transfers.process, transfers.waits)
+        if self.meter is not None:
+            self.meter.fetches.add(transfers.fetches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,6 +72,8 @@ class Resources:
         if self.request.states_broker_settings:
             # A wrong setting ends the run before anything is opened.
             _ = self.broker_settings
+        for folder in self.request.log_dir:  # Also where it would not be read.
+            locallog.require_log_dir(folder)
         return self
 
     def __exit__(
@@ -117,14 +119,15 @@ class Resources:
         *,
         writable: bool = False,
         may_be_new: bool = False,
+        is_whole: bool = False,
         make_topic: bool = False,
         folder: FolderSettings | None = None,
     ) -> RemoteLogMetadataManager:
         """Open the RemoteLogMetadataManager over the metadata topic; `writable` takes the writer's lock.
 
-        Raise NotFoundError for a folder without a metadata topic, unless the topic `may_be_new`: then it
-        reads as empty, and is made when `writable`. `make_topic` makes a missing topic on a cluster.
-        `folder` as for `open_topic`. Raise
+        If `is_whole`, the whole topic is read, also with a state directory. Raise NotFoundError for a folder
+        without a metadata topic, unless the topic `may_be_new`: then it reads as empty, and is made when
+        `writable`. `make_topic` makes a missing topic on a cluster. `folder` as for `open_topic`. Raise
         UsageError for a `writable` topic in an object store or a segment file, which can only be read.
         """
         self.progress.detail(f"metadata topic: {self.metadata_location.uri}")
@@ -135,7 +138,7 @@ class Resources:
         manager = self._closing(
             open_metadata(
                 self.metadata_location,
-                state_dir=self.request.state_dir,
+                state_dir=None if is_whole else self.request.state_dir,
                 writable=writable,
                 if_missing=IfMissing.CREATE if is_made else if_missing,
                 on_torn=self.progress.note,
@@ -204,16 +207,11 @@ class Resources:
 
     def open_tier(self, spec: TierSpec) -> RemoteStorageManager:
         """Open a tier and close it with the other resources."""
-        remote = self._closing(storage.open_tier(spec, throttle=self.request.throttle))
+        meter = self.request.meter
+        observer = None if meter is None else meter.fetches
+        remote = self._closing(storage.open_tier(spec, throttle=self.request.throttle, observer=observer))
         if spec.throttle.is_limited:
             self._open.enter_context(calling_on_signals(self.request.throttle.stop))
-        if self.request.meter is not None:
-            from tierctl.report.metrics.meter import FetchMeter
-            from tierctl.storage.retry import object_tier
-
-            tier = object_tier(remote)
-            if tier is not None:
-                tier.observer = FetchMeter(self.request.meter)
         return remote
 
     def tier_spec(self, retry: RetrySettings | None = None) -> TierSpec:
@@ -337,7 +335,9 @@ class Resources:
         """The executors of the Spark session."""
         from tierctl.spark.executors.transport import Executors
 
-        return Executors(self.spark)
+        request = self.request
+        measures = request.meter is not None
+        return Executors(self.spark, measures=measures, on_transfers=request.add_transfers)
 
     @cached_property
     def selection_request(self) -> SelectionRequest:

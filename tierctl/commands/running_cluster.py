@@ -32,6 +32,13 @@ _FINISHED = RemotePartitionDeleteState.DELETE_PARTITION_FINISHED
 _TASK_INTERVAL_MS = 30_000
 _BROKERS_KEPT_MS = 2_000
 """How long a broker's settings are reused: they change only with a restart, which takes longer."""
+SizeLimit = Callable[[str, int], int]
+"""Returns, for a topic and its retention.bytes, the size up to which its log is measured; below 0: not."""
+
+
+def own_limit(_topic: str, retention_bytes: int) -> int:
+    """Measure the logs of a topic up to its own retention.bytes."""
+    return retention_bytes
 
 
 @dataclass(kw_only=True)
@@ -170,10 +177,12 @@ class RunningCluster:
         self,
         parts: Collection[PartitionState],
         lineage_of_tier: Callable[[PartitionState], tuple[EpochEntry, ...]],
+        size_limit: SizeLimit = own_limit,
     ) -> ClusterViews:
         """Return what retention needs of these partitions from their leaders; store settings in `configs`.
 
-        `lineage_of_tier` returns the leader epochs stored with a partition's newest remote segment.
+        `lineage_of_tier` returns the leader epochs stored with a partition's newest remote segment. The bytes
+        that only the leader's log has are counted up to `size_limit`.
         """
         current = self.current_topics(part.topic_id_partition.topic for part in parts)
         there = {
@@ -189,7 +198,11 @@ class RunningCluster:
         brokers = self.brokers({log.leader for log in logs.values()})
         for partition, log in logs.items():
             try:
-                views[partition.key] = self._view(there[partition], log, brokers, lineage_of_tier)
+                view = self._view(there[partition], log, brokers, lineage_of_tier)
+                limit_bytes = size_limit(partition.topic, self.configs[partition.topic].retention_bytes)
+                if limit_bytes >= 0:
+                    view = replace(view, local_only_bytes=self._local_only_bytes(view, log, limit_bytes))
+                views[partition.key] = view
             except TierctlError as e:
                 unseen[partition.key] = e.message
         return ClusterViews(topics=current, views=views, unseen=unseen)
@@ -237,10 +250,7 @@ class RunningCluster:
         config = self.configs[log.topic_partition.topic]
         knows = knows_log_start(brokers.get(log.leader), config)
         entries = None if knows else lineage_of_tier(part)
-        view = view_of_leader(part, log, tier_entries=entries, local_only_bytes=None)
-        if config.retention_bytes < 0:
-            return view
-        return replace(view, local_only_bytes=self._local_only_bytes(view, log, config.retention_bytes))
+        return view_of_leader(part, log, tier_entries=entries, local_only_bytes=None)
 
     def _local_only_bytes(self, view: PartitionView, log: ClusterLog, limit_bytes: int) -> int | None:
         """Return the bytes that only the leader's log holds, up to the limit; None if nothing is copied."""

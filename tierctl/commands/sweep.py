@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from tierctl.apply.run import RunOptions
@@ -11,24 +11,30 @@ from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision, MutationResult
 from tierctl.commands.request import MutationRequest
+from tierctl.commands.running_cluster import SizeLimit, own_limit
 from tierctl.errors import RemoteTierMissing, TierctlError, UsageError
 from tierctl.model import (
     EpochEntry,
     IndexType,
     LocalLog,
     RemoteLogSegmentMetadata,
+    Selection,
     TopicConfig,
     TopicIdPartition,
     TopicPartition,
     Uuid,
 )
 from tierctl.model.progress import Progress
-from tierctl.plan.preconditions import CurrentTopics
+from tierctl.model.selection import names_text
+from tierctl.model.settings import topic
+from tierctl.plan.preconditions import CurrentTopics, why_never_tiered
+from tierctl.plan.reasons import AGE_NOT_STATED
 from tierctl.plan.retention.leaders import ClusterViews
 from tierctl.plan.retention.sweep import plan_retention
 from tierctl.plan.settings_names import require_known_names
 from tierctl.plan.steps import Kept, Plan
 from tierctl.state.tier import PartitionState, TierState
+from tierctl.storage import RemoteStorageManager
 from tierctl.wire.files.checkpoints import read_leader_epoch_checkpoint
 
 _Key = tuple[Uuid, int]
@@ -62,6 +68,81 @@ def sweep(request: SweepRequest, progress: Progress | None = None) -> MutationRe
     return PLANNER.run(request, progress)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionInputs:
+    """The facts from which a sweep decides: `configs` are the present settings, by topic.
+
+    `current` has what each name of a partition means now, and `asked` the log starts that were asked for.
+    """
+
+    state: TierState
+    logs: Collection[LocalLog]
+    configs: Mapping[str, TopicConfig]
+    now_ms: int
+    topics: CurrentTopics
+    cluster: ClusterViews | None = None
+    lineages: Mapping[_Key, Sequence[EpochEntry]] | None = None
+    log_starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    current: Mapping[TopicPartition, TopicIdPartition] = field(default_factory=dict)
+    asked: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def plan(
+        self,
+        configs: Mapping[str, TopicConfig],
+        *,
+        off_lineage: bool = False,
+        unreferenced_epochs: bool = False,
+        explained: Selection | None = None,
+        on_kept: Callable[[Sequence[Kept]], None] | None = None,
+    ) -> Plan:
+        """Return what a sweep deletes under these settings, as `plan_retention` does."""
+        return plan_retention(
+            self.state,
+            self.logs,
+            configs,
+            now_ms=self.now_ms,
+            log_start_offsets=self.log_starts,
+            lineages=self.lineages,
+            cluster=self.cluster,
+            off_lineage=off_lineage,
+            unreferenced_epochs=unreferenced_epochs,
+            explained=explained,
+            on_kept=on_kept,
+        )
+
+
+def retention_inputs(
+    run: Mutation, request: SweepRequest, size_limit: SizeLimit = own_limit
+) -> RetentionInputs:
+    """Read what a sweep decides from, and resolve the selection; `size_limit` as for `RunningCluster.views`.
+
+    Reports partitions without a readable lineage, and examines the histories of the selected partitions.
+    """
+    state = run.metadata.refresh()
+    logs = run.read_logs()
+    run.resolve_selection(part.topic_id_partition for part in state)
+    run.inspect_tier()
+    views = _views(run, state, size_limit)
+    topics = CurrentTopics.of(logs) if views is None else views.topics
+    asked = dict(map(_log_start, request.log_start_offset))
+    current = _current_partitions(state, logs, topics)
+    log_starts = asked | _kept_log_starts(run, current, logs, asked)
+    raised = {current[named]: start for named, start in log_starts.items() if named in current}
+    run.histories.examine(state, lambda: logs, log_starts=raised)
+    return RetentionInputs(
+        state=state,
+        logs=logs,
+        configs=_configs(run, state) if run.cluster is None else run.cluster.configs,
+        now_ms=run.resources.now_ms,
+        topics=topics,
+        cluster=views,
+        lineages=_lineages(run, state, logs) if views is None else None,
+        log_starts=log_starts,
+        current=current,
+        asked=asked,
+    )
+
+
 def decide(
     run: Mutation,
     request: SweepRequest,
@@ -73,30 +154,17 @@ def decide(
 
     With `on_kept`, that function receives those segments instead, partition by partition.
     """
-    state = run.metadata.refresh()
-    logs = run.read_logs()
-    run.resolve_selection(part.topic_id_partition for part in state)
-    run.inspect_tier()
-    views = _views(run, state)
-    topics = CurrentTopics.of(logs) if views is None else views.topics
-    asked = dict(map(_log_start, request.log_start_offset))
-    current = _current_partitions(state, logs, topics)
-    log_starts = asked | _kept_log_starts(run, current, logs, asked)
-    raised = {current[named]: start for named, start in log_starts.items() if named in current}
-    run.histories.examine(state, lambda: logs, log_starts=raised)
-    plan = plan_retention(
-        state,
-        logs,
-        _configs(run, state) if run.cluster is None else run.cluster.configs,
-        now_ms=run.resources.now_ms,
-        log_start_offsets=log_starts,
-        lineages=_lineages(run, state, logs) if views is None else None,
-        cluster=views,
+    inputs = retention_inputs(run, request)
+    if not (with_kept or on_kept):
+        _note_unstated_age(run, inputs)
+    plan = inputs.plan(
+        inputs.configs,
         off_lineage=request.off_lineage,
         unreferenced_epochs=request.unreferenced_epochs,
         explained=run.resources.selection if with_kept or on_kept else None,
         on_kept=on_kept,
     )
+    state, topics, asked, current = inputs.state, inputs.topics, inputs.asked, inputs.current
 
     def check(plan: Plan) -> None:
         examined = [part.topic_id_partition for part in _selected(run, state) if _is_in(topics, part)]
@@ -149,6 +217,21 @@ def _configs(run: Mutation, state: TierState) -> dict[str, TopicConfig]:
     return configs
 
 
+def _note_unstated_age(run: Mutation, inputs: RetentionInputs) -> None:
+    """Note which selected topics state no retention.ms in --topic-configs, as the reasons to keep do."""
+    if run.request.topic_configs is None:
+        return
+    names = {part.topic_id_partition.topic for part in _selected(run, inputs.state)}
+    unstated = [
+        name
+        for name in names
+        if topic.RETENTION_MS.name not in inputs.configs.get(name, TopicConfig()).stated
+        and why_never_tiered(name, inputs.configs) is None
+    ]
+    if unstated:
+        run.progress.note(f"{names_text(unstated)}: {AGE_NOT_STATED}")
+
+
 def _selected(run: Mutation, state: TierState) -> list[PartitionState]:
     """The partitions that retention may have something to say about."""
     return [
@@ -164,12 +247,12 @@ def _is_in(topics: CurrentTopics, part: PartitionState) -> bool:
     return topics.why_not_current(part.topic_id_partition) is None
 
 
-def _views(run: Mutation, state: TierState) -> ClusterViews | None:
+def _views(run: Mutation, state: TierState, size_limit: SizeLimit) -> ClusterViews | None:
     """What the leaders of the cluster say; None without one."""
     if run.cluster is None:
         return None
     return run.cluster.views(
-        _selected(run, state), lambda part: _lineage_of_tier(run, part.segments.newest())
+        _selected(run, state), lambda part: _lineage_of_tier(run, part.segments.newest()), size_limit
     )
 
 
@@ -266,7 +349,10 @@ def _read_lineages(
 
 
 def _lineage_of_tier(run: Mutation, newest: RemoteLogSegmentMetadata | None) -> tuple[EpochEntry, ...]:
-    if newest is None:
-        return ()
-    with run.remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:
+    return () if newest is None else stored_lineage(run.remote, newest)
+
+
+def stored_lineage(remote: RemoteStorageManager, newest: RemoteLogSegmentMetadata) -> tuple[EpochEntry, ...]:
+    """Return the leader epochs that are stored in the tier with a partition's newest segment."""
+    with remote.fetch_index(newest, IndexType.LEADER_EPOCH) as stream:
         return read_leader_epoch_checkpoint(stream.read())

@@ -16,9 +16,11 @@ from tierctl.commands.plans import MutationResult
 from tierctl.commands.recovery.repair_plan import with_repairs
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
+from tierctl.commands.sampling.deep_reads import is_sample, open_deep_reads, reads_recorded
 from tierctl.commands.streams import Stream
 from tierctl.errors import ExitCode, TierctlError, UsageError
 from tierctl.locallog import list_partitions
+from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.deleted_segments import deleted_segment_ids, deleted_segments
 from tierctl.model import LocalLog, RemoteLogSegmentMetadata, Selection, TopicIdPartition
 from tierctl.model.progress import Progress, SilentProgress
@@ -38,6 +40,7 @@ from tierctl.verify.cross_check import Deep, RemoteRunner, Verification
 from tierctl.verify.deleted_prefix import DeletedOf
 from tierctl.verify.events import WasDeleted
 from tierctl.verify.findings import Finding, FindingKind, unreadable_log
+from tierctl.verify.sample import DeepReads
 from tierctl.verify.topics import KnownTopics
 
 
@@ -47,10 +50,18 @@ class VerifyRequest(Request):
 
     deep: bool = False
     """Fetch every segment and check the bytes of its log and its indexes."""
+    sample_percent: float | None = None
+    """Fetch only so many percent of the segments, chosen at random; implies `deep`."""
+    budget_bytes: int | None = None
+    """Fetch segments at random while their objects have no more bytes in sum; implies `deep`."""
+    seed: int | None = None
+    """Seed of the random choice, 0 to 2^32 - 1; by default another one in each run."""
     threads: int = THREADS
     """Segments that `deep` fetches at the same time on the local engine."""
     plan_out: Path | None = None
     """File to which the plan of the repairs is written as JSON."""
+    all_log_dirs: bool = False
+    """`log_dir` names the log directories of all replicas: topics without a folder there are deleted."""
     orphan_age_ms: int | None = None
     """The age in milliseconds above which the plan deletes objects of no live segment; default 7 days."""
 
@@ -64,6 +75,8 @@ class Examined:
     objects: int = 0
     """Objects that were found in the store; 0 if no tier was named."""
     log_dirs: int = 0
+    reads: DeepReads | None = None
+    """What was read of the segments; None without `deep`."""
 
     def add_objects(self, count: int) -> None:
         """Count objects that were found in the store."""
@@ -103,16 +116,22 @@ class Findings(Stream[Finding], TableResult):
         return tables.FINDINGS, map(finding_row, self)
 
 
-def verify(request: VerifyRequest, progress: Progress | None = None) -> Findings:
+def verify(
+    request: VerifyRequest,
+    progress: Progress | None = None,
+    *,
+    metadata: RemoteLogMetadataManager | None = None,
+) -> Findings:
     """Return the findings of the selected partitions, and of objects that no metadata record names.
 
     Without a tier, no object is examined; without log directories and cluster, the metadata decide alone.
     The exit code is CORRUPT if a finding means damaged bytes, PARTIAL if one is more than information.
-    With `plan_out` the repairs are planned and saved once all findings are consumed.
+    With `plan_out` the repairs are planned and saved once all findings are consumed. A caller that has the
+    whole metadata topic open passes it as `metadata`, so that it is not read again.
     Iteration raises NotFoundError for an unknown selection, and the errors of metadata, tier and cluster.
     """
     examined, repairs, planned = Examined(), list[str](), list[MutationResult]()
-    found = _findings(request, progress or SilentProgress(), examined)
+    found = _findings(request, progress or SilentProgress(), examined, metadata)
     if request.plan_out is not None:
         required("--remote", request.remote)
         found = with_repairs(found, request, progress or SilentProgress(), planned.append)
@@ -169,12 +188,17 @@ def _exit_code_of(finding: Finding) -> ExitCode:
     return ExitCode.OK if finding.severity is Severity.INFO else ExitCode.PARTIAL
 
 
-def _findings(request: VerifyRequest, progress: Progress, examined: Examined) -> Iterator[Finding]:
+def _findings(
+    request: VerifyRequest, progress: Progress, examined: Examined, read: RemoteLogMetadataManager | None
+) -> Iterator[Finding]:
+    is_deep = request.deep or is_sample(request)
+    if is_sample(request):
+        required("--remote", request.remote)
     with ExitStack() as opened:
         # Dropped events are found only by reading the whole topic, not from the state of an earlier run.
         whole = replace(request, state_dir=None)
         resources = opened.enter_context(Resources(request=whole, progress=progress))
-        metadata = resources.metadata()
+        metadata = resources.metadata() if read is None else read
         state = metadata.refresh()
         selection = resources.select_among(state)
         resources.inspect_tier(metadata)
@@ -189,8 +213,10 @@ def _findings(request: VerifyRequest, progress: Progress, examined: Examined) ->
         if request.meter is not None:
             measure_tier(request.meter, state)
         deep = None
-        if request.deep and remote is not None:
-            deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads)
+        if is_deep and remote is not None:
+            reads = examined.reads = open_deep_reads(request, resources.now_ms)
+            opened.enter_context(reads_recorded(reads, request, metadata, resources.now_ms))
+            deep = Deep(spool=opened.enter_context(spool_folder()), threads=request.threads, reads=reads)
         verification = Verification(
             refresh=metadata.refresh,
             was_deleted=_was_deleted(resources),

@@ -5,14 +5,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """An operation, named as in kafka-acls, on `topic`, or on the cluster if `topic` is None."""
+    """An operation, named as in kafka-acls, on a topic or a group, or on the cluster if both are None."""
 
     operation: str
     topic: str | None = None
+    group: str | None = None
 
     @property
     def hint(self) -> str:
         """Return the kafka-acls command that grants the right."""
         resource = "--cluster" if self.topic is None else f"--topic {self.topic}"
+        if self.group is not None:
+            resource = f"--group {self.group}"
         given = f"--operation {self.operation} {resource}"
         return f"the user lacks a right: kafka-acls --add --allow-principal User:... {given}"

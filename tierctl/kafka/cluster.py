@@ -7,15 +7,18 @@ from typing import Any
 from tierctl.errors import MetadataError, NotFoundError, TierctlError, UsageError
 from tierctl.kafka import sdk
 from tierctl.kafka.acls import Right
+from tierctl.kafka.admin_answers import own_values, source_of, topic_facts
 from tierctl.kafka.client_settings import ClientSettings
+from tierctl.kafka.groups import CommittedOffsets, committed_offsets
 from tierctl.kafka.leader_log import EARLIEST_LOCAL, EARLIEST_PENDING_UPLOAD, LATEST_TIERED, LeaderLogs
-from tierctl.kafka.topic_admin import TopicAdmin, uuid_of
-from tierctl.model import EpochEntry, TopicConfig, TopicIdPartition, TopicPartition, Uuid
-from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionFacts, PartitionOffsets, TopicFacts
+from tierctl.kafka.record_consumer import RecordConsumer
+from tierctl.kafka.topic_admin import TopicAdmin
+from tierctl.kafka.trial_producers import produce_idempotent, produce_transaction
+from tierctl.model import EpochEntry, IsolationLevel, TopicConfig, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.cluster import BrokerFacts, ClusterLog, PartitionOffsets, TopicFacts
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings.kafka_version import LAST_WITH_ZOOKEEPER, KafkaVersion
-from tierctl.model.settings.stated import SettingSource
 
 _SETTINGS_AT_ONCE = 500
 """Requests for settings of topics at the same time."""
@@ -46,6 +49,8 @@ class Cluster:
         are those with ZooKeeper, which ended with 3.9.
         """
         if self._kafka_version is None:
+            # kafka-python reports a refused connection only after request.timeout.ms; this does it at once.
+            self._admin.describe_cluster()
             level = self._leaders.metadata_version_level()
             known = KafkaVersion.of_feature_level
             self._kafka_version = LAST_WITH_ZOOKEEPER if level is None else known(level)
@@ -110,7 +115,7 @@ class Cluster:
     def own_topic_settings(self, names: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the settings that were set for each topic itself, not those that it has from the brokers."""
         asked = self._ask_topics(names)
-        return {name: _own(self._entries_in(future, "TOPIC", name)) for name, future in asked}
+        return {name: own_values(self._entries_in(future, "TOPIC", name)) for name, future in asked}
 
     def _ask_topics(self, names: Collection[str]) -> Iterator[tuple[str, Future[Any]]]:
         """Yield each topic, by name, with its requested settings."""
@@ -152,7 +157,7 @@ class Cluster:
         for name, future in futures.items():
             try:
                 doing = f"asking for topic {name}"
-                found[name] = _topic(self._admin.answer(future, doing, Right("Describe", name)))
+                found[name] = topic_facts(self._admin.answer(future, doing, Right("Describe", name)))
             except NotFoundError:
                 continue
         return found
@@ -182,7 +187,7 @@ class Cluster:
             if enable in entries and entries[enable].is_default:
                 del entries[enable]
             settings = {key: entry.value for key, entry in entries.items() if entry.value is not None}
-            sources = {key: _source(entry) for key, entry in entries.items()}
+            sources = {key: source_of(entry) for key, entry in entries.items()}
             found[name] = TopicConfig.from_settings(settings, brokers, sources)
         return found
 
@@ -237,6 +242,29 @@ class Cluster:
         start = self._admin.list_offsets([partition], latest=False)[partition]
         return self._leaders.leader_epochs(partition, start)
 
+    def current_epochs(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+        """Return the leader epoch of each partition of `topics` that has a leader now."""
+        return self._leaders.current_epochs(topics)
+
+    def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> int | None:
+        """Return the offset of the first record at or after a time; None if there is none."""
+        return self._admin.list_offsets([partition], at_ms=timestamp_ms).get(partition)
+
+    def consumer(self, isolation: IsolationLevel) -> RecordConsumer:
+        """Return a new consumer of records, which the caller closes."""
+        return RecordConsumer(self._settings, isolation)
+
+    def produce(
+        self, partitions: Collection[TopicPartition], value: bytes, *, transactional_id: str | None = None
+    ) -> dict[TopicPartition, int]:
+        """Append one record to each partition by a new producer, and return the offsets.
+
+        The producer is idempotent; with `transactional_id` it writes them in a transaction of that id.
+        """
+        if transactional_id is None:
+            return produce_idempotent(self._settings, partitions, value)
+        return produce_transaction(self._settings, partitions, value, transactional_id)
+
     def logs(self, partitions: Sequence[TopicIdPartition]) -> list[ClusterLog]:
         """Return the logs of the partitions that have a leader.
 
@@ -279,6 +307,10 @@ class Cluster:
             # The request needs the right DESCRIBE on the cluster; without it the sizes are unknown.
             return dict.fromkeys(partitions)
 
+    def committed_offsets(self, partitions: Collection[TopicPartition]) -> CommittedOffsets:
+        """Return the offsets that consumer groups have committed for these partitions."""
+        return committed_offsets(self._admin, partitions)
+
     def batch_bytes(
         self, partition: TopicPartition, start_offset: int, end_offset: int, *, bytes_max: int
     ) -> int:
@@ -312,41 +344,6 @@ class Cluster:
                     raise UsageError(f"{doing}: that is above its high watermark") from None
                 raise
         return found
-
-
-def _source(entry: Any) -> SettingSource:
-    """Return where a broker says that the value of a topic's setting came from (ConfigEntry.source)."""
-    if entry.is_default:
-        return SettingSource.DEFAULT
-    is_own = entry.source == sdk.confluent_admin.ConfigSource.DYNAMIC_TOPIC_CONFIG.value
-    return SettingSource.TOPIC if is_own else SettingSource.BROKER_DEFAULT
-
-
-def _own(entries: Mapping[str, Any]) -> dict[str, str]:
-    return {
-        name: entry.value
-        for name, entry in entries.items()
-        if entry.value is not None and _source(entry) is SettingSource.TOPIC
-    }
-
-
-def _topic(found: Any) -> TopicFacts:
-    return TopicFacts(
-        topic=found.name,
-        topic_id=uuid_of(found.topic_id),
-        partitions=tuple(_partition(p) for p in sorted(found.partitions, key=lambda p: p.id)),
-        is_internal=found.is_internal,
-    )
-
-
-def _partition(found: Any) -> PartitionFacts:
-    leader = found.leader
-    return PartitionFacts(
-        partition=found.id,
-        leader=leader.id if leader is not None and leader.id >= 0 else None,
-        replicas=tuple(node.id for node in found.replicas),
-        in_sync=tuple(node.id for node in found.isr),
-    )
 
 
 def _log(

@@ -88,6 +88,11 @@ class LeaderLogs:
         )
         return lineage_of(ends, log_start_offset)
 
+    def current_epochs(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+        """Return the leader epoch of each partition of `topics` that has a leader now."""
+        doing = "asking for the leader epochs of topics"
+        return self._ask(doing, lambda client: client._manager.run(_epochs_of, client, topics))  # noqa: SLF001
+
     def metadata_version_level(self) -> int | None:
         """Return the highest metadata.version that the answering broker supports; None if it has none."""
         doing = "asking for the version of the brokers"
@@ -257,6 +262,16 @@ async def _leader_of(client: Any, partition: TopicPartition) -> tuple[int, int]:
                 raise sdk.kafka_errors.LeaderNotAvailableError(f"{partition} has no leader")
             return part["leader_id"], part["leader_epoch"]
     raise sdk.kafka_errors.UnknownTopicOrPartitionError(str(partition))
+
+
+async def _epochs_of(client: Any, topics: Collection[str]) -> dict[TopicPartition, int]:
+    found = (await client._get_cluster_metadata(sorted(topics)))["topics"]  # noqa: SLF001
+    return {
+        TopicPartition(topic["name"], part["partition_index"]): part["leader_epoch"]
+        for topic in found
+        for part in topic["partitions"]
+        if part["leader_id"] >= 0
+    }
 
 
 async def _epoch_ends(

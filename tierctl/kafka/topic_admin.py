@@ -202,6 +202,8 @@ class TopicAdmin:
 
     def names(self) -> list[str]:
         """Return the names of all topics, including internal topics."""
+        # list_topics reports a refused connection only after request.timeout.ms; this does it at once.
+        self.describe_cluster()
         with translated(f"asking {self._settings.bootstrap} for its topics", self._watch):
             return list(self.client.list_topics(timeout=self.request_timeout_s).topics)
 

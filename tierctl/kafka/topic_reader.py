@@ -23,8 +23,8 @@ CHUNK_BYTES_MAX = 8 << 20
 _POLL_S = 0.2
 # librdkafka always looks for the group's coordinator, although a client that may read the topic may have no
 # right on groups.
-_PASSING = frozenset({"GROUP_AUTHORIZATION_FAILED", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TRANSPORT"})
-_CONFIG = {
+PASSING = frozenset({"GROUP_AUTHORIZATION_FAILED", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TRANSPORT"})
+CONSUMER_CONFIG = {
     # A consumer must name a group. It never joins: partitions are assigned and nothing is committed.
     "group.id": "tierctl",
     "enable.auto.commit": False,
@@ -103,7 +103,7 @@ class TopicReader:
             if self._idle:
                 return self._idle.pop()
 
-        return make_client(sdk.confluent_kafka.Consumer, self._settings, _CONFIG)
+        return make_client(sdk.confluent_kafka.Consumer, self._settings, CONSUMER_CONFIG)
 
     def _give_back(self, client: tuple[Any, ErrorWatch]) -> None:
         consumer, _ = client
@@ -219,7 +219,7 @@ class _Reading:
                 f"{self._doing}: offset {self._next} is not there any more, and the end was {self._end}",
                 hint="records were deleted, or a leader lost them, while they were read: run again",
             )
-        if name not in {"_BAD_MSG", *_PASSING}:
+        if name not in {"_BAD_MSG", *PASSING}:
             raise error_of(error, self._doing, self._watch, self._needs)
         self._check_stall()
         return self._next, name == "_BAD_MSG"

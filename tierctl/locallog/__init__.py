@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from tierctl.lazy import exports
 
 if TYPE_CHECKING:
-    from tierctl.locallog.folders import FolderKind, LeftOutFolder, left_out_folders
+    from tierctl.locallog.folders import FolderKind, LeftOutFolder, left_out_folders, require_log_dir
+    from tierctl.locallog.formatted_node import FormattedNode, read_formatted_node
     from tierctl.locallog.loading import list_partitions, read_log_dirs, with_open_transaction
     from tierctl.locallog.locks import ensure_stopped, is_locked
     from tierctl.locallog.topic_configs import read_topic_configs
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 else:
     __getattr__ = exports(
         __name__,
-        folders=("FolderKind", "LeftOutFolder", "left_out_folders"),
+        folders=("FolderKind", "LeftOutFolder", "left_out_folders", "require_log_dir"),
+        formatted_node=("FormattedNode", "read_formatted_node"),
         loading=("list_partitions", "read_log_dirs", "with_open_transaction"),
         locks=("ensure_stopped", "is_locked"),
         topic_configs=("read_topic_configs",),
@@ -25,13 +27,16 @@ else:
 
 __all__ = [
     "FolderKind",
+    "FormattedNode",
     "LeftOutFolder",
     "ensure_stopped",
     "is_locked",
     "left_out_folders",
     "list_partitions",
+    "read_formatted_node",
     "read_log_dir_facts",
     "read_log_dirs",
     "read_topic_configs",
+    "require_log_dir",
     "with_open_transaction",
 ]

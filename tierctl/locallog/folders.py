@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from tierctl.errors import CorruptInputError
+from tierctl.errors import CorruptInputError, NotFoundError, UsageError
 from tierctl.locallog.files import parse_partition_folder, read_if_exists
 from tierctl.model.ids import TopicIdPartition, TopicPartition
 from tierctl.model.local import LocalLog
@@ -60,6 +60,16 @@ def parse_left_out_folder(path: Path) -> LeftOutFolder | None:
     if match is None or partition is None:
         return None
     return LeftOutFolder(partition, FolderKind(match["kind"]), path)
+
+
+def require_log_dir(directory: Path) -> None:
+    """Raise NotFoundError if a log directory does not exist, and UsageError if it is no directory."""
+    if directory.is_dir():
+        return
+    hint = "--log-dir takes a broker's log.dirs entry"
+    if directory.exists():
+        raise UsageError(f"{directory} is no directory", hint=hint)
+    raise NotFoundError(f"{directory}: no such folder", hint=hint)
 
 
 def distinct_dirs(dirs: Sequence[Path]) -> list[Path]:

@@ -11,7 +11,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TypeVar
 
-from tierctl.errors import CorruptInputError, NotFoundError, TierctlError, UsageError
+from tierctl.errors import CorruptInputError, NotFoundError, TierctlError
 from tierctl.locallog.files import (
     SegmentFiles,
     list_producer_snapshots,
@@ -20,7 +20,13 @@ from tierctl.locallog.files import (
     read_if_exists,
     require_plain_files,
 )
-from tierctl.locallog.folders import FolderKind, distinct_dirs, left_out_folders, without_duplicates
+from tierctl.locallog.folders import (
+    FolderKind,
+    distinct_dirs,
+    left_out_folders,
+    require_log_dir,
+    without_duplicates,
+)
 from tierctl.locallog.producer_state import last_stable_offset, open_transaction_at
 from tierctl.locallog.recovery import find_log_end, largest_timestamp_ms
 from tierctl.model.ids import TopicIdPartition, TopicPartition
@@ -75,7 +81,7 @@ def read_log_dirs(
 
     The error of an unreadable log is raised; with `on_error` it is reported with the log's folder, and the
     other logs are read. The error of a checkpoint concerns all logs of its directory. `reading` shows the
-    number of logs that are read. UsageError if one of `dirs` is not a directory.
+    number of logs that are read. Raises as `require_log_dir` for one of `dirs`.
     """
     logs: list[LocalLog] = []
     folders_of = {each: _partition_folders(each, include_internal, select) for each in distinct_dirs(dirs)}
@@ -99,7 +105,7 @@ def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:
     """Return every user partition that has a folder in these directories, read from partition.metadata only.
 
     A folder that a broker moves the partition to (`-future`) counts, one that it will delete does not.
-    Folders without a readable partition.metadata are left out. Raises UsageError when a directory is not one.
+    Folders without a readable partition.metadata are left out. Raises as `require_log_dir`.
     """
     dirs = list(dirs)
     folders = [each for path in dirs for each in _partition_folders(Path(path), include_internal=False)]
@@ -115,8 +121,7 @@ def list_partitions(dirs: Iterable[Path]) -> list[TopicIdPartition]:
 def _partition_folders(
     directory: Path, include_internal: bool, select: Callable[[TopicPartition], bool] | None = None
 ) -> list[tuple[TopicPartition, Path]]:
-    if not directory.is_dir():
-        raise UsageError(f"{directory} is no directory", hint="--log-dir takes a broker's log.dirs entry")
+    require_log_dir(directory)
     found = []
     for folder in directory.iterdir():
         partition = parse_partition_folder(folder.name)

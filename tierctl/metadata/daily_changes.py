@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,13 @@ class DailyChanges:
 
     days: dict[Day, DayChanges] = field(default_factory=lambda: defaultdict(DayChanges))
     unknown_segments: int = 0
+
+    def absorb(self, other: Self) -> None:
+        """Add the changes of other metadata partitions."""
+        for day, changes in other.days.items():
+            _count(self.days[day], _COPIED, changes.copied_segments, changes.copied_bytes)
+            _count(self.days[day], _DELETED, changes.deleted_segments, changes.deleted_bytes)
+        self.unknown_segments += other.unknown_segments
 
 
 def read_daily_changes(

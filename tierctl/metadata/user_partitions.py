@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.model import TopicIdPartition, Uuid
-from tierctl.wire.batches.head_columns import Int64s
+from tierctl.wire.arrays import Int64s, are_given, array_of, distinct, take
 from tierctl.wire.metadata.partitioner import metadata_partitions_of
 
 _FEW = 1 << 16
@@ -43,9 +43,11 @@ def rows_by_user_partition(table: pa.Table) -> UserPartitionRows:
     order = np.argsort(indexes.astype(np.uint16) if distinct < _FEW else indexes, kind="stable")
     bounds = np.concatenate([[0], np.cumsum(np.bincount(indexes, minlength=distinct))])
     rows = known[order]
-    firsts = pa.array(rows[bounds[:-1]])
-    keys = zip(ids.take(firsts).to_pylist(), table.column("partition").take(firsts).to_pylist(), strict=True)
-    without = np.flatnonzero(np.asarray(ids.is_null()))
+    firsts = rows[bounds[:-1]]
+    keys = zip(
+        take(ids, firsts).to_pylist(), take(table.column("partition"), firsts).to_pylist(), strict=True
+    )
+    without = np.flatnonzero(~are_given(ids))
     return UserPartitionRows(table, list(keys), rows, bounds, without)
 
 
@@ -54,12 +56,11 @@ def _distinct(table: pa.Table, ids: pa.Array) -> tuple[Int64s, Int64s, int]:
 
     The indexes are in order of first appearance.
     """
-    known = np.flatnonzero(np.asarray(ids.is_valid()))
-    chosen = pa.array(known)
-    topics = ids.take(chosen).dictionary_encode().indices.to_numpy().astype(np.int64)
-    keys = (topics << 32) + table.column("partition").take(chosen).to_numpy()
-    encoded = pa.array(keys).dictionary_encode()
-    return known, encoded.indices.to_numpy().astype(np.int64), len(encoded.dictionary)
+    known = np.flatnonzero(are_given(ids))
+    topics, _ = distinct(take(ids, known))
+    keys = (topics << 32) + take(table.column("partition"), known).to_numpy()
+    indexes, found = distinct(array_of(pa.int64(), keys))
+    return known, indexes, len(found)
 
 
 def _ids(table: pa.Table) -> pa.Array:
@@ -99,9 +100,9 @@ def misplaced(
     `firsts` are the `first_rows` of `table`. Brokers do not find these events. They exist after the number of
     metadata partitions was changed; the order of the events in both partitions is then unknown.
     """
-    ids, chosen = _ids(table), pa.array(firsts)
-    own = ids.take(chosen)
+    ids = _ids(table)
+    own = take(ids, firsts)
     raw = np.frombuffer(own.buffers()[1], dtype=np.uint8, count=16 * len(own))
-    numbers = table.column("partition").take(chosen).to_numpy().astype(np.int64)
+    numbers = take(table.column("partition"), firsts).to_numpy().astype(np.int64)
     homes = metadata_partitions_of(raw, numbers, partition_count)
     return (_user_partition(table, ids, row) for row in firsts[homes != partition].tolist())

@@ -118,8 +118,7 @@ def _lag(
     settings = {**defaults, **stated}
     local = local_retention.value(settings)
     if local == _AS_RETENTION:
-        given = retention.given(settings)
-        local = retention.kafka_default if given is None else given
+        local = retention.kafka_value(settings)
     value = lag.value(settings)
     # Kafka checks the lag when a topic's settings are changed, not when a broker's default is.
     if lag.name in stated and is_above_local_retention(value, local):

@@ -13,7 +13,7 @@ class EngineName(StrEnum):
 WORK_ON_EXECUTORS: dict[str, str | None] = {
     "status": "read the metadata topic; check partitions",
     "explain": "read the metadata topic",
-    "report": "read the metadata topic; list the store; check partitions",
+    "report": "read the metadata topic or the tables, also for growth; list the store; check partitions",
     "doctor": None,
     "segments": "read the metadata topic",
     "verify": "read the metadata topic; list the store; examine segments",

@@ -130,14 +130,8 @@ class SelectionRequest(_Criteria):
         """Return the names of `topics` that are not in `names`, and the globs that match none of them."""
         return sorted(text for text in self.topics if not any(admits_topic((text,), name) for name in names))
 
-    def _admits_topic(self, partition: TopicIdPartition) -> bool:
-        return admits_topic(self.topics, partition.topic) and (
-            not self.topic_ids or partition.topic_id in self.topic_ids
-        )
-
-    def _require_known(self, known: Collection[TopicIdPartition]) -> None:
-        """Raise NotFoundError for a topic name, a glob or a topic id that fits no known partition."""
-        names = {partition.topic for partition in known}
+    def require_topics(self, names: Collection[str]) -> None:
+        """Raise NotFoundError, with the nearest `names`, for a name or glob of `topics` that fits none."""
         for topic in self.unmatched_topics(names):
             near = get_close_matches(topic, sorted(names), n=SHOWN_MAX)
             similar = " with similar names" if near else ""
@@ -145,6 +139,15 @@ class SelectionRequest(_Criteria):
             raise NotFoundError(
                 f'{what} "{topic}"', hint=f"known topics{similar}: {names_text(near or names)}"
             )
+
+    def _admits_topic(self, partition: TopicIdPartition) -> bool:
+        return admits_topic(self.topics, partition.topic) and (
+            not self.topic_ids or partition.topic_id in self.topic_ids
+        )
+
+    def _require_known(self, known: Collection[TopicIdPartition]) -> None:
+        """Raise NotFoundError for a topic name, a glob or a topic id that fits no known partition."""
+        self.require_topics({partition.topic for partition in known})
         topics = {partition.topic_id: partition.topic for partition in known}
         for topic_id in sorted(self.topic_ids - topics.keys()):
             ids = {each for each, topic in topics.items() if not self.topics or topic in self.topics}

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -31,8 +32,9 @@ from tierctl.spark.sources.metadata.rows import batch_of
 from tierctl.spark.sources.metadata.splits import EventSplit
 from tierctl.state.snapshot import RestoredState, read_snapshot, write_snapshot
 from tierctl.state.tier import TierState
+from tierctl.storage.stores import ObjectStore
 from tierctl.wire.batches.chunks import RecordChunk
-from tierctl.wire.crc import crc32c
+from tierctl.wire.crc import crc32c, crc32c_extend
 
 READ_BYTES = 8 << 20
 
@@ -112,19 +114,7 @@ class _Attempt:
         since = self._task.since
         if since is None:
             return RestoredState(TierState(), {})
-        key = f"{STATE}/{since.path}"
-        columns = ["snapshot", "snapshot_crc32c"]
-        try:
-            stream = self._store.open(key)
-            # Without a size, a stream reads 8 KiB at a time.
-            data = b"".join(iter(partial(stream.read, READ_BYTES), b""))
-            row = pq.ParquetFile(pa.BufferReader(data)).read(columns).to_pylist()[0]
-        except (pa.ArrowException, OSError, IndexError) as e:
-            raise _damaged(key, "a Parquet file with a row", f"{type(e).__name__}: {e}") from e
-        snapshot, expected = row["snapshot"], row["snapshot_crc32c"]
-        if crc32c(snapshot) != expected:
-            raise _damaged(key, f"CRC-32C {expected:#010x}", f"{crc32c(snapshot):#010x}")
-        return read_snapshot(snapshot)
+        return read_folded(self._store, since.path)
 
     def _next_name(self) -> str:
         return file_name(self._task.metadata_partition, self._task.number, self._name, next(self._numbers))
@@ -182,6 +172,24 @@ class _Attempt:
         )
         stored_file(self._store, path, STATE, part.path)
         return part
+
+
+def read_folded(store: ObjectStore, path: str) -> RestoredState:
+    """Return the folded state in the file `path` of the table `state`; CorruptInputError if it is damaged."""
+    key = f"{STATE}/{path}"
+    columns = ["snapshot", "snapshot_crc32c"]
+    try:
+        stream = store.open(key)
+        # Without a size, a stream reads 8 KiB at a time.
+        data = b"".join(iter(partial(stream.read, READ_BYTES), b""))
+        row = pq.ParquetFile(pa.BufferReader(data)).read(columns).to_batches()[0]
+        snapshot, expected = row.column(0)[0].as_buffer(), row.column(1)[0].as_py()
+    except (pa.ArrowException, OSError, IndexError) as e:
+        raise _damaged(key, "a Parquet file with a row", f"{type(e).__name__}: {e}") from e
+    found = crc32c_extend(0, np.frombuffer(snapshot, np.uint8))
+    if found != expected:
+        raise _damaged(key, f"CRC-32C {expected:#010x}", f"{found:#010x}")
+    return read_snapshot(snapshot)
 
 
 def _damaged(key: str, expected: str, found: str) -> CorruptInputError:

@@ -28,6 +28,7 @@ from tierctl.spark.sources.metadata.rows import SCHEMA as EVENT_SCHEMA
 from tierctl.state.live_segments import EpochPairs, LiveSegments
 from tierctl.state.segments.arrays import view
 from tierctl.state.segments.columns import FINISHED, KIP405, STATES, TXN_INDEX_EMPTY
+from tierctl.state.segments.epoch_runs import epoch_runs
 from tierctl.state.tier import TierState
 from tierctl.verify.events import WasDeleted, check_events
 from tierctl.verify.findings import Finding
@@ -254,14 +255,15 @@ class MetadataPartitionTables:
         live, parts = group.live, group.parts
         states, times_ms = live.states, live.column("event_timestamps")
         is_old, is_finished = self._now_ms - times_ms > DANGLING_AFTER_MS, states == FINISHED
-        sizes, highest = live.column("sizes").astype(np.int64), group.highest_by_epoch()
+        sizes, runs = live.column("sizes").astype(np.int64), epoch_runs(live.columns, live.rows)
+        highest = group.highest_by_epoch(runs)
         columns = {
             **self._whose([part.topic_id_partition for part in parts]),
             "remote_log_size_bytes": group.sums(np.where(is_finished, sizes, 0)),
             "remote_log_start_offset": group.log_starts(in_order),
             "highest_offset": highest_of(highest, len(parts)),
             "highest_offset_by_epoch": _map(highest, len(parts)),
-            "remote_log_size_bytes_by_epoch": _map(group.sizes_by_epoch(), len(parts)),
+            "remote_log_size_bytes_by_epoch": _map(group.sizes_by_epoch(runs), len(parts)),
             "copy_segment_started": group.counts(states == _STARTED),
             "copy_segment_finished": group.counts(is_finished),
             "delete_segment_started": group.counts(states == _DELETING),

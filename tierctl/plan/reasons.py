@@ -169,10 +169,20 @@ def _size_part(facts: Mapping[str, Any]) -> str:
     )
 
 
+AGE_NOT_STATED = (
+    f"{topic.RETENTION_MS.name} is not stated: tierctl deletes nothing by age then, where brokers take their "
+    f"own {broker.LOG_RETENTION_MS.name}, 7 days by default"
+)
+
+
 def _no_limit(facts: Mapping[str, Any]) -> str:
-    if facts.get("retention_bytes") is None:
+    if facts.get("retention_bytes") is not None:
+        kept = f"stays until the log grows{_size_part(facts)}"
+    elif facts.get("is_age_stated", True):
         return f"neither {topic.RETENTION_MS.name} nor {topic.RETENTION_BYTES.name} limits the topic"
-    return f"stays until the log grows{_size_part(facts)}"
+    else:
+        kept = f"{topic.RETENTION_BYTES.name} does not limit the topic"
+    return kept if facts.get("is_age_stated", True) else f"{kept}; {AGE_NOT_STATED}"
 
 
 def _stalled(facts: Mapping[str, Any]) -> str:

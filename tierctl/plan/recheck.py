@@ -91,8 +91,14 @@ class _Checker:
                 return self._check_delete(step, part)
             case Action.PUBLISH_SEGMENT | Action.DISCARD_SEGMENT | Action.WRITE_CHECKPOINTS:
                 return None if part is None else self._check_publish(step, part)
-            case Action.MATERIALISE_PARTITION:
-                return _check_materialise(step, part)
+            case (
+                Action.MATERIALISE_PARTITION
+                | Action.STORE_INDEXES
+                | Action.RESTORE_PARTITION
+                | Action.CREATE_TOPIC
+            ):
+                has_indexes = step.action is Action.STORE_INDEXES
+                return _check_indexes(step, part) if has_indexes else _check_materialise(step, part)
             case _:
                 assert_never(step.action)
 
@@ -226,11 +232,24 @@ def _why_changed(step: Step, segment: RemoteLogSegmentMetadata) -> str | None:
 
 
 def _check_materialise(step: Step, part: PartitionState | None) -> Dropped | None:
-    for segment_id in (each["segment_id"] for each in step.details[SEGMENTS]):
+    # Other changes of a node's files depend on no metadata; their fence asks whether the node was started.
+    for segment_id in (each["segment_id"] for each in step.details.get(SEGMENTS, ())):
         segment = None if part is None else part.get(Uuid.parse(segment_id))
         if segment is None or segment.state is not _S.COPY_SEGMENT_FINISHED:
             return Dropped(step=step, reason=f"segment {segment_id} can't be read any more")
     return None
+
+
+def _check_indexes(step: Step, part: PartitionState | None) -> Dropped | None:
+    segment = None if part is None or step.segment_id is None else part.get(step.segment_id)
+    if part is None or segment is None:
+        return Dropped(step=step, reason="the segment was deleted since")
+    reason = _why_other_segment(step, segment)
+    if segment.state is not _S.COPY_SEGMENT_FINISHED:
+        reason = f"the segment is {segment.state} by now"
+    elif part.delete_state is not None:
+        reason = f"the partition is being deleted ({part.delete_state})"
+    return Dropped(step=step, reason=reason) if reason else None
 
 
 def _check_mark(step: Step, part: PartitionState | None) -> Dropped | None:

@@ -1,7 +1,7 @@
 """Compares a saved plan with the plan that the same command decides from the current state."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tierctl.model import Uuid
@@ -14,7 +14,18 @@ _LOG_START = "new_log_start_offset"
 _Key = tuple[object, ...]
 
 
-def still_decided(saved: SavedPlan, current: Plan, state: TierState) -> Plan:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StillDecided:
+    """What is left of a saved plan: `plan`, and whether it `is_void`.
+
+    A plan is void if it had steps, none is left, and the work of at least one of them is not done.
+    """
+
+    plan: Plan
+    is_void: bool
+
+
+def still_decided(saved: SavedPlan, current: Plan, state: TierState) -> StillDecided:
     """Return the steps of `saved` that `current` has, too, with the facts of `current`.
 
     `current` is the plan that the same command decides now, from `state`, for the same partitions. Each other
@@ -45,7 +56,9 @@ def still_decided(saved: SavedPlan, current: Plan, state: TierState) -> Plan:
         for step in saved.plan.steps
         if _key(step) in dropped
     ]
-    return replace(contiguous.plan, skipped=(*saved.plan.skipped, *skipped))
+    plan = replace(contiguous.plan, skipped=(*saved.plan.skipped, *skipped))
+    done = sum(each.is_done for each in checked.dropped)
+    return StillDecided(plan=plan, is_void=not plan.steps and done < len(saved.plan.steps))
 
 
 def _key(step: Step) -> _Key:

@@ -23,6 +23,9 @@ class Action(StrEnum):
     PUBLISH_SEGMENT = "publish_segment"
     DISCARD_SEGMENT = "discard_segment"
     MATERIALISE_PARTITION = "materialise_partition"
+    STORE_INDEXES = "store_indexes"
+    RESTORE_PARTITION = "restore_partition"
+    CREATE_TOPIC = "create_topic"
 
 
 REBUILD = "rebuild"

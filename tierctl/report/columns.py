@@ -1,7 +1,7 @@
 """What describes a kind of rows: its columns, the JSON types of their values, and what a terminal shows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
@@ -17,6 +17,8 @@ class Kind(Enum):
     SENTENCE = "string", "sentence"
     NUMBER = "integer"
     DECIMAL = "number"
+    COST = "number", "cost"
+    """An amount of money; a terminal shows two decimals."""
     BYTES = "integer", "bytes"
     TIME = "integer", "time"
     """Milliseconds since 1970."""
@@ -79,6 +81,8 @@ class Columns:
     in_table: tuple[str, ...] | None = None
     below: tuple[str, ...] = ()
     """Columns of sentences that a terminal shows below the others of their row; the first has no label."""
+    substitutes: Mapping[str, str] = field(default_factory=dict)
+    """Columns that a terminal shows instead of empty cells of a column, by its name."""
     is_worst_first: bool = False
     """Whether the worst rows come first. A terminal shows them last: the first lines of many scroll away."""
     is_open: bool = False

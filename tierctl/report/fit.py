@@ -7,7 +7,8 @@ from tierctl.report.columns import Column, Kind
 
 GAP = "  "
 _SENTENCE_MIN = 28
-_NAME_MIN = 16
+_NARROWEST = 16
+"""Sentences and names get no narrower than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +30,8 @@ def fit(columns: Sequence[Column], ranks: Sequence[int], natural: Sequence[int],
 
     `natural[i]` is the width that column `i` needs, and `ranks[i]` its rank: columns with the highest ranks
     are dropped first, those of rank 0 never. Sentences are wrapped down to 28 characters before a column is
-    dropped, and names are cut down to 16 characters if no more columns can be dropped. If that does not
-    suffice, the lines are longer.
+    dropped. If no more can be dropped, sentences are wrapped and then names are cut, the widest column first,
+    down to 16 characters. If that does not suffice, the lines are longer.
     """
     least = [
         min(width, _SENTENCE_MIN) if column.kind is Kind.SENTENCE else width
@@ -41,7 +42,8 @@ def fit(columns: Sequence[Column], ranks: Sequence[int], natural: Sequence[int],
         # Of columns with the same rank the last is dropped.
         kept.remove(max(kept, key=lambda i: (ranks[i], i)))
     widths = {i: least[i] for i in kept}
-    _cut_names(columns, widths, total(widths.values()) - available)
+    for kind in (Kind.SENTENCE, Kind.NAME):
+        _make_narrower(columns, kind, widths, total(widths.values()) - available)
     _widen_sentences(widths, natural, available - total(widths.values()))
     return Fitted(
         columns=tuple(columns[i] for i in kept),
@@ -50,11 +52,11 @@ def fit(columns: Sequence[Column], ranks: Sequence[int], natural: Sequence[int],
     )
 
 
-def _cut_names(columns: Sequence[Column], widths: dict[int, int], excess: int) -> None:
-    """Make the longest columns of names narrower, until `excess` characters are saved."""
-    names = [i for i in widths if columns[i].kind is Kind.NAME]
-    for i in sorted(names, key=lambda i: -widths[i]):
-        cut = max(0, min(excess, widths[i] - _NAME_MIN))
+def _make_narrower(columns: Sequence[Column], kind: Kind, widths: dict[int, int], excess: int) -> None:
+    """Make the columns of `kind` narrower, the widest first, until `excess` characters are saved."""
+    of_kind = [i for i in widths if columns[i].kind is kind]
+    for i in sorted(of_kind, key=lambda i: -widths[i]):
+        cut = max(0, min(excess, widths[i] - _NARROWEST))
         widths[i] -= cut
         excess -= cut
 
@@ -68,7 +70,7 @@ def _widen_sentences(widths: dict[int, int], natural: Sequence[int], spare: int)
 
 def shortened(text: str, width: int) -> str:
     """Return `text` with … in its middle if it has more than `width` characters, of which 16 always stay."""
-    width = max(width, _NAME_MIN)
+    width = max(width, _NARROWEST)
     if len(text) <= width:
         return text
     head = (width - 1) // 2

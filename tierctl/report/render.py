@@ -126,7 +126,7 @@ def _human(value: Any, kind: Kind, view: View) -> str:
             return bytes_text(value)
         if kind is Kind.TIME:
             return time_text(value, view.times or TimeForm.RELATIVE, now_ms=view.now_ms)
-    return _cell(value)
+    return f"{value:,.2f}" if kind is Kind.COST and value is not None else _cell(value)
 
 
 def _exact(value: Any, kind: Kind, view: View) -> str:
@@ -138,6 +138,12 @@ def _exact(value: Any, kind: Kind, view: View) -> str:
 
 def _narrowed(rows: Iterable[Row], names: Sequence[str]) -> Iterable[Row]:
     return ({name: row.get(name) for name in names} for row in rows) if names else rows
+
+
+def _substituted(rows: Iterable[Row], substitutes: Mapping[str, str]) -> Iterator[Row]:
+    """Yield the rows; where a column of `substitutes` is null, it has the value of the column named there."""
+    for row in rows:
+        yield {**row, **{name: row.get(name) or row.get(other) for name, other in substitutes.items()}}
 
 
 def _json_array(rows: Iterable[Row], out: TextIO) -> None:
@@ -190,6 +196,8 @@ def _terminal(
     """
     ranks = dict.fromkeys(names, 0) if names else columns.at_terminal
     shown = [columns.by_name[name] for name in ranks]
+    if columns.substitutes and not names:
+        rows = _substituted(rows, columns.substitutes)
     cells = ([_human(row.get(each.name), each.kind, view) for each in shown] for row in rows)
     sample, more = _split(cells)
     if not sample:

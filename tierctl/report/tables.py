@@ -148,7 +148,7 @@ CACHE_ENTRIES = Columns(
     ),
     in_table=names("file position type topic partition segment_id start_offset end_offset state error"),
     at_terminal=ranks(
-        "file:6 position:0 type:1 topic:3 partition:3 segment_id:5 start_offset:2 end_offset:4 state:1 "
+        "file:6 position:3 type:0 topic:2 partition:2 segment_id:5 start_offset:2 end_offset:4 state:1 "
         "error:7"
     ),
 )
@@ -286,7 +286,8 @@ SETTINGS = Columns(
     word="source",
     all=columns("scope topic? setting value source place? file!? line!? command? use", value=Kind.SENTENCE),
     in_table=names("scope topic setting value source place command"),
-    at_terminal=ranks("scope:1 topic:3 setting:0 value:0 source:1 place:0 command:5 use:6"),
+    at_terminal=ranks("scope:2 topic:0 setting:0 value:0 place:0 command:1 use:3"),
+    substitutes={"place": "source"},
 )
 SETTING_PROBLEMS = Columns(
     name="setting-problems",

@@ -1,7 +1,7 @@
 """The rows about a whole tier, as `tables` describes those of other commands."""
 
 from tierctl.report.columns import Columns
-from tierctl.report.fields import columns, ranks
+from tierctl.report.fields import columns, names, ranks
 
 REPORT_SIZES = Columns(
     name="report-sizes",
@@ -43,6 +43,37 @@ REPORT_EXPIRATIONS = Columns(
     ),
 )
 
+WHAT_IF = Columns(
+    name="what-if",
+    title="Tier under the changed settings, by topic",
+    commands="report --what-if",
+    noun="row",
+    all=columns(
+        "topic topic_id? partitions undecided_partitions now_segments now_bytes now_objects? now_requests? "
+        "now_cost? changed_segments? changed_bytes? changed_objects? changed_requests? changed_cost? "
+        "later_segments? later_bytes? later_objects? later_requests? later_cost? unchanged_later_bytes? "
+        "unchanged_later_cost? growth_bytes_per_day? growth_since_ms? local_now_bytes? local_changed_bytes? "
+        "local_later_bytes?"
+    ),
+    at_terminal=ranks(
+        "topic:0 now_bytes:0 changed_bytes:0 later_bytes:0 now_cost:1 changed_cost:1 later_cost:1 "
+        "local_now_bytes:2 local_changed_bytes:2 local_later_bytes:2 growth_bytes_per_day:3 "
+        "undecided_partitions:4 now_segments:5 changed_segments:5 later_segments:5 now_requests:6 "
+        "changed_requests:6 later_requests:6 now_objects:7 changed_objects:7 later_objects:7 partitions:8 "
+        "unchanged_later_bytes:9 unchanged_later_cost:9 growth_since_ms:9 topic_id:9"
+    ),
+)
+GROUP_LOSSES = Columns(
+    name="group-losses",
+    title="Consumer groups that would lose records",
+    commands="report --what-if --show groups",
+    noun="loss/losses",
+    all=columns("group topic topic_id partition committed_offset new_log_start_offset lost_records"),
+    at_terminal=ranks(
+        "group:0 topic:0 topic_id:5 partition:0 committed_offset:1 new_log_start_offset:1 lost_records:0"
+    ),
+)
+
 KEY_OCCURRENCES = Columns(
     name="key-occurrences",
     title="Records with the keys of an erasure request",
@@ -54,4 +85,24 @@ KEY_OCCURRENCES = Columns(
     ),
 )
 
-TIER_TABLES = (REPORT_SIZES, REPORT_GROWTH, REPORT_EXPIRATIONS, KEY_OCCURRENCES)
+RESTORE_CHECKS = Columns(
+    name="restore-checks",
+    title="Results of the checks after a restore",
+    commands="restore --check",
+    noun="result",
+    word="verdict",
+    all=columns("verdict check topic? partition? found why? fix?"),
+    at_terminal=ranks("verdict:0 check:0 topic:0 partition:0 found:0 why:0 fix:0"),
+    below=names("found why fix"),
+    is_worst_first=True,
+)
+
+TIER_TABLES = (
+    REPORT_SIZES,
+    REPORT_GROWTH,
+    REPORT_EXPIRATIONS,
+    WHAT_IF,
+    GROUP_LOSSES,
+    KEY_OCCURRENCES,
+    RESTORE_CHECKS,
+)

@@ -110,9 +110,14 @@ class Lineage:
     def truncate_from_start(self, start_offset: int) -> Self:
         """Return the lineage of a log that starts at `start_offset`: its first epoch starts there."""
         at = bisect_right(self._starts, start_offset)
-        if at == 0:
+        if at == 0 or (at == 1 and self._starts[0] == start_offset):
             return self
         return type(self)((EpochEntry(self.entries[at - 1].epoch, start_offset), *self.entries[at:]))
+
+    def first_epoch_from(self, start_offset: int) -> int | None:
+        """Return the first epoch of `truncate_from_start(start_offset)`; None without entries."""
+        at = bisect_right(self._starts, start_offset)
+        return self.entries[max(at - 1, 0)].epoch if self.entries else None
 
     def entries_in_range(self, start_offset: int, end_offset: int) -> tuple[EpochEntry, ...]:
         """Return the entries of [start_offset, end_offset); the first starts at `start_offset` or later."""

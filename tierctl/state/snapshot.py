@@ -5,16 +5,17 @@ an irregular history their caches. Its size grows with the segments that are not
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError, IllegalEventError, UnsupportedFormatError
 from tierctl.model import MetadataEvent, RemotePartitionDeleteState, TopicIdPartition
 from tierctl.model.events import Dialect, dialect_of
-from tierctl.state.stored_columns import load_table, store_table
+from tierctl.state.stored_columns import Blobs, StoredBlobs, load_table, store_table
 from tierctl.state.tier import Anomaly, MissingEvents, PartitionState, Quarantined, TierState
 from tierctl.wire.metadata import decode, encode
 
@@ -24,6 +25,7 @@ _ERRORS: Final = {
 }
 _SCHEMA: Final = pa.schema([("name", pa.string()), ("data", pa.large_binary())])
 _META: Final = b"tierctl"
+_LARGE_BYTES: Final = 1 << 16
 
 
 class RestoredState(NamedTuple):
@@ -54,21 +56,33 @@ def write_snapshot(
         "notes": {name: list(texts) for name, texts in (notes or {}).items()},
     }
     schema = _SCHEMA.with_metadata({_META: json.dumps(facts).encode()})
-    blobs: dict[str, bytes] = {}
+    blobs: Blobs = {}
     store_table(state.table(metadata_partition), blobs)
     sink = pa.BufferOutputStream()
     options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
     with pa.ipc.new_stream(sink, schema, options=options) as writer:
-        writer.write_batch(pa.record_batch([pa.array([*blobs]), _joined([*blobs.values()])], schema=schema))
+        for batch in _batches(blobs):
+            writer.write_batch(batch)
     data: bytes = sink.getvalue().to_pybytes()
     return data
 
 
-def _joined(blobs: Sequence[bytes]) -> pa.Array:
-    """Return an array of `blobs`, which are copied once: a builder copies them whenever it grows."""
-    ends = np.cumsum([0, *map(len, blobs)], dtype=np.int64)
-    buffers = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(blobs))]
-    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(blobs), buffers)
+def _batches(blobs: Blobs) -> Iterator[pa.RecordBatch]:
+    """Yield batches of _SCHEMA: each large byte string is alone in one that shares its memory."""
+    small: dict[str, bytes] = {}
+    for name, blob in blobs.items():
+        if len(blob) < _LARGE_BYTES:
+            small[name] = bytes(blob)
+        else:
+            yield _batch([name], [len(blob)], blob)
+    yield _batch([*small], [*map(len, small.values())], b"".join(small.values()))
+
+
+def _batch(names: list[str], lengths: list[int], data: bytes | npt.NDArray[np.uint8]) -> pa.RecordBatch:
+    ends = np.cumsum([0, *lengths], dtype=np.int64)
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(data)]
+    column = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(lengths), buffers)
+    return pa.RecordBatch.from_arrays([pa.array(names, pa.string()), column], schema=_SCHEMA)
 
 
 def _deletions(state: TierState, metadata_partition: int) -> list[list[Any]]:
@@ -80,7 +94,7 @@ def _deletions(state: TierState, metadata_partition: int) -> list[list[Any]]:
     ]
 
 
-def read_snapshot(data: bytes) -> RestoredState:
+def read_snapshot(data: bytes | pa.Buffer) -> RestoredState:
     """Return the state in a snapshot; raise UnsupportedFormatError for another version, CorruptInputError."""
     try:
         with pa.ipc.open_stream(data) as reader:
@@ -90,8 +104,12 @@ def read_snapshot(data: bytes) -> RestoredState:
                     "folded state", expected=f"version {VERSION}", found=f"version {facts['version']}"
                 )
             state = _state_of(facts)
-            blobs = reader.read_all().to_pydict()
-            _add_partitions(state, facts, dict(zip(blobs["name"], blobs["data"], strict=True)))
+            blobs = {
+                name.as_py(): memoryview(data.as_buffer())
+                for batch in reader
+                for name, data in zip(*batch.columns, strict=True)
+            }
+            _add_partitions(state, facts, blobs)
     except (pa.ArrowException, KeyError, ValueError, TypeError) as e:
         raise CorruptInputError(
             "folded state", expected=f"version {VERSION} as Arrow", found=f"{type(e).__name__}: {e}"
@@ -99,7 +117,7 @@ def read_snapshot(data: bytes) -> RestoredState:
     return RestoredState(state, facts["notes"])
 
 
-def _add_partitions(state: TierState, facts: dict[str, Any], blobs: Mapping[str, bytes]) -> None:
+def _add_partitions(state: TierState, facts: dict[str, Any], blobs: StoredBlobs) -> None:
     metadata_partition = facts["metadata_partition"]
     table = state.tables[metadata_partition] = load_table(blobs)
     deletions = {number: (deletion, marked) for number, deletion, marked in facts["deletions"]}

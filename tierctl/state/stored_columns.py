@@ -1,11 +1,13 @@
 """The columns of a metadata partition as named byte strings, little-endian, and back."""
 
 import json
+import sys
 from array import array
 from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from tierctl.model import TopicIdPartition, Uuid
 from tierctl.state.cache import CacheParts, RemoteLogMetadataCache
@@ -15,7 +17,10 @@ from tierctl.state.segments.epoch_index import EpochIndex
 from tierctl.state.segments.ids import SegmentIds
 from tierctl.state.table import NO_OFFSET, SegmentTable
 
-Blobs = MutableMapping[str, bytes]
+Blobs = MutableMapping[str, bytes | npt.NDArray[np.uint8]]
+"""Byte strings by name; an array shares the memory of a column, which cannot grow while the array exists."""
+
+StoredBlobs = Mapping[str, memoryview]
 
 _BY_PARTITION: Final = ("last_event_offsets", "lowest_starts", "top_starts", "waiting", "counts")
 
@@ -37,11 +42,11 @@ def store_table(table: SegmentTable, blobs: Blobs) -> None:
         _store_cache(cache, f"{number}/", blobs)
 
 
-def load_table(blobs: Mapping[str, bytes]) -> SegmentTable:
+def load_table(blobs: StoredBlobs) -> SegmentTable:
     """Return the table that `store_table` stored; raise KeyError, ValueError or TypeError for other blobs."""
     table = SegmentTable()
     table.columns = load_columns("", blobs)
-    facts = json.loads(blobs["table"])
+    facts = _json(blobs["table"])
     for number, name in enumerate(table.columns.names):
         table.numbers[name.topic_id.bytes, name.partition] = number
     for name_of_column in _BY_PARTITION:
@@ -57,7 +62,7 @@ def load_table(blobs: Mapping[str, bytes]) -> SegmentTable:
 def store_columns(columns: SegmentColumns, prefix: str, blobs: Blobs) -> None:
     """Add `columns`, in which no row is dead, to `blobs` under names that begin with `prefix`."""
     # Ids are bytes, so they have no byte order.
-    blobs[f"{prefix}ids"] = columns.ids.words.tobytes()
+    blobs[f"{prefix}ids"] = np.asarray(columns.ids.words).view(np.uint8)
     for name in (*ROW_COLUMNS, "pool"):
         blobs[f"{prefix}{name}"] = _little(getattr(columns, name))
     if columns.customs is not None:
@@ -72,11 +77,10 @@ def store_columns(columns: SegmentColumns, prefix: str, blobs: Blobs) -> None:
     blobs[f"{prefix}sparse"] = json.dumps(sparse).encode()
 
 
-def load_columns(prefix: str, blobs: Mapping[str, bytes]) -> SegmentColumns:
+def load_columns(prefix: str, blobs: StoredBlobs) -> SegmentColumns:
     """Return the columns that `store_columns` stored."""
-    columns, sparse = SegmentColumns(), json.loads(blobs[f"{prefix}sparse"])
-    ids = np.frombuffer(blobs[f"{prefix}ids"], dtype=np.uint64).reshape(-1, 2)
-    columns.ids = SegmentIds.of(ids, np.arange(len(ids)))
+    columns, sparse = SegmentColumns(), _json(blobs[f"{prefix}sparse"])
+    columns.ids = SegmentIds.of_bytes(blobs[f"{prefix}ids"])
     for name in (*ROW_COLUMNS, "pool"):
         setattr(columns, name, _native(getattr(columns, name).typecode, blobs[f"{prefix}{name}"]))
     if f"{prefix}customs" in blobs:
@@ -107,8 +111,8 @@ def _store_cache(cache: RemoteLogMetadataCache, prefix: str, blobs: Blobs) -> No
         blobs[f"{prefix}unreferenced/{epoch}"] = _little(array("i", index.unreferenced))
 
 
-def _load_cache(prefix: str, blobs: Mapping[str, bytes]) -> RemoteLogMetadataCache:
-    columns, facts = load_columns(prefix, blobs), json.loads(blobs[f"{prefix}cache"])
+def _load_cache(prefix: str, blobs: StoredBlobs) -> RemoteLogMetadataCache:
+    columns, facts = load_columns(prefix, blobs), _json(blobs[f"{prefix}cache"])
     epochs = {}
     for epoch, highest, size in facts["epochs"]:
         index = epochs[epoch] = EpochIndex(epoch, columns)
@@ -124,15 +128,23 @@ def _load_cache(prefix: str, blobs: Mapping[str, bytes]) -> RemoteLogMetadataCac
     return RemoteLogMetadataCache.of_parts(parts, initialized=False)
 
 
-def _little(column: Any) -> bytes:
-    """Return the items of a column as little-endian bytes."""
+def _little(column: Any) -> npt.NDArray[np.uint8]:
+    """Return the items of a column as little-endian bytes, which share its memory if it has this order."""
     values = np.asarray(column)
-    return values.astype(values.dtype.newbyteorder("<"), copy=False).tobytes()
+    return values.astype(values.dtype.newbyteorder("<"), copy=False).reshape(-1).view(np.uint8)
 
 
-def _native(typecode: str, data: bytes) -> "array[Any]":
-    kind = np.dtype(typecode)
-    return array(typecode, np.frombuffer(data, kind.newbyteorder("<")).astype(kind, copy=False).tobytes())
+def _native(typecode: str, data: memoryview) -> "array[Any]":
+    """Return a column of the items in `data`, which is copied once."""
+    column: array[Any] = array(typecode)
+    column.frombytes(data)
+    if sys.byteorder == "big":
+        column.byteswap()
+    return column
+
+
+def _json(data: memoryview) -> Any:
+    return json.loads(bytes(data))
 
 
 def _tags(tags: Iterable[tuple[int, bytes]]) -> list[list[Any]]:

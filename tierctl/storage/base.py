@@ -1,6 +1,6 @@
 """The contract of a remote tier (KIP-405 RemoteStorageManager, KIP-917)."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import BinaryIO, Protocol
 
@@ -90,6 +90,18 @@ class RemoteStorageManager(Protocol):
         """Compare size and checksum of every stored object of the segment with `data`.
 
         Raise RemoteStorageError for the first object that is missing or differs.
+        """
+        ...
+
+    def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        """Raise the SafetyRefusal that `store_indexes` would raise for these indexes; store nothing."""
+        ...
+
+    def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        """Store these indexes of a finished segment durably; each replaces a stored one.
+
+        No other index, and not the log, is changed. Raise SafetyRefusal before anything is stored if the
+        layout can't hold them. The operation is idempotent.
         """
         ...
 

@@ -20,6 +20,7 @@ from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import SegmentLayout
 from tierctl.storage.layouts.detect import DetectedLayout, detect_layouts
 from tierctl.storage.layouts.kafka import ROOT_FOLDER, KafkaLayout
+from tierctl.storage.observed import FetchObserver
 from tierctl.storage.retry import RetryingStorage, RetrySettings, object_tier
 from tierctl.storage.stores.base import Endpoint, ObjectStore, StoreAddress
 from tierctl.storage.stores.registry import FILE, open_store_at, parse_store_uri
@@ -94,12 +95,17 @@ class TierSpec:
 
 
 def open_tier(
-    spec: TierSpec, *, files: FileSystem = PLAIN, throttle: Throttle | None = None
+    spec: TierSpec,
+    *,
+    files: FileSystem = PLAIN,
+    throttle: Throttle | None = None,
+    observer: FetchObserver | None = None,
 ) -> RemoteStorageManager:
     """Open the tier that `spec` describes; nothing is created before the first copy.
 
     `files` makes the changes of a tier on local disk. `throttle` limits the transfers of a run and takes the
-    limits of `spec`; without it the tier has its own. Raise UsageError for an unknown scheme or layout, for
+    limits of `spec`; without it the tier has its own. `observer` receives what is read of segments. Raise
+    UsageError for an unknown scheme or layout, for
     several tiers in one place, and for a missing package.
     """
     if throttle is None:
@@ -122,6 +128,7 @@ def open_tier(
         # The layout's folder must exist before objects count as deleted: the disk may not be mounted.
         store = open_store_at(replace(address, required_folder=layout.base))
     tier = ObjectTier(store, layout)
+    tier.observer = observer
     return tier if spec.retry is None else RetryingStorage(tier, spec.retry)
 
 

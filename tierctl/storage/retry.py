@@ -134,6 +134,14 @@ class RetryingStorage:
         """Implement `RemoteStorageManager.verify_log_segment_data`."""
         self._retried(lambda: self._inner.verify_log_segment_data(metadata, data))
 
+    def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        """Implement `RemoteStorageManager.check_indexes`."""
+        self._retried(lambda: self._inner.check_indexes(metadata, indexes))
+
+    def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        """Implement `RemoteStorageManager.store_indexes`."""
+        self._retried(lambda: self._inner.store_indexes(metadata, indexes))
+
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:

@@ -4,9 +4,9 @@ Kafka compares the average of several windows with its quota, so a broker may ex
 holds the limit at every moment: in no time span are more bytes transferred than rate times span plus burst.
 """
 
-import re
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -14,9 +14,8 @@ from typing import Self
 
 from tierctl.errors import TransferStopped, UsageError
 from tierctl.model.settings import broker
+from tierctl.model.settings.sizes import parse_size
 
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-_RATE = re.compile(r"(\d+)\s*([kmg]?)(?:i?b)?(?:/s)?", re.IGNORECASE)
 _BURST_BYTES_MIN = 4096
 _PART_BYTES_MAX = 1 << 20
 _POLL_S = 0.1
@@ -25,8 +24,10 @@ _POLL_S = 0.1
 
 def parse_rate(text: str) -> int:
     """Return the bytes per second in `text`, as 50M, 800KiB or 1048576; UsageError for another form."""
-    match = _RATE.fullmatch(text.strip())
-    rate = int(match[1]) * _UNITS[match[2].lower()] if match else 0
+    try:
+        rate = parse_size(text.strip().lower().removesuffix("/s"))
+    except UsageError:
+        rate = 0
     if rate < 1:
         raise UsageError(
             f"{text!r} is no number of bytes per second",
@@ -106,9 +107,30 @@ class ThrottleSettings:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """Waits of one direction: their number, sum and maximum, and how long at least one thread waited."""
+
+    count: int = 0
+    sum_s: float = 0.0
+    max_s: float = 0.0
+    elapsed_s: float = 0.0
+
+    def __add__(self, other: object) -> Self:
+        """Return both together, of which none was at the same time as another."""
+        if not isinstance(other, Waits):
+            return NotImplemented
+        return type(self)(
+            self.count + other.count,
+            self.sum_s + other.sum_s,
+            max(self.max_s, other.max_s),
+            self.elapsed_s + other.elapsed_s,
+        )
+
+
 @dataclass(slots=True)
 class WaitTimes:
-    """The waits of one direction: their number, sum and maximum, and how long at least one thread waited."""
+    """The waits of one direction, as `Waits`, while threads wait."""
 
     count: int = 0
     sum_s: float = 0.0
@@ -129,6 +151,18 @@ class WaitTimes:
         self.count, self.sum_s, self.max_s = self.count + 1, self.sum_s + waited_s, max(self.max_s, waited_s)
         if not self._waiting:
             self.elapsed_s += now_s - self._since_s
+
+    def take(self) -> Waits:
+        """Return the waits that ended since the last call."""
+        taken = Waits(self.count, self.sum_s, self.max_s, self.elapsed_s)
+        self.count = 0
+        self.sum_s = self.max_s = self.elapsed_s = 0.0
+        return taken
+
+    def add(self, waits: Waits) -> None:
+        """Add the number, sum and maximum of another process' waits."""
+        self.count, self.sum_s = self.count + waits.count, self.sum_s + waits.sum_s
+        self.max_s = max(self.max_s, waits.max_s)
 
 
 @dataclass(slots=True)
@@ -177,6 +211,7 @@ class Throttle:
         self._is_stopped: Callable[[], bool] = self._stopped.is_set
         self.times: dict[Direction, WaitTimes] = {}
         """The waits by direction, for the directions with a limit."""
+        self._elapsed_elsewhere_s: defaultdict[str, float] = defaultdict(float)
         self.limit(settings or ThrottleSettings())
 
     def limit(self, settings: ThrottleSettings) -> None:
@@ -197,8 +232,25 @@ class Throttle:
 
     @property
     def elapsed_s(self) -> float:
-        """How long at least one thread waited, summed over both directions."""
-        return sum(times.elapsed_s for times in self.times.values())
+        """How long at least one thread waited, summed over both directions.
+
+        With waits of other processes it is that of the process that waited longest: theirs may overlap.
+        """
+        own_s = sum(times.elapsed_s for times in self.times.values())
+        return max(own_s, *self._elapsed_elsewhere_s.values(), 0.0)
+
+    def take_waits(self) -> dict[Direction, Waits]:
+        """Return the waits that ended since the last call, for the directions that had some."""
+        with self._lock:
+            taken = {direction: times.take() for direction, times in self.times.items()}
+        return {direction: waits for direction, waits in taken.items() if waits.count}
+
+    def add_waits(self, process: str, waits: Mapping[Direction, Waits]) -> None:
+        """Add waits that another process took (`take_waits`), from any thread."""
+        with self._lock:
+            for direction, each in waits.items():
+                self.times.setdefault(direction, WaitTimes()).add(each)
+                self._elapsed_elsewhere_s[process] += each.elapsed_s
 
     def part_bytes(self, direction: Direction, size_bytes: int) -> int:
         """Return how many of `size_bytes` to transfer at once."""

@@ -60,6 +60,14 @@ class ObjectTier:
         with self.layout.encoded(metadata, data) as encoded:
             self.store.verify_all(encoded.objects)
 
+    def check_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        """Implement `RemoteStorageManager.check_indexes`."""
+        self.layout.index_objects(self.store, metadata, indexes)
+
+    def store_indexes(self, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]) -> None:
+        """Implement `RemoteStorageManager.store_indexes`."""
+        self.store.put_all(self.layout.index_objects(self.store, metadata, indexes))
+
     def fetch_log_segment(
         self, metadata: RemoteLogSegmentMetadata, start_position: int, end_position: int | None = None
     ) -> BinaryIO:

@@ -1,5 +1,6 @@
 """The whole of `verify`: compares metadata, a listing of the store, logs, segments' bytes and a cluster."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +14,6 @@ from tierctl.in_order import in_order
 from tierctl.model import (
     LocalLog,
     RemoteLogSegmentMetadata,
-    RemoteLogSegmentState,
     SegmentObjectName,
     Selection,
     TopicConfig,
@@ -34,6 +34,7 @@ from tierctl.verify.findings import Finding
 from tierctl.verify.histories import check_histories, without_explained_gaps
 from tierctl.verify.objects import Orphan, StoreAudit, Tally, Unlisted, orphan_finding, suspect_findings
 from tierctl.verify.partition import PartitionFacts
+from tierctl.verify.sample import DeepReads, stored_segments
 from tierctl.verify.segments import DANGLING_AFTER_MS
 from tierctl.verify.tasks import SegmentsTask, Task, TaskRunner, tasks_of
 from tierctl.verify.topics import KnownTopics, Removals, check_topics
@@ -45,10 +46,14 @@ _EXPLAINED_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deep:
-    """How --deep fetches every segment: `threads` at a time, each to a folder below `spool`."""
+    """How --deep fetches segments: `threads` at a time, each to a folder below `spool`.
+
+    `reads` chooses the segments, and counts those that were read.
+    """
 
     spool: Path
     threads: int = 1
+    reads: DeepReads = field(default_factory=DeepReads)
 
 
 class RemoteRunner(Protocol):
@@ -118,6 +123,12 @@ class Verification:
         yield from removals
         found = self._partition_findings(tiered_partitions(state, self.logs, self.selection))
         yield from without_explained_gaps(Removals.of(removals).applied(found), histories)
+        not_read = None if self.deep is None else self.deep.reads.not_read()
+        if not_read is not None:
+            yield not_read
+
+    def _is_readable(self, partition: TopicIdPartition) -> bool:
+        return partition in self.selection and illegal_name_error(partition) is None
 
     def _selects_event(self, finding: Finding) -> bool:
         # A record that can't be decoded may be about any partition, so it is reported for every selection.
@@ -151,6 +162,8 @@ class Verification:
                 young.append(orphan)
             else:
                 yield from reported(orphan)
+        if self.deep is not None:
+            self.deep.reads.begin(stored_segments(state, audit.tally, self._is_readable))
         suspects = [s for s in audit.suspects() if s.partition in self.selection]
         # The metadata are read again: a segment that was begun or deleted during the listing is no finding.
         state = self.refresh()
@@ -230,6 +243,7 @@ class Verification:
         segments_per_task = 0 if self.deep is None else 1
         if self.deep is not None and self.runner is not None:
             segments_per_task = self.runner.segments_per_task
+        chosen = None if self.deep is None else self.deep.reads.chosen
         for readable in readables:
             yield from tasks_of(
                 readable,
@@ -240,14 +254,20 @@ class Verification:
                 and illegal_name_error(readable.topic_id_partition) is None,
                 segments_per_task=segments_per_task,
                 suspects=self._suspects,
+                chosen=None if chosen is None else chosen.segment_ids,
             )
 
     def _results(
         self, tasks: Iterator[Task], readables: Sequence[ReadablePartition]
     ) -> Iterator[list[Finding]]:
-        if self.runner is not None:
-            return self.runner.findings(tasks)
-        return self._results_here(tasks, readables)
+        begun = deque[Task]()
+        tasks = _noted(tasks, begun)
+        results = self._results_here(tasks, readables) if self.runner is None else self.runner.findings(tasks)
+        for found in results:
+            task = begun.popleft()
+            if self.deep is not None and isinstance(task, SegmentsTask):
+                self.deep.reads.add(task, found)
+            yield found
 
     def _results_here(
         self, tasks: Iterator[Task], readables: Sequence[ReadablePartition]
@@ -258,7 +278,7 @@ class Verification:
         if self.deep is None:
             bar = self.progress.bar("checking", unit="partitions", total=len(readables))
         else:
-            size_bytes = sum(map(_finished_bytes, readables))
+            size_bytes = self.deep.reads.planned_bytes
             bar = self.progress.bar("reading segments", unit="bytes", total=size_bytes)
         with bar as advance:
             for task, found in results:
@@ -287,12 +307,11 @@ def _orphan(key: str, name: SegmentObjectName | None) -> Orphan:
     return Orphan(key, segment_object_name(key.removesuffix(TEMP_SUFFIX)), is_temporary=True)
 
 
-def _finished_bytes(readable: ReadablePartition) -> int:
-    return sum(
-        segment.segment_size_in_bytes
-        for segment in readable.cache.list_remote_log_segments()
-        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED
-    )
+def _noted(tasks: Iterable[Task], begun: deque[Task]) -> Iterator[Task]:
+    """Yield the tasks, and add each to `begun` first."""
+    for task in tasks:
+        begun.append(task)
+        yield task
 
 
 def _missing_of(orphan: Orphan, state: TierState) -> list[MissingEvents]:

@@ -9,6 +9,7 @@ partition      all of these, for one partition
 histories      partitions whose oldest events are gone
 events         records of the metadata topic, partition deletes, topics that are gone or recreated
 objects        objects of the store: missing, of another size, or of no segment
+sample         segments that a sample did not read
 segment_bytes  a segment's log and indexes, byte by byte (--deep)
 deleted_prefix offsets that were deleted, not lost
 cluster        partitions whose leader can't be asked
@@ -130,7 +131,9 @@ class FindingKind(RowEnum):
         "missing_object",
         Severity.ERROR,
         "The store lacks objects of a finished segment.",
-        "these offsets can't be read: look for them in a replica, or restore the objects",
+        "these offsets can't be read: look for them in a replica, or restore the objects; if only indexes "
+        "are missing, verify --plan-out plans to derive them from the log",
+        repair="stores the missing indexes, derived from the log, if the log is whole",
     )
     SIZE_DIFFERS = Row(
         "size_differs",
@@ -151,7 +154,8 @@ class FindingKind(RowEnum):
         "Objects of the store belong to no live segment.",
         "make sure that --metadata belongs to this tier before you delete them",
         repair="publishes a segment again whose objects are whole and serve the log; deletes the objects of "
-        "other segments if they are older than --orphan-age and were seen twice, a day apart",
+        "other segments if they are older than --orphan-age and were seen twice, a day apart; also "
+        "those of a topic for whose deletion there is the evidence that delete --mark requires",
     )
     LEAKED = Row(
         "leaked",
@@ -186,7 +190,9 @@ class FindingKind(RowEnum):
         "corrupt_index",
         Severity.ERROR,
         "An index of a segment can't be decoded or contradicts the log.",
-        "fetch reads the segment without the index, brokers fail: restore the index from another copy",
+        "fetch reads the segment without the index, brokers fail: verify --deep --plan-out plans to derive "
+        "the index from the log; otherwise restore it from another copy",
+        repair="stores the index again, derived from the log, if the log is whole",
         is_corruption=True,
     )
     SEGMENT_OFFSETS = Row(
@@ -200,6 +206,7 @@ class FindingKind(RowEnum):
         Severity.ERROR,
         "The leader epochs in a segment's log or leader-epoch index are not those in the metadata (--deep).",
         "seeks by leader epoch may go wrong: the object may belong to another segment",
+        repair="stores the leader-epoch index again, if it is the index that differs",
     )
     METADATA_DIFFERS = Row(
         "metadata_differs",
@@ -248,6 +255,13 @@ class FindingKind(RowEnum):
         "No broker has the topic; segments of it are left.",
         "if the topic was deleted: tierctl delete --mark --topic-id, then tierctl delete",
         command="delete --mark",
+    )
+    NOT_READ = Row(
+        "not_read",
+        Severity.INFO,
+        "A sample of the segments was read (--sample, --budget): the bytes of all others were not checked.",
+        "run it again: each run prefers segments that were not read in the last 30 days, if it is given the "
+        "same --state-dir; verify --deep reads all of them",
     )
     UNREADABLE_LOG = Row(
         "unreadable_log",

@@ -50,17 +50,19 @@ WhyMissing = Callable[[RemoteLogSegmentMetadata], str | None]
 
 @dataclass(slots=True)
 class _Listed:
-    """The objects found of one partition's segments, by row: 9 bytes per segment beside the ids."""
+    """The objects found of one partition's segments, by row: 17 bytes per segment beside the ids."""
 
     ids: SegmentIds
     starts: "array[int]"
     parts: bytearray
     sizes: "array[int]"
+    totals: "array[int]"
 
     @classmethod
     def empty(cls, ids: SegmentIds, starts: "array[int]") -> Self:
         count = len(starts)
-        return cls(ids, starts, bytearray(count), array("q", bytes(8 * count)))
+        sizes, totals = (array("q", bytes(8 * count)) for _ in range(2))
+        return cls(ids, starts, bytearray(count), sizes, totals)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,12 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The parts and log sizes that a listing showed of the expected segments, by row. Picklable.
+    """Parts, log sizes and sizes of all objects that a listing showed of the expected segments, by row.
 
-    `aiven` and `kafka` count the objects that only that layout has.
+    `aiven` and `kafka` count the objects that only that layout has. Picklable.
     """
 
-    partitions: "Mapping[PartitionKey, tuple[bytearray, array[int]]]"
+    partitions: "Mapping[PartitionKey, tuple[bytearray, array[int], array[int]]]"
     aiven: int
     kafka: int
 
@@ -121,6 +123,7 @@ class Tally:
         if bit is None:
             return False
         listed.parts[row] |= bit
+        listed.totals[row] += found.size_bytes
         if bit == _LOG:
             listed.sizes[row] = found.size_bytes
         elif bit & _AIVEN_ONLY:
@@ -148,17 +151,18 @@ class Tally:
 
     def found(self) -> Found:
         """Return the counts so far, to be merged into another tally."""
-        partitions = {key: (each.parts, each.sizes) for key, each in self._listed.items()}
+        partitions = {key: (each.parts, each.sizes, each.totals) for key, each in self._listed.items()}
         return Found(partitions, self.aiven, self.kafka)
 
     def absorb(self, found: Found) -> None:
         """Merge the counts of another tally, whose segments this tally must expect, too."""
-        for key, (parts, sizes) in found.partitions.items():
+        for key, (parts, sizes, totals) in found.partitions.items():
             own, theirs = self._listed[key], np.frombuffer(parts, dtype=np.uint8)
             all_parts = np.frombuffer(own.parts, dtype=np.uint8)
             np.bitwise_or(all_parts, theirs, out=all_parts)
             with_log = (theirs & _P.LOG) != 0
             view(own.sizes)[with_log] = view(sizes)[with_log]
+            np.add(view(own.totals), view(totals), out=view(own.totals))
         self.aiven += found.aiven
         self.kafka += found.kafka
 
@@ -166,6 +170,10 @@ class Tally:
         """Return, by row, the parts found of each segment and the size of its log."""
         listed = self._listed[key]
         return np.frombuffer(listed.parts, dtype=np.uint8), view(listed.sizes)
+
+    def totals_by_row(self, key: PartitionKey) -> npt.NDArray[np.int64]:
+        """Return, by row, the bytes of all objects found of each segment."""
+        return view(self._listed[key].totals)
 
 
 class StoreAudit:
@@ -176,7 +184,7 @@ class StoreAudit:
     """
 
     def __init__(self, state: TierState) -> None:
-        self._parts = [(part, _columns(part)) for part in state]
+        self._parts = [(part, columns_of(part)) for part in state]
         self.tally = Tally(Expected({p.topic_id_partition.key: (c.ids, c.starts) for p, c in self._parts}))
 
     def suspects(self) -> Iterator[Suspect]:
@@ -228,7 +236,8 @@ class StoreAudit:
             )
 
 
-def _columns(part: PartitionState) -> SegmentColumns:
+def columns_of(part: PartitionState) -> SegmentColumns:
+    """Return the columns of the partition's segments."""
     columns = part.cache.columns
     assert isinstance(columns, SegmentColumns)
     return columns

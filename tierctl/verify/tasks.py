@@ -1,6 +1,6 @@
 """Units of work of `verify` for threads and executors: a partition's checks, or some segments' bytes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, assert_never
@@ -110,8 +110,12 @@ def tasks_of(
     reads_store: bool,
     segments_per_task: int,
     suspects: Sequence[Uuid] | set[Uuid],
+    chosen: Collection[Uuid] | None = None,
 ) -> Iterator[Task]:
-    """Yield a partition's tasks in the order of their findings; no bytes if `segments_per_task` is 0."""
+    """Yield a partition's tasks in the order of their findings; no bytes if `segments_per_task` is 0.
+
+    Of the finished segments those in `chosen` are read, all of them if it is None.
+    """
     is_deep = reads_store and segments_per_task > 0
     yield PartitionTask(
         readable=readable,
@@ -123,7 +127,8 @@ def tasks_of(
     )
     segments: list[RemoteLogSegmentMetadata] = []
     for segment in readable.cache.list_remote_log_segments() if is_deep else ():
-        if segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
+        is_chosen = chosen is None or segment.segment_id in chosen
+        if is_chosen and segment.state is RemoteLogSegmentState.COPY_SEGMENT_FINISHED:
             segments.append(segment)
         if len(segments) == segments_per_task:
             yield _segments_task(segments, readable, suspects)

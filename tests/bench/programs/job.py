@@ -1,10 +1,11 @@
 """A job in one process, timed without its start-up: `job.py ENGINE WORK ARGUMENTS`.
 
-ENGINE is `here`, which uses one core, or a master of Spark. A session of Spark does the work on the
-small data first, so that the JVM, its workers and their libraries are there. Arguments of WORK:
+ENGINE is `here`, which uses one core, or a master of Spark. In a session of Spark the second run counts: the
+JVM, its workers and their libraries are there, and the JVM has compiled what it runs often. The first run of
+`sizes` is over small data. Arguments of WORK:
 
     sizes METADATA SMALL_METADATA               `segments --sizes`
-    remote_log_metadata METADATA SMALL          every column of the data source
+    remote_log_metadata METADATA                every column of the data source
     remote_log METADATA REMOTE TOPIC            every column of the data source, or `here` the reader
 """
 
@@ -29,8 +30,6 @@ CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-
-WARM_RECORDS = 5000
 
 
 def sizes(metadata: str, engine: EngineName, master: str | None) -> None:
@@ -65,7 +64,7 @@ def job_here(work: str, arguments: list[str]) -> list[Callable[[], None]]:
 
 
 def job_on_spark(master: str, work: str, arguments: list[str]) -> list[Callable[[], None]]:
-    """Return the run that starts the workers, and the one that is measured."""
+    """Return the run that warms the session up, and the one that is measured."""
     from tierctl.spark import register
     from tierctl.spark.session import SparkSettings, open_session
 
@@ -75,13 +74,10 @@ def job_on_spark(master: str, work: str, arguments: list[str]) -> list[Callable[
         case "sizes":
             return [lambda uri=uri: sizes(uri, EngineName.SPARK, master) for uri in arguments[::-1]]
         case "remote_log_metadata":
-            large, small = ({"metadata": uri} for uri in arguments)
-            # The small data are cut into tasks for every core, so that each core's worker is there.
-            warm = small | {"records_per_task": str(WARM_RECORDS)}
-            return [partial(read_source, spark, work, each) for each in (warm, large)]
+            return [partial(read_source, spark, work, {"metadata": arguments[0]})] * 2
         case _:
             options = dict(zip(("metadata", "remote", "topic"), arguments, strict=True))
-            return [lambda: read_source(spark, work, options)] * 2
+            return [partial(read_source, spark, work, options)] * 2
 
 
 def main() -> None:

@@ -37,7 +37,10 @@ for _style in ("kafka", "json", "kip"):
         work=f"`format --style {_style}`",
         shape=TEXT,
         required=REQUIRED,
-        limit="Measured beside other work.",
+        limit=(
+            "By a profile, reading and checking a million batches of one record takes 0.9 s of processor "
+            "time, decoding 0.5 s and making the text 1.75 s; two threads share this, and one interpreter"
+        ),
     )
     def formatted(_folder: Path, style: str = _style) -> Iterator[Comparison]:
         """Whole process, to /dev/null."""

@@ -57,7 +57,11 @@ def _first(folder: Path, *engine: str) -> Comparison:
     shape=str(ONE),
     required=Required(ratio=10),
     rounds=2,
-    limit="By a profile, it loads and stores the folded state and sums up all segments: both grow with it.",
+    limit=(
+        "Of 6.0 s of processor time, loading the folded state takes 1.1 s, storing it 1.1 s, and finding the "
+        "changed files of `segments` 0.6 s, which grow with all segments; summing up the 10,000 user "
+        "partitions, all of which have new events, 2.1 s; reading, folding and storing the new events 0.9 s"
+    ),
 )
 def run_with_new_events(folder: Path) -> Iterator[Comparison]:
     """A run after the topic has grown by a hundredth, beside a first run."""
@@ -72,6 +76,8 @@ def run_with_new_events(folder: Path) -> Iterator[Comparison]:
     def restore() -> None:
         shutil.rmtree(used, ignore_errors=True)
         shutil.copytree(kept, used)
+        # Otherwise the run that is measured waits until the bytes of this copy are on the disk.
+        os.sync()
 
     yield Comparison(
         Side("tierctl", lambda: tables(topic, used), prepare=restore),

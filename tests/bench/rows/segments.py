@@ -60,7 +60,6 @@ def segments_one(folder: Path) -> Iterator[Comparison]:
     work=f"{WORK}, all in one",
     shape=str(ONE),
     required=Required(ratio=SAME_AS_WIDE),
-    limit="Measured once beside other work, and not profiled yet.",
 )
 def segments_skew(_folder: Path) -> Iterator[Comparison]:
     """One metadata partition beside fifty: the same number of segments must take about the same time."""

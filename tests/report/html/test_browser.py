@@ -41,6 +41,13 @@ def violations(page: Any) -> list[str]:
     return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
 
 
+OVERLAPS = """(() => {
+  const boxes = [...document.querySelectorAll(".chart text")].map((each) => each.getBoundingClientRect());
+  const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+  return boxes.flatMap((a, at) => boxes.slice(at + 1).filter((b) => !apart(a, b))).length;
+})()"""
+
+
 def lanes_drawn(found: Opened) -> int:
     return int(found.page.evaluate("document.querySelectorAll('#lanes td > svg').length"))
 
@@ -55,6 +62,9 @@ def test_a_page_is_accessible(browser: "Browser", scheme: Any, size: str, tmp_pa
         page.locator("summary", has_text="finding").click()
         assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(OVERLAPS) == 0
+        heights = page.locator("#expirations tbody tr").evaluate_all("rows => rows.map(r => r.offsetHeight)")
+        assert max(heights) < 40
         weak = [each for each in page.evaluate(CONTRAST) if each[1] < 4.5 or each[2] < 4.5]
         assert weak == []
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tierctl.errors import UsageError
+from tierctl.errors import EngineError, UsageError
 from tierctl.files import replace_durably
 from tierctl.spark.executors import serialization
 from tierctl.state.tier import TierState
@@ -56,3 +56,25 @@ def test_facts_come_back() -> None:
     assert picture(serialization.loads(serialization.dumps(facts[0]))) == picture(TierState())
     assert serialization.loads(serialization.dumps(facts[1])) == facts[1]
     assert repr(serialization.loads(serialization.dumps(facts[2:]))) == repr(facts[2:])
+
+
+@pytest.mark.parametrize("size_bytes", [0, (1 << 16) - 100, 1 << 16, 3 << 20])
+def test_large_values_are_sent_compressed(size_bytes: int) -> None:
+    value = array("b", bytes(size_bytes))
+    data = serialization.dumps(value)
+    assert serialization.loads(data) == value
+    assert len(data) <= (1 << 16) + 200
+
+
+@pytest.mark.parametrize("end", [3, 8, 12, 40, -1])
+def test_a_damaged_compressed_value_is_an_error(end: int) -> None:
+    data = serialization.dumps(array("q", range(100_000)))
+    with pytest.raises(EngineError, match="cannot be decoded"):
+        serialization.decoded_result(data[:end])
+
+
+def test_a_hostile_value_is_not_decoded_from_a_compressed_one() -> None:
+    data = serialization.dumps([Hostile(os.system, "true"), bytes(1 << 17)])
+    assert data.startswith(b"ZSTD")
+    with pytest.raises(pickle.UnpicklingError):
+        serialization.loads(data)

@@ -46,6 +46,12 @@ def test_captures(place: str, capture: Capture) -> None:
     assert said.code == (3 if "unclean" in place else 0)
 
 
+def test_a_sample(capture: Capture) -> None:
+    sample = ("--sample", "40%", "--budget", "8MB", "--seed", 5, "--now", NOW_MS, "-o", "json")
+    said = assert_same("verify", *_options(capture, next(iter(TIERS))), *sample)
+    assert (said.json[-1]["kind"], "ended the run early" in said.json[-1]["message"]) == ("not_read", True)
+
+
 @pytest.mark.parametrize("place", METADATA)
 def test_segments(place: str, capture: Capture) -> None:
     assert assert_same("segments", "--metadata", within(capture, place), "-o", "json").code == 0

@@ -284,3 +284,20 @@ def test_a_session_of_another_master_is_not_taken(spark: "SparkSession", tmp_pat
         other.__enter__()
     assert tierctl("verify", "--metadata", tmp_path, "--engine", "spark").code == 10
     assert spark.range(3).count() == 3
+
+
+def test_a_driver_that_ended_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    line = "Terminating due to java.lang.OutOfMemoryError: Java heap space"
+    monkeypatch.setattr("tierctl.spark.session.jvm.last_errors", lambda: ["ERROR X: earlier", line])
+    error = engine_error(RuntimeError("An error occurred while calling None.x"), "local[2]")
+    assert error.message == "the memory of Spark's driver at local[2] does not suffice for the results"
+    assert error.hint is not None
+    assert "spark.driver.memory" in error.hint
+
+
+def test_a_driver_without_memory_ends(spark: "SparkSession") -> None:
+    """Spark alone waits without end: it loses the thread that receives results."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    options = jvm.java.lang.management.ManagementFactory.getRuntimeMXBean().getInputArguments()
+    assert "-XX:+ExitOnOutOfMemoryError" in list(options)

@@ -137,8 +137,22 @@ class TestLease:
             with ObjectLease(store, "lease", owner=Owner.of_this_run()) as lease:
                 assert not lease.is_lost()
 
+    def test_a_process_that_proc_hides_may_still_run(
+        self, store: ConditionalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """With hidepid, or ProtectProc= of a unit, the processes of other users are not in /proc."""
+        monkeypatch.setattr("tierctl.storage.lease.owner._started", lambda pid: "9" * (pid == os.getpid()))
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as holder:
+            left = Owner.of_this_run().facts() | {"pid": holder.pid, "started": "1"}
+            put(store, json.dumps(left).encode())
+            with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):
+                pass
+        with ObjectLease(store, "lease", owner=Owner.of_this_run()) as lease:
+            assert not lease.is_lost()
+
     def test_one_of_another_machine_may_still_run(self, store: ConditionalStore) -> None:
-        for change in ({"place": "elsewhere", "pid": 1 << 22}, {"place": "", "pid": 1 << 22}, {"pid": "x"}):
+        elsewhere = ({"place": "elsewhere", "pid": 1 << 22}, {"place": "", "pid": 1 << 22})
+        for change in (*elsewhere, {"pid": "x"}, {"pid": 1 << 40}):
             left = Owner.of_this_run().facts() | {"started": "1"} | change
             put(store, json.dumps(left).encode())
             with pytest.raises(LockedError), ObjectLease(store, "lease", owner=Owner.of_this_run()):

@@ -15,6 +15,7 @@ from tierctl.apply.materialise.new_folder import NewFolder
 from tierctl.errors import CorruptInputError
 from tierctl.files import FileBytes
 from tierctl.locallog.producer_state import OpenTransactions
+from tierctl.locallog.producers import entry_of
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.wire.batches.batch_heads import (
     LEADER_EPOCH_AT,
@@ -25,8 +26,7 @@ from tierctl.wire.batches.batch_heads import (
     scan,
 )
 from tierctl.wire.batches.head_columns import HeadColumns
-from tierctl.wire.batches.record_batch import ControlType, encode_batch, encode_end_transaction_marker
-from tierctl.wire.batches.records import Record
+from tierctl.wire.batches.record_batch import encode_abort_marker
 from tierctl.wire.batches.segment_file import Window, scan_windows
 from tierctl.wire.batches.truncation import batch_before
 from tierctl.wire.files.indexes import AbortedTxn, TransactionIndex, build_indexes
@@ -34,8 +34,6 @@ from tierctl.wire.files.producer_snapshot import ProducerEntry
 
 _EPOCH_BYTES = np.arange(LEADER_EPOCH_AT, MAGIC_AT)
 """The positions of partitionLeaderEpoch in a batch."""
-_SEQUENCE_MAX = (1 << 31) - 1
-"""The sequence after the highest one is 0 (DefaultRecordBatch.incrementSequence)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +75,7 @@ class LogState:
         would be fenced.
         """
         open_now = sorted(self.transactions.first_offsets.items())
-        return [_entry(self.last_batches[producer_id], first) for producer_id, first in open_now]
+        return [entry_of(self.last_batches[producer_id], first) for producer_id, first in open_now]
 
     def follow(self, buf: bytes, heads: HeadColumns, first: int, end: int) -> Iterator[AbortedTxn]:
         """Apply the batches in rows [first, end) of `heads`; yield the transactions that they abort."""
@@ -92,22 +90,6 @@ class LogState:
         aborted = self.transactions.append(buf, head)
         if aborted is not None:
             yield aborted
-
-
-def _entry(head: BatchHead, first_offset: int) -> ProducerEntry:
-    sequence = (
-        (head.base_sequence + head.last_offset_delta) & _SEQUENCE_MAX if head.base_sequence >= 0 else -1
-    )
-    return ProducerEntry(
-        producer_id=head.producer_id,
-        epoch=head.producer_epoch,
-        last_sequence=sequence,
-        last_offset=head.last_offset,
-        offset_delta=head.last_offset_delta,
-        timestamp_ms=head.max_timestamp_ms,
-        coordinator_epoch=-1,
-        current_txn_first_offset=first_offset,
-    )
 
 
 def write_segment(part: SegmentPart, raw: Path, folder: NewFolder, state: LogState, *, ends_log: bool) -> int:
@@ -209,17 +191,13 @@ class _Writer:
         """Append an abort marker for each open transaction, in the order of their first offsets."""
         open_now = sorted(self.state.transactions.first_offsets.items(), key=lambda item: item[1])
         for producer_id, _ in open_now:
-            key, value = encode_end_transaction_marker(ControlType.ABORT, 0)
-            marker = Record(self.state.next_offset, self.state.largest_timestamp_ms, key, value)
-            yield from self._batch(
-                encode_batch(
-                    [marker],
-                    producer_id=producer_id,
-                    producer_epoch=self.state.last_batches[producer_id].producer_epoch,
-                    transactional=True,
-                    control=True,
-                )
+            marker = encode_abort_marker(
+                self.state.next_offset,
+                self.state.largest_timestamp_ms,
+                producer_id=producer_id,
+                producer_epoch=self.state.last_batches[producer_id].producer_epoch,
             )
+            yield from self._batch(marker)
             self.state.next_offset += 1
 
 

@@ -9,6 +9,7 @@ from tierctl.cli.docs.messages import sections
 from tierctl.cli.docs.roff import escaped, tagged
 from tierctl.cli.help.node import Node, Option
 from tierctl.cli.help.stored_names import FOLDER
+from tierctl.commands.recovery.check.checks import RestoreCheck
 from tierctl.doctor.checks import Check
 from tierctl.errors import ExitCode
 from tierctl.model.conflicts import ConflictKind
@@ -22,6 +23,8 @@ def page(node: Node) -> str:
         lines += _setting_problems()
     if node.path == ("doctor",):
         lines += [*_checks(), *_conflicts()]
+    if node.path == ("restore",):
+        lines += _restore_checks()
     lines += [*_messages(node), *_examples(node), *_settings(), *_exit_status(), *_see_also(node)]
     return "\n".join(lines) + "\n"
 
@@ -102,6 +105,15 @@ def _checks() -> Iterator[str]:
         fix = "" if row.fix.startswith("see ") else f" Fix: {row.fix}."
         text = f"{row.why}{fix} Needs {row.needs}."
         yield from tagged(f"\\fB{escaped(check)}\\fR \\fI{escaped(row.worst)}\\fR", escaped(text))
+
+
+def _restore_checks() -> Iterator[str]:
+    """Yield the section that lists every check of `restore --check`."""
+    yield ".SH CHECKS"
+    for check in RestoreCheck:
+        row = check.row
+        text = f"{row.why} Fix: {row.fix}. Needs {row.needs}."
+        yield from tagged(f"\\fB{escaped(check)}\\fR", escaped(text))
 
 
 def _conflicts() -> Iterator[str]:

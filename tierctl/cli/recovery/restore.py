@@ -11,6 +11,7 @@ from tierctl.cli.declare import add, option
 from tierctl.cli.display import console_of, show_mutation
 from tierctl.cli.options import with_options
 from tierctl.cli.output_options import rows
+from tierctl.cli.recovery import check as after
 from tierctl.cli.request import request_of
 from tierctl.errors import UsageError
 from tierctl.model.location import DERIVED
@@ -22,7 +23,7 @@ Metadata = Annotated[
         "--metadata",
         metavar="URI",
         help="The metadata topic of the tier, as for fetch. Without it, or with none, the metadata are "
-        "derived from the objects of the tier.",
+        "derived from the objects of the tier. With --check: that of the brokers that are checked.",
         panel=options.WHERE,
     ),
 ]
@@ -32,6 +33,44 @@ Materialise = Annotated[
         "--materialise",
         help="Write the records as the local log of a new topic, into --log-dir of stopped brokers.",
         panel=options.DECIDE,
+    ),
+]
+Into = Annotated[
+    str | None,
+    option(
+        "--into",
+        metavar="DIR",
+        help="Give the topics, under their old ids, to a node that was formatted and never started. DIR is "
+        "the metadata log directory (metadata.log.dir) of its only controller; --log-dir are the broker's.",
+        panel=options.DECIDE,
+    ),
+]
+TopicsFile = Annotated[
+    str | None,
+    option(
+        "--topics-file",
+        metavar="FILE",
+        help="With --into: the YAML file that backup-config wrote, with ids, numbers of partitions and "
+        "settings. --topic-configs wins over its settings.",
+        panel=options.DECIDE,
+    ),
+]
+DeletesAreDenied = Annotated[
+    bool,
+    option(
+        "--deletes-are-denied",
+        help="With --into: believe that nobody, brokers included, can delete objects of the tier now. "
+        "Otherwise the bucket must keep versions, or deny the deletion of an object that is written for it.",
+        panel=options.APPLY,
+    ),
+]
+CopyOfObjects = Annotated[
+    str | None,
+    option(
+        "--copy-of-objects",
+        metavar="URI",
+        help="With --into: a copy of the tier, which must have every object with its size.",
+        panel=options.APPLY,
     ),
 ]
 AsTopic = Annotated[
@@ -89,6 +128,7 @@ def register(app: click.Group) -> None:
     options.state,
     options.selection,
     ...,
+    after.checking,
     rows,
     own.publishing,
     options.reading_throttle,
@@ -96,29 +136,75 @@ def register(app: click.Group) -> None:
 def restore(
     ctx: click.Context,
     metadata: Metadata = None,
+    topic_configs: options.TopicConfigs = None,
     materialise: Materialise = False,
+    into: Into = None,
+    topics_file: TopicsFile = None,
     as_topic: AsTopic = None,
     as_id: AsId = None,
     until: Until = None,
     after_hole: AfterHole = False,
+    check: after.Check = False,
+    deletes_are_denied: DeletesAreDenied = False,
+    copy_of_objects: CopyOfObjects = None,
 ) -> int:
     """Restore topics from the objects of a tier.
+
+    With --into a new cluster serves the objects where they are, under the old topic ids: its first node gets
+    an empty log for each partition, the metadata of the segments, and the topics with their settings. Format
+    the node (kafka-storage format), do not start it, and run this as the user of its broker, with --config
+    for the number of metadata partitions. After a mistake, brokers delete every object within seconds: make
+    the store deny that, or copy the objects. The topics start with copying disabled, with one replica. After
+    a kill, run again: the topics are written last. The cluster has one controller and one broker at first.
 
     With --materialise the records are written as the local log of a new topic, of the same partitions, on
     stopped brokers: offsets, timestamps, headers and transactions stay. Create the topic first, with its
     settings, and stop its brokers; partition.metadata in its folders has the new id. Name the log directories
     of all its replicas, so that each gets the same log. Only empty folders are replaced. It is also the way
     back to a point in time (--until), and the way out of tiered storage; a tiered topic is copied again.
-
     Every batch is checked, and keeps its bytes but for the leader epoch, which becomes 0. --until may cut the
-    last batch: its first records are kept, in a batch with a new CRC. A transaction that has no end below the
-    end of the log is aborted there, by a marker that takes one more offset: readers would wait for its end.
-    Producers of the old cluster are unknown to the new one.
+    last batch: its first records are kept, in a batch with a new CRC. A log is written to a folder that
+    brokers delete, and renamed when it is whole. After a kill, run again.
 
-    A log is written to a folder that brokers delete, and renamed when it is whole. After a kill, run again.
+    With both, a transaction that has no end below the end of the log is aborted there, by a marker that takes
+    one more offset: readers would wait for its end. Offsets of consumer groups, ACLs and quotas are not in a
+    tier.
+
+    With --check, verify what the brokers serve after a restore or a rebuild, once they have started, against
+    the objects of the tier: see CHECKS. With --topic-id of the old topic, and --as and --until as they were
+    given, that is a materialised topic. Nothing is changed, but for --produce. Exit 0 if all that was asked
+    for is as it must be, 3 if a check failed or could not be made; what was not checked is named.
     """
+    after.require_consistent(ctx, check=check)
+    if check:
+        return after.show_check(ctx, None if metadata == DERIVED else metadata)
+    if materialise == (into is not None):
+        raise UsageError(
+            "--materialise and --into exclude each other"
+            if materialise
+            else "--materialise or --into is missing",
+            hint="--into gives a new node the topics, whose objects stay in the tier; --materialise writes "
+            "their records to local logs, and --check verifies both; to publish the metadata of the tier "
+            "again, use 'tierctl rebuild'",
+        )
+    _require_effect(
+        ctx, _OF_INTO if materialise else _OF_MATERIALISE, "--into" if materialise else "--materialise"
+    )
     if not materialise:
-        raise UsageError("--materialise is missing", hint="it is the way to restore that there is")
+        request = request_of(commands.RestoreRequest, ctx, metadata=None, bootstrap_server=None)
+        return show_mutation(ctx, lambda: commands.restore(request, console_of(ctx)))
     given = None if metadata == DERIVED else metadata
-    request = request_of(commands.MaterialiseRequest, ctx, metadata=given)
-    return show_mutation(ctx, lambda: commands.materialise(request, console_of(ctx)))
+    records = request_of(commands.MaterialiseRequest, ctx, metadata=given)
+    return show_mutation(ctx, lambda: commands.materialise(records, console_of(ctx)))
+
+
+_OF_INTO = ("topics_file", "topic_configs", "deletes_are_denied", "copy_of_objects")
+_OF_MATERIALISE = ("metadata", "as_topic", "as_id", "until", "partition")
+
+
+def _require_effect(ctx: click.Context, names: tuple[str, ...], way: str) -> None:
+    """Raise UsageError for a typed option that has an effect only with the other `way` to restore."""
+    for name in names:
+        if options.is_typed(ctx, name):
+            option_name = {"as_topic": "as"}.get(name, name).replace("_", "-")
+            raise UsageError(f"--{option_name} goes with {way}", hint=f"leave --{option_name} out")

@@ -1,6 +1,5 @@
 """Options and output of `tierctl report`."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,26 +10,20 @@ from tierctl.cli import options, output_options
 from tierctl.cli.declare import add, option
 from tierctl.cli.display import TablesPrinter, console_of, summarize
 from tierctl.cli.options import with_options
+from tierctl.cli.report import what_if as change
+from tierctl.cli.report.show import Show
 from tierctl.cli.request import request_of
 from tierctl.errors import ExitCode, UsageError
 from tierctl.report import tier_tables
 from tierctl.report.summary import counted
 from tierctl.report.units import bytes_text
 
-
-class Show(StrEnum):
-    """The rows that are printed."""
-
-    SIZES = "sizes"
-    GROWTH = "growth"
-    EXPIRATIONS = "expirations"
-
-
 _COLUMNS = {
     Show.SIZES: tier_tables.REPORT_SIZES,
     Show.GROWTH: tier_tables.REPORT_GROWTH,
     Show.EXPIRATIONS: tier_tables.REPORT_EXPIRATIONS,
 }
+_OF_CHANGES = ("price_per_gb_month", "price_per_1000_requests", "tables")
 Html = Annotated[
     Path | None,
     option(
@@ -46,7 +39,8 @@ ShowOption = Annotated[
     option(
         "--show",
         help="Print only these rows: sizes by topic and age, growth by day, or the next 1000 segments that "
-        "expire. Default: all three as tables; json, jsonl and csv have the sizes.",
+        "expire; with --what-if the changes by topic, or the consumer groups that would lose records. "
+        "Default: all of them as tables; json, jsonl and csv have the sizes, or the changes.",
         panel=options.SHOW,
     ),
 ]
@@ -70,6 +64,10 @@ def report(
     ctx: click.Context,
     html: Html = None,
     show: ShowOption = None,
+    what_if: change.Changes = None,
+    price_per_gb_month: change.PricePerGbMonth = None,
+    price_per_1000_requests: change.PricePer1000Requests = None,
+    tables: change.Tables = None,
     topic_configs: options.TopicConfigs = None,
     kafka_version: options.KafkaVersionOption = None,
     now_ms: options.Now = None,
@@ -81,9 +79,15 @@ def report(
     decisions are those of copy, sweep and delete, as explain shows them. With --remote, verify lists all
     objects of the tier. Exit as verify: 0 if there are no findings but information, 3 with findings, 7 if
     something is corrupt; the page is written in every case.
+
+    With --what-if the command calculates a change of retention instead: for each topic the bytes, segments,
+    objects, requests and costs now, right after the change, and in 90 days at the observed growth; on a
+    cluster also the consumer groups that would lose records; with --log-dir the brokers' disks. What is not
+    known is left empty. tierctl-what-if(7) has the formulas. Exit 3 if something could not be decided.
     """
-    if html is not None and show is not None:
-        raise UsageError("--html and --show exclude each other", hint="the page has all that --show prints")
+    _check(ctx, html, show, is_change=bool(what_if))
+    if what_if:
+        return change.print_what_if(ctx, show)
     printer = TablesPrinter.of(ctx, _COLUMNS, show)
     made = commands.report(request_of(commands.ReportRequest, ctx), console_of(ctx))
     following = None if made.exit_code is ExitCode.OK else "tierctl verify"
@@ -96,3 +100,21 @@ def report(
     printer.show(rows)
     printer.finish(following=following)
     return made.exit_code
+
+
+def _check(ctx: click.Context, html: Path | None, show: Show | None, *, is_change: bool) -> None:
+    """Raise UsageError for options that exclude each other, or that need --what-if."""
+    if html is not None and show is not None:
+        raise UsageError("--html and --show exclude each other", hint="the page has all that --show prints")
+    if is_change:
+        if html is not None:
+            raise UsageError("--html and --what-if exclude each other", hint="run the command twice")
+        if show in _COLUMNS:
+            raise UsageError(
+                f"--show {show} and --what-if exclude each other", hint="expected changes or groups"
+            )
+        return
+    given = [name for name in _OF_CHANGES if options.is_typed(ctx, name)]
+    if given or (show is not None and show not in _COLUMNS):
+        named = f"--{given[0].replace('_', '-')}" if given else f"--show {show}"
+        raise UsageError(f"{named} needs --what-if", hint="as --what-if 'orders.retention.ms=7d'")

@@ -85,6 +85,10 @@ class RunSettings:
         found = self._in_profile.get(option)
         return None if found is None or self._file is None else self._file.origin(found.line)
 
+    def read_again(self) -> None:
+        """Forget tierctl.toml: options that are parsed later chose another file or profile."""
+        self._values = self._file = self._error = None
+
     @property
     def profiles_file(self) -> ProfilesFile | None:
         """The tierctl.toml in use; None without one, and if it can't be read."""

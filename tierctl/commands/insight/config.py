@@ -1,14 +1,16 @@
 """`config show` and `config check`: the settings in force with their origins, and what is wrong in files."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tierctl.commands.broker_settings import valid_in_file
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
-from tierctl.errors import ExitCode, TierctlError
+from tierctl.doctor.brokers import is_tiering
+from tierctl.errors import ExitCode
 from tierctl.kafka.client_settings import client_file
-from tierctl.metadata.server_properties import broker_file, manager_settings
+from tierctl.metadata.server_properties import manager_settings
 from tierctl.model.configs import BrokerDefaults
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.settings import broker, client, metadata_manager, plugin, topic
@@ -213,11 +215,10 @@ def check_config(request: ConfigRequest, files: FilesToCheck) -> SettingsCheck:
     for path in clients:
         problems += check_client_file(path, brokers)
     topics = _each(files.topic_configs, request.topic_configs)
-    defaults = BrokerDefaults(version=version, settings=_readable_broker_file(request.config))
+    defaults = BrokerDefaults(version=version, settings=valid_in_file(request.config))
     enabled = None
     if request.config is not None and defaults.settings:
-        row = broker.REMOTE_LOG_STORAGE_SYSTEM_ENABLE
-        enabled = row.text(defaults.settings).strip().lower() == "true"
+        enabled = is_tiering(defaults.settings)
     for path in topics:
         problems += check_topics_file(path, defaults, is_tiering=enabled)
     unread = {each.file for each in problems if each.kind is ProblemKind.UNREADABLE and each.line is None}
@@ -231,27 +232,6 @@ def check_config(request: ConfigRequest, files: FilesToCheck) -> SettingsCheck:
 def _each(paths: Sequence[Path], own: Path | None) -> list[Path]:
     """Return the paths without repetitions."""
     return list(dict.fromkeys((*paths, *([] if own is None else [own]))))
-
-
-def _readable_broker_file(path: Path | None) -> Mapping[str, str]:
-    """Return the settings of a broker whose values are valid; its problems are reported elsewhere."""
-    if path is None:
-        return {}
-    try:
-        stated = broker_file(path).stripped()
-    except TierctlError:
-        return {}
-    return stated.only({name: name for name in stated if _is_valid(name, stated[name])})
-
-
-def _is_valid(name: str, value: str) -> bool:
-    row = broker.TABLE.rows.get(name)
-    try:
-        if row is not None:
-            row.parse(value)
-    except TierctlError:
-        return False
-    return True
 
 
 def _order(problem: SettingProblem) -> tuple[str, int]:

@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tierctl.commands.broker_settings import stated_in_file, valid_in_file
+from tierctl.commands.insight.topic_names import require_topics_of_files
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources
 from tierctl.doctor import brokers, clocks, log_dirs, metadata_topic, rights, secrets, state_dir, topics
@@ -28,7 +30,6 @@ from tierctl.errors import ExitCode, NotFoundError, TierctlError, UsageError
 from tierctl.kafka.client_settings import client_file
 from tierctl.locallog import read_topic_configs
 from tierctl.metadata.recent_writers import recent_writers
-from tierctl.metadata.server_properties import broker_file
 from tierctl.metadata.topic import METADATA_TOPIC
 from tierctl.model import TopicConfig, TopicPartition
 from tierctl.model.cluster import TopicFacts
@@ -39,7 +40,6 @@ from tierctl.model.selection import admits_topic
 from tierctl.model.settings import broker, topic
 from tierctl.model.settings import metadata_manager as manager
 from tierctl.model.settings.kafka_version import LATEST, KafkaVersion
-from tierctl.model.settings.known import require_bounds
 from tierctl.model.settings.stated import StatedSettings
 from tierctl.report import tables
 from tierctl.report.arrow.result import TableResult, TableRows
@@ -99,6 +99,7 @@ def doctor(request: DoctorRequest, progress: Progress | None = None) -> Diagnosi
     run = _Run(request=request, progress=progress or SilentProgress())
     run.check_settings_files()
     with run:
+        run.check_topic_names()
         run.check_cluster()
         run.check_metadata()
         run.check_store()
@@ -152,7 +153,9 @@ class _Run:
     def __enter__(self) -> None:
         # A file that can't be used is a result already; without it, what needs no file is still checked.
         config = None if self.settings is None else self.request.config
-        self.resources = Resources(request=replace(self.request, config=config), progress=self.progress)
+        # A log directory that does not exist is a result, too.
+        request = replace(self.request, config=config, log_dir=())
+        self.resources = Resources(request=request, progress=self.progress)
         self._open.enter_context(self.resources)
 
     def __exit__(self, *error: object) -> None:
@@ -192,8 +195,7 @@ class _Run:
 
     def _of_broker_file(self, file: Path) -> Iterator[Result]:
         yield from check_file(Check.BROKER_FILE, file, check_broker_file(file, self._defaults))
-        found = broker_file(file)
-        require_bounds(found, str(file))
+        found = stated_in_file(file)
         self.settings, self.is_tiering = found, brokers.is_tiering(found)
 
     def _of_client(self, file: Path) -> Iterator[Result]:
@@ -207,6 +209,13 @@ class _Run:
         if own is not None:
             stated = {name: each.value for name, each in own.stated.items()}
             yield from metadata_topic.check_settings(stated, None)
+
+    def check_topic_names(self) -> None:
+        """Raise NotFoundError for a topic that neither files nor metadata have; a cluster is asked later."""
+        unread = require_topics_of_files(self.resources, self.request.log_dir, self.topic_configs)
+        if unread is not None:
+            where = self.request.metadata or ""
+            self.examination.make([Check.METADATA_PARTITIONS], where, lambda: _raise(unread))
 
     # The cluster
 
@@ -252,8 +261,7 @@ class _Run:
         yield from self._of_metadata_topic(cluster, own)
         named = {name for name, each in there.items() if not each.is_internal}
         chosen = {name for name in named if admits_topic(self.request.topic, name)}
-        if self.request.topic and not chosen:
-            raise NotFoundError(f"the cluster has no topic {', '.join(self.request.topic)}")
+        self.resources.selection_request.require_topics(named)
         with self.progress.bar("reading the settings of topics", unit="objects", total=len(chosen)):
             settings = cluster.topic_settings(chosen)
         yield from topics.check_conflicts(settings, version)
@@ -293,6 +301,9 @@ class _Run:
         try:
             read = self.resources.metadata_topic(complete=False, quiet=True)
         except NotFoundError as e:
+            if self.resources.cluster is None:
+                # A mistyped folder; of a cluster, `check_cluster` says whether the lack is a fault.
+                raise
             for check in (Check.METADATA_PARTITIONS, Check.EVENT_CLOCK):
                 yield not_checked(check, self.request.metadata or "", e.message)
             return
@@ -365,7 +376,7 @@ class _Run:
         if request.command_config is not None and request.command_config.exists():
             yield from secrets.settings_files(request.command_config, client_file(request.command_config))
         if request.config is not None and request.config.exists():
-            yield from secrets.settings_files(request.config, broker_file(request.config))
+            yield from secrets.settings_files(request.config, valid_in_file(request.config))
         for file in private_keys_of(request.aiven_private_key).values():
             yield SecretFile(file, "a private key")
         if request.profile_file is not None:

@@ -1,6 +1,6 @@
 """`explain`: the next action that a broker takes for each segment of a partition, and the reason."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -81,10 +81,12 @@ class Explanation:
     action: NextAction
     reason: Reason
     settings: tuple[SettingValue, ...]
+    next_offset: int
+    """The offset after the segment; of the active segment the end of the log."""
 
     def holds(self, offset: int) -> bool:
-        """Return whether `offset` is one of the segment, or for the active segment one after its start."""
-        return self.start_offset <= offset and (self.end_offset is None or offset <= self.end_offset)
+        """Return whether `offset` is one of the segment."""
+        return self.start_offset <= offset < self.next_offset
 
     def row(self) -> dict[str, Any]:
         """Return the explanation as a row of `report.tables.EXPLANATIONS`."""
@@ -212,10 +214,11 @@ def _remote_row(
         action=action,
         reason=reason,
         settings=settings.of(reason, segment.topic),
+        next_offset=segment.end_offset + 1,
     )
 
 
-def _local_rows(logs: Iterable[LocalLog], plan: Plan, settings: _Settings) -> Iterator[Explanation]:
+def _local_rows(logs: Sequence[LocalLog], plan: Plan, settings: _Settings) -> Iterator[Explanation]:
     """Yield a row per segment of the logs that `plan` copies or keeps."""
     by_offset = {
         (step.topic_id_partition, step.start_offset): (NextAction.COPY, Reason.of(step.reason))
@@ -223,6 +226,7 @@ def _local_rows(logs: Iterable[LocalLog], plan: Plan, settings: _Settings) -> It
     }
     by_offset |= {(kept.partition, kept.start_offset): (NextAction.NONE, kept.reason) for kept in plan.kept}
     segments = {(log.topic_id_partition, s.base_offset): s for log in logs for s in log.segments}
+    log_ends = {log.topic_id_partition: log.log_end_offset for log in logs}
     for (partition, start_offset), (action, reason) in by_offset.items():
         segment = segments[partition, start_offset or 0]
         following = segment.next_base_offset
@@ -240,6 +244,7 @@ def _local_rows(logs: Iterable[LocalLog], plan: Plan, settings: _Settings) -> It
             action=action,
             reason=reason,
             settings=settings.of(reason, partition.topic),
+            next_offset=log_ends[partition] if following is None else following,
         )
 
 

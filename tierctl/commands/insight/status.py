@@ -1,17 +1,19 @@
 """`status`: one screen about a tier: what it has, how far copies are behind, and what an operator must do."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from tierctl.commands.copy import CopyRequest, explained
 from tierctl.commands.insight.requests import request_as
 from tierctl.commands.mutation import Mutation, mutation
 from tierctl.commands.request import Request
+from tierctl.commands.tier_inspection import require_own_tier
 from tierctl.commands.verify import VerifyRequest, verify
 from tierctl.errors import ExitCode
+from tierctl.metadata.base import RemoteLogMetadataManager
 from tierctl.metadata.state_dir.last_runs import last_successful_runs
-from tierctl.model import LocalLog, LocalSegment, RemoteLogSegmentState, Uuid
+from tierctl.model import LocalLog, LocalSegment, RemoteLogSegmentState, TopicIdPartition, Uuid
 from tierctl.model.progress import Progress, SilentProgress
 from tierctl.model.severity import Severity
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -48,7 +50,7 @@ class TopicStatus:
     Offsets are the lowest and the highest of all partitions, and times the largest timestamps of the oldest
     and of the newest segment; None without a finished segment. The lag counts rolled segments that are not in
     the tier; None if no log directory has the topic. `problems` counts the findings of verify that are more
-    than information.
+    than information, and the partitions whose copies KIP-917's limit stops.
     """
 
     topic: str
@@ -70,9 +72,13 @@ class TopicStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """The findings of one kind that an operator must act on: how many, the first, and what repairs them."""
+    """What an operator must act on, of one kind: how many, the first, and what repairs them.
 
-    kind: FindingKind
+    `kind` is that of findings of `verify`, or CUSTOM_METADATA for partitions whose copies KIP-917's limit
+    stops.
+    """
+
+    kind: FindingKind | ReasonKind
     severity: Severity
     findings: int
     message: str
@@ -100,36 +106,56 @@ class Status(TableResult):
         """Implement `TableResult.table_rows`: those of the topics."""
         return tables.STATUS, self.topics
 
+    @property
+    def next_command(self) -> str | None:
+        """The command that shows what to act on, or repairs it; None if there is nothing."""
+        if any(isinstance(each.kind, FindingKind) for each in self.problems):
+            return "tierctl verify"
+        return self.problems[0].hint if self.problems else None
+
 
 def status(request: StatusRequest, progress: Progress | None = None) -> Status:
     """Return the status of the selected topics, of the tier's metadata, and of tierctl's own runs.
 
-    Problems are those findings of `verify`, without the tier's objects, that are more than information. The
-    copy lag is what `copy` would copy, or says that it waits for, of the log directories. Raises
-    NotFoundError if the selection does not exist, and the errors of the metadata and the cluster.
+    Problems are those findings of `verify`, without the tier's objects, that are more than information, and
+    segments of the log directories that KIP-917's limit keeps from the tier. The copy lag is what `copy`
+    would copy, or says that it waits for, of the log directories. The state is that of one reading of the
+    whole topic: events that brokers drop are in no state directory. Raises NotFoundError if the selection
+    does not exist, the errors of the metadata and the cluster, and those of `require_own_tier` for a tier
+    that the request names.
     """
     copying = request_as(CopyRequest, request)
-    with mutation(copying, progress or SilentProgress()) as run:
+    breaches: dict[TopicIdPartition, Reason] = {}
+    with mutation(
+        copying, progress or SilentProgress(), reader=lambda resources: resources.metadata(is_whole=True)
+    ) as run:
         state = run.metadata.refresh()
         run.resolve_selection(part.topic_id_partition for part in state)
+        if request.remote is not None:
+            require_own_tier(copying, run.resources.remote, run.metadata, run.progress, may_be_new=True)
         topics = TopicSums(run, state)
-        if request.log_dir:
-            topics.add_lag(explained(run, copying, state), run.read_logs())
-    findings = _findings(request)
+        if not request.log_dir:
+            run.progress.note("without --log-dir it is not known how far copies are behind")
+        else:
+            plan = explained(run, copying, state)
+            topics.add_lag(plan, run.read_logs())
+            breaches = _breaches(plan)
+        findings = _findings(request, run.metadata)
     topics.add_findings(findings)
+    topics.add_breaches(breaches)
     runs = last_successful_runs(request.state_dir) if request.state_dir else {}
     return Status(
         topics=topics.rows(),
-        problems=tuple(_problems(findings)),
+        problems=(*_problems(findings), *_breach_problems(breaches)),
         runs=tuple(LastRun(command=name, ended_ms=at_ms) for name, at_ms in sorted(runs.items())),
-        exit_code=ExitCode.PARTIAL if findings else ExitCode.OK,
+        exit_code=ExitCode.PARTIAL if findings or breaches else ExitCode.OK,
     )
 
 
-def _findings(request: StatusRequest) -> list[Finding]:
+def _findings(request: StatusRequest, metadata: RemoteLogMetadataManager) -> list[Finding]:
     """Return the findings of `verify` that are more than information; objects are not examined."""
     asked = replace(request_as(VerifyRequest, request), remote=None)
-    with verify(asked) as found:
+    with verify(asked, metadata=metadata) as found:
         return [finding for finding in found if finding.severity is not Severity.INFO]
 
 
@@ -148,6 +174,26 @@ def _problems(findings: Iterable[Finding]) -> Iterable[Problem]:
         )
 
 
+def _breaches(plan: Plan) -> dict[TopicIdPartition, Reason]:
+    """Return the partitions whose copies KIP-917's limit stops, and the reasons."""
+    return {
+        each.partition: each.reason for each in plan.kept if each.reason.kind is ReasonKind.CUSTOM_METADATA
+    }
+
+
+def _breach_problems(breaches: Mapping[TopicIdPartition, Reason]) -> Iterator[Problem]:
+    """Yield the problem of the stopped partitions, if there are any; its hint has the limit they need."""
+    for partition, reason in sorted(breaches.items())[:1]:
+        limit = max(each.facts["size_bytes"] for each in breaches.values())
+        yield Problem(
+            kind=reason.kind,
+            severity=Severity.WARNING,
+            findings=len(breaches),
+            message=f"{partition}: {reason}",
+            hint=f"tierctl copy --custom-metadata-max-bytes {limit}",
+        )
+
+
 @dataclass(slots=True)
 class _Topic:
     """The sums of one topic id."""
@@ -157,7 +203,7 @@ class _Topic:
     log_bytes: int = 0
     extents: list[tuple[int, int, int, int]] = field(default_factory=list)
     pending: list[LocalSegment] | None = None
-    found: Counter[FindingKind] = field(default_factory=Counter)
+    found: Counter[FindingKind | ReasonKind] = field(default_factory=Counter)
 
     def row(self, topic: str, topic_id: Uuid) -> TopicStatus:
         """Return the sums as a row."""
@@ -230,6 +276,11 @@ class TopicSums:
             topic = self._topics.get((finding.topic or "", finding.topic_id))
             if topic is not None:
                 topic.found[finding.kind] += 1
+
+    def add_breaches(self, breaches: Mapping[TopicIdPartition, Reason]) -> None:
+        """Count the stopped partitions in `breaches` for their topics."""
+        for partition, reason in breaches.items():
+            self._topics[partition.topic, partition.topic_id].found[reason.kind] += 1
 
     def rows(self) -> tuple[TopicStatus, ...]:
         """Return the row of each topic id, by topic name."""

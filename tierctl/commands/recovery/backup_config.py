@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tierctl.commands.request import Request
 from tierctl.commands.resources import Resources, required
-from tierctl.errors import CorruptInputError, UsageError
+from tierctl.errors import CorruptInputError, output_error
 from tierctl.files import replace_durably
 from tierctl.model.cluster import SavedTopic, SavedTopics
 from tierctl.model.progress import Progress, SilentProgress
@@ -79,7 +79,7 @@ def backup_config(request: BackupConfigRequest, progress: Progress | None = None
     try:
         replace_durably(request.output_file.absolute(), file_of(saved, request.output_file))
     except OSError as e:
-        raise UsageError(f"--output-file {request.output_file}: {e.strerror}") from e
+        raise output_error(f"--output-file {request.output_file}", e) from e
     return BackupConfig(saved=saved)
 
 

@@ -37,6 +37,7 @@ from tierctl.plan.materialise import (
 from tierctl.plan.steps import LOG_DIR, Plan
 from tierctl.read.partition_reader import PartitionReader
 from tierctl.read.partitions import ReadablePartition, illegal_name_error, readable_partitions
+from tierctl.read.readable_log import ReadableLog
 from tierctl.state.lineage import SegmentSpan, segments_in_lineage
 from tierctl.wire.files.checkpoints import PARTITION_METADATA_FILE, read_partition_metadata
 from tierctl.wire.files.meta_properties import META_PROPERTIES
@@ -163,12 +164,7 @@ def _require_known(until: Until, partitions: Sequence[ReadablePartition]) -> Non
 def _source(run: Mutation, request: MaterialiseRequest, found: ReadablePartition, until: Until) -> Source:
     partition = found.topic_id_partition
     log = run.resources.readable_log(found)
-    ends = [until.offsets[partition.topic_partition]] if partition.topic_partition in until.offsets else []
-    if until.time_ms is not None:
-        reader = PartitionReader(log, run.resources.indexes, run.resources.problems.report)
-        later = reader.offset_for_time(until.time_ms + 1)
-        ends += [] if later is None else [later.offset]
-    end = min(ends, default=None)
+    end = until_offset(run.resources, log, until)
     last = log.end_offset - 1 if end is None else min(end, log.end_offset) - 1
     spans = tuple(segments_in_lineage(log.cache, log.lineage, log.log_start_offset, last))
     as_topic = request.as_topic or partition.topic
@@ -181,6 +177,17 @@ def _source(run: Mutation, request: MaterialiseRequest, found: ReadablePartition
         until_offset=end,
         undecided=_undecided(run, request, partition, end) or _missing(run, spans),
     )
+
+
+def until_offset(resources: Resources, log: ReadableLog, until: Until) -> int | None:
+    """Return the offset before which --until ends a log; None if it does not."""
+    name = log.topic_id_partition.topic_partition
+    ends = [until.offsets[name]] if name in until.offsets else []
+    if until.time_ms is not None:
+        reader = PartitionReader(log, resources.indexes, resources.problems.report)
+        later = reader.offset_for_time(until.time_ms + 1)
+        ends += [] if later is None else [later.offset]
+    return min(ends, default=None)
 
 
 def _undecided(

@@ -4,10 +4,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tierctl.apply.run import RunOptions
+from tierctl.commands.deletion_evidence import deletion_evidence
 from tierctl.commands.mutation import Mutation
 from tierctl.commands.planner import Planner
 from tierctl.commands.plans import Decision
 from tierctl.commands.recovery.logs import DecidingLogs
+from tierctl.commands.recovery.repair_indexes import decide_indexes
 from tierctl.commands.recovery.repair_sets import SetExaminer
 from tierctl.commands.request import MutationRequest
 from tierctl.errors import UsageError
@@ -29,10 +31,29 @@ _NO_LOGS = (
     "which of its objects the log needs is not known: name the log directories of all replicas with "
     "--log-dir, or the cluster with --bootstrap-server"
 )
+_EVIDENCE = (
+    "name the cluster with --bootstrap-server, or the log directories of all replicas with --log-dir and "
+    "--all-log-dirs"
+)
 _FORGOTTEN = (
     "its leader does not tier and forgot the log start, so which objects the log needs is not known: plan "
     "the repairs with the brokers stopped, and name the log directories of all replicas with --log-dir"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Unrepaired:
+    """A finding of `kind` that has no repair; `hint` is what the operator can do."""
+
+    kind: FindingKind
+    partition: TopicIdPartition
+    segment_id: Uuid | None
+    hint: str
+
+    @property
+    def skip(self) -> Skip:
+        """The finding as a skipped part of the plan."""
+        return Skip.of(self.partition, f"{self.kind}: no repair can be planned; {self.hint}", self.segment_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +68,12 @@ class RepairRequest(MutationRequest):
     """Segments that a run may delete; default 10,000."""
     max_fraction: float | None = None
     """Share of a partition's segments that a run may delete, if it has 20 or more; default 0.5."""
-    unrepaired: Sequence[Skip] = ()
-    """The findings that have no repair, with the reasons."""
+    indexes_of: Sequence[str] = ()
+    """Segments with a missing or damaged index, as `TOPIC_ID:PARTITION:SEGMENT_ID`."""
+    all_log_dirs: bool = False
+    """`log_dir` names the log directories of all replicas: topics without a folder there are deleted."""
+    unrepaired: Sequence[Unrepaired] = ()
+    """The findings that have no repair."""
 
 
 def _decide(run: Mutation, request: RepairRequest) -> Decision:
@@ -59,10 +84,11 @@ def _decide(run: Mutation, request: RepairRequest) -> Decision:
     run.inspect_tier()
     run.histories.examine(state, lambda: logs)
     chosen = [each for each in listed if each.partition in run.resources.selection]
-    live = _live(run, {each.partition for each in chosen})
+    existence = _existence(run, request, {each.partition for each in chosen})
+    live = existence.live
     deciding = DecidingLogs.of(run, sorted(live), logs)
     examiner = SetExaminer(run=run, state=state, logs=logs, deciding=deciding, live=live)
-    unexamined = _unexamined(run, deciding, {each.partition for each in chosen})
+    unexamined = existence.unknown | _unexamined(run, deciding, {each.partition for each in chosen})
     judged = [each for each in chosen if each.partition.key not in unexamined]
     examined = {each.inputs.partition.key: each for each in examiner.examine(judged)}
     rule = OrphanRule(
@@ -76,6 +102,12 @@ def _decide(run: Mutation, request: RepairRequest) -> Decision:
         orphans=rule,
         examined=examined,
         unexamined=unexamined,
+        # A segment with objects at two offsets is reported: which of them are its own is not known.
+        indexes=[
+            found
+            for found in decide_indexes(run, state, request.indexes_of)
+            if not any(found.segment_id in each.misplaced for each in examined.values())
+        ],
     )
     plan = plan_repair(state, inputs)
     starts = {partition: log.log_start_offset for partition, log in deciding.leaders.items()}
@@ -92,7 +124,7 @@ PLANNER = Planner(
     command=VERIFY,
     request=RepairRequest,
     decide=_decide,
-    options=("orphans_of", "orphan_age_ms"),
+    options=("orphans_of", "orphan_age_ms", "indexes_of"),
     logs_decide=True,
 )
 
@@ -135,12 +167,32 @@ def _unexamined(
     }
 
 
-def _live(run: Mutation, partitions: Collection[TopicIdPartition]) -> set[TopicIdPartition]:
-    """Return those of `partitions` whose topic id may exist: all of them where no cluster can be asked."""
-    if run.cluster is None:
-        return set(partitions)
-    current = run.cluster.current_topics({partition.topic for partition in partitions})
-    return {partition for partition in partitions if current.why_not_current(partition) is None}
+@dataclass(frozen=True, slots=True)
+class _Existence:
+    """Partitions whose topic id may exist, and for some of them why that is not known."""
+
+    live: set[TopicIdPartition]
+    unknown: dict[_Key, str]
+
+
+def _existence(run: Mutation, request: RepairRequest, partitions: Collection[TopicIdPartition]) -> _Existence:
+    """Return which topics exist, by the evidence of their deletion that `delete --mark` requires."""
+    if not partitions:
+        return _Existence(set(), {})
+    topic_ids = {partition.topic_id for partition in partitions}
+    evidence = deletion_evidence(run, topic_ids, all_log_dirs=request.all_log_dirs, i_know_it_is_deleted=())
+    existing = {topic_id for log_dir in evidence.log_dirs for topic_id in log_dir.topic_ids}
+    if evidence.cluster is not None:
+        existing |= evidence.cluster.existing
+    live, unknown = set(), {}
+    for partition in partitions:
+        reason = evidence.why_not_deleted(partition.topic_id, partition.topic)
+        if partition.topic_id in existing:
+            live.add(partition)
+        elif reason is not None:
+            live.add(partition)
+            unknown[partition.key] = f"its topic is not known to be deleted: {reason}; {_EVIDENCE}"
+    return _Existence(live, unknown)
 
 
 def _topics(run: Mutation, state: TierState) -> CurrentTopics:
@@ -181,9 +233,9 @@ def _orphans_without_logs(
 def _unrepaired(request: RepairRequest, plan: Plan) -> Iterator[Skip]:
     """Yield the findings without a repair, but for gaps of partitions of which segments are published."""
     published = {step.topic_id_partition.key for step in plan.steps if step.action is Action.PUBLISH_SEGMENT}
-    for skip in request.unrepaired:
-        if not (skip.reason.startswith(FindingKind.GAP) and skip.topic_id_partition.key in published):
-            yield skip
+    for finding in request.unrepaired:
+        if finding.kind is not FindingKind.GAP or finding.partition.key not in published:
+            yield finding.skip
 
 
 def _gone(run: Mutation, live: Collection[TopicIdPartition], partition: TopicIdPartition) -> bool:

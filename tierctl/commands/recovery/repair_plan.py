@@ -4,16 +4,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
 
 from tierctl.commands.plans import MutationResult
-from tierctl.commands.recovery.repair import PLANNER, RepairRequest, partition_text
+from tierctl.commands.recovery.repair import PLANNER, RepairRequest, Unrepaired, partition_text
+from tierctl.commands.recovery.repair_indexes import SegmentName
 from tierctl.commands.request import Request
 from tierctl.model import TopicIdPartition
 from tierctl.model.engine import EngineName
 from tierctl.model.progress import Progress
 from tierctl.model.severity import Severity
-from tierctl.plan.steps import Skip
 from tierctl.verify.findings import Finding, FindingKind
 
 _UNREPAIRED_MAX = 1000
+_OF_INDEXES = frozenset({FindingKind.MISSING_OBJECT, FindingKind.CORRUPT_INDEX, FindingKind.EPOCHS_DIFFER})
+"""Findings that may be about an index, which is then derived from the log."""
 
 
 @dataclass(slots=True)
@@ -21,16 +23,19 @@ class _Collected:
     """What a plan needs of the findings."""
 
     orphans_of: dict[str, None] = field(default_factory=dict)
-    unrepaired: list[Skip] = field(default_factory=list)
+    indexes_of: dict[str, None] = field(default_factory=dict)
+    unrepaired: list[Unrepaired] = field(default_factory=list)
     more: int = 0
     """Findings without a repair that `unrepaired` has no room for, or that are about no partition."""
 
     def add(self, finding: Finding) -> None:
         """Keep what the plan needs of `finding`."""
         partition = _partition_of(finding)
-        if finding.kind is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
+        if finding.kind in _OF_INDEXES and partition is not None and finding.segment_id is not None:
+            self.indexes_of[str(SegmentName.of(partition, finding.segment_id))] = None
+        elif finding.kind is FindingKind.ORPHAN and partition is not None and finding.segment_id is not None:
             self.orphans_of[partition_text(partition.key)] = None
-        elif finding.kind is FindingKind.ORPHAN or finding.kind.row.repair is None:
+        elif finding.kind in {FindingKind.ORPHAN, *_OF_INDEXES} or finding.kind.row.repair is None:
             self._add_unrepaired(finding, partition)
 
     def _add_unrepaired(self, finding: Finding, partition: TopicIdPartition | None) -> None:
@@ -39,8 +44,7 @@ class _Collected:
         if partition is None or len(self.unrepaired) == _UNREPAIRED_MAX:
             self.more += 1
             return
-        reason = f"{finding.kind}: no repair can be planned; {finding.hint}"
-        self.unrepaired.append(Skip.of(partition, reason, finding.segment_id))
+        self.unrepaired.append(Unrepaired(finding.kind, partition, finding.segment_id, finding.hint))
 
 
 def with_repairs(
@@ -60,6 +64,7 @@ def with_repairs(
     values = {name: getattr(request, name) for name in shared} | {
         "engine": EngineName.LOCAL,
         "orphans_of": tuple(collected.orphans_of),
+        "indexes_of": tuple(collected.indexes_of),
         "unrepaired": tuple(collected.unrepaired),
         "meter": None,
     }

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tierctl.errors import CorruptInputError
-from tierctl.files import PLAIN, replace_durably
+from tierctl.errors import CorruptInputError, LockedError
+from tierctl.files import PLAIN, exclusive, replace_durably
 from tierctl.metadata.state_dir.cache_file import cache_name, partition_of
+from tierctl.metadata.state_dir.directory import LOCK
 from tierctl.metadata.state_dir.manifest import MANIFEST, Manifest
 from tierctl.model import RemoteLogSegmentMetadata
 from tierctl.model.stored import StoredPartitionState, StoredRecord, StoredSegment
@@ -17,8 +18,15 @@ _NO_EPOCH = -1
 
 
 def state_caches(folder: Path) -> Iterator[dict[str, Any]]:
-    """Yield one row for each cache file that the manifest of the state directory `folder` lists."""
-    for name, entry in sorted(Manifest.loads((folder / MANIFEST).read_bytes()).caches.items()):
+    """Yield one row for each cache file that the manifest of the state directory `folder` lists.
+
+    Raise LockedError if another run, which makes the directory, has not yet written the manifest.
+    """
+    try:
+        manifest = Manifest.loads((folder / MANIFEST).read_bytes())
+    except FileNotFoundError:
+        raise LockedError(f"another tierctl is making {folder}", hint="wait for it to end") from None
+    for name, entry in sorted(manifest.caches.items()):
         partition = partition_of(name)
         if partition is not None:
             yield {
@@ -37,10 +45,11 @@ def flat_files(parts: Iterable[PartitionState], folder: Path, *, named: bool) ->
     """Write KIP-405's flat file of each user partition to `folder`; return one row for each.
 
     `named` chooses the header with the topic's name. Raise CorruptInputError for a topic whose name can't
-    be part of a path, or OSError.
+    be part of a path, LockedError if another run writes there, or OSError.
     """
     PLAIN.make_folder(folder.absolute())
-    return [_flat_file(part, folder, named=named) for part in parts]
+    with exclusive(folder, LOCK):
+        return [_flat_file(part, folder, named=named) for part in parts]
 
 
 def _flat_file(part: PartitionState, folder: Path, *, named: bool) -> dict[str, Any]:

@@ -30,9 +30,8 @@ def metadata_topic_conflicts(settings: Mapping[str, str], replicas: int) -> Iter
     elif min_isr < MIN_IN_SYNC:
         yield Conflict(kind=ConflictKind.METADATA_LOW_MIN_ISR, names=names, found=found)
     for row in (topic.RETENTION_MS, topic.RETENTION_BYTES):
-        given = row.given(settings)
-        if (row.kafka_default if given is None else given) >= 0:
-            yield conflict(ConflictKind.METADATA_RETENTION, settings, row)
+        if row.kafka_value(settings) >= 0:
+            yield conflict(ConflictKind.METADATA_RETENTION, settings, row, is_swept=False)
     if "compact" in topic.CLEANUP_POLICY.value(settings):
         yield conflict(ConflictKind.METADATA_COMPACTED, settings, topic.CLEANUP_POLICY)
     if topic.UNCLEAN_LEADER_ELECTION.value(settings):

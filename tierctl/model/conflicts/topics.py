@@ -53,7 +53,7 @@ def topic_conflicts(settings: Mapping[str, str], version: KafkaVersion = LATEST)
 def _of_local_retention(settings: Mapping[str, str]) -> Iterator[Conflict]:
     is_copy_disabled = topic.COPY_DISABLE.value(settings)
     for local, retention, lag in _PAIRS:
-        own, total = _kafka_value(local, settings), _kafka_value(retention, settings)
+        own, total = local.kafka_value(settings), retention.kafka_value(settings)
         if own == _AS_RETENTION:
             own = total
         elif total >= 0 and (own == _UNLIMITED or own > total):
@@ -61,7 +61,7 @@ def _of_local_retention(settings: Mapping[str, str]) -> Iterator[Conflict]:
         elif is_copy_disabled and own != total:
             names = (topic.COPY_DISABLE, local, retention)
             yield conflict(ConflictKind.COPY_DISABLED_WITH_LOCAL_RETENTION, settings, *names)
-        if is_above_local_retention(_kafka_value(lag, settings), own):
+        if is_above_local_retention(lag.kafka_value(settings), own):
             yield conflict(ConflictKind.COPY_LAG_ABOVE_LOCAL_RETENTION, settings, lag, local, retention)
     if not is_copy_disabled and all(_is_as_retention(settings, *pair[:2]) for pair in _PAIRS):
         both = (each for pair in _PAIRS for each in pair[:2])
@@ -69,12 +69,12 @@ def _of_local_retention(settings: Mapping[str, str]) -> Iterator[Conflict]:
 
 
 def _is_as_retention(settings: Mapping[str, str], local: Setting[int], retention: Setting[int]) -> bool:
-    return _kafka_value(local, settings) in {_AS_RETENTION, _kafka_value(retention, settings)}
+    return local.kafka_value(settings) in {_AS_RETENTION, retention.kafka_value(settings)}
 
 
 def _accepts_the_future(settings: Mapping[str, str], version: KafkaVersion) -> bool:
     """Return whether producers may write timestamps further in the future than retention.ms."""
-    retention_ms = _kafka_value(topic.RETENTION_MS, settings)
+    retention_ms = topic.RETENTION_MS.kafka_value(settings)
     if topic.TIMESTAMP_TYPE.value(settings) != "CreateTime" or retention_ms < 0:
         return False
     if topic.TIMESTAMP_AFTER_MAX_MS.name not in settings and version >= _LIMITS_FUTURE:
@@ -82,15 +82,20 @@ def _accepts_the_future(settings: Mapping[str, str], version: KafkaVersion) -> b
     return topic.TIMESTAMP_AFTER_MAX_MS.value(settings) > retention_ms
 
 
-def _kafka_value(row: Setting[int], settings: Mapping[str, str]) -> int:
-    """Return the value as Kafka takes it, which is not what tierctl assumes without one."""
-    given = row.given(settings)
-    return row.kafka_default if given is None else given
+def conflict(
+    kind: ConflictKind, settings: Mapping[str, str], *rows: Setting[Any], is_swept: bool = True
+) -> Conflict:
+    """Return the conflict of these settings, with their values and marked defaults as text.
 
-
-def conflict(kind: ConflictKind, settings: Mapping[str, str], *rows: Setting[Any]) -> Conflict:
-    """Return the conflict of these settings, with their values and marked defaults as text."""
+    Where sweep assumes another default, the text says so, if the topic `is_swept`.
+    """
     stated = (
-        f"{row.name}={row.text(settings)}{'' if row.name in settings else ' (default)'}" for row in rows
+        f"{row.name}={row.text(settings)}{'' if row.name in settings else _default_mark(row, is_swept)}"
+        for row in rows
     )
     return Conflict(kind=kind, names=tuple(row.name for row in rows), found=", ".join(stated))
+
+
+def _default_mark(row: Setting[Any], is_swept: bool) -> str:
+    is_same = row.assumed is None or row.assumed == row.default
+    return " (default)" if is_same or not is_swept else f" (brokers' default; sweep assumes {row.assumed})"

@@ -139,6 +139,11 @@ class Setting(Generic[T]):
             raise KeyError(self.name)
         return self.default
 
+    def kafka_value(self, settings: Mapping[str, str]) -> T:
+        """Return the value in `settings` as Kafka takes it: its default where none is stated."""
+        given = self.given(settings)
+        return self.kafka_default if given is None else given
+
     @property
     def _least(self) -> float:
         if self.least is not None:

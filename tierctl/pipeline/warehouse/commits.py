@@ -44,6 +44,22 @@ _FORMER_MARKER: Final = "_warehouse.json"
 _STATE_COLUMNS: Final = tuple(name for name in STATE_SCHEMA.names if not name.startswith("snapshot"))
 
 
+def latest_commit(state: LakeTable) -> Commit:
+    """Return the last commit in the table `state`; its number is 0 before the first."""
+    try:
+        rows = state.rows(_STATE_COLUMNS)
+        parts = {int(row["metadata_partition"]): PartState.of_row(row) for row in rows}
+    except (KeyError, TypeError, pa.ArrowException) as e:
+        raise CorruptInputError(
+            "state table",
+            expected="rows of this version",
+            found=f"{type(e).__name__}: {e}",
+            source=STATE,
+            hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
+        ) from e
+    return Commit(number=state.number(), parts=parts)
+
+
 class Commits:
     """The commits of a warehouse that this run holds; `effect` is called with a label before each change."""
 
@@ -90,18 +106,7 @@ class Commits:
 
     def latest(self) -> Commit:
         """Return the last commit; its number is 0 before the first."""
-        try:
-            rows = self._state.rows(_STATE_COLUMNS)
-            parts = {int(row["metadata_partition"]): PartState.of_row(row) for row in rows}
-        except (KeyError, TypeError, pa.ArrowException) as e:
-            raise CorruptInputError(
-                "state table",
-                expected="rows of this version",
-                found=f"{type(e).__name__}: {e}",
-                source=STATE,
-                hint="the warehouse is damaged: use a new one, which reads the whole metadata topic",
-            ) from e
-        return Commit(number=self._state.number(), parts=parts)
+        return latest_commit(self._state)
 
     def commit(self, commit: Commit, before: Commit) -> None:
         """Make `commit`, which follows `before`; raise LockedError if another run made it."""

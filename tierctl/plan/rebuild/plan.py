@@ -62,8 +62,10 @@ def plan_rebuild(
                 )
             )
             continue
-        steps += _steps(inputs, decision)
-        skipped += _skips(inputs, decision.choice)
+        if decision.start_offset < decision.log_start.offset:
+            steps += _checkpoint_steps(inputs.partition, inputs.replicas, decision)
+        steps += segment_steps(inputs, decision)
+        skipped += skips_of(inputs, decision.choice)
     plan = Plan(command=REBUILD, steps=tuple(steps), read=dict(state.read), skipped=tuple(skipped))
     return RebuildPlan(plan=plan, refused=tuple(refused))
 
@@ -81,21 +83,18 @@ def _why_not(state: TierState, partition: TopicIdPartition) -> str | None:
     return None
 
 
-def _steps(inputs: PartitionInputs, decision: PartitionDecision) -> Iterator[Step]:
-    published = [
+def segment_steps(inputs: PartitionInputs, decision: PartitionDecision) -> Iterator[Step]:
+    """Yield the steps that publish the chain in order of offsets, then those of discarded sets."""
+    yield from (
         publish_step(segment, inputs.known, decision)
         for segment in decision.choice.chain
         if inputs.known.get(segment.segment_id) is not _S.COPY_SEGMENT_FINISHED
-    ]
-    discarded = [
+    )
+    yield from (
         _segment_step(Action.DISCARD_SEGMENT, segment, reason, _DISCARDED, decision)
         for segment, reason in decision.choice.discarded
         if segment.segment_id not in inputs.known
-    ]
-    if decision.start_offset < decision.log_start.offset:
-        yield from _checkpoint_steps(inputs.partition, inputs.replicas, decision)
-    yield from published
-    yield from discarded
+    )
 
 
 _PUBLISHED = (_S.COPY_SEGMENT_STARTED, _S.COPY_SEGMENT_FINISHED)
@@ -173,7 +172,7 @@ def _checkpoint_steps(
         )
 
 
-def _skips(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
+def skips_of(inputs: PartitionInputs, choice: Choice) -> Iterator[Skip]:
     """Yield the sets about which nothing is published; not those that the metadata have as they should."""
     partition = inputs.partition
     for each, reason in choice.left:

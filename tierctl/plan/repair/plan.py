@@ -1,6 +1,6 @@
 """The plan of the repairs of what `verify` found: of copies, of deletions and of orphans."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -31,6 +31,8 @@ class RepairInputs:
     orphans: OrphanRule
     examined: Mapping[_Key, ExaminedSets] = field(default_factory=dict)
     unexamined: Mapping[_Key, str] = field(default_factory=dict)
+    indexes: Sequence[Step | Skip] = ()
+    """What becomes of each segment with a missing or damaged index."""
 
 
 def plan_repair(state: TierState, inputs: RepairInputs) -> Plan:
@@ -44,7 +46,7 @@ def plan_repair(state: TierState, inputs: RepairInputs) -> Plan:
     removal = plan_removal(state)
     steps: list[Step] = list(removal.steps)
     skipped: list[Skip] = list(removal.skipped)
-    for found in chain(_of_copies(state, inputs), _of_orphans(state, inputs)):
+    for found in chain(_of_copies(state, inputs), _of_orphans(state, inputs), inputs.indexes):
         if isinstance(found, Step):
             steps.append(found)
         else:

@@ -111,9 +111,10 @@ def _deleted_by_brokers_only(
             more.append(segment)
     if not more:
         return []
+    what = "1 more segment" if len(more) == 1 else f"{len(more)} more segments"
     note = (
-        f"{len(more)} more segments (offsets {more[0].start_offset} to {more[-1].end_offset}) are kept, as "
-        f"{topic.RETENTION_BYTES.name}={config.retention_bytes} allows; brokers would delete them, because "
+        f"{topic.RETENTION_BYTES.name}={config.retention_bytes} allows to keep {what} (offsets "
+        f"{more[0].start_offset} to {more[-1].end_offset}), which brokers would delete, because "
         f"they count the {below_bytes} bytes below the log start towards the limit"
     )
     return [note]
@@ -205,7 +206,8 @@ class Limits:
     ) -> Reason:
         if self._config.retention_bytes >= 0 and first is not None:
             return Reason(ReasonKind.BEHIND_OLDER, held_by=first.segment_id)
-        return Reason(ReasonKind.NO_LIMIT_REACHED, **self._size_facts(segment))
+        is_age_stated = topic.RETENTION_MS.name in self._config.stated
+        return Reason(ReasonKind.NO_LIMIT_REACHED, is_age_stated=is_age_stated, **self._size_facts(segment))
 
     def _why_stalled(self, segment: RemoteLogSegmentMetadata, staller: RemoteLogSegmentMetadata) -> Reason:
         return Reason(

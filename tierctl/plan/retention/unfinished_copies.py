@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tierctl.model import EpochEntry, RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
+from tierctl.model import RemoteLogSegmentMetadata, RemoteLogSegmentState, Uuid
 from tierctl.model.times import iso_utc
 from tierctl.plan.copy.dangling import DANGLING_AGE_MS_MIN
 from tierctl.plan.reasons import Reason, ReasonKind
@@ -39,12 +39,14 @@ def unfinished_copies(
     `breaches.resume_deletions` repeats begun deletions. `unreferenced_epochs` also deletes copies of older
     epochs that end above the log start. A copy that may still run has a reason in `kept` instead of a step.
     """
-    earliest = view.lineage.truncate_from_start(log_start_offset).earliest
+    earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
     steps: list[Step] = []
     kept: dict[Uuid, Reason] = {}
-    if earliest is None:
+    if earliest_epoch is None:
         return UnfinishedCopies(steps=(), kept=kept)
-    for segment, reason in _below(view, log_start_offset, earliest, unreferenced_epochs=unreferenced_epochs):
+    for segment, reason in _below(
+        view, log_start_offset, earliest_epoch, unreferenced_epochs=unreferenced_epochs
+    ):
         if not _has_ended(view, segment, now_ms):
             kept[segment.segment_id] = _why_kept(segment)
             continue
@@ -58,18 +60,18 @@ def unfinished_copies(
 
 
 def _below(
-    view: PartitionView, log_start_offset: int, earliest: EpochEntry, *, unreferenced_epochs: bool
+    view: PartitionView, log_start_offset: int, earliest_epoch: int, *, unreferenced_epochs: bool
 ) -> Iterator[tuple[RemoteLogSegmentMetadata, Reason]]:
     """Yield the unfinished copies that a broker deletes if it does not write them, each with the reason."""
     for segment in view.segments.in_state(RemoteLogSegmentState.COPY_SEGMENT_STARTED):
         newest = _newest_epoch(segment)
         is_below = segment.end_offset < log_start_offset
-        if newest < earliest.epoch and (is_below or unreferenced_epochs):
+        if newest < earliest_epoch and (is_below or unreferenced_epochs):
             yield (
                 segment,
-                Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest.epoch, is_unfinished=True),
+                Reason(ReasonKind.UNREFERENCED_EPOCHS, earliest_epoch=earliest_epoch, is_unfinished=True),
             )
-        elif newest == earliest.epoch and is_below:
+        elif newest == earliest_epoch and is_below:
             yield (
                 segment,
                 Reason(ReasonKind.LOG_START_OFFSET, log_start_offset=log_start_offset, is_unfinished=True),

@@ -29,22 +29,22 @@ def unreferenced_epoch_steps(
 
     Segments whose id is in `taken` have a step already.
     """
-    earliest = view.lineage.truncate_from_start(log_start_offset).earliest
-    if earliest is None:
+    earliest_epoch = view.lineage.first_epoch_from(log_start_offset)
+    if earliest_epoch is None:
         return []
     steps = []
-    for segment, breach in _unreferenced(view, earliest.epoch):
+    for segment, breach in _unreferenced(view, earliest_epoch):
         is_wanted = off_lineage or (
             breach == "unreferenced_epochs" and (unreferenced_epochs or segment.end_offset < log_start_offset)
         )
         # A segment of the lineage with such epochs lies below the log start and is in `taken`.
         if segment.segment_id in taken or not is_wanted:
             continue
-        facts = {"breach": breach, "earliest_epoch": earliest.epoch, **view.decided_in}
+        facts = {"breach": breach, "earliest_epoch": earliest_epoch, **view.decided_in}
         if log_start_offset > view.known_log_start_offset:
             # The epochs leave the checkpoint only when the log starts there.
             facts["new_log_start_offset"] = log_start_offset
-        steps.append(delete_step(segment, _reason(breach, earliest.epoch), **facts))
+        steps.append(delete_step(segment, _reason(breach, earliest_epoch), **facts))
     return sorted(steps, key=lambda s: (s.start_offset or 0, s.segment_id or ""))
 
 

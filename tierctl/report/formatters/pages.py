@@ -58,7 +58,10 @@ class Printer:
 
     def pages(self, encoded: EncodedRecords) -> Iterator[Page]:
         """Yield pages of bounded size with one line for each record that the filter accepts."""
-        records = encoded.decoded(self.known)
+        yield from self.pages_of(encoded.decoded(self.known))
+
+    def pages_of(self, records: Records) -> Iterator[Page]:
+        """Yield the pages of decoded records."""
         for start in range(0, len(records), _LINES_PER_PAGE):
             yield self._page(records.slice(start, _LINES_PER_PAGE))
 
@@ -73,7 +76,7 @@ class Printer:
 
 
 def render_ahead(printer: Printer, records: Iterable[EncodedRecords]) -> Iterator[Page]:
-    """Yield the pages of `records`; a thread renders them while the caller's thread reads and writes.
+    """Yield the pages of `records`; a thread renders them while the caller's reads, decodes and writes.
 
     An error of `records` is raised after the pages of all records before it.
     """
@@ -97,16 +100,17 @@ def _tasks(
     try:
         for encoded in records:
             for start in range(0, len(encoded), _RECORDS_PER_TASK):
-                yield pool.submit(_rendered, printer, encoded.slice(start, _RECORDS_PER_TASK))
-    # Whatever reading raises is raised again, when its turn comes.
+                decoded = encoded.slice(start, _RECORDS_PER_TASK).decoded(printer.known)
+                yield pool.submit(_rendered, printer, decoded)
+    # Whatever reading and decoding raise is raised again, when its turn comes.
     except Exception as e:
         failed: Future[list[Page]] = Future()
         failed.set_exception(e)
         yield failed
 
 
-def _rendered(printer: Printer, records: EncodedRecords) -> list[Page]:
-    return list(printer.pages(records))
+def _rendered(printer: Printer, records: Records) -> list[Page]:
+    return list(printer.pages_of(records))
 
 
 def merge_pages(streams: Sequence[Iterator[Page]], *, by_time: bool) -> Iterator[Page]:

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from tierctl.errors import UsageError
+from tierctl.errors import UsageError, output_error
 from tierctl.files import exclusive, write_durably
 from tierctl.report.html.content import PageContent
 from tierctl.report.html.page import GENERATOR, page_chunks
@@ -51,8 +51,8 @@ def _require_page(path: Path) -> None:
 def write_page(path: Path, content: PageContent) -> int:
     """Replace `path` by the page, atomically and durably; return its size in bytes.
 
-    Raise UsageError if it can't be written or has become another file, and LockedError if another run writes
-    it for more than ten seconds.
+    Raise UsageError if the user may not write it or it has become another file, OutputError if the disk is
+    full or fails, and LockedError if another run writes it for more than ten seconds.
     """
     chunks = [chunk.encode("utf-8", "backslashreplace") for chunk in page_chunks(content)]
     # A name in a web server's folder may be a link to the file.
@@ -62,5 +62,5 @@ def write_page(path: Path, content: PageContent) -> int:
             require_replaceable(target)
             write_durably(target, chunks)
     except OSError as e:
-        raise UsageError(f"--html {path}: {e.strerror}") from e
+        raise output_error(f"--html {path}", e) from e
     return sum(map(len, chunks))

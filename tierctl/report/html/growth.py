@@ -76,9 +76,11 @@ def _chart(days: Sequence[tuple[date, _Day]], today: date) -> str:
         f"Bars by day from {days[0][0]} to {days[-1][0]}: copied {copied}, deleted {deleted}, "
         f"expiring {expiring}. The table below has the numbers."
     )
+    # The labels of the axis stand at the side that the label of today does not need.
+    side = f'x="{_WIDTH}" text-anchor="end"' if at < _WIDTH / 2 else 'x="0"'
     labels = (
-        f'<text x="0" y="12">{bytes_text(highest)} copied</text>'
-        f'<text x="0" y="{_HEIGHT - 4}">{bytes_text(highest)} deleted or expiring</text>'
+        f'<text {side} y="12">{bytes_text(highest)} copied</text>'
+        f'<text {side} y="{_HEIGHT - 4}">{bytes_text(highest)} deleted or expiring</text>'
         f'<text x="{min(at + 4, _WIDTH - 110):.1f}" y="12">today {today}</text>'
     )
     return (

@@ -1,8 +1,8 @@
 """Every metric that tierctl writes: name, type, labels and meaning.
 
-Metrics that KIP-405, KIP-852 and KIP-963 define have Kafka's names, as the rules of the JMX exporter turn
-`kafka.server:type=BrokerTopicMetrics,name=RemoteCopyBytesPerSec,topic=...` into a name: so a query for
-brokers also finds the work of tierctl.
+Metrics that KIP-405, KIP-852, KIP-956 and KIP-963 define have Kafka's names, as the rules of the JMX exporter
+turn `kafka.server:type=BrokerTopicMetrics,name=RemoteCopyBytesPerSec,topic=...` into a name: so a query for
+brokers also finds the work of tierctl. tests/live/test_metric_names.py compares them with a broker's beans.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def _kafka_gauge(name: str, text: str) -> Family:
 
 
 def _throttle(direction: str, word: str) -> Family:
-    """Return a metric of KIP-956: kafka.server:type=RemoteLogManager,name=remote-copy-throttle-time-avg."""
+    """Return a metric of KIP-956: of kafka.server:type=RemoteLogManager, remote-copy-throttle-time-avg."""
     name = f"remote-{direction}-throttle-time-{word[:3].replace('ave', 'avg')}"
     return Family(
         f"kafka_server_remotelogmanager_{name.replace('-', '_')}",

@@ -9,6 +9,7 @@ from typing import Self
 from tierctl.model.selection import SelectionRequest, admits_topic
 from tierctl.report.metrics import families
 from tierctl.report.metrics.families import Family, Kind
+from tierctl.storage.observed import Fetches
 
 Labels = tuple[str, ...]
 """The values of a family's labels, in their order."""
@@ -53,6 +54,11 @@ class Meter:
         """Set one value of a gauge with one label; values of other labels stay."""
         self.set(family, {(label,): value}, lambda labels: labels != (label,))
 
+    @property
+    def fetches(self) -> "FetchMeter":
+        """The counters of what is read of segments."""
+        return FetchMeter(self)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
@@ -92,3 +98,10 @@ class FetchMeter:
     def failed(self, topic: str) -> None:
         """Implement `FetchObserver.failed`."""
         self.meter.count(families.FETCH_ERRORS, topic)
+
+    def add(self, fetches: Mapping[str, Fetches]) -> None:
+        """Count the reads of another process, by topic."""
+        for topic, each in fetches.items():
+            self.meter.count(families.FETCH_REQUESTS, topic, by=each.requests)
+            self.meter.count(families.FETCH_BYTES, topic, by=each.size_bytes)
+            self.meter.count(families.FETCH_ERRORS, topic, by=each.errors)

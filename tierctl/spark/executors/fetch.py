@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from tierctl.errors import TierctlError
-from tierctl.model import TopicIdPartition
+from tierctl.model import TopicIdPartition, Uuid
 from tierctl.read import record_rows
 from tierctl.read.parallel.task import ReadTask, read_task
 from tierctl.read.partition_reader import FetchedRecord
@@ -72,10 +72,11 @@ class RenderInput(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A part of the output: the lines of `rows` records, then the problems and the note for stderr."""
+    """A part of the output: the lines of `rows` records of a topic, then problems and a note for stderr."""
 
     text: str = ""
     rows: int = 0
+    topic_id: Uuid | None = None
     problems: tuple[TierctlError, ...] = ()
     note: str | None = None
 
@@ -228,7 +229,8 @@ class _Printer:
                 (result,) = self._run([RenderInput(task, from_offset, self._left)])
                 continue
             size_bytes += len(data)
-            yield Output(text=data.decode(), rows=count, problems=tuple(problems))
+            topic_id = task.topic_id_partition.topic_id
+            yield Output(text=data.decode(), rows=count, topic_id=topic_id, problems=tuple(problems))
             if self._left is not None:
                 self._left -= count
             if self._left == 0:

@@ -3,23 +3,57 @@
 Opening a client is expensive, and a client belongs to the process that opened it.
 """
 
+import os
 import pickle
+import socket
 from functools import lru_cache
 
 from tierctl.metadata.topic import MetadataTopic, open_topic
 from tierctl.model.location import TopicLocation
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.base import RemoteStorageManager
+from tierctl.storage.observed import FetchCounts, Transfers
+from tierctl.storage.retry import object_tier
+from tierctl.storage.throttle import Direction, Throttle, Waits
 
-_tiers: dict[bytes, RemoteStorageManager] = {}
+_tiers: dict[bytes, tuple[RemoteStorageManager, Throttle]] = {}
+_fetches = FetchCounts()
+_measures = False
 
 
 def shared_tier(spec: TierSpec) -> RemoteStorageManager:
     """Return the tier of `spec`, opened at most once in this process; raises as `open_tier`."""
     key = pickle.dumps(spec)
     if key not in _tiers:
-        _tiers[key] = open_tier(spec)
-    return _tiers[key]
+        throttle = Throttle()
+        _tiers[key] = open_tier(spec, throttle=throttle), throttle
+    remote, _ = _tiers[key]
+    tier = object_tier(remote)
+    if tier is not None:
+        tier.observer = _fetches if _measures else None
+    return remote
+
+
+def measure_fetches(measures: bool) -> None:
+    """Count the reads of tiers that `shared_tier` returns from now on, if it `measures` them.
+
+    Forget what earlier tasks of this process transferred: they returned it.
+    """
+    global _measures  # noqa: PLW0603
+    _measures = measures
+    take_transfers()
+
+
+def take_transfers() -> Transfers | None:
+    """Return what this process transferred since the last call; None for nothing."""
+    fetches = _fetches.take()
+    waits: dict[Direction, Waits] = {}
+    for _, throttle in _tiers.values():
+        for direction, each in throttle.take_waits().items():
+            waits[direction] = waits.get(direction, Waits()) + each
+    if not fetches and not waits:
+        return None
+    return Transfers(process=f"{socket.gethostname()}:{os.getpid()}", fetches=fetches, waits=waits)
 
 
 @lru_cache(maxsize=1)

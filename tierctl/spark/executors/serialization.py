@@ -6,10 +6,14 @@ plain data, tierctl's own data classes and tierctl's errors are decoded: no pick
 
 import io
 import pickle
+import struct
 import sys
 from typing import Any
 
+import pyarrow as pa
+
 from tierctl.errors import EngineError, TierctlError
+from tierctl.storage.observed import Transfers
 
 _ALLOWED = frozenset(
     {
@@ -25,6 +29,7 @@ _PACKAGES = (
     "state",
     "plan",
     "verify",
+    "metadata.daily_changes",
     "metadata.fold.parallel",
     "read.key_search",
     "wire.files.committed_offsets",
@@ -37,25 +42,39 @@ _PACKAGES = (
     "report.formatters.pages",
     "report.formatters.text_lines",
     "apply.side_effects",
+    "storage.observed",
+    "storage.throttle",
     "spark.executors.verify",
 )
 """The packages and modules below `tierctl` whose classes may be decoded."""
 
 _PROTOCOL = 5
+# No pickle begins with it. The size of the pickle follows, and then a frame of Zstandard.
+_COMPRESSED, _SIZE = b"ZSTD", struct.Struct(">Q")
+# Smaller values are sent as they are.
+_COMPRESSED_BYTES_MIN = 1 << 16
 # A damaged or forged pickle fails with any of these.
 _DECODING_ERRORS = (
-    *(pickle.UnpicklingError, EOFError, ImportError, AttributeError),
+    *(pickle.UnpicklingError, EOFError, ImportError, AttributeError, OSError, struct.error, MemoryError),
     *(ValueError, TypeError, LookupError, OverflowError),
 )
 
 
 def dumps(value: Any) -> bytes:
-    """Return `value` as a pickle."""
-    return pickle.dumps(value, _PROTOCOL)
+    """Return `value` as a pickle, a large one compressed: Spark's driver holds three copies of a result."""
+    data = pickle.dumps(value, _PROTOCOL)
+    if len(data) < _COMPRESSED_BYTES_MIN:
+        return data
+    return b"".join((_COMPRESSED, _SIZE.pack(len(data)), pa.compress(data, codec="zstd", asbytes=True)))
 
 
 def loads(data: bytes) -> Any:
     """Return the value that `dumps` encoded; raise UnpicklingError for a class that may not be decoded."""
+    if data.startswith(_COMPRESSED):
+        at = len(_COMPRESSED)
+        (size_bytes,) = _SIZE.unpack_from(data, at)
+        frame = memoryview(data)[at + _SIZE.size :]
+        data = pa.decompress(frame, decompressed_size=size_bytes, codec="zstd", asbytes=True)
     return _RestrictedUnpickler(io.BytesIO(data)).load()
 
 
@@ -75,6 +94,14 @@ def decoded_error(data: bytes) -> TierctlError:
     if isinstance(error, TierctlError):
         return error
     raise EngineError(f"the error of an executor cannot be decoded: it is of type {type(error).__name__}")
+
+
+def decoded_transfers(data: bytes) -> Transfers:
+    """Return what an executor transferred; raise EngineError if it cannot be decoded."""
+    found = decoded_result(data)
+    if isinstance(found, Transfers):
+        return found
+    raise EngineError(f"what an executor transferred cannot be decoded: it is of type {type(found).__name__}")
 
 
 def with_host(error: TierctlError, host: str) -> TierctlError:

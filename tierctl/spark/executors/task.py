@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from tierctl.errors import TierctlError
+from tierctl.spark.executors.resources import measure_fetches, take_transfers
 from tierctl.spark.executors.serialization import dumps
 
 SLICE_BYTES = 8 << 20
@@ -28,6 +29,7 @@ RESULTS = pa.schema(
         ("is_retried", pa.bool_()),
         ("processed_bytes", pa.int64()),
         ("host", pa.string()),
+        ("transfers", pa.binary()),
         ("data", pa.binary()),
     ]
 )
@@ -35,10 +37,12 @@ RESULTS = pa.schema(
 
 `number` is that of the input. `data` is the encoded result, or the encoded error if `is_error`.
 `is_retried` is True if an earlier attempt may have processed the input, and may still be running.
-`processed_bytes` is what the function reported; it is 0 in all rows of an input but the first.
+`processed_bytes` is what the function reported; it is 0 in all rows of an input but the first. `transfers`
+has the encoded `Transfers` of the process since the row before; null for none.
 """
 RESULTS_DDL = (
-    "number INT, is_error BOOLEAN, is_retried BOOLEAN, processed_bytes BIGINT, host STRING, data BINARY"
+    "number INT, is_error BOOLEAN, is_retried BOOLEAN, processed_bytes BIGINT, host STRING, "
+    "transfers BINARY, data BINARY"
 )
 
 Input_contra = TypeVar("Input_contra", contravariant=True)
@@ -72,21 +76,29 @@ class PlainFunction:
 class SparkTask:
     """The callable for `DataFrame.mapInArrow`: processes the inputs of one task, one after the other.
 
-    `is_retried` states that an earlier job may have processed the inputs.
+    `is_retried` states that an earlier job may have processed the inputs. With `measures` the reads of tiers
+    are counted.
     """
 
     function: TaskFunction[Any, Any]
     is_retried: bool = False
+    measures: bool = False
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows of RESULTS for the tasks in `batches`."""
         is_retried = self.is_retried or _is_retried_by_spark()
         processed_bytes: list[int] = []
+        measure_fetches(self.measures)
         with self.function.opened(processed_bytes.append) as function:
             for number, each in _inputs(batches):
                 data, is_error = _outcome(function, each)
                 facts = {"number": number, "is_error": is_error, "is_retried": is_retried}
-                yield from _rows(data, facts, sum(processed_bytes))
+                transfers = take_transfers()
+                first = {
+                    "processed_bytes": sum(processed_bytes),
+                    "transfers": None if transfers is None else dumps(transfers),
+                }
+                yield from _rows(data, facts, first)
                 processed_bytes.clear()
 
 
@@ -103,14 +115,12 @@ def _outcome(function: Callable[[Any], Any], each: Any) -> tuple[bytes, bool]:
         return dumps(e), True
 
 
-def _rows(data: bytes, facts: dict[str, Any], processed_bytes: int) -> Iterator[pa.RecordBatch]:
+def _rows(data: bytes, facts: dict[str, Any], first: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    """Yield `data` in slices, each with `facts`; only the first row has the facts in `first`."""
     host = socket.gethostname()
     for start in range(0, len(data), SLICE_BYTES):
-        row = facts | {
-            "processed_bytes": 0 if start else processed_bytes,
-            "host": host,
-            "data": data[start : start + SLICE_BYTES],
-        }
+        own = {"processed_bytes": 0, "transfers": None} if start else first
+        row = facts | own | {"host": host, "data": data[start : start + SLICE_BYTES]}
         yield pa.RecordBatch.from_pylist([row], schema=RESULTS)
 
 

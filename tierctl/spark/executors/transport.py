@@ -21,8 +21,9 @@ from tierctl.errors import EngineError, TierctlError
 from tierctl.spark.executors.jobs import collect, parallelism
 from tierctl.spark.executors.probe import PROBES_DDL, ProbeExecutor, no_check, require_usable
 from tierctl.spark.executors.progress import progress
-from tierctl.spark.executors.serialization import decoded_error, decoded_result
+from tierctl.spark.executors.serialization import decoded_error, decoded_result, decoded_transfers
 from tierctl.spark.executors.task import RESULTS_DDL, TASKS, PlainFunction, SparkTask, TaskFunction
+from tierctl.storage.observed import Transfers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,6 +47,10 @@ def _never() -> bool:
     return False
 
 
+def _no_transfers(_transfers: Transfers) -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputResult(Generic[Result]):
     """The result of one input: `value`, or the `error` that the function raised.
@@ -66,10 +71,14 @@ class Executors:
     """The executors of a Spark session.
 
     `tasks_max` limits the tasks of one `run`; the default is twice the number that run at a time.
+    `on_transfers` receives what each task transferred: its waits for limits and, with `measures`, its reads
+    of tiers. Of attempts that returned no result nothing is known.
     """
 
     session: SparkSession
     tasks_max: int | None = None
+    measures: bool = False
+    on_transfers: Callable[[Transfers], None] = _no_transfers
     _slots: int = field(default=0, init=False)
 
     @property
@@ -110,7 +119,7 @@ class Executors:
         if not inputs:
             return
         tasks = self._tasks(inputs, [cost(each) for each in inputs], min_task_cost)
-        runner = SparkTask(function=PlainFunction(function))
+        runner = SparkTask(function=PlainFunction(function), measures=self.measures)
         results = self._collect(runner, tasks, stopped=stopped, title="reading")
         rows = _rows_by_number(results)
         for number in range(len(inputs)):
@@ -146,7 +155,7 @@ class Executors:
         processed the inputs. With `title` a terminal shows the progress of the tasks. Raise JobFailedError if
         the job fails, and JobStoppedError if it is cancelled because `stopped` returned True.
         """
-        runner = SparkTask(function=function, is_retried=is_retried)
+        runner = SparkTask(function=function, is_retried=is_retried, measures=self.measures)
         results = self._collect(runner, tasks, stopped=stopped, title=title)
         return input_results(results)
 
@@ -158,7 +167,10 @@ class Executors:
         bar = nullcontext() if title is None else progress(self.session, title)
         with parallelism(self.session, len(tasks)), bar:
             frame = self.session.createDataFrame(rows).mapInArrow(runner, RESULTS_DDL)
-            return collect(frame, stopped=stopped)
+            results = collect(frame, stopped=stopped)
+        for transfers in results.column("transfers").drop_null().to_pylist():
+            self.on_transfers(decoded_transfers(transfers))
+        return results
 
 
 def grouped(

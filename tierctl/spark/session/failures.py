@@ -48,6 +48,11 @@ def engine_error(error: Exception, master: str | None) -> TierctlError:
         return EngineError(
             f"no Spark master answers{where}", hint="is it the right port, and the same version?"
         )
+    if jvm.is_out_of_memory():
+        return EngineError(
+            f"the memory of Spark's driver{where} does not suffice for the results",
+            hint="give it more: --spark-conf spark.driver.memory=4g",
+        )
     hint = next((hint for sign, hint in _HINTS.items() if sign in text), None)
     if hint is None and errors:
         hint = f"Spark's last error: {errors[-1][:_LENGTH_MAX]}"

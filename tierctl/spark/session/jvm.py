@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 END_TIMEOUT_S = 20
 _LINES_KEPT = 200
+_NO_MEMORY = "Terminating due to java.lang.OutOfMemoryError"
 _STDERR = 2
 QUIET_LOGS = """\
 rootLogger.level = error
@@ -82,7 +83,12 @@ def started(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
 
 def last_errors() -> list[str]:
     """Return the last errors that Spark logged while its output was not printed."""
-    return [line for jvm in _started for line in list(jvm.lines) if line.startswith("ERROR ")]
+    return [line for jvm in _started for line in list(jvm.lines) if line.startswith(("ERROR ", _NO_MEMORY))]
+
+
+def is_out_of_memory() -> bool:
+    """Return whether a JVM of this process ended because its heap was full; unknown if it printed that."""
+    return any(line.startswith(_NO_MEMORY) for line in last_errors())
 
 
 def _start(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
@@ -96,7 +102,7 @@ def _start(conf: Mapping[str, str], *, verbose: bool) -> Jvm:
         settings.set(name, value)
     lines: deque[str] = deque(maxlen=_LINES_KEPT)
     try:
-        with _quiet(verbose), _output(lines, verbose=verbose) as popen_kwargs:
+        with _options(verbose), _output(lines, verbose=verbose) as popen_kwargs:
             return Jvm(launch_gateway(settings, popen_kwargs), lines)  # type: ignore[no-untyped-call]
     except PySparkRuntimeError as e:
         raise _did_not_start(lines) from e
@@ -126,17 +132,18 @@ def _did_not_start(lines: deque[str]) -> UsageError | EngineError:
 
 
 @contextmanager
-def _quiet(verbose: bool) -> Iterator[None]:
-    """Give the JVM log settings before it reads Spark's, unless the operator set others."""
+def _options(verbose: bool) -> Iterator[None]:
+    """Give the JVM its options, and before it reads Spark's log settings tierctl's, unless others are set."""
     before = os.environ.get("SPARK_SUBMIT_OPTS")
-    if verbose or "log4j2.configurationFile" in (before or ""):
-        yield
-        return
+    # Without this option Spark loses the thread that receives results, and waits without end.
+    options = ["-XX:+ExitOnOutOfMemoryError"]
     with tempfile.TemporaryDirectory(prefix="tierctl-") as folder:
-        file = Path(folder, "log4j2.properties")
-        file.write_text(QUIET_LOGS, encoding="utf-8")
-        option = f"-Dlog4j2.configurationFile={file.as_uri()}"
-        os.environ["SPARK_SUBMIT_OPTS"] = f"{before} {option}" if before else option
+        if not verbose and "log4j2.configurationFile" not in (before or ""):
+            file = Path(folder, "log4j2.properties")
+            file.write_text(QUIET_LOGS, encoding="utf-8")
+            options.append(f"-Dlog4j2.configurationFile={file.as_uri()}")
+        # The last of two options that contradict each other counts: the operator's.
+        os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*options, *([before] if before else [])])
         try:
             yield
         finally:

@@ -3,7 +3,7 @@
 The metadata topic lists the segments and the tier has their records; no broker serves records. The rows are
 those that a consumer would read: each offset once, from the segment of the current leader epochs, and with
 isolation_level=read_committed without aborted transactions. The first two options are required. All options
-mean the same as for `tierctl fetch`:
+mean the same as for `tierctl fetch`. The tier of another metadata topic is refused, as there:
 
 metadata            kafka://host:port[,...], or a folder with __remote_log_metadata-N/ in it
 remote              s3://bucket/folder, hdfs://host:port/folder, gs://..., abfs://..., or a folder
@@ -19,14 +19,17 @@ from_time, to_time  read from the first record with a timestamp of at least from
                     seeks
 late_ms             the caller's promise that no record's timestamp is more than this many milliseconds
                     below that of an earlier record of its partition
-config              a broker's server.properties: rsm.config.* of Aiven's plugin, and its settings of the
-                    metadata topic
+config              a broker's server.properties: rsm.config.* of Aiven's plugin, its settings of the metadata
+                    topic, and its quota of fetches
 aiven_private_key   [ID=]FILE, separated by commas; executors read the files under the same paths
 command_config, bootstrap_server
                     as in the commands
 state_dir           caches metadata and indexes on the driver
 bytes_per_task      the approximate number of bytes that a task reads: large segments are split by offsets; by
                     default a task reads 32 to 128 MiB, so that there are about 32 tasks
+throttle_fetch      bytes per second, as 50M, that all tasks together read from the tier at most. Default: the
+                    setting remote.log.manager.fetch.max.bytes.per.second in config, which is unlimited if
+                    it is not stated. Each task has the same share, so fewer tasks at a time read less
 mode                how to handle unreadable records. FAILFAST, the default: the job fails and names segment,
                     byte and offsets. PERMISSIVE: all other records are read, and each error is a row with
                     a text in the additional column `error` and the first offset that may be missing

@@ -9,8 +9,7 @@ config              a broker's server.properties, which executors read under the
 topic, topic_id, partition, metadata_partition
                     read only events with one of these values, separated by commas; as with a where(...)
                     condition, rows of unreadable records are left out
-records_per_task    the largest number of offsets that a task reads; by default a task reads at least 100000
-                    and at most 500000, so that there are about 32 tasks
+records_per_task    the largest number of offsets that a task reads (default: 500000)
 
 Options of streams:
 

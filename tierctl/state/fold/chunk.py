@@ -25,9 +25,7 @@ from tierctl.state.fold.event_columns import (
     PARTITION_DELETE,
     SNAPSHOT,
     UPDATE,
-    Bools,
     EventColumns,
-    Int64s,
     event_columns,
 )
 from tierctl.state.fold.outcomes import IGNORED, REFUSED
@@ -35,6 +33,7 @@ from tierctl.state.fold.regular_events import fold_regular
 from tierctl.state.segments.arrays import Rows, view
 from tierctl.state.table import SegmentTable
 from tierctl.state.tier import Anomaly, PartitionState, Quarantined, TierState
+from tierctl.wire.arrays import Bools, Int64s
 
 _P = RemotePartitionDeleteState
 _TOPICS_KEPT: Final = 1 << 16
@@ -106,10 +105,10 @@ class _Chunk:
         regular = self._fold_regular(table, numbers)
         rest = np.flatnonzero(is_event & ~regular)
         self._fold_rows(rest, state)
-        for number in np.unique(numbers[rest]).tolist():
+        for number in _distinct(numbers[rest]):
             if number in table.irregular:
                 table.make_regular(number)
-        table.forget_caches(np.unique(numbers[regular]).tolist())
+        table.forget_caches(_distinct(numbers[regular]))
         # The fold of columns and the fold row by row reported in turn: restore the order of offsets.
         state.quarantined += sorted(self.quarantined, key=lambda q: q.metadata_offset)
         self._note_ignored(state)
@@ -137,7 +136,7 @@ class _Chunk:
         numbers[used] = found
         renamed = (events.topics != events.topics[firsts[events.owners]]) & (events.kinds <= UPDATE)
         of_rows = np.where(events.kinds <= PARTITION_DELETE, numbers[events.owners], -1)
-        for number in np.unique(of_rows[renamed & (of_rows >= 0)]).tolist():
+        for number in _distinct(of_rows[renamed]):
             table.make_irregular(number)
         return of_rows
 
@@ -186,6 +185,12 @@ class _Chunk:
 
     def _quarantine(self, row: int, error: CorruptInputError) -> None:
         self.quarantined.append(Quarantined(self.metadata_partition, int(self.offsets[row]), error))
+
+
+def _distinct(numbers: Int64s) -> list[int]:
+    """Return the distinct numbers, ascending; -1 is none."""
+    found: list[int] = np.flatnonzero(np.bincount(numbers[numbers >= 0])).tolist()
+    return found
 
 
 @lru_cache(maxsize=_TOPICS_KEPT)

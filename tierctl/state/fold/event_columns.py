@@ -21,11 +21,9 @@ from tierctl.model.events import MetadataEvent
 from tierctl.state.segments.arrays import Rows, ranges
 from tierctl.state.segments.columns import STATES
 from tierctl.state.segments.ids import Ids
+from tierctl.wire.arrays import Bools, Int64s, are_given, array_of, distinct, item_counts, numbers, take
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
 from tierctl.wire.metadata.encode_columns import event_at
-
-Int64s = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 # Values of `EventColumns.kinds`.
 ADD: Final = 0
@@ -143,11 +141,10 @@ class EventColumns:
 
     def partition_keys(self, rows: Rows) -> Iterator[tuple[tuple[bytes, int], str]]:
         """Yield the topic id and the number, and the topic, of the user partitions of `rows`."""
-        chosen = pa.array(rows)
-        ids = _column(self.table, "topic_id").storage.take(chosen).to_pylist()
-        numbers = _column(self.table, "partition").take(chosen).to_pylist()
-        topics = _column(self.table, "topic").take(chosen).to_pylist()
-        return zip(zip(ids, numbers, strict=True), topics, strict=True)
+        ids = take(_column(self.table, "topic_id").storage, rows).to_pylist()
+        partitions = take(_column(self.table, "partition"), rows).to_pylist()
+        topics = take(_column(self.table, "topic"), rows).to_pylist()
+        return zip(zip(ids, partitions, strict=True), topics, strict=True)
 
     def partition(self, row: int) -> TopicIdPartition:
         """Return the user partition of one row."""
@@ -172,25 +169,25 @@ def event_columns(table: pa.Table) -> EventColumns:
     """Return the columns of a table that `wire.metadata.decode_column` returned."""
     table = table.select(EVENT_SCHEMA.names).unify_dictionaries().combine_chunks()
     writers, leader_epochs = _column(table, "broker_id"), _column(table, "leader_epoch")
-    kip405 = ~_valid(writers)
+    kip405 = ~are_given(writers)
     pair_counts, pair_epochs, pair_starts = _pairs(_column(table, "segment_leader_epochs"))
     return EventColumns(
         table=table,
         kinds=_kinds(table),
         states=_codes(_column(table, "state"), _STATES, NO_STATE),
         owners=_owners(table),
-        topics=_numbers(_column(table, "topic").dictionary_encode().indices).astype(np.int64),
+        topics=distinct(_column(table, "topic"))[0],
         ids=_words(_column(table, "segment_id")),
-        starts=_numbers(_column(table, "start_offset")),
-        ends=_numbers(_column(table, "end_offset")),
-        max_timestamps=_numbers(_column(table, "max_timestamp_ms")),
-        event_timestamps=_numbers(_column(table, "event_timestamp_ms")),
-        writers=np.where(kip405, _numbers(leader_epochs), _numbers(writers)).astype(np.int32),
+        starts=numbers(_column(table, "start_offset")),
+        ends=numbers(_column(table, "end_offset")),
+        max_timestamps=numbers(_column(table, "max_timestamp_ms")),
+        event_timestamps=numbers(_column(table, "event_timestamp_ms")),
+        writers=np.where(kip405, numbers(leader_epochs), numbers(writers)).astype(np.int32),
         kip405=kip405,
-        sizes=_numbers(_column(table, "segment_size_in_bytes")),
-        txn_index_empty=_numbers(_column(table, "txn_index_empty")).astype(bool),
-        has_custom=_valid(_column(table, "custom_metadata")),
-        has_tags=_numbers(_column(table, "unknown_tags").value_lengths()) > 0,
+        sizes=numbers(_column(table, "segment_size_in_bytes")),
+        txn_index_empty=numbers(_column(table, "txn_index_empty")).astype(bool),
+        has_custom=are_given(_column(table, "custom_metadata")),
+        has_tags=item_counts(_column(table, "unknown_tags")) > 0,
         pair_counts=pair_counts,
         pair_ends=np.cumsum(pair_counts),
         pair_epochs=pair_epochs,
@@ -211,16 +208,6 @@ def _column(table: pa.Table, name: str) -> pa.Array:
     return column.chunk(0) if column.num_chunks else pa.array([], column.type)
 
 
-def _valid(array: pa.Array) -> Bools:
-    valid: Bools = array.is_valid().to_numpy(zero_copy_only=False)
-    return valid
-
-
-def _numbers(array: pa.Array) -> Any:
-    fill: Any = False if pa.types.is_boolean(array.type) else 0
-    return array.fill_null(fill).to_numpy(zero_copy_only=False)
-
-
 def _words(array: pa.Array) -> Ids:
     """Return 16-byte ids as pairs of native 64-bit words; a null has undefined words."""
     storage = array.storage
@@ -232,32 +219,26 @@ def _words(array: pa.Array) -> Ids:
 
 def _codes(array: pa.DictionaryArray, codes: dict[str, int], other: int) -> npt.NDArray[np.uint8]:
     by_index = np.array([codes.get(name, other) for name in array.dictionary.to_pylist()] + [other], np.uint8)
-    indices = array.indices.fill_null(len(by_index) - 1).to_numpy(zero_copy_only=False)
-    codes_of_rows: npt.NDArray[np.uint8] = by_index[indices]
+    codes_of_rows: npt.NDArray[np.uint8] = by_index[numbers(array.indices, null=len(by_index) - 1)]
     return codes_of_rows
 
 
 def _kinds(table: pa.Table) -> npt.NDArray[np.uint8]:
     kinds = _codes(_column(table, "type"), _KINDS, TOMBSTONE)
-    kinds[_valid(_column(table, "error"))] = ERROR
+    kinds[are_given(_column(table, "error"))] = ERROR
     return kinds
 
 
 def _owners(table: pa.Table) -> Int64s:
-    topics = _column(table, "topic_id").storage.dictionary_encode().indices.fill_null(-1)
-    partitions = _numbers(_column(table, "partition")).astype(np.int64)
-    keys = (topics.to_numpy(zero_copy_only=False).astype(np.int64) << 32) + partitions
-    owners: Int64s = (
-        pa.array(keys).dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    )
-    return owners
+    topics, _ = distinct(_column(table, "topic_id").storage)
+    keys = (topics << 32) + numbers(_column(table, "partition"))
+    return distinct(array_of(pa.int64(), keys))[0]
 
 
 def _pairs(lists: pa.ListArray) -> tuple[Int64s, Int64s, Int64s]:
     inner = lists.values
-    ends = np.asarray(lists.offsets)[1:].astype(np.int64)
-    lengths = np.asarray(lists.value_lengths().fill_null(0)).astype(np.int64)
+    ends, lengths = numbers(lists.offsets)[1:].astype(np.int64), item_counts(lists)
     firsts = ranges(ends - lengths, lengths)
-    at = np.asarray(inner.offsets)[firsts] if len(firsts) else firsts
-    values = np.asarray(inner.values)
+    at = numbers(inner.offsets)[firsts] if len(firsts) else firsts
+    values = numbers(inner.values)
     return lengths, values[at], values[at + 1]

@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tierctl.model import is_valid_transition
-from tierctl.state.fold.event_columns import ADD, Bools, EventColumns, Int64s
+from tierctl.state.fold.event_columns import ADD, EventColumns
 from tierctl.state.segments.arrays import Rows, view
 from tierctl.state.segments.columns import STATE_MASK, STATES, SegmentColumns
+from tierctl.wire.arrays import Bools, Int64s, array_of, distinct
 
 ACCEPTED: Final = 0
 IGNORED: Final = 1
@@ -116,10 +117,8 @@ def decide(columns: SegmentColumns, events: EventColumns, at: Rows, owners: Int6
 def _number_segments(events: EventColumns, at: Rows) -> tuple[Int64s, npt.NDArray[np.uint64]]:
     """Return the number of each event's segment, in order of appearance, and the segments' ids."""
     ids = np.ascontiguousarray(events.ids[at])
-    array = pa.FixedSizeBinaryArray.from_buffers(pa.binary(16), len(at), [None, pa.py_buffer(ids)])
-    encoded = array.dictionary_encode()
-    numbers: Int64s = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-    return numbers, np.frombuffer(encoded.dictionary.buffers()[1], dtype=np.uint64).reshape(-1, 2)
+    numbers, found = distinct(array_of(pa.binary(16), ids))
+    return numbers, np.frombuffer(found.buffers()[1], dtype=np.uint64).reshape(-1, 2)
 
 
 def _is_impossible(events: EventColumns, at: Rows) -> Bools:

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from tierctl.state.fold.event_columns import ADD, Bools, EventColumns, Int64s
+from tierctl.state.fold.event_columns import ADD, EventColumns
 from tierctl.state.fold.outcomes import (
     ACCEPTED,
     DELETE_FINISHED,
@@ -27,6 +27,7 @@ from tierctl.state.segments.columns import POOLED_EPOCHS, WAS_FINISHED, SegmentC
 from tierctl.state.segments.epoch_index import FIRST_TABLE_SIZE
 from tierctl.state.segments.epoch_runs import epoch_runs
 from tierctl.state.table import NO_OFFSET, SegmentTable
+from tierctl.wire.arrays import Bools, Int64s
 
 _WAITING_MAX: Final = 3 * FIRST_TABLE_SIZE // 4
 """Kafka's hash set of unreferenced segments grows when it has this many."""

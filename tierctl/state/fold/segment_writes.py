@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from tierctl.state.fold.event_columns import EventColumns, Int64s
+from tierctl.state.fold.event_columns import EventColumns
 from tierctl.state.segments.arrays import Rows, ranges, view
 from tierctl.state.segments.columns import (
     DEAD,
@@ -19,6 +18,7 @@ from tierctl.state.segments.columns import (
     WIDE,
     SegmentColumns,
 )
+from tierctl.wire.arrays import Int64s, take
 
 _INT32_MAX = (1 << 31) - 1
 
@@ -109,7 +109,7 @@ def set_customs(columns: SegmentColumns, events: EventColumns, rows: Rows, at: R
     if columns.customs is not None:
         changed = changed | (view(columns.customs)[rows] >= 0)
     if changed.any():
-        values = events.table.column("custom_metadata").take(pa.array(at[changed]))
+        values = take(events.table.column("custom_metadata"), at[changed])
         columns.set_customs(rows[changed], values.to_pylist())
 
 

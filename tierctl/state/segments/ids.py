@@ -46,6 +46,14 @@ class SegmentIds:
         made._unbuilt = live
         return made
 
+    @classmethod
+    def of_bytes(cls, data: memoryview) -> Self:
+        """Return ids that are all found; `data` is copied once, and has 16 bytes for each id."""
+        made = cls()
+        made.words.frombytes(data)
+        made._unbuilt = np.arange(len(made))
+        return made
+
     @property
     def _table(self) -> "array[int]":
         """The hash table; an entry is a row plus 1, _EMPTY or _REMOVED."""

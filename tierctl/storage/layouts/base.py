@@ -68,6 +68,15 @@ class SegmentLayout(Protocol):
         """Return the segment's encoded objects; temporary files are deleted when the block ends."""
         ...
 
+    def index_objects(
+        self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]
+    ) -> Mapping[str, Source]:
+        """Return the objects to store, by key, so that the segment has these indexes and its others as now.
+
+        Raise SafetyRefusal if other objects would have to change, too.
+        """
+        ...
+
     def open_log(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, start: int, end: int | None
     ) -> BinaryIO:

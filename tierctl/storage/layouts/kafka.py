@@ -99,6 +99,14 @@ class KafkaLayout:
         objects |= {stem + INDEX_SUFFIXES[kind]: source for kind, source in index_sources(data).items()}
         yield Encoded(objects=objects)
 
+    def index_objects(
+        self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]
+    ) -> Mapping[str, Source]:
+        """Implement `SegmentLayout.index_objects`: each index is an object."""
+        del store
+        stem = key_stem(metadata)
+        return {stem + INDEX_SUFFIXES[kind]: data for kind, data in indexes.items()}
+
     def open_log(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, start: int, end: int | None
     ) -> BinaryIO:

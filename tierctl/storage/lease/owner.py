@@ -58,7 +58,18 @@ def has_ended(facts: Mapping[str, Any]) -> bool:
         return False
     if pid == os.getpid() and started == _started(pid):
         return facts.get("run") not in _held
-    return _started(pid) != str(started)
+    seen = _started(pid)
+    return seen != str(started) if seen else not _exists(pid)
+
+
+def _exists(pid: int) -> bool:
+    """Return whether there is such a process, also one of another user that /proc hides (hidepid)."""
+    try:
+        os.kill(pid, 0)
+    # A lease may state a number that is none of a process here.
+    except (OSError, OverflowError) as e:
+        return not isinstance(e, ProcessLookupError)
+    return True
 
 
 def _place() -> str:
@@ -70,7 +81,7 @@ def _place() -> str:
 
 
 def _started(pid: int) -> str:
-    """Return the start time of a process in clock ticks since boot; "" if the process does not exist."""
+    """Return the start time of a process in clock ticks since boot; "" if it does not exist or is hidden."""
     with suppress(OSError, IndexError):
         return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[_START_TIME_FIELD]
     return ""

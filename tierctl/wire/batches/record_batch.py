@@ -47,6 +47,7 @@ __all__ = [
     "batch_at",
     "batches",
     "control_record",
+    "encode_abort_marker",
     "encode_batch",
     "encode_end_transaction_marker",
     "scan",
@@ -216,6 +217,27 @@ def encode_batch(
         record_count=len(records),
     )
     return seal(head, compress(compression, data) if records else b"")
+
+
+def encode_abort_marker(
+    offset: int,
+    timestamp_ms: int,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int = 0,
+    partition_leader_epoch: int = 0,
+) -> bytes:
+    """Return the control batch that aborts the open transaction of a producer (EndTransactionMarker)."""
+    key, value = encode_end_transaction_marker(ControlType.ABORT, coordinator_epoch)
+    return encode_batch(
+        [Record(offset, timestamp_ms, key, value)],
+        partition_leader_epoch=partition_leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        transactional=True,
+        control=True,
+    )
 
 
 def seal(head: BatchHead, payload: bytes) -> bytes:

@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 
 from tierctl.errors import CorruptInputError
+from tierctl.wire.arrays import NdArray, are_given, large_binary
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA
 from tierctl.wire.metadata.codec import Trace
-from tierctl.wire.metadata.event_table import EventTableBuilder, NdArray, Rows, gather
+from tierctl.wire.metadata.event_table import EventTableBuilder, Rows, gather
 from tierctl.wire.metadata.value_layouts import ValueLayout, layout_of
 from tierctl.wire.metadata.values import decode, decode_traced
 
@@ -63,9 +64,7 @@ def decode_column(
 
 def _pieces(values: pa.Array | pa.ChunkedArray) -> Iterator[pa.Array]:
     """Yield the column as arrays of bounded size, so that 32-bit offsets suffice for the columns of each."""
-    chunked = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    if chunked.type != pa.large_binary():
-        chunked = chunked.cast(pa.large_binary())
+    chunked = large_binary(values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values]))
     for start in range(0, len(chunked), _PIECE_ROWS):
         piece = chunked.slice(start, _PIECE_ROWS)
         yield from _of_bounded_bytes(piece.combine_chunks() if piece.num_chunks != 1 else piece.chunk(0))
@@ -93,7 +92,7 @@ def _decode_piece(piece: pa.Array, known: KnownLayouts, columns: Sequence[str]) 
 
 def _valid_rows(piece: pa.Array) -> Rows:
     if piece.null_count:
-        return np.flatnonzero(piece.is_valid().to_numpy(zero_copy_only=False))
+        return np.flatnonzero(are_given(piece))
     return np.arange(len(piece))
 
 

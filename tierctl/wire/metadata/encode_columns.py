@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tierctl.errors import UsageError
 from tierctl.model.events import MetadataEvent, dialect_of
+from tierctl.wire.arrays import NdArray, are_given, array_of, distinct, numbers
 from tierctl.wire.metadata.arrow_types import EVENT_SCHEMA, STATE_NAMES, UUID
 from tierctl.wire.metadata.codec import Trace
 from tierctl.wire.metadata.event_table import (
@@ -21,7 +22,6 @@ from tierctl.wire.metadata.event_table import (
     FIXED_COLUMNS,
     FLAG_COLUMNS,
     STATE_COLUMNS,
-    NdArray,
     Rows,
     gather,
     scatter,
@@ -91,13 +91,13 @@ class _Encoder:
         self._table = table
         self._rows = table.num_rows
         columns = {name: _only_chunk(table.column(name)) for name in table.column_names}
-        self._nulls = {name: _mask(column.is_null()) for name, column in columns.items()}
+        self._nulls = {name: ~are_given(column) for name, column in columns.items()}
         self._fixed = {
             name: _state_codes(columns[name]) if name in STATE_COLUMNS else _fixed(columns[name], form)
             for name, form in FIXED_COLUMNS.items()
         }
-        self._flags = [_mask(columns[name].fill_null(False)) for name in FLAG_COLUMNS]
-        self._types = _indices(columns["type"])
+        self._flags = [numbers(columns[name]) for name in FLAG_COLUMNS]
+        self._types = numbers(columns["type"].indices, null=-1).astype(np.int64)
         self._items = {name: _bytes_items(columns[name]) for name in BYTES_COLUMNS}
         self._is_regular = True
         for name, array in ARRAY_COLUMNS.items():
@@ -201,11 +201,6 @@ def _only_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _mask(array: pa.Array) -> NdArray:
-    mask: NdArray = array.to_numpy(zero_copy_only=False)
-    return mask
-
-
 def _fixed(array: pa.Array, form: str) -> NdArray:
     """Return the values of a column of fixed width; the value of a null is undefined."""
     storage = array.storage if array.type == UUID else array
@@ -213,14 +208,11 @@ def _fixed(array: pa.Array, form: str) -> NdArray:
     return np.frombuffer(buffer, form)[storage.offset : storage.offset + len(storage)]
 
 
-def _indices(array: pa.DictionaryArray) -> NdArray:
-    return _fixed(array.indices.fill_null(-1), "i1").astype(np.int64)
-
-
 def _state_codes(array: pa.DictionaryArray) -> NdArray:
     names = array.dictionary.to_pylist()
     codes = [STATE_NAMES.index(name) if name in STATE_NAMES else -1 for name in names]
-    return np.array([*codes, -1], "i1")[_indices(array)]
+    codes_of_rows: NdArray = np.array([*codes, -1], "i1")[numbers(array.indices, null=-1)]
+    return codes_of_rows
 
 
 _Items = tuple[NdArray, NdArray, NdArray]
@@ -231,23 +223,22 @@ def _bytes_items(array: pa.Array) -> _Items:
     _, offsets_buffer, data = array.buffers()
     offsets = np.frombuffer(offsets_buffer or b"\0\0\0\0", "i4")[array.offset : array.offset + len(array) + 1]
     offsets = offsets.astype(np.int64)
-    widths = np.where(_mask(array.is_null()), -1, np.diff(offsets))
+    widths = np.where(are_given(array), np.diff(offsets), -1)
     return offsets[:-1], widths, np.frombuffer(data or b"", "u1")
 
 
 def _array_items(array: pa.ListArray, width: int) -> tuple[_Items, bool]:
     """Return the items of a column of arrays, and whether all elements have `width` numbers, none null."""
     inner = array.values
-    outer_offsets = array.offsets.to_numpy(zero_copy_only=False)
-    inner_offsets = inner.offsets.to_numpy(zero_copy_only=False)
+    outer_offsets = numbers(array.offsets)
+    inner_offsets = numbers(inner.offsets)
     starts = inner_offsets[outer_offsets].astype(np.int64)
-    widths = np.where(_mask(array.is_null()), -1, np.diff(starts))
+    widths = np.where(are_given(array), np.diff(starts), -1)
     has_nulls = inner.null_count or inner.values.null_count
     is_regular = not has_nulls and bool((np.diff(inner_offsets) == width).all())
-    return (starts[:-1], widths, inner.values.to_numpy(zero_copy_only=False)), is_regular
+    return (starts[:-1], widths, numbers(inner.values)), is_regular
 
 
 def _factorized(values: NdArray) -> NdArray:
     """Replace `values` by small numbers that are equal where the values are equal."""
-    codes: NdArray = pa.array(values).dictionary_encode().indices.to_numpy(zero_copy_only=False)
-    return codes.astype(np.int64)
+    return distinct(array_of(pa.int64(), values))[0]

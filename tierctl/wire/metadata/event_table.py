@@ -13,11 +13,11 @@ import pyarrow as pa
 
 from tierctl.model.events import MetadataEvent, dialect_of
 from tierctl.model.ids import Uuid
+from tierctl.wire.arrays import NdArray, array_of, bitmap, bits, take
 from tierctl.wire.metadata.arrow_types import DIALECT_NAMES, EVENT_SCHEMA, STATE_NAMES, TYPE_NAMES, UUID
 from tierctl.wire.metadata.schema import EVENT_FIELDS, Array, Field, Fixed, Flag, Variable
 from tierctl.wire.windows import windows
 
-NdArray = npt.NDArray[Any]
 Rows = npt.NDArray[np.intp]
 
 NULL = -1
@@ -176,18 +176,18 @@ class EventTableBuilder:
     def _fixed_column(self, name: str, kind: pa.DataType) -> pa.Array:
         is_given = self._by_kind([name in k.present for k in self._kinds], "?")
         storage = pa.binary(16) if kind == UUID else kind
-        array = _from_numpy(storage, self._fixed[name], is_given)
+        array = array_of(storage, self._fixed[name], is_given)
         return pa.ExtensionArray.from_storage(UUID, array) if kind == UUID else array
 
     def _names(self, codes: NdArray, names: tuple[str, ...]) -> pa.Array:
-        indices = _from_numpy(pa.int8(), codes, self._kind != NULL)
+        indices = array_of(pa.int8(), codes, self._kind != NULL)
         return pa.DictionaryArray.from_arrays(indices, pa.array(map(str, names), pa.string()))
 
     def _flag_column(self, name: str) -> pa.Array:
         index = FLAG_COLUMNS.index(name)
         values = self._by_kind([k.flags[index] for k in self._kinds], "i1")
         is_given = self._by_kind([k.flags[index] != NULL for k in self._kinds], "?")
-        buffers = [_bitmap(is_given), _bits(values == 1)]
+        buffers = [bitmap(is_given), bits(values == 1)]
         return pa.Array.from_buffers(pa.bool_(), self._rows, buffers)
 
     def _items(self, name: str) -> tuple[NdArray, NdArray, NdArray]:
@@ -204,7 +204,7 @@ class EventTableBuilder:
 
     def _bytes_column(self, name: str, kind: pa.DataType) -> pa.Array:
         offsets, items, is_given = self._items(name)
-        buffers = [_bitmap(is_given), pa.py_buffer(offsets.astype("i4")), pa.py_buffer(items)]
+        buffers = [bitmap(is_given), pa.py_buffer(offsets.astype("i4")), pa.py_buffer(items)]
         return pa.Array.from_buffers(kind, self._rows, buffers)
 
     def _array_column(self, name: str, kind: pa.DataType) -> pa.Array:
@@ -212,8 +212,8 @@ class EventTableBuilder:
         width = len(ARRAY_COLUMNS[name].element.fields)
         elements = np.arange(0, len(items) + 1, width, dtype="i4")
         item_kind = pa.from_numpy_dtype(items.dtype)
-        inner = pa.ListArray.from_arrays(_from_numpy(pa.int32(), elements), _from_numpy(item_kind, items))
-        buffers = [_bitmap(is_given), pa.py_buffer((offsets // width).astype("i4"))]
+        inner = pa.ListArray.from_arrays(array_of(pa.int32(), elements), array_of(item_kind, items))
+        buffers = [bitmap(is_given), pa.py_buffer((offsets // width).astype("i4"))]
         return pa.Array.from_buffers(kind, self._rows, buffers, children=[inner])
 
     def _tags(self) -> pa.Array:
@@ -222,7 +222,7 @@ class EventTableBuilder:
             return pa.nulls(self._rows, kind)
         names = ("place", "tag", "data")
         rows = [[dict(zip(names, tag, strict=True)) for tag in k.tags] or None for k in self._kinds]
-        return pa.array([*rows, None], kind).take(pa.array(np.where(self._kind < 0, len(rows), self._kind)))
+        return take(pa.array([*rows, None], kind), np.where(self._kind < 0, len(rows), self._kind))
 
     def _error_column(self) -> pa.Array:
         if not self._errors:
@@ -243,16 +243,3 @@ def gather(items: NdArray, starts: NdArray, width: int) -> NdArray:
         return np.empty((len(starts), width), items.dtype)
     rows: NdArray = windows(items, width)[starts]
     return rows
-
-
-def _bits(flags: NdArray) -> pa.Buffer:
-    return pa.py_buffer(np.packbits(flags, bitorder="little"))
-
-
-def _bitmap(is_given: NdArray | None) -> pa.Buffer | None:
-    return None if is_given is None or is_given.all() else _bits(is_given)
-
-
-def _from_numpy(kind: pa.DataType, values: NdArray, is_given: NdArray | None = None) -> pa.Array:
-    """Return the array of `values`; pa.array does the same, but first imports numpy.ma, which takes 10 ms."""
-    return pa.Array.from_buffers(kind, len(values), [_bitmap(is_given), pa.py_buffer(values)])

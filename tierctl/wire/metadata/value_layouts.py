@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from tierctl.model.events import Dialect, MetadataEvent, dialect_of
+from tierctl.wire.arrays import NdArray
 from tierctl.wire.metadata.arrow_types import STATE_NAMES
 from tierctl.wire.metadata.codec import Span, Trace
-from tierctl.wire.metadata.event_table import ARRAY_COLUMNS, EventKind, NdArray, kind_of
+from tierctl.wire.metadata.event_table import ARRAY_COLUMNS, EventKind, kind_of
 from tierctl.wire.metadata.schema import Fixed, Rule, Variable
 from tierctl.wire.metadata.values import codec_of, cut_segment_marks
 

@@ -145,6 +145,11 @@ def _deletes(run: Mutation, copying: CopyRequest, verdicts: Verdicts) -> Plan:
 def _changes(run: Mutation) -> DailyChanges:
     topic = run.resources.metadata_topic(quiet=True)
     begins, ends = topic.beginning_offsets(), topic.end_offsets()
+    if run.resources.is_on_spark:
+        from tierctl.spark.executors.daily_changes import daily_changes
+
+        location = run.resources.metadata_location
+        return daily_changes(run.resources.executors, location, ends, run.resources.selection)
     total = sum(end - begins.get(partition, 0) for partition, end in ends.items())
     with run.progress.bar("reading copies and deletions", unit="events", total=total) as advance:
         return read_daily_changes(topic, ends, run.resources.selection.__contains__, advance)

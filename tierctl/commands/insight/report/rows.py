@@ -7,6 +7,8 @@ from tierctl.commands.insight.explain import Location
 from tierctl.commands.request import Request
 from tierctl.errors import ExitCode
 from tierctl.model import Uuid
+from tierctl.report import tier_tables
+from tierctl.report.arrow.result import TableResult, TableRows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Expiration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class Report(TableResult):
     """The report of a tier; `page` is the file that was written, with `page_bytes` bytes.
 
     The exit code is that of `verify`: PARTIAL if an operator must act, CORRUPT for damaged bytes or records.
@@ -84,3 +86,7 @@ class Report:
     page: Path | None
     page_bytes: int
     exit_code: ExitCode
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`: the sizes, the rows that the command prints as JSON."""
+        return tier_tables.REPORT_SIZES, self.sizes

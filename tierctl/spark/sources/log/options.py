@@ -13,13 +13,14 @@ from tierctl.model.location import TopicLocation, TruncatedMetadata
 from tierctl.model.private_keys import private_keys_of
 from tierctl.model.times import parse_time_ms
 from tierctl.storage import LAYOUTS, store_uri
+from tierctl.storage.throttle import parse_rate
 
 _NAMES = frozenset(
     {
         *("metadata", "remote", "layout", "log_dir", "state_dir", "aiven_private_key"),
         *("command_config", "config", "bootstrap_server"),
         *("topic", "partition", "topic_id", "from_time", "to_time", "late_ms"),
-        *("isolation_level", "mode", "bytes_per_task", "truncated_metadata"),
+        *("isolation_level", "mode", "bytes_per_task", "truncated_metadata", "throttle_fetch"),
     }
 )
 
@@ -52,6 +53,8 @@ class LogOptions:
     mode: Mode
     truncated_metadata: TruncatedMetadata
     bytes_per_task: int | None
+    throttle_fetch: int | None
+    """Bytes per second that all tasks together read of the tier; None: as `config` says."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Self:
@@ -90,6 +93,7 @@ class LogOptions:
                 _one_of(given, "truncated_metadata", TruncatedMetadata) or TruncatedMetadata.REFUSE
             ),
             bytes_per_task=_count(given, "bytes_per_task", least=1),
+            throttle_fetch=parse_rate(given["throttle_fetch"]) if "throttle_fetch" in given else None,
         )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 
 import pyarrow as pa
 
@@ -12,6 +11,8 @@ from tierctl.locallog import read_log_dirs
 from tierctl.metadata import open_metadata
 from tierctl.metadata.server_properties import broker_file, cluster_client
 from tierctl.model import IsolationLevel
+from tierctl.model.settings import broker
+from tierctl.plan.tier_identity import check_tier
 from tierctl.read.histories import EvidenceSources, examine_histories, missing_events_error
 from tierctl.read.index_lookup import IndexFetcher, UncachedIndexes
 from tierctl.read.leader_logs import leader_log_start, with_current_topic_ids
@@ -27,7 +28,7 @@ from tierctl.spark.sources.pushed_window import Window
 from tierctl.state.tier import TierState
 from tierctl.storage import TierSpec, open_tier
 from tierctl.storage.index_cache import RemoteIndexCache
-from tierctl.storage.throttle import ThrottleSettings
+from tierctl.verify.tier_contents import tier_contents
 
 # Each task takes Spark's Python worker about 50 ms, which is the time of 25 MB.
 _TASK_BYTES_MIN = 32 << 20
@@ -41,17 +42,19 @@ def plan_tasks(
     """Return tasks that together read exactly the selected rows, ordered by topic, partition and offset.
 
     Reads the metadata once and, from the tier, the lineage of each partition and, for read_committed, its
-    transaction indexes. Raises the errors of opening these. In FAILFAST mode it also raises errors in the
-    metadata, because segments may be missing.
+    transaction indexes. Raises the errors of opening these, and those of `check_tier` for the tier of another
+    metadata topic. In FAILFAST mode it also raises errors in the metadata, because segments may be missing.
     """
     with ExitStack() as opened:
         plan = _Plan(options, predicates, opened)
         reads = list(plan.tasks())
+        # How many tasks Spark runs at a time is not known here: the limit holds even if it runs all of them.
+        spec = plan.spec.shared(lambda: max(len(reads), 1))
         of_rows = tuple(each for each in predicates if each.column not in PARTITION_COLUMNS)
 
         def task(read: ReadTask | None, problems: Sequence[TierctlError] = ()) -> LogTask:
             return LogTask(
-                spec=plan.spec,
+                spec=spec,
                 columns=columns,
                 read=read,
                 predicates=of_rows,
@@ -64,14 +67,12 @@ def plan_tasks(
 
 
 def _tier_spec(options: LogOptions) -> TierSpec:
-    spec = TierSpec.from_settings(
-        options.remote_uri,
-        broker_file(options.config) if options.config else {},
-        layout=options.layout,
-        private_keys=options.private_keys,
+    settings: dict[str, str] = dict(broker_file(options.config)) if options.config else {}
+    if options.throttle_fetch is not None:
+        settings[broker.FETCH_MAX_BYTES_PER_SECOND.name] = str(options.throttle_fetch)
+    return TierSpec.from_settings(
+        options.remote_uri, settings, layout=options.layout, private_keys=options.private_keys
     )
-    # A broker's quota is for one process: tasks of Spark read as fast as Spark's own settings let them.
-    return replace(spec, throttle=ThrottleSettings())
 
 
 class _Plan:
@@ -181,7 +182,11 @@ class _Plan:
     def _state(self) -> TierState:
         manager = open_metadata(self._options.metadata, state_dir=self._options.state_dir)
         self._opened.callback(manager.close)
-        return manager.refresh()
+        state = manager.refresh()
+        note = check_tier(tier_contents(self._remote, state), manager.identity(), is_reading=True)
+        if note is not None:
+            warn(note)
+        return state
 
     def _open_indexes(self) -> IndexFetcher:
         if self._options.state_dir is None:
@@ -203,7 +208,7 @@ class _Plan:
     def _report_harmless(self, error: TierctlError) -> None:
         """Report an error that loses no record, such as an index that had to be rebuilt."""
         if self._options.mode is Mode.FAILFAST:
-            warn(error)
+            warn(error.message)
         else:
             self.problems.append(error)
 

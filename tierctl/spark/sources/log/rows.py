@@ -72,9 +72,9 @@ def rows_of(task: LogTask) -> Iterator[pa.RecordBatch]:
     yield from errors.rows()
 
 
-def warn(error: TierctlError) -> None:
-    """Print `error` to stderr of the process that runs the task: no record is lost, so the job goes on."""
-    print(f"tierctl: {error.message}", file=sys.stderr)
+def warn(message: str) -> None:
+    """Print `message` to stderr of the process that runs the task: no record is lost, so the job goes on."""
+    print(f"tierctl: {message}", file=sys.stderr)
 
 
 class _Errors:
@@ -87,7 +87,7 @@ class _Errors:
     def report(self, error: TierctlError) -> None:
         """Add an error that makes no record unreadable."""
         if self._task.mode is Mode.FAILFAST:
-            warn(error)
+            warn(error.message)
         else:
             self._found.append((error.message, None))
 

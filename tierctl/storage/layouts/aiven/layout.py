@@ -37,7 +37,7 @@ from tierctl.storage.layouts.aiven.segment import AivenSegment, ChunkCache
 from tierctl.storage.layouts.aiven.settings import AivenSettings
 from tierctl.storage.layouts.base import Encoded, incomplete, unknown_segment
 from tierctl.storage.layouts.kafka import index_sources, require_legal
-from tierctl.storage.stores.base import ObjectStore, chunks, hashed_file
+from tierctl.storage.stores.base import ObjectStore, Source, chunks, hashed_file
 from tierctl.wire.aiven.chunks import ChunkIndex, compress_chunk
 from tierctl.wire.aiven.custom_metadata import (
     FIELDS,
@@ -163,6 +163,16 @@ class AivenLayout:
                     metadata, chunk_index.stored_size + len(indexes) + len(document)
                 ),
             )
+
+    def index_objects(
+        self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, indexes: Mapping[IndexType, bytes]
+    ) -> Mapping[str, Source]:
+        """Implement `SegmentLayout.index_objects`: one object holds all indexes, where the manifest says.
+
+        The manifest is not changed, so each index must have the size that it had.
+        """
+        segment = self._segment(store, metadata)
+        return {segment.stem + INDEXES: segment.with_indexes(indexes)}
 
     def open_log(
         self, store: ObjectStore, metadata: RemoteLogSegmentMetadata, start: int, end: int | None

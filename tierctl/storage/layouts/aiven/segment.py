@@ -3,12 +3,12 @@
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import BinaryIO, Protocol
 
-from tierctl.errors import CorruptInputError, RemoteResourceNotFound
+from tierctl.errors import CorruptInputError, RemoteResourceNotFound, SafetyRefusal
 from tierctl.model import IndexType
 from tierctl.storage.stores.base import CompleteRange, ObjectStore
 from tierctl.wire.aiven.chunks import SIZE_MAX, Chunk, decompress_chunk
@@ -93,6 +93,45 @@ class AivenSegment:
             return b""
         stored = self._stored(".indexes", found.position, found.size)
         return stored if self.cipher is None else self.cipher.decrypt(stored)
+
+    def with_indexes(self, indexes: Mapping[IndexType, bytes]) -> bytes:
+        """Return the object of all indexes with `indexes` in their ranges, and its own bytes in the others.
+
+        Raise SafetyRefusal for an index of another size than the manifest states, or an encrypted segment,
+        and CorruptInputError if the object lacks bytes of the others.
+        """
+        key = f"{self.stem}.indexes"
+        ranges = {kind: span for kind, span in self.manifest.indexes.items() if span is not None}
+        for kind, data in indexes.items():
+            self._require_size(key, kind, ranges[kind].size if kind in ranges else 0, len(data))
+        size_bytes = max(span.position + span.size for span in ranges.values())
+        try:
+            with self.store.open(key) as stream:
+                stored = stream.read(size_bytes)
+        except RemoteResourceNotFound:
+            stored = b""
+        joined = bytearray(stored.ljust(size_bytes, b"\x00"))
+        for kind, span in ranges.items():
+            end = span.position + span.size
+            if kind in indexes:
+                joined[span.position : end] = indexes[kind]
+            elif span.size and end > len(stored):
+                raise CorruptInputError(key, expected=f"{end} bytes", found=f"{len(stored)} bytes")
+        return bytes(joined)
+
+    def _require_size(self, key: str, kind: IndexType, said: int, found: int) -> None:
+        if self.cipher is not None:
+            raise SafetyRefusal(
+                f"{key} is encrypted: tierctl reads encrypted segments, but writes none",
+                hint="restore the object from another copy",
+            )
+        if said != found:
+            raise SafetyRefusal(
+                f"{key}: the {kind.value} index that the log gives has {found} bytes, the manifest says "
+                f"{said}: the manifest would have to change, too",
+                hint="restore the object from another copy; a broker that restarted while it wrote the "
+                "segment left another index than its log gives",
+            )
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[Chunk, bytes]]:
         """Yield the decoded chunks of a range; adjacent chunks that are not cached come from one request."""

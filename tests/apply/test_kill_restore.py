@@ -1,0 +1,108 @@
+"""kill -9 around every side effect of `restore --into`: the node has no topic, or all that it needs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.apply.labels import LABELS
+from tierctl.model import RemoteLogSegmentMetadata
+from tierctl.wire.kraft.bootstrap import BootstrapFile
+from tierctl.wire.kraft.records import topic_of
+
+from tests.apply.conftest import Zygote, met
+from tests.apply.worlds import World
+from tests.metadata.topics import manager_at
+from tests.support.formatted import bootstrap_name, formatted_node
+
+SIGKILLED = -9
+OWN_LABELS = tuple(label for label in LABELS if label.startswith("restore."))
+LOGS = ("__remote_log_metadata-",)
+
+
+def command(world: World, node: Path) -> tuple[object, ...]:
+    configs = node.parent / "configs"
+    configs.write_text("bills.retention.ms=-1\n")
+    return (
+        *("restore", "--into", node, "--log-dir", node, "--remote", world.remote, "--topic-configs", configs),
+        *("--topic", "bills", "--deletes-are-denied", "--apply"),
+    )
+
+
+def files(node: Path) -> dict[str, bytes]:
+    """Everything that a broker would read, but for events, which have the time of their run."""
+    found = (path for path in node.rglob("*") if path.is_file() and path.suffix not in {".bak", ".lock"})
+    return {
+        str(path.relative_to(node)): path.read_bytes()
+        for path in found
+        if not path.relative_to(node).parts[0].endswith("-delete")
+        and not (path.parent.name.startswith(LOGS) and path.suffix in {".log", ".index", ".timeindex"})
+    }
+
+
+def segments(node: Path) -> set[tuple[object, ...]]:
+    """The segments in the node's metadata topic."""
+    manager = manager_at(node)
+    try:
+        return {_facts(s) for part in manager.refresh() for s in part.cache.list_remote_log_segments()}
+    finally:
+        manager.close()
+
+
+def _facts(s: RemoteLogSegmentMetadata) -> tuple[object, ...]:
+    return (s.topic_id_partition, s.segment_id, s.start_offset, s.end_offset, s.state)
+
+
+def has_topic(node: Path) -> bool:
+    values = BootstrapFile.decode((node / bootstrap_name("4.4.0")).read_bytes()).values
+    return any(topic_of(value) is not None for value in values)
+
+
+def moments(counts: dict[tuple[str, str], int]) -> Iterator[list[Any]]:
+    for label in OWN_LABELS:
+        for moment in ("before", "after"):
+            assert counts.get((label, moment)), f"{label} is never met"
+            yield from ([label, moment, nth + 1] for nth in range(counts[label, moment]))
+
+
+@pytest.mark.slow
+def test_kill_around_every_side_effect(tiered: World, forked: Zygote, tmp_path: Path) -> None:
+    whole = formatted_node(tmp_path / "whole")
+    objects = tiered.objects()
+    ran = forked(*command(tiered, whole))
+    assert ran.code == 0, ran.err
+    end, known = files(whole), segments(whole)
+    assert known
+    assert has_topic(whole)
+    for at, kill in enumerate(moments(met(ran))):
+        node = formatted_node(tmp_path / str(at))
+        assert forked(*command(tiered, node), kills=[kill]).code == SIGKILLED
+        # The topic is the last: a broker that starts with it finds its log, its checkpoints and its segments.
+        if has_topic(node):
+            assert files(node) == end, kill
+            assert segments(node) == known, kill
+        for _ in range(2):
+            again = forked(*command(tiered, node))
+            assert again.code == 0, again.err
+        assert files(node) == end, kill
+        assert segments(node) == known, kill
+        assert not list(node.glob("*-delete"))
+    assert tiered.objects() == objects
+
+
+@pytest.mark.slow
+def test_pairs_of_kills(tiered: World, forked: Zygote, tmp_path: Path) -> None:
+    """The run after a kill is killed, too."""
+    whole = formatted_node(tmp_path / "whole")
+    ran = forked(*command(tiered, whole))
+    end, known = files(whole), segments(whole)
+    first = [["restore.partition.rename", "after", 1], ["restore.segments.publish", "after", 1]]
+    second = [[label, "before", 1] for label in ("restore.checkpoints.write", "restore.bootstrap.write")]
+    for at, pair in enumerate((one, other) for one in first for other in second):
+        node = formatted_node(tmp_path / str(at))
+        for kill in pair:
+            assert forked(*command(tiered, node), kills=[kill]).code == SIGKILLED, pair
+            assert not has_topic(node)
+        assert forked(*command(tiered, node)).code == 0
+        assert (files(node), segments(node)) == (end, known), pair
+    assert ran.code == 0

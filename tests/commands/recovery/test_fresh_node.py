@@ -1,0 +1,402 @@
+"""`restore --into` a formatted node: what is written there for captured tiers, and what is refused."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl import commands
+from tierctl.errors import NotFoundError, SafetyRefusal, TierctlError, UsageError
+from tierctl.model import IndexType, RemoteLogSegmentState, TopicPartition, Uuid
+from tierctl.model.cluster import SavedTopic, SavedTopics
+from tierctl.model.progress import SilentProgress
+from tierctl.storage import TierSpec, open_tier
+from tierctl.wire.batches.record_batch import Record, batches, encode_batch
+from tierctl.wire.files.checkpoints import (
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+    read_partition_metadata,
+)
+from tierctl.wire.files.producer_snapshot import decode_producer_snapshot
+from tierctl.wire.files.topics_file import write_topics_file
+from tierctl.wire.kraft.bootstrap import BootstrapFile
+from tierctl.wire.kraft.records import config_record, next_producer_id, topic_of
+
+from tests.metadata.topics import manager_at
+from tests.support.formatted import DIRECTORY_ID, VERSIONS, bootstrap_name, formatted_dir, formatted_node
+
+Capture = Callable[..., Path]
+TIERS = {
+    "tiered-cluster": "before-remote",
+    "aiven-plain": "bucket",
+    "aiven-encrypted": "bucket",
+    "unclean-leader": "before/remote",
+}
+CHECKPOINTS = ("log-start-offset", "recovery-point-offset", "replication-offset")
+FINISHED = RemoteLogSegmentState.COPY_SEGMENT_FINISHED
+OTHER_DIRECTORY_ID = "zcNH6yZoXjLFM0nEAepk_Q"
+
+
+def rebuilt(remote: Path, metadata: Path) -> Any:
+    """The state of a tier as `rebuild` publishes it."""
+    request = commands.RebuildRequest(metadata=str(metadata), remote=str(remote), apply=True)
+    assert commands.rebuild(request).exit_code == 0
+    return state_of(metadata)
+
+
+def state_of(metadata: Path) -> Any:
+    manager = manager_at(metadata)
+    try:
+        return manager.refresh()
+    finally:
+        manager.close()
+
+
+def facts(state: Any) -> list[Any]:
+    """All segments, without the time of their events."""
+    found = [s for part in state for s in part.cache.list_remote_log_segments()]
+    return sorted((replace(s, event_timestamp_ms=0) for s in found), key=lambda s: str(s.segment_id))
+
+
+def saved_of(state: Any, **settings: str) -> SavedTopics:
+    """What `backup-config` would have saved; one partition of each topic was never tiered."""
+    partitions = [part.topic_id_partition for part in state]
+    return SavedTopics(
+        topics={
+            each.topic: SavedTopic(
+                topic=each.topic,
+                topic_id=each.topic_id,
+                partitions=max(p.partition for p in partitions if p.topic == each.topic) + 2,
+                settings={"retention.ms": "-1", **settings},
+            )
+            for each in partitions
+        }
+    )
+
+
+class Scene:
+    """A tier, the file that was saved, and a formatted node."""
+
+    def __init__(self, remote: Path, folder: Path, version: str = "4.4.0") -> None:
+        self.remote = remote
+        self.state = rebuilt(remote, folder / "rebuilt")
+        self.saved = saved_of(self.state)
+        self.file = folder / "topics.yaml"
+        self.node = formatted_node(folder / "node", version)
+        self.bootstrap = self.node / bootstrap_name(version)
+
+    def restore(self, **more: Any) -> commands.MutationResult:
+        self.file.write_bytes(write_topics_file(self.saved))
+        fields: dict[str, Any] = {
+            "into": str(self.node),
+            "log_dir": (self.node,),
+            "remote": str(self.remote),
+            "topics_file": str(self.file),
+            "deletes_are_denied": True,
+            "apply": True,
+        }
+        return commands.restore(commands.RestoreRequest(**fields | more))
+
+    def topics(self) -> dict[str, str]:
+        values = BootstrapFile.decode(self.bootstrap.read_bytes()).values
+        return dict(found for found in map(topic_of, values) if found is not None)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_captured_tier(tier: str, capture: Capture, tmp_path: Path) -> None:
+    scene = Scene(capture(tier) / TIERS[tier], tmp_path)
+    objects = files(scene.remote)
+    untouched = files(scene.node)
+    scene.restore(apply=False)
+    assert files(scene.node) == untouched
+    result = scene.restore()
+    assert {outcome.status for outcome in result.outcomes or ()} == {"done"}
+    assert files(scene.remote) == objects
+    assert facts(state_of(scene.node)) == facts(scene.state)
+    assert scene.topics().keys() == {*scene.saved.topics, "__remote_log_metadata"}
+    check_logs(scene, is_readable=tier != "aiven-encrypted")
+    whole = files(scene.node)
+    assert not scene.restore().plan.steps
+    assert files(scene.node) == whole
+
+
+def check_logs(scene: Scene, *, is_readable: bool) -> None:
+    """Compare every new log with the last segment of its chain, and the checkpoints with both."""
+    remote = open_tier(TierSpec(uri=scene.remote.as_uri()))
+    ends = {
+        name: read_offset_checkpoint((scene.node / f"{name}-checkpoint").read_bytes()) for name in CHECKPOINTS
+    }
+    producers = []
+    for part in scene.state:
+        partition = part.topic_id_partition
+        chain = [s for s in part.cache.list_remote_log_segments() if s.state is FINISHED]
+        first = min(chain, key=lambda s: s.start_offset)
+        last = max(chain, key=lambda s: s.end_offset)
+        folder, key = scene.node / str(partition.topic_partition), partition.topic_partition
+        base = f"{last.end_offset + 1:020d}"
+        assert read_partition_metadata((folder / "partition.metadata").read_bytes()) == partition.topic_id
+        assert (folder / f"{base}.log").stat().st_size == 0
+        epochs = read_leader_epoch_checkpoint((folder / "leader-epoch-checkpoint").read_bytes())
+        assert epochs[-1].epoch == last.segment_leader_epochs[-1][0]
+        assert epochs[0].start_offset == ends["log-start-offset"][key] >= first.start_offset
+        assert ends["recovery-point-offset"][key] == ends["replication-offset"][key] == last.end_offset + 1
+        assert (folder / f"{base}.snapshot").exists() == is_readable
+        if is_readable:
+            snapshot = (folder / f"{base}.snapshot").read_bytes()
+            with remote.fetch_index(last, IndexType.PRODUCER_SNAPSHOT) as stream:
+                assert stream.read() == snapshot
+            producers += [entry.producer_id for entry in decode_producer_snapshot(snapshot)]
+    remote.close()
+    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
+    following = [found for found in map(next_producer_id, values) if found is not None]
+    assert following == ([max(producers) + 1] if producers else [])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_one_topic_after_another(version: str, capture: Capture, tmp_path: Path) -> None:
+    scene = Scene(capture("tiered-cluster") / TIERS["tiered-cluster"], tmp_path, version)
+    first, second, *_ = scene.saved.topics
+    scene.restore(topic=(first,))
+    assert scene.topics().keys() == {first, "__remote_log_metadata"}
+    before = facts(state_of(scene.node))
+    scene.restore(topic=(first, second))
+    assert scene.topics().keys() == {first, second, "__remote_log_metadata"}
+    assert [each for each in facts(state_of(scene.node)) if each in before] == before
+
+
+def test_partitions_are_spread_over_log_directories(capture: Capture, tmp_path: Path) -> None:
+    scene = Scene(capture("aiven-plain") / TIERS["aiven-plain"], tmp_path)
+    more = formatted_dir(tmp_path / "second", OTHER_DIRECTORY_ID)
+    scene.restore(log_dir=(scene.node, more))
+    found = {path.name for folder in (scene.node, more) for path in folder.glob("sensors-*")}
+    assert found == {"sensors-0", "sensors-1"}
+    assert len(list(more.glob("sensors-*"))) == 1
+    assert not list(more.glob("__remote_log_metadata-*"))
+
+
+def nothing(scene: Scene) -> None:
+    """Leave the scene as it is."""
+    del scene
+
+
+def change_saved(scene: Scene, **changes: Any) -> None:
+    name = "sensors"
+    topics = {**scene.saved.topics, name: replace(scene.saved.topics[name], **changes)}
+    scene.saved = replace(scene.saved, topics=topics)
+
+
+def cut_bootstrap(scene: Scene) -> None:
+    scene.bootstrap.write_bytes(scene.bootstrap.read_bytes()[:-1])
+
+
+def start(scene: Scene) -> None:
+    (scene.bootstrap.parent / "00000000000000000000.log").write_bytes(b"x")
+
+
+def older_version(scene: Scene) -> None:
+    file = BootstrapFile.decode(scene.bootstrap.read_bytes())
+    value = file.values[0].replace(b"metadata.version\x00\x21", b"metadata.version\x00\x10")
+    header = next(batches(file.data)).head
+    batch = encode_batch([Record(1, file.timestamp_ms, None, value)])
+    footer = (2).to_bytes(8, "big") + file.data[file.footer_at + 8 :]
+    scene.bootstrap.write_bytes(file.data[: header.end] + batch + footer)
+
+
+def folder_of(name: str, topic_id: str | None = None, log: str = "0" * 20) -> Callable[[Scene], None]:
+    def make(scene: Scene) -> None:
+        folder = scene.node / name
+        folder.mkdir()
+        own = topic_id or scene.saved.topics["sensors"].topic_id
+        (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {own}")
+        (folder / f"{log}.log").write_bytes(b"")
+
+    return make
+
+
+def lose_a_segment(scene: Scene) -> None:
+    chain = sorted(scene.remote.glob("**/sensors-*/0/*.rsm-manifest"))
+    chain[2].unlink()
+
+
+def other_topic_of_the_name(scene: Scene) -> None:
+    scene.restore(topic=("sensors",))
+    change_saved(scene, partitions=9)
+
+
+OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+NO_PROOF = {"deletes_are_denied": False}
+REFUSALS: dict[str, tuple[Callable[[Scene], Any], dict[str, Any], type[TierctlError], str]] = {
+    "not formatted": (lambda s: (s.node / "meta.properties").unlink(), {}, SafetyRefusal, "is not formatted"),
+    "no bootstrap file": (
+        lambda s: s.bootstrap.unlink(),
+        {},
+        SafetyRefusal,
+        "neither of its bootstrap files",
+    ),
+    "a damaged bootstrap file": (cut_bootstrap, {}, TierctlError, "bootstrap file"),
+    "an old metadata.version": (older_version, {}, SafetyRefusal, "metadata.version 16, expected is 17"),
+    "a node that was started": (start, {}, SafetyRefusal, "shows that a node was started"),
+    "a broker that was started": (lambda s: (s.node / ".lock").touch(), {}, SafetyRefusal, "was started"),
+    "an elected controller": (
+        lambda s: (s.bootstrap.parent / "quorum-state").touch(),
+        {},
+        SafetyRefusal,
+        "was started",
+    ),
+    "nothing proves that objects survive": (nothing, NO_PROOF, SafetyRefusal, "nothing proves"),
+    "a copy that is the tier": (
+        nothing,
+        NO_PROOF | {"copy_of_objects": "REMOTE"},
+        SafetyRefusal,
+        "is the tier itself",
+    ),
+    "a copy that is a link to the tier": (
+        lambda s: (s.remote.parent / "link").symlink_to(s.remote),
+        NO_PROOF | {"copy_of_objects": "LINK"},
+        SafetyRefusal,
+        "is the tier itself",
+    ),
+    "a copy that lacks an object": (
+        nothing,
+        NO_PROOF | {"copy_of_objects": "COPY"},
+        SafetyRefusal,
+        "differs in 1 objects",
+    ),
+    "a folder of another topic": (folder_of("bills-0", OTHER_ID), {}, SafetyRefusal, "has a folder of"),
+    "a folder of another log": (folder_of("sensors-0"), {}, SafetyRefusal, "other files than the log"),
+    "a hole": (lose_a_segment, {}, SafetyRefusal, "--after-hole begins the log"),
+    "a partition too many": (
+        lambda s: change_saved(s, partitions=1),
+        {},
+        SafetyRefusal,
+        "the tier has segments of sensors-1",
+    ),
+    "a topic that was created again": (
+        lambda s: change_saved(s, topic_id=OTHER_ID),
+        {},
+        SafetyRefusal,
+        "the topic was created again",
+    ),
+    "settings that nobody knows": (
+        lambda s: setattr(s, "saved", SavedTopics(topics={})),
+        {},
+        SafetyRefusal,
+        "settings of audit are unknown",
+    ),
+    "the same topic with other partitions": (
+        other_topic_of_the_name,
+        {"topic": ("sensors",)},
+        SafetyRefusal,
+        "other partitions or settings",
+    ),
+    "other directories": (
+        lambda s: formatted_dir(s.node.parent / "other", node_id=8),
+        {"log_dir": "OTHER"},
+        SafetyRefusal,
+        "expected is node 7",
+    ),
+    "a topic of nobody": (nothing, {"topic": ("nobody",)}, NotFoundError, "nobody"),
+    "some partitions": (nothing, {"partition": (0,)}, UsageError, "with all its partitions"),
+    "no log directory": (nothing, {"log_dir": ()}, UsageError, "--log-dir is missing"),
+    "no file": (nothing, {"topics_file": None}, UsageError, "--topics-file is missing"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_refused(case: str, capture: Capture, tmp_path: Path) -> None:
+    change, more, kind, why = REFUSALS[case]
+    scene = Scene(shutil.copytree(capture("aiven-plain") / "bucket", tmp_path / "bucket"), tmp_path)
+    copy = shutil.copytree(scene.remote, tmp_path / "copy")
+    next(copy.rglob("*.indexes")).unlink()
+    named = {
+        "REMOTE": str(scene.remote),
+        "COPY": str(copy),
+        "LINK": str(tmp_path / "link"),
+        "OTHER": (scene.node, tmp_path / "other"),
+    }
+    change(scene)
+    before = files(scene.node)
+    with pytest.raises(kind) as caught:
+        scene.restore(**{name: named.get(str(value), value) for name, value in more.items()})
+    assert why in f"{caught.value.message} {caught.value.hint}"
+    after = files(scene.node)
+    after.pop(".tierctl.lock", None)
+    before.pop(".tierctl.lock", None)
+    assert after == before
+
+
+def test_a_whole_copy_is_proof_enough(capture: Capture, tmp_path: Path) -> None:
+    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+    copy = shutil.copytree(scene.remote, tmp_path / "copy")
+    scene.restore(deletes_are_denied=False, copy_of_objects=str(copy))
+    assert "sensors" in scene.topics()
+
+
+def test_after_a_hole_the_log_begins_later(capture: Capture, tmp_path: Path) -> None:
+    scene = Scene(shutil.copytree(capture("aiven-plain") / "bucket", tmp_path / "bucket"), tmp_path)
+    lose_a_segment(scene)
+    scene.restore(after_hole=True)
+    starts = read_offset_checkpoint((scene.node / "log-start-offset-checkpoint").read_bytes())
+    assert starts[TopicPartition("sensors", 0)] > 0 == starts[TopicPartition("sensors", 1)]
+
+
+def test_a_node_that_was_started_meanwhile_gets_no_topic(capture: Capture, tmp_path: Path) -> None:
+    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+    former = scene.bootstrap.read_bytes()
+    result = scene.restore(confirm=lambda _plan: start(scene))
+    assert {outcome.status for outcome in result.outcomes or ()} == {"failed", "dropped"}
+    assert scene.bootstrap.read_bytes() == former
+
+
+@pytest.mark.parametrize("setting", ["retention.ms=1000", "retention.bytes=1000"])
+def test_segments_that_retention_deletes_at_once_are_told(
+    setting: str, capture: Capture, tmp_path: Path
+) -> None:
+    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+    name, _, value = setting.partition("=")
+    change_saved(scene, settings={"retention.ms": "-1", name: value})
+    progress = SilentProgress()
+    scene.file.write_bytes(write_topics_file(scene.saved))
+    commands.restore(
+        commands.RestoreRequest(
+            into=str(scene.node),
+            log_dir=(scene.node,),
+            remote=str(scene.remote),
+            topics_file=str(scene.file),
+        ),
+        progress,
+    )
+    assert [text for text in progress.lines if text.startswith("sensors: ") and setting in text]
+    assert not [text for text in progress.lines if text.startswith("audit: ")]
+
+
+def test_the_directory_of_a_partition_is_in_its_record(capture: Capture, tmp_path: Path) -> None:
+    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+    scene.restore(topic=("audit",))
+    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
+    topic_id = scene.saved.topics["audit"].topic_id
+    partitions = [value for value in values if value[:3] == b"\x01\x03\x01" and topic_id.bytes in value]
+    directory = type(topic_id)(DIRECTORY_ID).bytes
+    epochs = read_leader_epoch_checkpoint((scene.node / "audit-0" / "leader-epoch-checkpoint").read_bytes())
+    assert [value[-17:-1] for value in partitions] == [directory] * 2
+    # The epoch is above those of the records, so that no batch looks truncated at the next election.
+    assert [int.from_bytes(value[-26:-22], "big") for value in partitions] == [epochs[-1].epoch + 1, 0]
+
+
+def test_a_topic_that_was_never_tiered_stays_so(capture: Capture, tmp_path: Path) -> None:
+    scene = Scene(capture("aiven-plain") / "bucket", tmp_path)
+    local = SavedTopic(
+        topic="local", topic_id=Uuid(OTHER_ID), partitions=1, settings={"cleanup.policy": "compact"}
+    )
+    scene.saved = replace(scene.saved, topics={**scene.saved.topics, "local": local})
+    scene.restore(topic=("local", "sensors"))
+    values = BootstrapFile.decode(scene.bootstrap.read_bytes()).values
+    assert config_record("local", "cleanup.policy", "compact") in values
+    assert config_record("sensors", "remote.storage.enable", "true") in values
+    assert not [each for each in values if each[:2] == b"\x01\x04" and b"local" in each and b"remote" in each]

@@ -1,0 +1,162 @@
+"""The README's page "On a bad day": its commands and steps run in order on a cluster that is really lost."""
+
+import re
+import shlex
+import shutil
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import environment, tierctl
+from tests.docs.documents import BAD_DAY
+from tests.live.test_rebuild import ISOLATIONS, Records, lose_metadata
+from tests.support.broker import Broker, Brokers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+PARTITIONS = [("orders", 0), ("orders", 1), ("payments", 0)]
+TOPICS = ("orders", "payments")
+THEN = 1500
+"""Where the page ends orders-0 when it restores the topic as it was."""
+
+
+def lines(text: str) -> Iterator[str]:
+    """The command lines and the steps, which begin with `# `, of the page's blocks."""
+    joined = re.sub(r" *\\\n\s*", " ", text)
+    for line in joined.splitlines():
+        if line.startswith(("$ ", "# ")):
+            yield line
+
+
+def records(
+    broker: Broker, starts: Mapping[tuple[str, int], int], ends: Mapping[tuple[str, int], int]
+) -> Records:
+    """The records below `ends`."""
+    found: Records = {}
+    for topic, number in PARTITIONS:
+        for how in ISOLATIONS:
+            served = broker.records(topic, number, isolation=how, start=starts[topic, number])
+            found[topic, number, how] = [each for each in served if each[0] < ends[topic, number]]
+    return found
+
+
+@dataclass
+class Story:
+    """The cluster to which the steps of the page happen, and what it served before them."""
+
+    brokers: Brokers
+    broker: Broker
+    folder: Path
+    starts: dict[tuple[str, int], int] = field(default_factory=dict)
+    ends: dict[tuple[str, int], int] = field(default_factory=dict)
+    before: Records = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        broker = self.broker
+        broker.create_topic("orders", 2, tiered=True)
+        broker.create_topic("payments", tiered=True)
+        for _ in range(2):
+            broker.produce("orders", 2500, batch=20)
+            broker.produce("orders", 1300, partition=1)
+            for number in range(5):
+                broker.produce_transaction("payments", 300, commit=number % 3 != 1)
+            broker.await_idle()
+            broker.restart()
+        broker.await_idle()
+        self.starts = broker.offsets("earliest", *TOPICS)
+        tiered = broker.offsets("latest-tiered", *TOPICS)
+        self.ends = {key: tiered[key] + 1 for key in PARTITIONS}
+        self.before = records(broker, self.starts, self.ends)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """What stands for the names of the page."""
+        return {
+            "broker1:9092": self.broker.bootstrap,
+            "s3://archive/tier": str(self.broker.remote_dir),
+            "/var/lib/kafka/data": str(self.broker.log_dir),
+            "/srv/kafka": str(self.broker.log_dir),
+            "server.properties": str(self.broker.properties),
+        }
+
+    def steps(self) -> dict[str, Callable[[], None]]:
+        """What the page asks the operator to do, or says that happened."""
+        return {
+            "The metadata topic is lost: stop the brokers, and start none.": self.lose_metadata,
+            "Start the brokers.": self.start,
+            "The cluster is lost, with its disks.": self.lose_cluster,
+            "Format a new node with kafka-storage format, and do not start it.": self.format_node,
+            "Start the node.": self.start,
+            "Set the topics' settings back, which the last lines of restore name: "
+            "copying is disabled until then.": self.copy_again,
+            "Create orders-then, with as many partitions, and stop its brokers.": self.create_then,
+            "Start the brokers again.": self.check_then,
+        }
+
+    def lose_metadata(self) -> None:
+        self.broker.stop()
+        lose_metadata(self.broker)
+
+    def start(self) -> None:
+        self.broker.start()
+        self.check_served()
+
+    def check_served(self) -> None:
+        assert self.broker.offsets("earliest", *TOPICS) == self.starts
+        assert records(self.broker, self.starts, self.ends) == self.before
+
+    def lose_cluster(self) -> None:
+        """Only the tier is left."""
+        self.broker.stop()
+        node = self.brokers.own(start=False)
+        node.remote = self.broker.remote_dir
+        shutil.rmtree(self.broker.log_dir)
+        self.broker = node
+
+    def format_node(self) -> None:
+        self.broker.format()
+
+    def copy_again(self) -> None:
+        broker = self.broker
+        for topic in TOPICS:
+            broker.alter_topic(topic, remote_log_copy_disable="false", local_retention_bytes="1")
+        broker.produce("orders", 2500)
+        broker.await_idle()
+        assert broker.offsets("latest-tiered", "orders")["orders", 0] >= self.ends["orders", 0]
+        self.check_served()
+
+    def create_then(self) -> None:
+        self.broker.create_topic("orders-then", 2)
+        self.broker.stop()
+
+    def check_then(self) -> None:
+        self.broker.start()
+        whole = self.before["orders", 0, "read_uncommitted"]
+        assert self.broker.records("orders-then") == whole[: bisect_left(whole, (THEN,))]
+        assert self.broker.offsets("latest", "orders-then")["orders-then", 0] == THEN
+        self.check_served()
+
+
+def run(line: str, story: Story) -> None:
+    """Run a command line of the page, which must end well."""
+    for name in sorted(story.names, key=len, reverse=True):
+        line = line.replace(name, story.names[name])
+    program, *words = shlex.split(line)
+    assert program == "tierctl"
+    ran = tierctl(*words, cwd=story.folder, env=environment(HOME=str(story.folder)))
+    assert ran.code == 0, f"{line}\n{ran.out}\n{ran.err}"
+    assert ran.out or ran.summary, line
+
+
+def test_the_page_brings_the_records_back(brokers: Brokers, tmp_path: Path) -> None:
+    story = Story(brokers=brokers, broker=brokers.own(), folder=tmp_path)
+    steps = story.steps()
+    for line in lines(BAD_DAY.text):
+        if line.startswith("# "):
+            steps.pop(line[2:])()
+        else:
+            run(line[2:], story)
+    story.broker.stop()
+    assert not steps, "the page no longer has these steps"

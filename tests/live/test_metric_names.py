@@ -1,0 +1,79 @@
+"""The names that --metrics-file gives Kafka's metrics are those of a real broker's MBeans."""
+
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+from tierctl.report.metrics.families import FAMILIES, Kind
+
+from tests.support.broker import Broker, Brokers
+from tests.support.kafka import KafkaRelease
+
+_BEAN = re.compile(r"kafka\.server:type=(?P<type>\w+),name=(?P<name>\w+)(?:,topic=\w+)?:(?P<attribute>\w+)")
+_ATTRIBUTE = re.compile(r"kafka\.server:type=(?P<type>RemoteLogManager):(?P<attribute>[\w-]+)")
+_RATE = "200000"
+# Below the size of one segment a second: the broker has metrics of waits only once it waited.
+_LIMITS = {
+    "remote_log_manager_copy_max_bytes_per_second": _RATE,
+    "remote_log_manager_copy_quota_window_num": "2",
+    "remote_log_manager_fetch_max_bytes_per_second": _RATE,
+    "remote_log_manager_fetch_quota_window_num": "2",
+}
+
+
+@pytest.fixture
+def jmx_port(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A port of this machine at which the JVMs that a test starts answer JMX."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    facts = {
+        "com.sun.management.jmxremote.port": port,
+        "com.sun.management.jmxremote.rmi.port": port,
+        "com.sun.management.jmxremote.host": "127.0.0.1",
+        "com.sun.management.jmxremote.authenticate": "false",
+        "com.sun.management.jmxremote.ssl": "false",
+        "java.rmi.server.hostname": "127.0.0.1",
+    }
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", " ".join(f"-D{name}={value}" for name, value in facts.items()))
+    return port
+
+
+@pytest.fixture
+def busy(jmx_port: int, brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
+    """A broker that copied segments of a topic to its tier, and read them, faster than its limits."""
+    del jmx_port
+    broker = brokers.own(**_LIMITS)
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS")
+    broker.create_topic("measured", tiered=True)
+    broker.produce("measured", 3000)
+    broker.await_idle(quiet_s=6)
+    assert len(broker.records("measured")) == 3000
+    yield broker
+    broker.stop()
+
+
+def families_of(attributes: str) -> dict[str, Kind]:
+    """Return the metrics that the JMX exporter's rules for Kafka make of a broker's attributes."""
+    found = {}
+    for bean in _BEAN.finditer(attributes):
+        name = f"kafka_server_{bean['type']}_{bean['name']}".lower()
+        if bean["name"].endswith("PerSec") and bean["attribute"] == "Count":
+            found[f"{name.removesuffix('persec')}_total"] = Kind.COUNTER
+        elif bean["attribute"] == "Value":
+            found[name] = Kind.GAUGE
+    for bean in _ATTRIBUTE.finditer(attributes):
+        name = f"kafka_server_{bean['type']}_{bean['attribute']}".lower().replace("-", "_")
+        found[name] = Kind.GAUGE
+    return found
+
+
+def test_the_names_and_types_are_those_of_the_brokers_mbeans(
+    busy: Broker, jmx_port: int, kafka: KafkaRelease
+) -> None:
+    url = f"service:jmx:rmi:///jndi/rmi://127.0.0.1:{jmx_port}/jmxrmi"
+    printed = kafka.run("org.apache.kafka.tools.JmxTool", "--jmx-url", url, "--one-time")
+    ours = {name: family.kind for name, family in FAMILIES.items() if name.startswith("kafka_")}
+    theirs = families_of(printed)
+    assert len(ours) > 15
+    assert ours == {name: theirs.get(name) for name in ours}

@@ -1,0 +1,274 @@
+"""`restore --check` beside brokers: clean after a rebuild and a restore, and every fatal variant is found."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.model import EpochEntry, TopicPartition
+from tierctl.wire.files.checkpoints import (
+    read_leader_epoch_checkpoint,
+    read_offset_checkpoint,
+    write_leader_epoch_checkpoint,
+    write_offset_checkpoint,
+)
+
+from tests.cli.shell import environment
+from tests.live.commands import Ran, base_offsets, plan, rows, tierctl, twin_of
+from tests.live.test_rebuild import (
+    DELETED_BEFORE,
+    PARTITIONS,
+    TOPICS,
+    epoch_starts,
+    fill,
+    lose_metadata,
+    offline,
+)
+from tests.support.broker import Broker, Brokers
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+EVERYWHERE = {(topic, number) for topic, number in PARTITIONS}
+
+
+@pytest.fixture(scope="module")
+def cluster(brokers: Brokers) -> Broker:
+    """A stopped broker with tiered topics of three leader epochs."""
+    broker = brokers.own()
+    for topic, count in TOPICS.items():
+        broker.create_topic(topic, count, tiered=True)
+    for seed in (1, 2, 3):
+        fill(broker, seed=seed)
+        broker.await_idle()
+        if seed == 1:
+            broker.delete_records("plain", 1, DELETED_BEFORE)
+        broker.restart()
+    fill(broker, seed=4)
+    broker.await_idle()
+    broker.stop()
+    return broker
+
+
+@pytest.fixture
+def twin(cluster: Broker, tmp_path: Path) -> Iterator[Broker]:
+    """A copy of the cluster for one test."""
+    made = twin_of(cluster, tmp_path / "twin")
+    yield made
+    made.stop()
+
+
+@dataclass
+class Checked:
+    """What a check found: results by verdict and check."""
+
+    code: int
+    err: str
+    rows: list[dict[str, Any]]
+
+    @classmethod
+    def of(cls, ran: Ran) -> "Checked":
+        return cls(ran.code, ran.err, [json.loads(line) for line in ran.lines])
+
+    def found(self, verdict: str) -> dict[str, set[tuple[str | None, int | None]]]:
+        found: dict[str, set[tuple[str | None, int | None]]] = {}
+        for row in self.rows:
+            if row["verdict"] == verdict:
+                found.setdefault(row["check"], set()).add((row["topic"], row["partition"]))
+        return found
+
+    def text(self, check: str) -> str:
+        return " ".join(row["found"] for row in self.rows if row["check"] == check)
+
+
+def where(broker: Broker) -> tuple[object, ...]:
+    """The options of a check beside a running broker."""
+    return (
+        *("restore", "--check", "--metadata", f"kafka://{broker.bootstrap}", "--remote", broker.remote_dir),
+        *("--log-dir", broker.log_dir, "--output", "jsonl"),
+    )
+
+
+def check(broker: Broker, *more: object) -> Checked:
+    return Checked.of(tierctl(*where(broker), *more))
+
+
+def check_over_restart(broker: Broker, *more: object) -> Checked:
+    """Run the check, and restart the broker when it says that consumers hold their positions."""
+    words = [str(word) for word in (*where(broker), "--election-timeout", "3m", *more)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tierctl", *words],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    said = []
+    try:
+        for line in process.stderr:
+            said.append(line)
+            if "consumers hold" in line:
+                broker.restart()
+                break
+        out, err = process.communicate(timeout=240)
+    finally:
+        process.kill()
+    return Checked.of(Ran.of(process.returncode, out, "".join(said) + err))
+
+
+def listing(broker: Broker) -> Path:
+    """Write the listing of the tier from before the broker starts."""
+    path = broker.folder / "before.listing"
+    ran = tierctl("restore", "--check", "--remote", broker.remote_dir, "--listing-out", path)
+    assert ran.code == 0, ran.err
+    return path
+
+
+def log_of(broker: Broker, since: int) -> Path:
+    """What the broker said after so many characters."""
+    path = broker.folder / "server.log"
+    path.write_text(broker.said()[since:])
+    return path
+
+
+def rebuild(broker: Broker, *more: object) -> None:
+    done = plan(*offline(broker, *more, "--apply"))
+    assert {outcome["status"] for outcome in done["outcomes"]} == {"done"}
+
+
+def test_a_rebuilt_cluster_is_clean(twin: Broker) -> None:
+    before = listing(twin)
+    lose_metadata(twin)
+    rebuild(twin)
+    since = len(twin.said())
+    twin.start()
+    twin.await_idle()
+    found = check(twin, "--before", before, "--broker-log", log_of(twin, since))
+    assert found.code == 0, (found.rows, found.err)
+    made = ("deletions", "metadata", "offsets", "leader_epochs", "records", "seeks")
+    assert found.found("ok") == {
+        **dict.fromkeys(made, EVERYWHERE),
+        **{name: {(None, None)} for name in ("objects", "broker_logs")},
+    }
+    assert found.found("not_checked") == {
+        "next_copy": EVERYWHERE,
+        **{name: {(None, None)} for name in ("election", "producers")},
+    }
+    assert "not checked, or not all of it: election, next_copy, producers" in found.err
+
+    starts = base_offsets(twin, "plain")
+    fill(twin, seed=7)
+    twin.wait_for("new copies", lambda: len(base_offsets(twin, "plain")) > len(starts))
+    twin.await_idle()
+    assert len(base_offsets(twin, "plain")) > len(starts)
+    found = check_over_restart(twin, "--before", before, "--produce", "plain", "--topic", "plain")
+    assert found.code == 0, (found.rows, found.err)
+    plain = {("plain", 0), ("plain", 1)}
+    assert found.found("ok") == {
+        **dict.fromkeys((*made, "election", "next_copy", "producers"), plain),
+        "objects": {(None, None)},
+    }
+    assert found.found("not_checked") == {"broker_logs": {(None, None)}}
+    assert twin.records("plain")[-1][3] == b"written by tierctl restore --check"
+
+
+def cut_epochs(broker: Broker, topic: str) -> None:
+    """Leave only the last leader epoch of partition 0, as a start without metadata does."""
+    path = broker.log_dir / f"{topic}-0" / "leader-epoch-checkpoint"
+    last = read_leader_epoch_checkpoint(path.read_bytes())[-1]
+    path.write_text(f"0\n1\n{last.epoch} {last.start_offset}\n")
+
+
+def test_a7_lost_epochs_and_the_deletions_that_follow_are_found(twin: Broker) -> None:
+    before = listing(twin)
+    lose_metadata(twin)
+    rebuild(twin)
+    cut_epochs(twin, "plain")
+    since = len(twin.said())
+    twin.start()
+    twin.wait_for("the tier to be deleted", lambda: "Deleted remote log segment" in twin.said()[since:])
+    twin.await_idle()
+    found = check(twin, "--before", before, "--broker-log", log_of(twin, since))
+    assert found.code == 3
+    failed = found.found("failed")
+    assert failed["deletions"] == {("plain", 0)}
+    assert failed["objects"] == failed["broker_logs"] == {(None, None)}
+    assert "segments were deleted: plain-0 segment" in found.text("objects")
+    # Without what was there before, the tier that is left is one log.
+    assert ("tx", 0) in found.found("ok")["records"]
+
+
+def restore_with_one_epoch(old: Broker, broker: Broker) -> None:
+    """Restore plain-0 of a stopped broker under a new topic id, as if all of it were of leader epoch 0.
+
+    The batches keep their epochs, which are above those that the new topic has for a while.
+    """
+    topic_id = broker.create_topic("plain", 1, tiered=True)
+    broker.stop()
+    own = [row for row in rows("segments", "--metadata", old.log_dir) if row["topic"] == "plain"]
+    end = max(row["end_offset"] + 1 for row in own if row["partition"] == 0)
+    name = TopicPartition("plain", 0)
+    (source,) = old.remote_dir.glob("kafka-tiered-storage/plain-0-*")
+    target = broker.remote_dir / "kafka-tiered-storage" / f"plain-0-{topic_id}"
+    shutil.copytree(source, target)
+    pretended = broker.folder / "one-epoch"
+    shutil.copytree(broker.remote_dir, pretended)
+    one = write_leader_epoch_checkpoint([EpochEntry(0, 0)])
+    for path in pretended.rglob("*.leader_epoch_checkpoint"):
+        path.write_bytes(one)
+    folder = broker.log_dir / str(name)
+    for path in folder.iterdir():
+        if path.name != "partition.metadata":
+            path.unlink()
+    (folder / f"{end:020d}.log").touch()
+    (folder / "leader-epoch-checkpoint").write_bytes(one)
+    starts = {"log-start-offset": 0, "recovery-point-offset": end, "replication-offset": end}
+    for kind, offset in starts.items():
+        path = broker.log_dir / f"{kind}-checkpoint"
+        path.write_bytes(write_offset_checkpoint({**read_offset_checkpoint(path.read_bytes()), name: offset}))
+    lose_metadata(broker)
+    where = ("--metadata", broker.log_dir, "--remote", pretended, "--log-dir", broker.log_dir)
+    assert plan("rebuild", *where, "--apply")["outcomes"]
+
+
+def test_c1hi_batches_of_epochs_above_those_of_the_log_are_found(twin: Broker, brokers: Brokers) -> None:
+    """Every record is served, and every seek is right; consumers see a truncation at the next election."""
+    assert len(epoch_starts(twin)["plain", 0]) > 3
+    broker = brokers.own()
+    restore_with_one_epoch(twin, broker)
+    broker.start()
+    broker.await_idle()
+    found = check_over_restart(broker)
+    assert found.code == 3
+    failed = found.found("failed")
+    plain = {("plain", 0)}
+    assert failed == dict.fromkeys(("metadata", "leader_epochs", "election"), plain), found.rows
+    assert "truncat" in found.text("election")
+    assert found.found("ok")["records"] == plain
+    broker.stop()
+
+
+def test_d0_a_materialised_topic_is_compared_with_the_old_one(twin: Broker, brokers: Brokers) -> None:
+    broker = brokers.own()
+    remote = ("--remote", twin.remote_dir)
+    broker.create_topic("then", 1, tiered=True)
+    broker.stop()
+    chosen = ("--topic", "plain", "--partition", 0, "--as", "then", *remote)
+    plan("restore", "--materialise", "--log-dir", broker.log_dir, *chosen, "--apply")
+    broker.start()
+    broker.wait_for("the first copy", lambda: base_offsets(broker, "then") != [])
+    broker.await_idle()
+    cluster = ("--metadata", f"kafka://{broker.bootstrap}", "--output", "jsonl")
+    found = Checked.of(tierctl("restore", "--check", *chosen, *cluster, "--produce", "then"))
+    assert found.code == 0, (found.rows, found.err)
+    then = {("then", 0)}
+    names = ("deletions", "offsets", "leader_epochs", "records", "seeks", "next_copy", "producers")
+    assert found.found("ok") == {**dict.fromkeys(names, then), "objects": {(None, None)}}
+    missing = Checked.of(tierctl("restore", "--check", "--topic", "tx", *remote, *cluster))
+    assert (missing.code, missing.found("failed")) == (3, {"offsets": {("tx", 0)}})
+    assert "the cluster has no topic tx" in missing.text("offsets")
+    broker.stop()

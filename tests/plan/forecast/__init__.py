@@ -1,0 +1,1 @@
+"""Tests of `tierctl.plan.forecast`."""

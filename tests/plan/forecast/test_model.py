@@ -1,0 +1,210 @@
+"""Growth and steady state of one partition, computed by hand."""
+
+from dataclasses import replace
+
+import pytest
+from tierctl.model import TopicConfig
+from tierctl.model.configs import SettingValue
+from tierctl.model.settings.stated import SettingSource
+from tierctl.plan.forecast.facts import (
+    DAY_MS,
+    Expiries,
+    Holding,
+    LocalFacts,
+    LocalOutlook,
+    Outlook,
+    PartitionColumns,
+    PartitionFacts,
+)
+from tierctl.plan.forecast.model import MICRO, grown, growth_since_ms, held, local_later, requests, sum_of
+from tierctl.plan.retention.local import LocalRetention
+
+from tests.plan.tier import NOW_MS, TOPIC_ID, local_log, segment, tier
+
+NOTHING = Holding()
+HELD = Holding(segments=11, log_bytes=1100, objects=55)
+LATER = Holding(segments=10, log_bytes=1000, objects=50)
+"""Ten segments of 100 bytes and 5 objects in the ten days after the first one: one a day."""
+
+
+def outlook(
+    *left: Holding, retention_ms: int = -1, retention_bytes: int = -1, is_held: bool = False
+) -> Outlook:
+    return Outlook(
+        retention_ms=retention_ms,
+        retention_bytes=retention_bytes,
+        left=left or (HELD, HELD, HELD, HELD),
+        is_held=is_held,
+    )
+
+
+def facts(changed: Outlook, *, days: int = 10, local_only_bytes: int | None = 40) -> PartitionFacts:
+    return PartitionFacts(
+        topic="orders",
+        topic_id=TOPIC_ID,
+        partition=0,
+        now=HELD,
+        first_ms=NOW_MS - days * DAY_MS,
+        later=LATER,
+        local_only_bytes=local_only_bytes,
+        unchanged=outlook(),
+        changed=changed,
+    )
+
+
+SEVEN = Holding(segments=7, log_bytes=700, objects=35)
+LEFT = (SEVEN, NOTHING, NOTHING, NOTHING)
+WEEK_MS = 7 * DAY_MS
+CASES = {
+    "nothing expires": (outlook(), 90, 1100 + 9000),
+    "nothing expires in a month": (outlook(), 30, 1100 + 3000),
+    "now is exact": (outlook(*LEFT, retention_ms=WEEK_MS), 0, 700),
+    "a week of growth": (outlook(*LEFT, retention_ms=WEEK_MS), 90, 700),
+    "retention beyond the horizon": (outlook(retention_ms=200 * DAY_MS), 90, 1100 + 9000),
+    "100 days, of which 10 are left": (outlook(retention_ms=100 * DAY_MS), 30, 1100 + 3000),
+    "a timestamp stops retention.ms": (outlook(retention_ms=WEEK_MS, is_held=True), 90, 1100 + 9000),
+    "size is the smaller limit": (outlook(retention_bytes=540), 90, 500),
+    "size is the larger limit": (outlook(*LEFT, retention_ms=WEEK_MS, retention_bytes=5000), 90, 700),
+    "the log alone is above the size": (outlook(retention_bytes=30), 90, 0),
+    "size limits also what is held": (
+        outlook(retention_ms=WEEK_MS, retention_bytes=540, is_held=True),
+        90,
+        500,
+    ),
+    "copying is disabled": (replace(outlook(), is_copied=False), 90, 1100),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_tier_holds(name: str) -> None:
+    changed, days, expected = CASES[name]
+    assert sum_of([held(facts(changed), changed, days, NOW_MS)]).log_bytes == expected
+    assert sum_of([held(facts(changed), changed, days, NOW_MS)]).segments == expected // 100
+
+
+def test_growth() -> None:
+    """1000 bytes in 10 days; with less than a day of history it is per day, and not known for a topic."""
+    young = replace(facts(outlook()), first_ms=NOW_MS - DAY_MS // 2)
+    assert grown(facts(outlook()), DAY_MS, NOW_MS).log_bytes == 100 * MICRO
+    assert grown(young, DAY_MS, NOW_MS).log_bytes == 1000 * MICRO
+    assert growth_since_ms([facts(outlook()), young], NOW_MS) == NOW_MS - 10 * DAY_MS
+    assert growth_since_ms([young], NOW_MS) is None
+    assert growth_since_ms([replace(young, first_ms=NOW_MS - DAY_MS)], NOW_MS) == NOW_MS - DAY_MS
+    assert growth_since_ms([replace(young, first_ms=None)], NOW_MS) is None
+
+
+def test_requests_of_a_month() -> None:
+    """150 objects are stored a month. Under a week's retention all but 35 of them and those there go."""
+    changed = outlook(*LEFT, retention_ms=WEEK_MS)
+    found = facts(changed)
+    assert requests(found, found.unchanged, 0, NOW_MS) == 150 * MICRO
+    assert requests(found, changed, 0, NOW_MS) == (150 + 55 + 150 - 35) * MICRO
+    assert requests(found, changed, 60, NOW_MS) == (150 + 150) * MICRO
+    assert requests(found, replace(changed, is_copied=False), 0, NOW_MS) == 55 * MICRO
+
+
+def test_growth_is_that_of_the_segments_after_the_oldest() -> None:
+    """By their largest timestamps, or that of the last event if it is unset or in the future."""
+    at = [NOW_MS - 8 * DAY_MS, NOW_MS - 6 * DAY_MS, 0, NOW_MS + DAY_MS]
+    each = [
+        segment(n, 100 * n, 100 * n + 99, max_timestamp_ms=time_ms, event_timestamp_ms=NOW_MS - DAY_MS)
+        for n, time_ms in enumerate(at)
+    ]
+    (part,) = tier(*each)
+    assert PartitionColumns(part, None).growth(NOW_MS) == (
+        at[0],
+        Holding(segments=3, log_bytes=300, objects=0),
+    )
+
+
+def test_without_a_plan_nothing_is_deleted() -> None:
+    state = tier(segment(1, 0, 99))
+    (part,) = state
+    columns = PartitionColumns(part, None)
+    found = Expiries(state, NOW_MS).outlook(
+        part,
+        columns,
+        TopicConfig(retention_bytes=5, is_copy_disabled=True),
+        is_readable=True,
+        is_size_known=True,
+    )
+    assert (found.is_copied, found.is_age_stated) == (False, False)
+    assert found.left == (Holding(segments=1, log_bytes=100, objects=0),) * 4
+
+
+BASES = [0, 100, 200, 300, 400]
+SIZES = [50, 60, 70, 80, 90]
+LOCAL: dict[str, tuple[dict[str, int], int, int]] = {
+    "no limit": ({}, 399, 5),
+    "all of it is younger": ({"local.retention.ms": DAY_MS}, 399, 5),
+    "time, but not the active segment": ({"local.retention.ms": DAY_MS - 1}, 399, 1),
+    "only what is in the tier": ({"local.retention.ms": 0}, 250, 3),
+    "nothing is in the tier": ({"local.retention.ms": 0}, -1, 5),
+    "wholly inside the excess": ({"local.retention.bytes": 350 - 110}, 399, 3),
+    "one byte too little": ({"local.retention.bytes": 350 - 109}, 399, 4),
+    "the larger of both": ({"local.retention.bytes": 300, "local.retention.ms": 0}, 399, 1),
+    "-2 is the retention": ({"local.retention.ms": -2, "retention.ms": 0}, 399, 1),
+    "unstated is the retention": ({"retention.ms": 0}, 399, 1),
+    "-1 is no limit": ({"local.retention.ms": -1, "retention.ms": 0}, 399, 5),
+}
+
+
+@pytest.mark.parametrize("name", LOCAL)
+def test_local_retention(name: str) -> None:
+    settings, highest_copied, left = LOCAL[name]
+    stated = {
+        key: SettingValue(name=key, value=str(value), source=SettingSource.FILE)
+        for key, value in settings.items()
+    }
+    config = TopicConfig(retention_ms=settings.get("retention.ms", -1), stated=stated)
+    log = local_log(BASES, 450, sizes=SIZES)
+    found = LocalRetention.of(config).left(log, highest_copied, NOW_MS + DAY_MS)
+    assert [segment.base_offset for segment in found] == BASES[5 - left :]
+
+
+WHOLE = TopicConfig(retention_ms=0, retention_bytes=-1)
+OTHER: dict[str, tuple[TopicConfig, int, int, int]] = {
+    "copying is disabled: retention.ms, also of what is not in the tier": (
+        replace(WHOLE, is_copy_disabled=True),
+        0,
+        -1,
+        1,
+    ),
+    "copying is disabled: retention.bytes": (
+        TopicConfig(retention_bytes=350 - 110, is_copy_disabled=True),
+        0,
+        -1,
+        3,
+    ),
+    "no deletes by the policy": (replace(WHOLE, cleanup_policy=frozenset({"compact"})), 0, 399, 5),
+    "below the log start without a limit": (TopicConfig(), 200, -1, 3),
+    "within a segment": (TopicConfig(), 199, -1, 4),
+    "the excess is above the log start": (TopicConfig(retention_bytes=240), 200, 399, 3),
+    "time goes on above the log start": (WHOLE, 200, 299, 2),
+}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_local_retention_beside_its_own_settings(name: str) -> None:
+    config, log_start_offset, highest_copied, left = OTHER[name]
+    log = local_log(BASES, 450, sizes=SIZES, log_start_offset=log_start_offset)
+    found = LocalRetention.of(config).left(log, highest_copied, NOW_MS + DAY_MS)
+    assert [segment.base_offset for segment in found] == BASES[5 - left :]
+
+
+def test_local_retention_leaves_what_is_not_replicated() -> None:
+    log = local_log(BASES, 450, high_watermark=299)
+    assert len(LocalRetention(ms=0, size_bytes=-1).left(log, 399, NOW_MS + DAY_MS)) == 3
+
+
+@pytest.mark.parametrize(
+    ("retention_ms", "retention_bytes", "expected"),
+    [(-1, -1, 10 + 2 * 9000), (DAY_MS, -1, 10 + 2 * 100), (DAY_MS, 70, 140), (-1, 0, 0)],
+)
+def test_the_disks_of_two_replicas(retention_ms: int, retention_bytes: int, expected: int) -> None:
+    changed = LocalOutlook(
+        retention_ms=retention_ms, retention_bytes=retention_bytes, left_bytes=20, later_bytes=10
+    )
+    local = LocalFacts(replicas=2, log_bytes=30, unchanged=changed, changed=changed)
+    assert local_later(replace(facts(outlook()), local=local), NOW_MS) == expected * MICRO
+    assert local_later(facts(outlook()), NOW_MS) is None

@@ -1,0 +1,1 @@
+"""Tests of plans of a restore into a formatted node."""

@@ -1,0 +1,156 @@
+"""What a formatted node gets, by the sets of objects of a partition."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tierctl.model import EpochEntry, ObjectSet, Uuid
+from tierctl.plan.rebuild.partition import PartitionInputs, decide_partition
+from tierctl.plan.restore.plan import PartitionSource, RestorePlan, RestorePlanner, TopicSource
+from tierctl.plan.restore.topics import NewBroker, NewTopic
+from tierctl.wire.batches.record_batch import ControlType, batches, control_record
+from tierctl.wire.files.producer_snapshot import ProducerEntry, encode_producer_snapshot
+from tierctl.wire.kraft.records import config_record, next_producer_id, producer_ids_record
+
+from tests.plan.rebuild.sets import PARTITION, object_set
+
+FIRST, SECOND = Path("/first"), Path("/second")
+IDS = {FIRST: Uuid("pJDu_PV_mDE7nGFxt1-tOw"), SECOND: Uuid("zcNH6yZoXjLFM0nEAepk_Q")}
+METADATA_ID = Uuid("AAAAAAAAAAAAAAAAAAAAAQ")
+LOG = ((0, 0), (3, 150))
+SETS = [object_set(1, 0, 99, LOG), object_set(2, 100, 199, LOG, log_start=50)]
+
+
+def producer(producer_id: int, *, open_from: int = -1, epoch: int = 2) -> ProducerEntry:
+    return ProducerEntry(producer_id, epoch, 9, 190, 0, 1000, -1, open_from)
+
+
+def snapshot(*entries: ProducerEntry) -> bytes:
+    return encode_producer_snapshot(entries)
+
+
+def planned(
+    sets: list[ObjectSet],
+    taken: bytes | None = None,
+    *,
+    present: tuple[bytes, ...] = (),
+    directories: tuple[Path, ...] = (FIRST,),
+    level: int = 33,
+    **more: Any,
+) -> RestorePlan:
+    inputs = PartitionInputs(partition=PARTITION, sets=sets)
+    source = PartitionSource(inputs=inputs, decision=decide_partition(inputs), snapshot=taken)
+    topic = TopicSource(
+        topic=PARTITION.topic,
+        topic_id=PARTITION.topic_id,
+        partition_count=5,
+        settings={"local.retention.ms": "5", "retention.ms": "7"},
+        partitions={PARTITION.partition: source},
+    )
+    metadata = NewTopic(
+        topic="__remote_log_metadata", topic_id=METADATA_ID, settings={}, leader_epochs=[1], log_dir=FIRST
+    )
+    ids = {folder: IDS[folder] for folder in directories}
+    broker = NewBroker(node_id=7, directories=ids, metadata_version=level)
+    return RestorePlanner(broker=broker, metadata_topic=metadata, present=present, **more).plan(
+        [topic], read={}
+    )
+
+
+def test_the_log_is_empty_and_begins_where_the_tier_ends() -> None:
+    found = planned(SETS, snapshot(producer(40)))
+    (log,) = found.logs.values()
+    # The newest leader-epoch index begins at 50: records below it were deleted.
+    assert (log.start_offset, log.tier_end, log.latest_epoch) == (50, 200, 3)
+    assert list(log.leader_epochs) == [EpochEntry(0, 50), EpochEntry(3, 150)]
+    assert log.files.keys() == {
+        f"{200:020d}.log",
+        f"{200:020d}.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    }
+    assert log.files[f"{200:020d}.log"] == b""
+    # Above that of every record: readers would take their batches for truncated at the next election.
+    assert found.plan.steps[0].details["leader_epoch"] == 4
+    actions = [step.action for step in found.plan.steps]
+    assert actions == ["restore_partition", "publish_segment", "publish_segment", "create_topic"]
+    assert [next_producer_id(v) for v in found.records if next_producer_id(v) is not None] == [41]
+
+
+def test_a_transaction_without_an_end_is_aborted() -> None:
+    found = planned(SETS, snapshot(producer(9, open_from=180), producer(8, open_from=170), producer(7)))
+    (log,) = found.logs.values()
+    made = list(batches(log.files[f"{200:020d}.log"]))
+    assert [(b.head.base_offset, b.head.producer_id, b.head.producer_epoch) for b in made] == [
+        (200, 8, 2),
+        (201, 9, 2),
+    ]
+    for batch in made:
+        assert batch.head.is_transactional
+        assert batch.head.partition_leader_epoch == 3
+        (record,) = batch.records()
+        assert control_record(record).type is ControlType.ABORT
+    # The recovery point stays at the end of the tier: the broker reads the markers when it loads the log.
+    assert log.tier_end == 200
+
+
+def test_without_a_snapshot_no_producer_is_known() -> None:
+    found = planned(SETS)
+    (log,) = found.logs.values()
+    assert f"{200:020d}.snapshot" not in log.files
+    assert not [v for v in found.records if next_producer_id(v) is not None]
+
+
+@pytest.mark.parametrize(("stated", "expected"), [(41, []), (40, [41]), (900, [])])
+def test_producer_ids_only_rise(stated: int, expected: list[int]) -> None:
+    found = planned(SETS, snapshot(producer(40)), present=(producer_ids_record(stated),))
+    assert [next_producer_id(v) for v in found.records if next_producer_id(v) is not None] == expected
+
+
+@pytest.mark.parametrize(("level", "own"), [(33, {"-2"}), (21, {"-2"}), (20, {"5"})])
+def test_topics_start_with_copying_disabled_where_brokers_know_it(level: int, own: set[str]) -> None:
+    records = planned(SETS, level=level).records
+    values = {v for v in ("-2", "5") if config_record("orders", "local.retention.ms", v) in records}
+    assert values == own
+    assert (config_record("orders", "remote.log.copy.disable", "true") in records) == (own == {"-2"})
+    assert config_record("orders", "remote.storage.enable", "true") in records
+    assert config_record("orders", "retention.ms", "7") in records
+
+
+REFUSED = {
+    "a hole": ([object_set(1, 0, 99, LOG), object_set(3, 150, 199, LOG)], "offsets 100 to 149"),
+    "no whole set": ([object_set(1, 0, 99, LOG, half=True)], "no complete segment"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_missing_offsets_are_refused_unless_the_log_may_begin_after_them(case: str) -> None:
+    sets, why = REFUSED[case]
+    found = planned(sets)
+    assert why in found.refused[PARTITION]
+    assert not found.plan.steps
+    after = planned(sets, after_hole=True)
+    assert not after.refused
+    assert after.plan.steps[-1].action == "create_topic"
+    assert [log.start_offset for log in after.logs.values()] == ([150] if case == "a hole" else [])
+
+
+def test_a_damaged_snapshot_is_refused() -> None:
+    found = planned(SETS, snapshot(producer(1))[:-1])
+    assert "producer snapshot of its last segment is damaged" in found.refused[PARTITION]
+
+
+def test_what_is_there_is_not_planned_again() -> None:
+    first = planned(SETS, snapshot(producer(40)))
+    again = planned(SETS, snapshot(producer(40)), present=tuple(first.records))
+    assert not again.plan.steps
+    assert not again.records
+    other = planned(SETS[:1], snapshot(producer(40)), present=tuple(first.records)[:-2])
+    assert "other partitions or settings" in next(iter(other.refused.values()))
+
+
+def test_a_partition_has_the_same_directory_in_each_run() -> None:
+    found = {
+        log.log_dir for _ in range(3) for log in planned(SETS, directories=(FIRST, SECOND)).logs.values()
+    }
+    assert len(found) == 1

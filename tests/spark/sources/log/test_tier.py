@@ -1,0 +1,91 @@
+"""The tier of `remote_log`: it must be that of the metadata, and it is read within its limits."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tierctl.errors import RemoteTierMissing, SafetyRefusal, TierctlError, UsageError
+from tierctl.model import TopicIdPartition, Uuid
+from tierctl.spark.executors.resources import shared_tier, take_transfers
+from tierctl.spark.sources.log.options import LogOptions
+from tierctl.spark.sources.log.plan import plan_tasks
+from tierctl.spark.sources.log.rows import SCHEMA, LogTask, rows_of
+from tierctl.storage.throttle import Direction, Limit
+
+from tests.read.made import day, made_tier
+
+MIB = 1 << 20
+PARTITION = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAQ"), "hours", 3)
+OTHER = TopicIdPartition(Uuid("AAAAAAAAAAAAAAAAAAAAAg"), "days", 0)
+
+
+@pytest.fixture
+def tier(tmp_path: Path) -> dict[str, str]:
+    return made_tier(tmp_path, PARTITION, day(random.Random(1)))
+
+
+def tasks(options: dict[str, str]) -> list[LogTask]:
+    return plan_tasks(LogOptions.of(options), (), tuple(SCHEMA.names))
+
+
+def with_other_objects(tier: dict[str, str], folder: Path) -> dict[str, str]:
+    return tier | {"remote": made_tier(folder / "other", OTHER, day(random.Random(2)))["remote"]}
+
+
+def with_other_identity(tier: dict[str, str], _folder: Path) -> dict[str, str]:
+    identity = {"tier_identity": 1, "cluster_id": None, "metadata_topic_id": "AAAAAAAAAAAAAAAAAAAAAw"}
+    text = json.dumps(identity | {"layout": "kafka"})
+    Path(tier["remote"].removeprefix("file://"), ".tierctl-identity").write_text(text)
+    return tier
+
+
+@pytest.mark.parametrize("mode", ["FAILFAST", "PERMISSIVE"])
+@pytest.mark.parametrize(
+    ("spoiled", "error"), [(with_other_objects, RemoteTierMissing), (with_other_identity, SafetyRefusal)]
+)
+def test_the_tier_of_another_metadata_topic_is_refused(
+    spoiled: Callable[[dict[str, str], Path], dict[str, str]],
+    error: type[TierctlError],
+    mode: str,
+    tier: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "other").mkdir()
+    assert tasks(tier)
+    with pytest.raises(error):
+        tasks(spoiled(tier, tmp_path) | {"mode": mode})
+
+
+def test_all_tasks_together_hold_the_limit(tier: dict[str, str], tmp_path: Path) -> None:
+    server = tmp_path / "server.properties"
+    server.write_text(
+        f"remote.log.manager.fetch.max.bytes.per.second={8 * MIB}\n"
+        "remote.log.manager.fetch.quota.window.num=2\n"
+    )
+    small = {"bytes_per_task": "2000"}
+    assert {task.spec.throttle.fetch for task in tasks(tier | small)} == {None}
+    for more, bytes_per_second in (({}, 8 * MIB), ({"throttle_fetch": "1M"}, MIB)):
+        found = tasks(tier | small | {"config": str(server)} | more)
+        assert len(found) > 1
+        (limit,) = {task.spec.throttle.fetch for task in found}
+        assert isinstance(limit, Limit)
+        assert limit.bytes_per_second == bytes_per_second / len(found)
+
+
+def test_a_task_waits_for_its_limit(tier: dict[str, str]) -> None:
+    take_transfers()
+    found = tasks(tier | {"throttle_fetch": "20K"})
+    read = [row for task in found for batch in rows_of(task) for row in batch.to_pylist()]
+    assert read == [row for task in tasks(tier) for batch in rows_of(task) for row in batch.to_pylist()]
+    assert shared_tier(found[0].spec) is not shared_tier(tasks(tier)[0].spec)
+    taken = take_transfers()
+    assert taken is not None
+    assert taken.waits[Direction.FETCH].sum_s > 0
+
+
+@pytest.mark.parametrize("text", ["", "0", "fast"])
+def test_a_limit_that_is_no_rate(text: str, tier: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match="no number of bytes per second"):
+        tasks(tier | {"throttle_fetch": text})

@@ -1,0 +1,104 @@
+"""What executors transfer is in the metrics file and in the line that ends a run, as on the local engine."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tierctl.model.engine import EngineName
+from tierctl.storage.observed import Fetches
+from tierctl.storage.throttle import Direction, Throttle, ThrottleSettings, Waits
+
+from tests.cli.shell import Ran, tierctl
+from tests.spark.test_both_engines import SCENES, SPARK, Capture
+from tests.spark.worlds import tiered, untiered
+
+FETCHED = {"fetch", "fetch --erase-report", "verify"}
+"""The scenes that read segments of the tier."""
+_FETCHED_BYTES = "kafka_server_brokertopicmetrics_remotefetchbytes_total"
+
+
+def counters(file: Path) -> dict[tuple[str, ...], float]:
+    """Return the counters in a metrics file by name and labels."""
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(file.read_text())
+        for sample in family.samples
+        if family.type == "counter"
+    }
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("command", [*sorted(FETCHED), "copy", "sweep", "apply"])
+def test_both_engines_count_the_same(command: str, capture: Capture, tmp_path: Path) -> None:
+    found = []
+    for engine in EngineName:
+        more = SPARK if engine is EngineName.SPARK else ("--engine", "local")
+        file, folder = tmp_path / f"{engine}.prom", tmp_path / "here"
+
+        def run(*words: object, cwd: Path | None = None) -> Ran:
+            return tierctl(*words, *more, "--metrics-file", file, cwd=cwd)  # noqa: B023
+
+        folder.mkdir()
+        SCENES[command](run, capture, folder)
+        shutil.rmtree(folder)
+        found.append(counters(file))
+    assert found[0] == found[1]
+    assert any(key[0] == _FETCHED_BYTES and value for key, value in found[0].items()) is (command in FETCHED)
+
+
+@pytest.mark.usefixtures("spark")
+def test_reads_of_the_source_of_a_copy(capture: Capture, tmp_path: Path) -> None:
+    source = tiered(capture, tmp_path / "source")
+    found = []
+    for engine in EngineName:
+        target = untiered(capture, tmp_path / engine)
+        places = ("--metadata", source.metadata, "--from-remote", source.remote, "--remote", target.remote)
+        more = SPARK if engine is EngineName.SPARK else ()
+        file = tmp_path / f"{engine}.prom"
+        ran = tierctl(
+            *("copy", *places, "--to-metadata", target.metadata, "--apply", "--metrics-file", file, *more)
+        )
+        assert ran.code == 0, ran.err
+        found.append(counters(file))
+    assert found[0] == found[1]
+    assert found[0][_FETCHED_BYTES, "payments"] > 0
+
+
+@pytest.mark.usefixtures("spark")
+def test_waits_of_executors_are_reported(capture: Capture, tmp_path: Path) -> None:
+    world, file = tiered(capture, tmp_path / "world"), tmp_path / "x.prom"
+    limit = ("--throttle-fetch", "2M", "--metrics-file", file)
+    ran = tierctl("verify", *world.where[:4], "--deep", *limit, *SPARK)
+    assert (ran.code, ", throttled " in ran.summary) == (0, True), ran.summary
+    values = dict(line.rsplit(" ", 1) for line in file.read_text().splitlines() if line[0] != "#")
+    name = "kafka_server_remotelogmanager_remote_fetch_throttle_time_"
+    assert 0 < float(values[f"{name}avg"]) <= float(values[f"{name}max"])
+
+
+def test_waits_of_processes_may_overlap() -> None:
+    """So a run's wait is that of the process that waited longest; numbers and sums are of all."""
+    throttle = Throttle(ThrottleSettings())
+    for process, elapsed_s in (("a:1", 2.0), ("b:1", 3.0), ("a:1", 4.0)):
+        waits = {Direction.FETCH: Waits(2, elapsed_s + 1, elapsed_s, elapsed_s)}
+        throttle.add_waits(process, waits)
+    times = throttle.times[Direction.FETCH]
+    assert (times.count, times.sum_s, times.max_s, throttle.elapsed_s) == (6, 12.0, 4.0, 6.0)
+
+
+def test_reads_are_added_by_topic() -> None:
+    assert Fetches(1, 2, 3) + Fetches(4, 5, 6) == Fetches(5, 7, 9)
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("topics", [(), ("--topic", "payments")])
+@pytest.mark.parametrize("output", ["jsonl", "csv", "table"])
+def test_the_line_that_ends_a_fetch_counts_topics(
+    topics: tuple[str, ...], output: str, capture: Capture
+) -> None:
+    root = capture("tiered-cluster")
+    where = ("--metadata", root / "before", "--remote", root / "before-remote", *topics, "-o", output)
+    here, there = (tierctl("fetch", *where, *more).summary.partition(" (")[0] for more in ((), SPARK))
+    assert here == there
+    assert re.search(r"records of \d topics?$" if topics else r"records of \d topics$", here)

@@ -1,0 +1,250 @@
+"""`verify --sample` and `--budget`: what they read, what they say about it, and the record that is kept."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tierctl.errors import CorruptInputError, UsageError
+from tierctl.files import FileSystem
+from tierctl.metadata.state_dir.read_segments import (
+    KEPT_MS,
+    READ_SEGMENTS,
+    ReadingRun,
+    read_segments,
+    record_read_segments,
+)
+from tierctl.model import TopicIdPartition, Uuid
+from tierctl.model.settings.sizes import parse_size
+from tierctl.report.units import parse_percent
+from tierctl.storage import spool
+from tierctl.verify.sample import Sample, StoredSegment
+
+from tests.cli.shell import Ran, tierctl
+from tests.plan.tier import segment_id
+from tests.support.faults import Failing, assert_durable, each_failure, operations_of, run_and_die
+from tests.verify.cases import CASES, OTHER, S, update
+from tests.verify.tiers import NOW_MS, Spoilt
+
+PARTITION = TopicIdPartition(OTHER, "made", 0)
+DAY_MS = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def tier(writable: Callable[[str], Path]) -> Spoilt:
+    return Spoilt(writable("tiered-cluster/before"), writable("tiered-cluster/before-remote"))
+
+
+def sampled(tier: Spoilt, *more: object, now_ms: int = NOW_MS, state: bool = True) -> Ran:
+    where = ("--metadata", tier.metadata, "--remote", tier.remote, "--now", now_ms)
+    kept = ("--state-dir", tier.remote.parent / "state") if state else ()
+    return tierctl("verify", *where, *kept, "-o", "jsonl", *more)
+
+
+def said(ran: Ran) -> list[dict[str, Any]]:
+    return [found for line in ran.lines if (found := json.loads(line))["kind"] == "not_read"]
+
+
+def recorded(tier: Spoilt) -> dict[Uuid, ReadingRun]:
+    found = read_segments(tier.remote.parent / "state")
+    return {segment_id: run for runs in found.values() for segment_id, run in runs.items()}
+
+
+SIZES = st.lists(st.tuples(st.integers(0, 100), st.integers(0, 9), st.booleans()), max_size=40)
+
+
+@settings(deadline=None)
+@given(SIZES, st.floats(0.1, 100), st.none() | st.integers(0, 2000), st.integers(0, 1 << 32))
+def test_a_sample_is_random_bounded_and_the_same_for_a_seed(
+    sizes: list[tuple[int, int, bool]], percent: float, budget_bytes: int | None, seed: int
+) -> None:
+    segments = [
+        StoredSegment(PARTITION, segment_id(number), log, log + indexes)
+        for number, (log, indexes, _) in enumerate(sizes)
+    ]
+    recent = {segment_id(number) for number, (_, _, was_read) in enumerate(sizes) if was_read}
+    sample = Sample(
+        percent=percent, seed=seed, budget_bytes=budget_bytes, was_read=lambda _key, each: each in recent
+    )
+    chosen = sample.choose(segments)
+    assert sample.choose(reversed(segments)) == chosen
+    assert len(segments) * percent / 100 <= chosen.sampled + 1e-6 < len(segments) * percent / 100 + 1.001
+    taken = [each for each in segments if each.segment_id in chosen.segment_ids]
+    assert len(taken) <= chosen.sampled
+    if budget_bytes is None:
+        assert len(taken) == chosen.sampled
+    else:
+        assert sum(each.stored_bytes for each in taken) <= budget_bytes
+    if any(each.segment_id in recent for each in taken):
+        assert all(each in taken for each in segments if each.segment_id not in recent)
+
+
+def test_seeds_differ() -> None:
+    segments = [StoredSegment(PARTITION, segment_id(number), 1, 1) for number in range(200)]
+    chosen = [frozenset(Sample(percent=5, seed=seed).choose(segments).segment_ids) for seed in range(20)]
+    assert len(set(chosen)) == len(chosen)
+
+
+def test_runs_read_other_segments_until_all_were_read(tier: Spoilt) -> None:
+    shares = []
+    for number in range(4):
+        ran = sampled(tier, "--sample", "25%", now_ms=NOW_MS + number * DAY_MS)
+        assert (ran.code, ran.err) == (0, "")
+        assert len(recorded(tier)) == 9 * (number + 1)
+        (finding,) = said(ran)
+        assert finding["message"].startswith("27 of 36 segments were not read")
+        assert "read 9 of 36 segments" in ran.summary
+        shares.append(float(finding["message"].split("; ")[1].partition("%")[0]))
+        assert f"{shares[-1]:g}% in the last 30 days" in ran.summary
+    assert shares == sorted(set(shares))
+    assert shares[-1] == 100
+    sampled(tier, "--sample", "25%", now_ms=NOW_MS + 32 * DAY_MS)
+    assert len(recorded(tier)) == 18, "the first three runs are 30 days old or more, and forgotten"
+
+
+def test_a_seed_repeats_the_choice(tier: Spoilt) -> None:
+    first = sampled(tier, "--sample", "10%")
+    before = recorded(tier)
+    (seed,) = {run.seed for run in before.values()}
+    assert f"seed {seed}" in first.summary
+    sampled(tier, "--sample", "10%", "--seed", seed, now_ms=NOW_MS + 1)
+    assert recorded(tier).keys() == before.keys()
+    assert {run.at_ms for run in recorded(tier).values()} == {NOW_MS + 1}
+
+
+def test_the_budget_bounds_what_is_read(tier: Spoilt, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    write = spool._write
+    monkeypatch.setattr(spool, "_write", lambda *args: read.append(write(*args)) or read[-1])
+    ran = sampled(tier, "--budget", "5MB")
+    assert 0 < sum(read) <= 5 << 20
+    (finding,) = said(ran)
+    assert "--budget 5242880 bytes ended the run early" in finding["message"]
+    assert "--budget ended the run early" in ran.summary
+    assert "seed" in ran.summary
+
+
+def test_a_budget_for_everything_reads_everything(tier: Spoilt) -> None:
+    ran = sampled(tier, "--budget", "1GB")
+    assert (said(ran), "read 36 of 36 segments, 100% of the bytes" in ran.summary) == ([], True)
+    assert "ended" not in ran.summary
+    assert len(recorded(tier)) == 36
+
+
+def test_without_a_state_directory_the_share_is_not_known(tier: Spoilt) -> None:
+    ran = sampled(tier, "--sample", "5%", state=False)
+    assert "the share of the last 30 days is not known without --state-dir" in said(ran)[0]["message"]
+
+
+def test_deep_records_what_it_read_and_not_what_it_could_not_read(tier: Spoilt) -> None:
+    CASES["log gone"].spoil(tier)
+    ran = sampled(tier, "--deep")
+    assert ran.code == 3
+    assert len(recorded(tier)) == 35
+    assert "read 35 of 36 segments" in ran.summary
+    assert "100%" not in ran.summary
+
+
+def test_segments_that_are_gone_are_dropped_from_the_record(tier: Spoilt) -> None:
+    sampled(tier, "--deep")
+    gone = tier.segments("clicks")[0]
+    tier.append(update(gone, S.DELETE_SEGMENT_STARTED), update(gone, S.DELETE_SEGMENT_FINISHED))
+    sampled(tier, "--sample", "1%", now_ms=NOW_MS + 1)
+    assert (len(recorded(tier)), gone.segment_id in recorded(tier)) == (35, False)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"runs": [], "partitions": [{}]}', "null"])
+def test_a_damaged_record_ends_the_run_before_anything_is_read(content: str, tier: Spoilt) -> None:
+    state = tier.remote.parent / "state"
+    state.mkdir()
+    (state / READ_SEGMENTS).write_text(content)
+    ran = sampled(tier, "--sample", "1%")
+    assert (ran.code, ran.out) == (7, "")
+    assert "delete the file: every segment then counts as not read" in ran.err
+    assert (state / READ_SEGMENTS).read_text() == content
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--seed", 1),
+        ("--sample", "0%"),
+        ("--sample", "101%"),
+        ("--sample", "some"),
+        ("--budget", "10 apples"),
+    ],
+)
+def test_wrong_options_are_refused(options: tuple[object, ...], tier: Spoilt) -> None:
+    assert sampled(tier, *options).code == 2
+
+
+def test_a_sample_needs_the_tier(tier: Spoilt) -> None:
+    ran = tierctl("verify", "--metadata", tier.metadata, "--sample", "1%")
+    assert (ran.code, "--remote is missing" in ran.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"), [("10GB", 10 << 30), ("1.5 KiB", 1536), ("7", 7), ("2t", 2 << 40), ("3 b", 3)]
+)
+def test_sizes(text: str, size_bytes: int) -> None:
+    assert parse_size(text) == size_bytes
+
+
+def test_percentages() -> None:
+    assert [parse_percent(text) for text in ("1%", "0.5 %", "100")] == [1, 0.5, 100]
+    with pytest.raises(UsageError):
+        parse_percent("1e3%")
+
+
+IDS = [segment_id(number) for number in range(4)]
+BEFORE = ReadingRun(DAY_MS, 1)
+AFTER = ReadingRun(DAY_MS + KEPT_MS - 1, None)
+
+
+def _first(folder: Path) -> None:
+    record_read_segments(folder, {PARTITION.key: IDS[:2]}, BEFORE, is_live=lambda *_: True)
+
+
+def _second(folder: Path) -> Callable[[FileSystem], None]:
+    return lambda fs: record_read_segments(
+        folder, {PARTITION.key: IDS[1:3]}, AFTER, is_live=lambda *_: True, fs=fs
+    )
+
+
+OLD = {PARTITION.key: dict.fromkeys(IDS[:2], BEFORE)}
+NEW = {PARTITION.key: {IDS[0]: BEFORE, IDS[1]: AFTER, IDS[2]: AFTER}}
+
+
+def test_the_record_is_old_or_new_after_a_kill(tmp_path: Path) -> None:
+    _first(tmp_path / "count")
+    for nth in range(len(operations_of(_second(tmp_path / "count")))):
+        folder = tmp_path / str(nth)
+        _first(folder)
+        assert run_and_die(_second(folder), nth)
+        assert read_segments(folder) in (OLD, NEW)
+        _second(folder)(FileSystem())
+        assert read_segments(folder) == NEW
+
+
+def test_the_record_is_old_or_new_after_a_failed_write(tmp_path: Path) -> None:
+    _first(tmp_path / "durable")
+    assert_durable(_second(tmp_path / "durable"))
+    _first(tmp_path / "count")
+    for nth, number in each_failure(_second(tmp_path / "count")):
+        folder = tmp_path / f"{nth}-{number}"
+        _first(folder)
+        with pytest.raises(OSError, match=r"\["):
+            _second(folder)(Failing(nth, number))
+        assert read_segments(folder) in (OLD, NEW)
+
+
+def test_every_cut_of_the_record_is_told(tmp_path: Path) -> None:
+    _first(tmp_path)
+    whole = (tmp_path / READ_SEGMENTS).read_bytes()
+    for size in range(len(whole) - 2):
+        (tmp_path / READ_SEGMENTS).write_bytes(whole[:size])
+        with pytest.raises(CorruptInputError):
+            read_segments(tmp_path)

@@ -1,0 +1,1 @@
+"""Tests of the records of KRaft's cluster metadata."""

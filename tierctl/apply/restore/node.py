@@ -1,0 +1,102 @@
+"""Write what a formatted node needs to serve topics of a tier.
+
+The order is that of `run`: folders, checkpoints, metadata events, and the bootstrap file at last. A node that
+is started after a crash in between has no topic.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+from tierctl.apply.labels import effect
+from tierctl.apply.materialise.new_folder import NewFolder, remove_left
+from tierctl.apply.outcome import Outcome, Status
+from tierctl.apply.rebuild.checkpoints import merge_offsets
+from tierctl.errors import SafetyRefusal, SpoolError, TierctlError
+from tierctl.files import replace_durably
+from tierctl.model import TopicIdPartition, TopicPartition
+from tierctl.plan.restore.new_log import NewLog
+from tierctl.plan.steps import LOG_DIR, Step
+from tierctl.wire.files.checkpoints import HIGH_WATERMARKS_FILE, LOG_STARTS_FILE, RECOVERY_POINTS_FILE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewNode:
+    """What is written: logs by partition, and `content` for `former`, the bytes of the bootstrap file."""
+
+    logs: Mapping[TopicIdPartition, NewLog]
+    bootstrap_path: Path
+    former: bytes
+    content: bytes
+
+    def write_logs(self, steps: Sequence[Step]) -> list[Outcome]:
+        """Write the folder of each step's partition, then the checkpoints of each log directory.
+
+        A folder that exists is of a run that was killed, with the same files: other plans are refused.
+        """
+        outcomes: list[Outcome] = []
+        for log_dir, group in groupby(sorted(steps, key=_log_dir), key=_log_dir):
+            own = list(group)
+            outcomes += _attempted(own, partial(self._write_dir, Path(log_dir), own))
+        return outcomes
+
+    def _write_dir(self, log_dir: Path, steps: Sequence[Step]) -> None:
+        logs = [self.logs[step.topic_id_partition] for step in steps]
+        for log in logs:
+            _write_folder(log_dir, log)
+        starts = {_name(log): log.start_offset for log in logs}
+        ends = {_name(log): log.tier_end for log in logs}
+        with effect("restore.checkpoints.write"):
+            merge_offsets(log_dir / LOG_STARTS_FILE, starts)
+            merge_offsets(log_dir / RECOVERY_POINTS_FILE, ends)
+            merge_offsets(log_dir / HIGH_WATERMARKS_FILE, ends)
+
+    def write_bootstrap(self, steps: Sequence[Step]) -> list[Outcome]:
+        """Put the topics of `steps`, which are all of the plan, into the bootstrap file."""
+        return _attempted(steps, self._write_bootstrap)
+
+    def _write_bootstrap(self) -> None:
+        if self.bootstrap_path.read_bytes() != self.former:
+            raise SafetyRefusal(f"{self.bootstrap_path} was changed by another program", hint="plan again")
+        with effect("restore.bootstrap.write"):
+            replace_durably(self.bootstrap_path, self.content, backup=True)
+
+
+def _log_dir(step: Step) -> str:
+    return str(step.details[LOG_DIR])
+
+
+def _name(log: NewLog) -> TopicPartition:
+    return log.partition.topic_partition
+
+
+def _write_folder(log_dir: Path, log: NewLog) -> None:
+    """Write the folder under another name, then rename it; do nothing if it is there."""
+    name = str(_name(log))
+    if (log_dir / name).is_dir():
+        remove_left(log_dir, name)
+        return
+    with effect("restore.staging.create"):
+        made = NewFolder.make(log_dir, name)
+    for file, data in log.files.items():
+        made.write(file, data)
+    made.sync()
+    with effect("restore.partition.rename"):
+        made.commit()
+    with effect("restore.staging.delete"):
+        made.discard()
+
+
+def _attempted(steps: Sequence[Step], do: Callable[[], None]) -> list[Outcome]:
+    """Call `do`, and return an outcome for each of `steps`, all of which it is about."""
+    error: TierctlError | None = None
+    try:
+        do()
+    except TierctlError as e:
+        error = e
+    except OSError as e:
+        error = SpoolError(f"writing {e.filename or 'the node'}: {e.strerror or e}", hint="run again")
+    status = Status.DONE if error is None else Status.FAILED
+    return [Outcome(step=step, status=status, error=error) for step in steps]

@@ -1,0 +1,115 @@
+"""`tierctl restore --check`: the options, and how the results are shown."""
+
+from pathlib import Path
+from typing import Annotated
+
+import click
+
+from tierctl import commands
+from tierctl.cli.declare import option
+from tierctl.cli.display import Printer, console_of
+from tierctl.cli.options import is_typed
+from tierctl.cli.request import request_of
+from tierctl.errors import ExitCode, UsageError
+from tierctl.model.times import parse_duration_ms
+from tierctl.report.tier_tables import RESTORE_CHECKS
+
+CHECK = "With --check"
+
+Check = Annotated[
+    bool,
+    option(
+        "--check",
+        help="Restore nothing: verify what running brokers serve against the objects of the tier.",
+        panel=CHECK,
+    ),
+]
+Before = Annotated[
+    Path | None,
+    option(
+        "--before",
+        metavar="FILE",
+        help="A listing of the tier from before the brokers started, which --listing-out wrote: all of its "
+        "objects must still be there.",
+        panel=CHECK,
+    ),
+]
+ListingOut = Annotated[
+    Path | None,
+    option(
+        "--listing-out",
+        metavar="FILE",
+        help="Write the listing of the tier to FILE, for --before of a later check. Without a cluster "
+        "nothing else is done.",
+        panel=CHECK,
+    ),
+]
+BrokerLog = Annotated[
+    list[Path] | None,
+    option(
+        "--broker-log",
+        metavar="FILE",
+        help="The log of a broker since it started (server.log), which must have no deletion of a segment. "
+        "Repeatable.",
+        panel=CHECK,
+    ),
+]
+ElectionTimeout = Annotated[
+    int | None,
+    option(
+        "--election-timeout",
+        metavar="DURATION",
+        parser=parse_duration_ms,
+        help="Hold consumers at positions in several leader epochs until you have brought about an election "
+        "of all leaders, at most so long (10m), and read on. tierctl elects no leader itself.",
+        panel=CHECK,
+    ),
+]
+Produce = Annotated[
+    str | None,
+    option(
+        "--produce",
+        metavar="TOPIC",
+        help="Write to each checked partition of TOPIC two records by new producers, one of them in a "
+        "transaction. Consumers of the topic receive these records.",
+        panel=CHECK,
+    ),
+]
+_OWN = ("before", "listing_out", "broker_log", "election_timeout_ms", "produce")
+_OF_OTHERS = (
+    *("materialise", "as_id", "after_hole", "apply", "plan_out"),
+    *("into", "topics_file", "topic_configs", "deletes_are_denied", "copy_of_objects"),
+)
+
+
+def checking(
+    before: Before = None,
+    listing_out: ListingOut = None,
+    broker_log: BrokerLog = None,
+    election_timeout_ms: ElectionTimeout = None,
+    produce: Produce = None,
+) -> None:
+    """Group: what `--check` checks."""
+
+
+def require_consistent(ctx: click.Context, *, check: bool) -> None:
+    """Raise UsageError for typed options that do not go with `--check`, or only with it."""
+    wrong = [name for name in (_OF_OTHERS if check else _OWN) if is_typed(ctx, name)]
+    if wrong:
+        option_name = f"--{wrong[0].removesuffix('_ms').replace('_', '-')}"
+        if check:
+            raise UsageError(f"{option_name} does not go with --check", hint="--check restores nothing")
+        raise UsageError(f"{option_name} goes with --check", hint="add it, or leave the option out")
+
+
+def show_check(ctx: click.Context, metadata: str | None) -> ExitCode:
+    """Make the checks and print their results; return the exit code."""
+    printer = Printer.of(ctx, RESTORE_CHECKS)
+    request = request_of(commands.RestoreCheckRequest, ctx, metadata=metadata)
+    console = console_of(ctx)
+    found = commands.check_restored(request, console)
+    printer.show(found.table_rows()[1])
+    if found.missing:
+        console.say(f"not checked, or not all of it: {', '.join(found.missing)}")
+    printer.finish()
+    return found.exit_code

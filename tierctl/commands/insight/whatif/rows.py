@@ -1,0 +1,97 @@
+"""The request of `report --what-if`, and the rows of its result."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tierctl.commands.request import Request
+from tierctl.errors import ExitCode
+from tierctl.model import Uuid
+from tierctl.report import tier_tables
+from tierctl.report.arrow.result import TableResult, TableRows
+
+TOTAL = "(total)"
+"""Instead of the topic in the row of all topics: no topic can have this name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIfRequest(Request):
+    """A request to calculate what changed retention settings leave of a tier."""
+
+    what_if: Sequence[str] = ()
+    """Changes as `TOPIC.SETTING=VALUE`; the topic may be a glob."""
+    price_per_gb_month: float | None = None
+    """Price of storing 2^30 bytes for a month."""
+    price_per_1000_requests: float | None = None
+    """Price of a thousand requests to the store."""
+    tables: str | None = None
+    """Warehouse of `run_pipeline`, as URI or path, whose tables are read instead of the metadata topic."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicOutlook:
+    """One topic id, or all of them as the topic TOTAL: now, right after the change, and in 90 days.
+
+    `now` are the finished segments; `changed` is what the next run of the brokers' retention leaves of them
+    under the changed settings; `later` is 90 days from now under the change, at the observed growth, and
+    `unchanged_later` the same under the present settings. Requests are those of a month: the next one under
+    the present and under the changed settings, and the last one of the 90 days. None for what is not known:
+    `undecided_partitions` are those for which retention could not be decided, `growth_since_ms` is None with
+    less than a day of history, objects need the tier, costs the prices, and `local` the log directories.
+    """
+
+    topic: str
+    topic_id: Uuid | None
+    partitions: int
+    undecided_partitions: int
+    now_segments: int
+    now_bytes: int
+    now_objects: int | None
+    now_requests: int | None
+    now_cost: float | None
+    changed_segments: int | None
+    changed_bytes: int | None
+    changed_objects: int | None
+    changed_requests: int | None
+    changed_cost: float | None
+    later_segments: int | None
+    later_bytes: int | None
+    later_objects: int | None
+    later_requests: int | None
+    later_cost: float | None
+    unchanged_later_bytes: int | None
+    unchanged_later_cost: float | None
+    growth_bytes_per_day: int | None
+    growth_since_ms: int | None
+    local_now_bytes: int | None
+    local_changed_bytes: int | None
+    local_later_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupLoss:
+    """A group whose committed offset would fall below the log start, and the records that it would miss."""
+
+    group: str
+    topic: str
+    topic_id: Uuid
+    partition: int
+    committed_offset: int
+    new_log_start_offset: int
+    lost_records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf(TableResult):
+    """What a change of settings leaves; `topics` end with the total.
+
+    `groups` are by group, topic and partition. The exit code is PARTIAL if something that was asked for is
+    not known, and CORRUPT for damaged metadata.
+    """
+
+    topics: tuple[TopicOutlook, ...]
+    groups: tuple[GroupLoss, ...]
+    exit_code: ExitCode
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`: the topics, the rows that the command prints as JSON."""
+        return tier_tables.WHAT_IF, self.topics

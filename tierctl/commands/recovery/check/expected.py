@@ -1,0 +1,152 @@
+"""What the objects of the tier say that brokers must serve; the brokers themselves are not asked."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tierctl.commands.recovery.derived_metadata import DerivedMetadata
+from tierctl.commands.recovery.materialise import until_offset
+from tierctl.commands.resources import Resources
+from tierctl.errors import NotFoundError, TierctlError, UsageError
+from tierctl.model import IsolationLevel, TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.cluster import TopicFacts
+from tierctl.plan.materialise import Until
+from tierctl.plan.rebuild.partition import PartitionDecision
+from tierctl.read.partition_reader import PartitionReader
+from tierctl.read.partitions import ReadablePartition, readable_partitions
+from tierctl.read.readable_log import ReadableLog
+from tierctl.state.lineage import Lineage
+
+
+@dataclass(slots=True, kw_only=True)
+class ExpectedLog:
+    """The log of one partition that brokers must serve: S, X and E of the design.
+
+    `start_offset` is S, `end_offset` (exclusive) X, and `lineage` E, which begins at S. `name` is the
+    partition on the cluster, `topic_id` the id that it has there. A materialised log has new leader epochs,
+    and may end before the tier does (`is_cut`). `problems` are errors met while the tier was read.
+    """
+
+    source: TopicIdPartition
+    name: TopicPartition
+    topic_id: Uuid
+    log: ReadableLog
+    decision: PartitionDecision
+    resources: Resources
+    start_offset: int
+    end_offset: int
+    lineage: Lineage
+    is_materialised: bool = False
+    is_cut: bool = False
+    problems: list[TierctlError] = field(default_factory=list)
+
+    @property
+    def key(self) -> tuple[Uuid, int]:
+        """Id of the topic on the cluster, and number of the partition."""
+        return (self.topic_id, self.name.partition)
+
+    @property
+    def epoch_starts(self) -> list[int]:
+        """The start offsets of the epochs of the tier's records, from `start_offset` on."""
+        own = self.decision.lineage.entries_in_range(self.start_offset, self.end_offset)
+        return [entry.start_offset for entry in own]
+
+    def reader(self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> PartitionReader:
+        """Return a reader of the tier's records; its errors go to `problems`."""
+        return PartitionReader(self.log, self.resources.indexes, self.problems.append, isolation=isolation)
+
+
+@dataclass(frozen=True, slots=True)
+class Naming:
+    """Which topic of the cluster has the records of a topic of the tier.
+
+    `current` are the topics that the cluster has, by name; None without a cluster. `as_topic` is the name of
+    a materialised topic, if it has another one than the tier's.
+    """
+
+    current: Mapping[str, TopicFacts] | None
+    as_topic: str | None = None
+
+    def name_of(self, source: TopicIdPartition) -> TopicPartition:
+        """Return the partition on the cluster."""
+        return TopicPartition(self.as_topic or source.topic, source.partition)
+
+    def why_not_there(self, source: TopicIdPartition) -> str | None:
+        """Return why the cluster can't serve the partition under any id; None if it can."""
+        if self.current is None:
+            return None
+        name = self.name_of(source)
+        topic = self.current.get(name.topic)
+        if topic is None:
+            return f"the cluster has no topic {name.topic}"
+        if source.partition not in {each.partition for each in topic.partitions}:
+            return f"the cluster's topic {name.topic} has no partition {source.partition}"
+        return None
+
+    def is_same_id(self, source: TopicIdPartition) -> bool:
+        """Return whether the cluster's topic is the tier's own one, so that its tier is served."""
+        return self.topic_id(source) == source.topic_id
+
+    def topic_id(self, source: TopicIdPartition) -> Uuid:
+        """Return the id of the topic that has the records; without a cluster the tier's."""
+        topic = None if self.current is None else self.current.get(self.name_of(source).topic)
+        return source.topic_id if topic is None else topic.topic_id
+
+
+def decided_partitions(derived: DerivedMetadata, resources: Resources) -> list[ReadablePartition]:
+    """Return the selected partitions of the tier that have a chain of segments; read the tier.
+
+    Raises UsageError if the tier has several topics of one selected name, NotFoundError without segments.
+    """
+    state = derived.refresh()
+    selection = resources.selection
+    by_name = bool(selection.topics) and not selection.topic_ids
+    try:
+        return readable_partitions(state, (), selection, by_name=by_name)
+    except NotFoundError:
+        # Every partition is refused; the reason is among the decisions.
+        if derived.decisions:
+            return []
+        raise
+
+
+def expected_log(
+    resources: Resources,
+    partition: ReadablePartition,
+    decision: PartitionDecision,
+    naming: Naming,
+    until: Until,
+) -> ExpectedLog:
+    """Return what brokers must serve of one partition of the tier."""
+    source = partition.topic_id_partition
+    problems: list[TierctlError] = []
+    is_materialised = not naming.is_same_id(source)
+    # Readers begin after the last hole: there is no segment before it that brokers are told to serve.
+    start = max(decision.start_offset, decision.choice.first_offset or 0)
+    end = decision.choice.next_offset or start
+    log = resources.readable_log(partition, start, problems.append)
+    cut = until_offset(resources, log, until) if is_materialised else None
+    stop = end if cut is None else max(min(cut, end), start)
+    own = decision.lineage.truncate_from_start(start).truncate_from_end(stop)
+    return ExpectedLog(
+        source=source,
+        name=naming.name_of(source),
+        topic_id=naming.topic_id(source),
+        log=log,
+        decision=decision,
+        resources=resources,
+        start_offset=start,
+        end_offset=stop,
+        lineage=Lineage([(0, start)]) if is_materialised else own,
+        is_materialised=is_materialised,
+        is_cut=stop < end,
+        problems=problems,
+    )
+
+
+def require_one_topic(partitions: Sequence[ReadablePartition], as_topic: str | None) -> None:
+    """Raise UsageError if `as_topic` would name several topics."""
+    topics: Collection[str] = {each.topic_id_partition.topic for each in partitions}
+    if as_topic is not None and len(topics) > 1:
+        raise UsageError(
+            f"--as is of one topic, selected are {', '.join(sorted(topics))}", hint="check one at a time"
+        )

@@ -1,0 +1,202 @@
+"""Compare the records that brokers serve with those of the tier: by a scan, and by seeks."""
+
+from collections.abc import Iterator
+from itertools import zip_longest
+from typing import Protocol
+
+from tierctl.commands.recovery.check.checks import RestoreCheck
+from tierctl.commands.recovery.check.expected import ExpectedLog
+from tierctl.commands.recovery.check.results import Results
+from tierctl.errors import AuthenticationError, MetadataError, NotFoundError, TierctlError
+from tierctl.kafka.record_consumer import NotServedError, ServedRecord
+from tierctl.model import IsolationLevel, TopicPartition
+from tierctl.model.progress import Advance, Progress
+from tierctl.read.partition_reader import FetchedRecord
+
+_SEEKS = 10
+"""Seeks of each partition beside those around the starts of epochs."""
+_TRIES = 3
+"""Times that a broker is asked for an offset by time: under load its answer may be none."""
+_COUNTED = 1000
+
+
+class Consumer(Protocol):
+    """What these checks ask a `kafka.record_consumer.RecordConsumer`."""
+
+    def read(
+        self, partition: TopicPartition, start_offset: int, end_offset: int, /
+    ) -> Iterator[ServedRecord]:
+        """Yield the records in [start_offset, end_offset)."""
+        ...
+
+    def first(self, partition: TopicPartition, offset: int, /) -> ServedRecord | None:
+        """Return the first record at or after an offset."""
+        ...
+
+    def close(self) -> None:
+        """Disconnect."""
+        ...
+
+
+class RecordServer(Protocol):
+    """What these checks ask a `kafka.cluster.Cluster`."""
+
+    def consumer(self, isolation: IsolationLevel, /) -> Consumer:
+        """Return a new consumer."""
+        ...
+
+    def offset_for_time(self, partition: TopicPartition, timestamp_ms: int, /) -> int | None:
+        """Return the offset of the first record at or after a time."""
+        ...
+
+
+def check_records(results: Results, log: ExpectedLog, server: RecordServer, progress: Progress) -> None:
+    """Compare every record of the tier with what a consumer of each isolation level is served."""
+    for isolation in IsolationLevel:
+        if log.is_cut and isolation is IsolationLevel.READ_COMMITTED:
+            reason = (
+                "read_committed: --until aborts the transactions that are open there, which the tier has not"
+            )
+            results.not_checked(RestoreCheck.RECORDS, log.name, reason)
+            continue
+        consumer = server.consumer(isolation)
+        try:
+            _scan(results, log, isolation, consumer, progress)
+        except NotServedError as e:
+            results.failed(RestoreCheck.RECORDS, log.name, f"{isolation}: {e.message}")
+        except TierctlError as e:
+            results.prevented(RestoreCheck.RECORDS, log.name, e)
+        finally:
+            consumer.close()
+    hole = log.decision.choice.hole
+    if hole is not None:
+        reason = f"no set of objects has offsets {hole.first} to {hole.last}: what is below is not compared"
+        results.not_checked(RestoreCheck.RECORDS, log.name, reason)
+
+
+def _scan(
+    results: Results, log: ExpectedLog, isolation: IsolationLevel, consumer: Consumer, progress: Progress
+) -> None:
+    reader = log.reader(isolation)
+    start, end = log.start_offset, min(log.end_offset, reader.end_offset)
+    with progress.bar(f"comparing {log.name}, {isolation}", unit="offsets", total=end - start) as advance:
+        wanted = _counted(reader.read(start, end), start, advance)
+        count, fault = difference(wanted, consumer.read(log.name, start, end), epochs=not log.is_materialised)
+    # Damage of the tier is worse than a difference that follows from it.
+    faults = [_problem_text(log.problems)] if log.problems else [fault] if fault else []
+    log.problems.clear()
+    results.decided(
+        RestoreCheck.RECORDS,
+        log.name,
+        [f"{isolation}: {each}" for each in faults],
+        f"{isolation}: {count} records of offsets {start} to {end - 1} are those of the tier",
+    )
+
+
+def _problem_text(problems: list[TierctlError]) -> str:
+    more = f", and {len(problems) - 1} more errors" if len(problems) > 1 else ""
+    return f"the tier can't be read: {problems[0].message}{more}"
+
+
+def _counted(records: Iterator[FetchedRecord], start: int, advance: Advance) -> Iterator[FetchedRecord]:
+    done = start
+    for record in records:
+        yield record
+        if record.offset - done >= _COUNTED:
+            advance(record.offset - done)
+            done = record.offset
+
+
+def difference(
+    wanted: Iterator[FetchedRecord], served: Iterator[ServedRecord], *, epochs: bool
+) -> tuple[int, str | None]:
+    """Return how many records are equal, and what the first difference is; None if all are.
+
+    `epochs` says whether the leader epochs of the batches are compared, too.
+    """
+    count = 0
+    for mine, its in zip_longest(wanted, served):
+        if mine is None or (its is not None and its.offset < mine.offset):
+            return count, f"offset {its.offset} is served, and is not in the tier"
+        if its is None or its.offset > mine.offset:
+            return count, f"offset {mine.offset} is in the tier, and is not served"
+        names = [name for name, same in _equalities(mine, its, epochs=epochs) if not same]
+        if names:
+            return count, f"the record at offset {mine.offset} has another {' and another '.join(names)}"
+        count += 1
+    return count, None
+
+
+def _equalities(mine: FetchedRecord, its: ServedRecord, *, epochs: bool) -> Iterator[tuple[str, bool]]:
+    yield "timestamp", mine.timestamp_ms == its.timestamp_ms
+    yield "key", mine.key == its.key
+    yield "value", mine.value == its.value
+    yield "header", [tuple(header) for header in mine.headers] == [tuple(header) for header in its.headers]
+    if epochs and its.leader_epoch is not None:
+        yield "leader epoch", mine.leader_epoch == its.leader_epoch
+
+
+def seek_offsets(log: ExpectedLog) -> list[int]:
+    """Return the offsets to seek: around the start of each epoch, both ends, and some between them."""
+    around = {start + by for start in log.epoch_starts for by in (-1, 0, 1)}
+    step = max((log.end_offset - log.start_offset) // _SEEKS, 1)
+    spread = range(log.start_offset, log.end_offset, step)
+    wanted = {*around, *spread, log.end_offset - 1}
+    return sorted(each for each in wanted if log.start_offset <= each < log.end_offset)
+
+
+def check_seeks(results: Results, log: ExpectedLog, server: RecordServer) -> None:
+    """Compare the first record after each seek, by offset and by time, with the tier's."""
+    consumer = server.consumer(IsolationLevel.READ_UNCOMMITTED)
+    faults: list[str] = []
+    offsets = seek_offsets(log)
+    times: set[int] = set()
+    try:
+        for offset in offsets:
+            mine = next(log.reader().read(offset, log.end_offset), None)
+            fault = _seek(log, consumer, offset, mine)
+            if fault is not None:
+                faults.append(fault)
+            if mine is not None and mine.timestamp_ms >= 0:
+                times.add(mine.timestamp_ms)
+        faults += [fault for each in sorted(times) if (fault := _seek_time(log, server, each)) is not None]
+    except (AuthenticationError, MetadataError, NotFoundError) as e:
+        results.prevented(RestoreCheck.SEEKS, log.name, e)
+        return
+    finally:
+        consumer.close()
+    if log.problems:
+        faults = [_problem_text(log.problems)]
+        log.problems.clear()
+    results.decided(
+        RestoreCheck.SEEKS,
+        log.name,
+        _some(faults),
+        f"{len(offsets)} seeks by offset and {len(times)} by time found the records of the tier",
+    )
+
+
+def _some(faults: list[str]) -> list[str]:
+    return faults if len(faults) <= _TRIES else [*faults[:_TRIES], f"and {len(faults) - _TRIES} more seeks"]
+
+
+def _seek(log: ExpectedLog, consumer: Consumer, offset: int, mine: FetchedRecord | None) -> str | None:
+    try:
+        its = consumer.first(log.name, offset)
+    except NotServedError as e:
+        return f"a seek to {offset} failed: {e.message}"
+    found = None if its is None or its.offset >= log.end_offset else its.offset
+    wanted = None if mine is None else mine.offset
+    return None if found == wanted else f"a seek to {offset} found {found}, expected {wanted}"
+
+
+def _seek_time(log: ExpectedLog, server: RecordServer, timestamp_ms: int) -> str | None:
+    mine = log.reader().offset_for_time(timestamp_ms)
+    if mine is None or mine.offset >= log.end_offset:
+        return None
+    found = None
+    for _ in range(_TRIES):
+        found = server.offset_for_time(log.name, timestamp_ms)
+        if found == mine.offset:
+            return None
+    return f"the first record at {timestamp_ms} ms has offset {found}, expected {mine.offset}"

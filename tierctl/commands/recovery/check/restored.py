@@ -1,0 +1,244 @@
+"""`restore --check`: make the checks, each of what the request names."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tierctl.apply.defaults import NOT_A_BROKER_ID
+from tierctl.commands.recovery.check.checks import RestoreCheck
+from tierctl.commands.recovery.check.election import check_election
+from tierctl.commands.recovery.check.expected import (
+    ExpectedLog,
+    Naming,
+    decided_partitions,
+    expected_log,
+    require_one_topic,
+)
+from tierctl.commands.recovery.check.objects import Listing, check_broker_logs, check_objects
+from tierctl.commands.recovery.check.offsets import check_epoch_files, check_epochs, check_offsets
+from tierctl.commands.recovery.check.producers import check_producers
+from tierctl.commands.recovery.check.published import PublishedLog, check_published, read_published
+from tierctl.commands.recovery.check.records import check_records, check_seeks
+from tierctl.commands.recovery.check.results import CheckResult, Results, exit_code_of
+from tierctl.commands.recovery.derived_metadata import DerivedMetadata
+from tierctl.commands.recovery.tier_sets import listed_sets
+from tierctl.commands.request import Request
+from tierctl.commands.resources import Resources
+from tierctl.errors import CorruptInputError, ExitCode, NotFoundError, TierctlError, UsageError
+from tierctl.model import TopicIdPartition, TopicPartition, Uuid
+from tierctl.model.progress import Progress, SilentProgress
+from tierctl.plan.materialise import Until
+from tierctl.report.arrow.result import TableResult, TableRows
+from tierctl.report.tier_tables import RESTORE_CHECKS
+
+if TYPE_CHECKING:
+    from tierctl.kafka.cluster import Cluster
+
+_C = RestoreCheck
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreCheckRequest(Request):
+    """A request to verify what brokers serve after a rebuild or a restore.
+
+    `metadata` is the metadata topic of the brokers that are checked. What they must serve is decided by the
+    objects of the tier alone.
+    """
+
+    as_topic: str | None = None
+    """Name of the materialised topic, if it is another one than the tier's."""
+    until: Sequence[str] = ()
+    """Where a materialised log ends, as it was given to `restore --materialise`."""
+    before: Path | None = None
+    """File with a listing of the tier that `listing_out` wrote before the brokers started."""
+    listing_out: Path | None = None
+    """File to which the listing of the tier at the beginning of the check is written."""
+    broker_log: Sequence[Path] = ()
+    """Logs of brokers, which are searched for deletions."""
+    election_timeout_ms: int | None = None
+    """How long consumers hold positions until leaders are elected; None: they don't."""
+    produce: str | None = None
+    """Topic to which new producers write records; None: none."""
+    broker_id: int = NOT_A_BROKER_ID
+    """Broker id in the events that `rebuild` or `restore` published."""
+
+    def validate(self) -> None:
+        """Raise UsageError for fields that contradict each other."""
+        is_on_cluster = self.bootstrap_server is not None or (self.metadata or "").startswith("kafka:")
+        for option, value in (("--election-timeout", self.election_timeout_ms), ("--produce", self.produce)):
+            if value is not None and not is_on_cluster:
+                raise UsageError(
+                    f"{option} needs a cluster", hint="name it: --bootstrap-server, or --metadata kafka://..."
+                )
+        Until.parse(self.until)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreCheckResults(TableResult):
+    """The results, the worst first; the exit code is PARTIAL if a check failed, or was prevented."""
+
+    results: tuple[CheckResult, ...]
+    exit_code: ExitCode
+
+    def table_rows(self) -> TableRows:
+        """Implement `TableResult.table_rows`."""
+        names = RESTORE_CHECKS.names
+        return RESTORE_CHECKS, [{name: getattr(each, name) for name in names} for each in self.results]
+
+    @property
+    def missing(self) -> list[str]:
+        """The names of the checks of which something was not checked, in the order of the table."""
+        found = {each.check for each in self.results if each.verdict == "not_checked"}
+        return [check for check in RestoreCheck if check in found]
+
+
+def check_restored(request: RestoreCheckRequest, progress: Progress | None = None) -> RestoreCheckResults:
+    """Return the results of all checks, also of those that were not made.
+
+    Nothing is changed, but for the records that `produce` asks for and the file `listing_out`. Raises
+    UsageError for a request that contradicts itself, NotFoundError for a tier or a selection without
+    segments, and the errors of the tier. Errors of brokers become results, unless nothing can be asked.
+    """
+    request.validate()
+    with Resources(request=request, progress=progress or SilentProgress()) as resources:
+        run = _Run(request=request, resources=resources)
+        run.make_checks()
+        results = run.results.complete()
+    return RestoreCheckResults(results=results, exit_code=exit_code_of(results))
+
+
+@dataclass(slots=True, kw_only=True)
+class _Run:
+    """The checks of one run, in the order in which they are made."""
+
+    request: RestoreCheckRequest
+    resources: Resources
+    results: Results = field(default_factory=Results)
+    logs: list[ExpectedLog] = field(default_factory=list)
+    expendable: set[Uuid] = field(default_factory=set)
+
+    def make_checks(self) -> None:
+        request, resources = self.request, self.resources
+        earlier = None if request.before is None else Listing.read(request.before)
+        first = self._listing()
+        if request.listing_out is not None:
+            first.write(request.listing_out)
+        cluster = resources.cluster
+        if cluster is not None or request.log_dir or request.metadata is not None:
+            self._expect(cluster)
+            self._check_metadata()
+            if cluster is not None:
+                self._require_some()
+                self._check_cluster(cluster)
+            log_dirs = [Path(each) for each in request.log_dir]
+            check_epoch_files(self.results, self.logs, log_dirs)
+        expendable = frozenset(self.expendable)
+        since = "the check began" if earlier is None else f"{request.before} was written"
+        before = first if earlier is None else earlier
+        check_objects(self.results, before, self._listing(), since=since, expendable=expendable)
+        if earlier is None:
+            self.results.not_checked(_C.OBJECTS, None, "whether objects were deleted earlier: needs --before")
+        check_broker_logs(self.results, request.broker_log, expendable=expendable)
+
+    def _listing(self) -> Listing:
+        return Listing.of(listed_sets(self.resources.remote, self.resources.progress))
+
+    def _expect(self, cluster: Cluster | None) -> None:
+        """Decide what brokers must serve, by the objects of the tier."""
+        derived = DerivedMetadata(self.resources)
+        partitions = decided_partitions(derived, self.resources)
+        require_one_topic(partitions, self.request.as_topic)
+        naming = self._naming(cluster, derived.decisions)
+        until = Until.parse(self.request.until)
+        readable = {each.topic_id_partition: each for each in partitions}
+        for source, decision in derived.decisions.items():
+            self.expendable |= {segment.segment_id for segment, _ in decision.choice.discarded}
+            if source not in readable:
+                why = decision.refused or "it has no complete set of objects"
+                self.results.failed(
+                    _C.OBJECTS, naming.name_of(source), f"the tier of {source} can't be served: {why}"
+                )
+            elif self._is_expected(naming, source):
+                log = expected_log(self.resources, readable[source], decision, naming, until)
+                self.logs.append(log)
+
+    def _require_some(self) -> None:
+        """Add a result if no partition of the tier is compared with the cluster's: that is not clean."""
+        if not self.logs and exit_code_of(self.results.results) is ExitCode.OK:
+            error = NotFoundError(
+                "the cluster has no partition of the tier that can be compared",
+                hint="name the cluster that was restored, or the topics with --topic or --topic-id",
+            )
+            self.results.prevented(_C.OFFSETS, None, error)
+
+    def _naming(self, cluster: Cluster | None, sources: Collection[TopicIdPartition]) -> Naming:
+        names = {self.request.as_topic or source.topic for source in sources}
+        return Naming(None if cluster is None else cluster.topics(names), self.request.as_topic)
+
+    def _is_expected(self, naming: Naming, source: TopicIdPartition) -> bool:
+        """Return whether the cluster should serve a partition of the tier; add a result if it does not."""
+        selection, name = self.resources.selection, naming.name_of(source)
+        why = naming.why_not_there(source)
+        if why is None:
+            if naming.is_same_id(source) or selection.topics or selection.topic_ids:
+                return True
+            why = (
+                f"the cluster's topic {name.topic} has another id than the tier's, {source.topic_id}: it was "
+                "created again, or materialised: name it with --topic-id to compare them"
+            )
+            self.results.not_checked(_C.OFFSETS, name, why)
+        elif selection.topics or selection.topic_ids:
+            self.results.failed(_C.OFFSETS, name, why, fix="restore the topic, or name the right cluster")
+        else:
+            self.results.not_checked(_C.OFFSETS, name, f"{why}: deleted, or not restored")
+        return False
+
+    def _check_metadata(self) -> None:
+        """Check the events of the metadata topic, if the request names it."""
+        if self.request.metadata is None:
+            return
+        try:
+            topic = self.resources.metadata_topic(quiet=True)
+            published, unreadable = read_published(topic, own_broker_id=self.request.broker_id)
+        except TierctlError as e:
+            for check in (_C.DELETIONS, _C.METADATA, _C.NEXT_COPY):
+                self.results.prevented(check, None, e)
+            return
+        if unreadable:
+            error = CorruptInputError(
+                "records of the metadata topic",
+                expected="events",
+                found=f"{unreadable} that can't be read",
+                hint="tierctl format shows them",
+            )
+            self.results.prevented(_C.METADATA, None, error)
+        for log in self.logs:
+            check_published(self.results, log, published.get(log.key, PublishedLog()))
+        for found in published.values():
+            self.expendable |= found.discarded
+
+    def _check_cluster(self, cluster: Cluster) -> None:
+        """Check what the leaders serve; the election comes first, so that the rest is checked after it."""
+        names = self._produced_to()
+        if self.request.election_timeout_ms is not None:
+            progress, timeout_ms = self.resources.progress, self.request.election_timeout_ms
+            check_election(self.results, self.logs, cluster, progress, timeout_ms=timeout_ms)
+        check_offsets(self.results, self.logs, cluster)
+        check_epochs(self.results, self.logs, cluster)
+        for log in self.logs:
+            check_records(self.results, log, cluster, self.resources.progress)
+            check_seeks(self.results, log, cluster)
+        if names:
+            check_producers(self.results, names, cluster)
+
+    def _produced_to(self) -> list[TopicPartition]:
+        """Return the partitions that records are written to; NotFoundError if nothing of them is checked."""
+        wanted = self.request.produce
+        names = [log.name for log in self.logs if log.name.topic == wanted]
+        if wanted is not None and not names:
+            checked = ", ".join(sorted({log.name.topic for log in self.logs})) or "no topic"
+            raise NotFoundError(f"--produce names {wanted}, which is not checked", hint=f"checked: {checked}")
+        return names

@@ -1,0 +1,246 @@
+"""What two sets of settings leave of each partition's present data, as the plans of a sweep decide it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from tierctl.model import TopicConfig, Uuid
+from tierctl.model.settings import topic
+from tierctl.plan.reasons import ReasonKind
+from tierctl.plan.steps import Action, Kept, Skip, Step
+from tierctl.state.segments.columns import FINISHED, TXN_INDEX_EMPTY
+from tierctl.state.tier import PartitionState, TierState
+
+HORIZONS_DAYS = (0, 30, 60, 90)
+"""The days from now on for which is known what is left of the present data."""
+DAY_MS = 24 * 60 * 60 * 1000
+_NEVER = np.iinfo(np.int64).max
+_Int64s = npt.NDArray[np.int64]
+_Bools = npt.NDArray[np.bool_]
+_K = ReasonKind
+_HELD = frozenset({_K.STALLED, _K.BEHIND_HOLE})
+_DECIDED = _HELD | {_K.WILL_EXPIRE, _K.BEHIND_OLDER, _K.NO_LIMIT_REACHED, _K.OFF_LINEAGE}
+"""Reasons of segments that stay although retention was decided; any other one says why it was not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObjectCounts:
+    """The objects of a segment in the store: those of every segment, and those of its transaction index."""
+
+    always: int
+    transactions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holding:
+    """A number of segments, the size of their logs, and the number of their objects in the store."""
+
+    segments: int = 0
+    log_bytes: int = 0
+    objects: int = 0
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(
+            segments=self.segments + other.segments,
+            log_bytes=self.log_bytes + other.log_bytes,
+            objects=self.objects + other.objects,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What one set of settings leaves of the finished segments that a partition has now.
+
+    `left` has an element for each of HORIZONS_DAYS: without new data, and as far as retention.ms decides; at
+    the first one, now, also retention.bytes and the log start. `is_held` says that a timestamp or a hole of
+    the tier stops retention.ms. `log_start_offset` is the new one, None if nothing moves it. If the plan does
+    not decide about the partition, `is_undecided` is true and `left` means nothing. Unless `is_copied`, the
+    tier gets no new data (remote.log.copy.disable). Unless `is_age_stated`, brokers may have a retention.ms
+    of their own where the plan has none.
+    """
+
+    retention_ms: int
+    retention_bytes: int
+    left: tuple[Holding, ...]
+    is_held: bool = False
+    is_undecided: bool = False
+    log_start_offset: int | None = None
+    is_copied: bool = True
+    is_age_stated: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalOutlook:
+    """The bytes that local retention leaves of a partition's logs in the log directories.
+
+    `left_bytes` is now, `later_bytes` what time leaves of the same segments after the last of HORIZONS_DAYS;
+    a limit below 0 is none.
+    """
+
+    retention_ms: int
+    retention_bytes: int
+    left_bytes: int
+    later_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalFacts:
+    """The `replicas` of a partition in the log directories, with their size, under both sets of settings."""
+
+    replicas: int
+    log_bytes: int
+    unchanged: LocalOutlook
+    changed: LocalOutlook
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionFacts:
+    """One partition of the tier: what it holds, what was added to it, and what settings leave of it.
+
+    `first_ms` is the time of the oldest finished segment, None without one; `later` are the segments after
+    it. The time of a segment is its largest timestamp, or that of its last event if that is unset or in the
+    future. `local_only_bytes` is the size of the local segments above the tier, None if unknown.
+    """
+
+    topic: str
+    topic_id: Uuid
+    partition: int
+    now: Holding
+    first_ms: int | None
+    later: Holding
+    local_only_bytes: int | None
+    unchanged: Outlook
+    changed: Outlook
+    local: LocalFacts | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatheredFacts:
+    """The facts by partition, the reasons to decide nothing, and the partitions that are being deleted.
+
+    `damaged` counts the metadata records that could not be used, and the gaps of missing events. Unless
+    `counts_objects`, the objects of the facts mean nothing.
+    """
+
+    facts: tuple[PartitionFacts, ...]
+    skipped: tuple[Skip, ...]
+    removed: int
+    damaged: int
+    counts_objects: bool
+
+
+class PartitionColumns:
+    """The finished segments of one partition as columns, in the order of the partition's segments."""
+
+    def __init__(self, part: PartitionState, objects: ObjectCounts | None) -> None:
+        live = part.segments.columns
+        self.is_finished: _Bools = live.states == FINISHED
+        self.sizes = live.column("sizes").astype(np.int64)
+        self.times_ms = live.column("max_timestamps").astype(np.int64)
+        self.event_times_ms = live.column("event_timestamps").astype(np.int64)
+        counts = ObjectCounts(always=0, transactions=0) if objects is None else objects
+        has_transactions = (live.column("flags") & TXN_INDEX_EMPTY) == 0
+        self.objects: _Int64s = counts.always + counts.transactions * has_transactions.astype(np.int64)
+
+    def holding(self, chosen: _Bools) -> Holding:
+        """Return the sums of the finished ones of the chosen segments."""
+        chosen = chosen & self.is_finished
+        return Holding(
+            segments=int(np.count_nonzero(chosen)),
+            log_bytes=int(self.sizes[chosen].sum()),
+            objects=int(self.objects[chosen].sum()),
+        )
+
+    def growth(self, now_ms: int) -> tuple[int | None, Holding]:
+        """Return the time of the oldest finished segment, and the sums of the later ones."""
+        has_age = (self.times_ms > 0) & (self.times_ms <= now_ms)
+        times_ms = np.where(has_age, self.times_ms, self.event_times_ms)
+        if not self.is_finished.any():
+            return None, Holding()
+        first_ms = int(times_ms[self.is_finished].min())
+        return first_ms, self.holding(times_ms > first_ms)
+
+
+@dataclass(slots=True)
+class _Expiry:
+    """From when on each segment of a partition is deleted, in the order of the partition's segments.
+
+    `rows` has the numbers of the finished segments by id.
+    """
+
+    rows: dict[bytes, int]
+    due_ms: _Int64s
+    is_held: bool = False
+    is_undecided: bool = False
+    log_start_offset: int | None = None
+
+
+class Expiries:
+    """What a plan of a sweep decides about each segment of `state`, which must not change meanwhile."""
+
+    def __init__(self, state: TierState, now_ms: int) -> None:
+        self._state = state
+        self._now_ms = now_ms
+        self._known: dict[tuple[Uuid, int], _Expiry] = {}
+
+    def receive(self, kept: Sequence[Kept]) -> None:
+        """Add the segments of one partition that stay, each with its reason."""
+        for each in kept:
+            own = self._of(each.partition.key)
+            row = None if each.segment_id is None else own.rows.get(each.segment_id.bytes)
+            if row is not None:
+                own.is_held |= each.reason.kind in _HELD
+                own.is_undecided |= each.reason.kind not in _DECIDED
+                own.due_ms[row] = each.reason.facts.get("expires_at_ms", _NEVER)
+
+    def add_steps(self, steps: Iterable[Step]) -> None:
+        """Add the segments that the steps of the plan delete now."""
+        for step in steps:
+            if step.action is not Action.DELETE_SEGMENT or step.segment_id is None:
+                continue
+            own = self._of(step.topic_id_partition.key)
+            row = own.rows.get(step.segment_id.bytes)
+            if row is not None:
+                own.due_ms[row] = self._now_ms
+            start = step.details.get("new_log_start_offset")
+            if start is not None:
+                own.log_start_offset = max(start, own.log_start_offset or 0)
+
+    def outlook(
+        self,
+        part: PartitionState,
+        columns: PartitionColumns,
+        config: TopicConfig,
+        *,
+        is_readable: bool,
+        is_size_known: bool,
+    ) -> Outlook:
+        """Return what is left of `part`.
+
+        Nothing is decided unless its log `is_readable`, and with retention.bytes only if the size of the
+        segments that the tier does not have `is_size_known`.
+        """
+        own = self._of(part.topic_id_partition.key)
+        return Outlook(
+            retention_ms=config.retention_ms,
+            retention_bytes=config.retention_bytes,
+            left=tuple(columns.holding(own.due_ms > self._now_ms + days * DAY_MS) for days in HORIZONS_DAYS),
+            is_held=own.is_held,
+            is_undecided=(
+                own.is_undecided or not is_readable or (config.retention_bytes >= 0 and not is_size_known)
+            ),
+            log_start_offset=own.log_start_offset,
+            is_copied=not config.is_copy_disabled,
+            is_age_stated=topic.RETENTION_MS.name in config.stated,
+        )
+
+    def _of(self, key: tuple[Uuid, int]) -> _Expiry:
+        if key not in self._known:
+            live = self._state.partitions[key].segments.columns
+            finished = (live.states == FINISHED).tolist()
+            rows = {raw: row for row, raw in enumerate(live.ids) if finished[row]}
+            self._known[key] = _Expiry(rows, np.full(len(finished), _NEVER, np.int64))
+        return self._known[key]

@@ -1,0 +1,82 @@
+"""Arrow's arrays as NumPy's and back, and the few kernels of Arrow that reading a topic needs.
+
+The methods of Arrow's arrays that call kernels, such as `take`, first import pyarrow.compute, which makes a
+function with a signature and a docstring for each of Arrow's 300 kernels: 30 ms of the start of every command
+that reads a topic. `pa.array` imports numpy.ma before it takes a NumPy array: 10 ms.
+"""
+
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow._compute import CastOptions, call_function
+
+NdArray = npt.NDArray[Any]
+Bools = npt.NDArray[np.bool_]
+Int64s = npt.NDArray[np.int64]
+
+_AS_LARGE_BINARY: Final = CastOptions(target_type=pa.large_binary())
+
+
+def take(values: pa.Array | pa.ChunkedArray, rows: Int64s) -> Any:
+    """Return the values of `rows`, in their order."""
+    return call_function("take", [values, array_of(pa.int64(), np.ascontiguousarray(rows, np.int64))])
+
+
+def distinct(values: pa.Array) -> tuple[Int64s, pa.Array]:
+    """Return the index of each value among the distinct values, -1 for null, and these as they appear."""
+    encoded = call_function("dictionary_encode", [values])
+    return numbers(encoded.indices, null=-1).astype(np.int64), encoded.dictionary
+
+
+def large_binary(values: pa.Array | pa.ChunkedArray) -> Any:
+    """Return a binary column with 64-bit offsets."""
+    return values if values.type == pa.large_binary() else call_function("cast", [values], _AS_LARGE_BINARY)
+
+
+def array_of(kind: pa.DataType, values: NdArray, is_given: Bools | None = None) -> pa.Array:
+    """Return the array of `values`, which are contiguous and have the width of `kind`; some may be null."""
+    return pa.Array.from_buffers(kind, len(values), [bitmap(is_given), pa.py_buffer(values)])
+
+
+def numbers(array: pa.Array, null: int = 0) -> Any:
+    """Return the values of an array of signed integers or booleans; nulls become `null`."""
+    buffer, end = array.buffers()[1], array.offset + len(array)
+    if buffer is None:
+        return np.full(len(array), null)
+    values = (
+        _flags(buffer, end)
+        if pa.types.is_boolean(array.type)
+        else np.frombuffer(buffer, f"i{array.type.bit_width // 8}", count=end)
+    )[array.offset :]
+    return np.where(are_given(array), values, values.dtype.type(null)) if array.null_count else values
+
+
+def are_given(array: pa.Array) -> Bools:
+    """Return which values are not null."""
+    buffer = array.buffers()[0]
+    if not array.null_count or buffer is None:
+        return np.full(len(array), fill_value=not array.null_count)
+    return _flags(buffer, array.offset + len(array))[array.offset :]
+
+
+def item_counts(lists: pa.ListArray) -> Int64s:
+    """Return the number of items of each list; 0 for null."""
+    counts: Int64s = np.diff(numbers(lists.offsets)).astype(np.int64) * are_given(lists)
+    return counts
+
+
+def bitmap(is_given: Bools | None) -> pa.Buffer | None:
+    """Return the bitmap of an array's values that are not null; None if all are given."""
+    return None if is_given is None or is_given.all() else bits(is_given)
+
+
+def bits(flags: NdArray) -> pa.Buffer:
+    """Return booleans as Arrow holds them: a bit each, the first one lowest."""
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+
+def _flags(buffer: pa.Buffer, count: int) -> Bools:
+    packed = np.frombuffer(buffer, np.uint8)
+    return np.unpackbits(packed, count=count, bitorder="little").view(np.bool_)
