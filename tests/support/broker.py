@@ -44,6 +44,7 @@ from tests.support.broker_settings import (
 )
 from tests.support.certificates import Certificates, make_certificates
 from tests.support.kafka import VERSION, KafkaRelease, fetch_release
+from tests.support.made_once import make_once
 
 __all__ = [
     "CLIENT_TIMEOUT_S",
@@ -85,6 +86,7 @@ class Broker(StockClient):
     voters: str = ""
     remote: Path | None = None
     heap: str = "384m"
+    jvm_options: tuple[str, ...] = ()
     proxied_at: int | None = None
     _process: "subprocess.Popen[bytes] | None" = field(default=None, repr=False)
     _admin: Any = field(default=None, repr=False)
@@ -142,7 +144,9 @@ class Broker(StockClient):
             self.format()
         with (self.folder / "broker.out").open("ab") as sink:
             self._process = subprocess.Popen(
-                self.release.command("kafka.Kafka", [str(self.properties)], heap=self.heap),
+                self.release.command(
+                    "kafka.Kafka", [str(self.properties)], heap=self.heap, more=self.jvm_options
+                ),
                 stdout=sink,
                 stderr=subprocess.STDOUT,
                 cwd=self.folder,
@@ -299,6 +303,7 @@ class Brokers:
     ) -> Broker:
         """A broker for one test; the caller stops it when it is done with it."""
         release = fetch_release(VERSION)
+        self._make_class_archive(release)
         folder = self._folder / f"{len(self._all)}-{VERSION}"
         folder.mkdir(parents=True)
         broker = Broker(
@@ -313,6 +318,25 @@ class Brokers:
         if start:
             broker.start()
         return broker
+
+    def _make_class_archive(self, release: KafkaRelease) -> None:
+        """Make the archive of Kafka's classes once for all sessions: a broker writes it when it ends."""
+
+        def make(folder: Path) -> None:
+            broker = Broker(
+                release=release,
+                folder=self._folder / "class-archive",
+                ports=_free_ports(4),
+                tiered=False,
+                jvm_options=(f"-XX:ArchiveClassesAtExit={folder / release.class_archive.name}",),
+            )
+            broker.folder.mkdir()
+            broker.start()
+            broker.create_topic("archive", tiered=False)
+            broker.produce("archive", 100)
+            broker.stop()
+
+        make_once(release.class_archive.parent, make)
 
     def stop(self) -> None:
         """End every broker that still runs."""

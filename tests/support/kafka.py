@@ -13,13 +13,14 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
 from tests.support.java import java
+from tests.support.made_once import make_once
 
 VERSION = os.environ.get("TIERCTL_TEST_KAFKA_VERSION") or "4.4.0"
 OLDEST = "3.9.1"
@@ -47,6 +48,7 @@ _BORROWED_FROM = {"4.4.0": "4.3.1"}
 _DUMPED_BY = {"4.4.0": "4.3.0"}
 _LOG4J = {"4.3.0": "2.24.3", "4.4.0": "2.25.5"}
 _SHIMS = Path(__file__).parent / "shims"
+_QUIET_LOADING = ("-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", "-Xlog:class+path=off")
 _LOGGING = Path(__file__).parent / "log4j2.properties"
 
 
@@ -63,11 +65,27 @@ class KafkaRelease:
         return tuple(map(int, self.version.split(".")))
 
     def command(
-        self, main_class: str, arguments: Sequence[str], *, heap: str = "384m", jar: Path | None = None
+        self,
+        main_class: str,
+        arguments: Sequence[str],
+        *,
+        heap: str = "384m",
+        jar: Path | None = None,
+        more: Sequence[str] = (),
     ) -> list[str]:
-        """The command line that runs a main class; `jar` comes first on the class path."""
-        classpath = f"{self.jars}/*" if jar is None else f"{jar}:{self.jars}/*"
-        return java(classpath, f"-Dlog4j2.configurationFile={_LOGGING}", main_class, *arguments, heap=heap)
+        """The command line that runs a main class; `jar` is last on the class path, `more` for the JVM."""
+        classpath = f"{self.jars}/*" if jar is None else f"{self.jars}/*:{jar}"
+        loading = [f"-XX:SharedArchiveFile={self.class_archive}"] if self.class_archive.exists() else []
+        options = [*loading, *_QUIET_LOADING, *more, f"-Dlog4j2.configurationFile={_LOGGING}"]
+        return java(classpath, *options, main_class, *arguments, heap=heap)
+
+    @property
+    def class_archive(self) -> Path:
+        """Classes as a JVM holds them in memory, which it maps instead of reading the jars.
+
+        A broker starts with half the processor time. tests/support/broker.py writes it.
+        """
+        return self.jars.with_name(f"{self.version}-classes") / "broker.jsa"
 
     def run(self, main_class: str, *arguments: str, timeout_s: float = RUN_TIMEOUT_S) -> str:
         """Standard output of a tool that must end well."""
@@ -99,8 +117,7 @@ def fetch_release(version: str) -> KafkaRelease:
     missing = [tool for tool in tools if shutil.which(tool) is None]
     if "java" in missing or (missing and not jars.is_dir()):
         _cannot(f"Kafka {version} needs {' and '.join(missing)}, which are not installed")
-    if not jars.is_dir():
-        _fetch(version, root, jars)
+    make_once(jars, lambda folder: _fetch(version, folder))
     return KafkaRelease(version=version, jars=jars)
 
 
@@ -110,37 +127,22 @@ def _cannot(reason: str) -> None:
     pytest.skip(f"NOT TESTED AGAINST KAFKA: {reason}")
 
 
-def _fetch(version: str, root: Path, jars: Path) -> None:
-    """Jars arrive in a folder of our own first: tests that run side by side see all of them or none."""
-    mine = root / f"{version}.{os.getpid()}"
-    mine.mkdir(parents=True)
-    (mine / "pom.xml").write_text(_pom(version))
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={mine / 'jars'}"]
-    try:
-        _run_or_skip(command, mine, f"Maven could not fetch Kafka {version}")
+def _fetch(version: str, jars: Path) -> None:
+    with TemporaryDirectory() as project:
+        (Path(project) / "pom.xml").write_text(_pom(version))
+        command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={jars}"]
+        _run_or_skip(command, Path(project), f"Maven could not fetch Kafka {version}")
         if version in _BORROWED_FROM:
-            _build_shims(mine)
-        with suppress(OSError):
-            (mine / "jars").rename(jars)
-    finally:
-        shutil.rmtree(mine, ignore_errors=True)
+            _build_shims(jars, Path(project))
 
 
-def _build_shims(folder: Path) -> None:
-    """Compile the classes of `_SHIMS` against `folder/jars`, and put their jar there."""
+def _build_shims(jars: Path, folder: Path) -> None:
+    """Compile the classes of `_SHIMS` against `jars` in `folder`, and put their jar there."""
     classes, sources = folder / "classes", map(str, _SHIMS.glob("*.java"))
-    compiler = [
-        "javac",
-        "-nowarn",
-        "-proc:none",
-        "-classpath",
-        str(folder / "jars" / "*"),
-        "-d",
-        str(classes),
-    ]
-    _run_or_skip([*compiler, *sources], folder, "javac could not compile the shims")
-    shutil.make_archive(str(folder / "shims"), "zip", classes)
-    (folder / "shims.zip").rename(folder / "jars" / "shims.jar")
+    options = ["-nowarn", "-proc:none", "-classpath", str(jars / "*"), "-d", str(classes)]
+    _run_or_skip(["javac", *options, *sources], folder, "javac could not compile the shims")
+    archive = shutil.make_archive(str(folder / "shims"), "zip", classes)
+    shutil.move(archive, jars / "shims.jar")
 
 
 def _run_or_skip(command: list[str], folder: Path, what: str) -> None:

@@ -17,11 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from uuid import uuid4
 
 import pytest
 
 from tests.support.java import java
+from tests.support.made_once import make_once
 
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@v1.8.0"
 S3PROXY = ("org.gaul", "s3proxy", "4.1.0", "jar-with-dependencies")
@@ -98,23 +100,24 @@ def jars(name: str, artifacts: Sequence[tuple[str, str, str, str]]) -> Path | No
     target = _CACHE / name
     if target.is_dir() or shutil.which("mvn") is None:
         return target if target.is_dir() else None
-    mine = _CACHE / f"{name}.{os.getpid()}"
-    mine.mkdir(parents=True)
     dependencies = "".join(
         _DEPENDENCY.format(group, artifact, version, f"<classifier>{more}</classifier>" if more else "")
         for group, artifact, version, more in artifacts
     )
-    (mine / "pom.xml").write_text(_POM.format(name, dependencies))
-    command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={mine / 'jars'}"]
-    try:
-        done = subprocess.run(command, cwd=mine, capture_output=True, timeout=BUILD_TIMEOUT_S, check=False)
-        if done.returncode:
-            return None
-        with suppress(OSError):
-            (mine / "jars").rename(target)
-        return target
-    finally:
-        shutil.rmtree(mine, ignore_errors=True)
+
+    def copy(folder: Path) -> None:
+        with TemporaryDirectory() as project:
+            (Path(project) / "pom.xml").write_text(_POM.format(name, dependencies))
+            command = ["mvn", "-q", "-B", "dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
+            subprocess.run(command, cwd=project, capture_output=True, timeout=BUILD_TIMEOUT_S, check=True)
+
+    return _made(target, copy)
+
+
+def _made(target: Path, make: Callable[[Path], None]) -> Path | None:
+    with suppress(subprocess.SubprocessError):
+        return make_once(target, make)
+    return None
 
 
 def hadoop_jars(what: str) -> Path:
@@ -129,24 +132,20 @@ def hadoop_jars(what: str) -> Path:
 def go_tool(name: str, module: str, *, tags: Sequence[str] = ()) -> Path | None:
     """A program built from a pinned Go module; None when it can't be had."""
     target = _CACHE / "go" / name
-    if target.is_file() or shutil.which("go") is None:
-        return target if target.is_file() else None
-    mine = _CACHE / "go" / f"{name}.{os.getpid()}"
-    mine.mkdir(parents=True)
-    try:
-        done = subprocess.run(
+    if not target.is_dir() and shutil.which("go") is None:
+        return None
+
+    def build(folder: Path) -> None:
+        subprocess.run(
             ["go", "install", "-tags", ",".join(tags), module],
-            env=os.environ | {"GOBIN": str(mine), "GOFLAGS": "-trimpath"},
+            env=os.environ | {"GOBIN": str(folder), "GOFLAGS": "-trimpath"},
             capture_output=True,
             timeout=BUILD_TIMEOUT_S,
-            check=False,
+            check=True,
         )
-        if done.returncode:
-            return None
-        next(mine.iterdir()).rename(target)
-        return target
-    finally:
-        shutil.rmtree(mine, ignore_errors=True)
+
+    found = _made(target, build)
+    return None if found is None else next(found.iterdir())
 
 
 @dataclass(frozen=True, slots=True)
