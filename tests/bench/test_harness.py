@@ -123,7 +123,7 @@ def test_curves_say_whether_a_segment_costs_the_same() -> None:
 
 
 def test_memory_is_that_of_the_command_and_its_children() -> None:
-    hold = "import time; held = bytearray(200_000_000); time.sleep(0.5)"
+    hold = "import time; held = bytearray(200_000_000); time.sleep(1.5)"
     own = bytearray(400 * MB)
     plain, one = run(sys.executable, "-c", "pass"), run(sys.executable, "-c", hold)
     start = f"subprocess.Popen([sys.executable, '-c', {hold!r}])"
@@ -132,7 +132,7 @@ def test_memory_is_that_of_the_command_and_its_children() -> None:
     assert plain.peak_bytes < 50 * MB
     assert 200 * MB < one.peak_bytes < 250 * MB
     assert 350 * MB < two.peak_bytes < 500 * MB
-    assert one.seconds > 0.5
+    assert one.seconds > 1.5
 
 
 def test_a_command_that_takes_too_long_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
