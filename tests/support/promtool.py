@@ -1,4 +1,4 @@
-"""promtool, Prometheus' own checker, built with Go into `.cache/go`."""
+"""promtool, Prometheus' own checker, built with Go into `.cache/programs`."""
 
 import subprocess
 from functools import cache

@@ -3,7 +3,7 @@
     def test_listing(s3_server: S3Server) -> None:
         store = S3Store(s3_client(), s3_server.bucket(), "")
 
-S3 is versitygw, built with Go into `.cache/go`, or s3proxy from Maven Central where Go is missing; HDFS is
+S3 is versitygw, built with Go into `.cache/programs`, or s3proxy from Maven Central where Go is missing; HDFS is
 Hadoop's MiniDFSCluster. What can't be started is skipped with a line that says so; with CI=true that is a
 failure. Only processes started here are ended, each by itself; credentials are in the environment only.
 """
@@ -131,7 +131,7 @@ def hadoop_jars(what: str) -> Path:
 
 def go_tool(name: str, module: str, *, tags: Sequence[str] = ()) -> Path | None:
     """A program built from a pinned Go module; None when it can't be had."""
-    target = _CACHE / "go" / name
+    target = _CACHE / "programs" / name
     if not target.is_dir() and shutil.which("go") is None:
         return None
 
